@@ -13,7 +13,7 @@ from benchmarks.texts import sql
 from sessionary.actions.sessions.lists import SessionFilters, list_sessions
 from sessionary.store.database import Store
 from sessionary.store.sqlite import db_file
-from sessionary.store.sqlite.tx import SqliteTx
+from sessionary.store.sqlite.db_file import SqliteTx
 
 THROUGH = "sessionary, store.read"
 WITHIN = "sessionary, in a transaction"

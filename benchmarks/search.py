@@ -18,7 +18,7 @@ from sessionary.actions.search.search import SearchOptions, SearchResult, search
 from sessionary.clock import SystemClock
 from sessionary.model import query as queries
 from sessionary.store.database import Store
-from sessionary.store.search import checksums, fts5_query
+from sessionary.store.search import fts5, index_file
 
 RELEVANCE = "sessionary, by relevance"
 NEWEST = "sessionary, newest first"
@@ -155,7 +155,7 @@ class _Raw:
     """The same index, asked for the newest twenty numbers and nothing else."""
 
     def __init__(self, path: Path) -> None:
-        self._connection = apsw.Connection(f"{path}-search", vfs=checksums.shim())
+        self._connection = apsw.Connection(f"{path}-search", vfs=index_file.checksum_vfs())
         shards = self._connection.execute(sql()["floor_shards"]).fetchall()
         self._texts = [
             sql()["floor_search"].replace("search_words", f"search_words_{row[0]}")
@@ -164,7 +164,7 @@ class _Raw:
 
     def ask(self, typed: str) -> list[object]:
         """The newest twenty, from as many tables as it takes."""
-        match = fts5_query.asked(queries.parse(typed), [], without=())["match"]
+        match = fts5.match_params(queries.parse(typed), [], without=())["match"]
         found: list[object] = []
         for text in self._texts:
             found += self._connection.execute(text, (match,)).fetchall()

@@ -21,7 +21,6 @@ DUPLICATES_LEFT = {
     "File",
     "Heard",
     "HomeChannel",
-    "Job",
     "Me",
     "OpenTools",
     "Options",
@@ -49,10 +48,6 @@ STRING_IMPORTS_LEFT = {
     "sessionary.actions.upkeep.verify",
     "sessionary.app.telemetry",
     "sessionary.compat.hermes.tokens",
-    "sessionary.store.open",
-    "sessionary.store.postgres.store",
-    "sessionary.store.postgres.tx",
-    "sessionary.store.sqlite.store",
 }
 
 Rule = Callable[[Module], Iterator[str]]

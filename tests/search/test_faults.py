@@ -57,7 +57,7 @@ def test_an_index_that_another_process_has_replaced_says_nothing_of_the_log(fill
     index, other = IndexFile(str(filled)), IndexFile(str(filled))
     index.connected()
     # The other process met the same damage first: by now there is a sound file.
-    other.replace()
+    other.delete()
     other.connected()
 
     index.check_log(apsw.CorruptError("database disk image is malformed"))

@@ -8,7 +8,7 @@ import pytest
 
 from sessionary.actions.upkeep import verify
 from sessionary.store.open import sqlite_path
-from sessionary.store.search import checksums
+from sessionary.store.search import index_file
 from sessionary.store.search.health import IndexHealth, examine
 from tests.cli.conftest import Program, sessionary  # noqa: F401
 from tests.search.conftest import Library
@@ -42,7 +42,7 @@ def spoil(library: Library, statement: str) -> None:
     if path is None:
         execute(library.store.url, statement)
         return
-    file = apsw.Connection(f"{path}-search", vfs=checksums.shim())
+    file = apsw.Connection(f"{path}-search", vfs=index_file.checksum_vfs())
     file.execute(statement).fetchall()
     file.close()
 

@@ -10,7 +10,6 @@ from sessionary.actions.sessions import log, projects
 from sessionary.model.message import message
 from sessionary.model.session import Opening
 from sessionary.model.source import Source
-from sessionary.store import stretches
 from sessionary.store.database import Tx
 from sessionary.store.search import fts5
 from sessionary.store.tables import sessions
@@ -24,8 +23,7 @@ PLACE = Source("web", "web-chat")
 @pytest.fixture
 def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
     """Small tables of small blocks; a session for each day, in an order that is not that of time."""
-    for module in (fts5, stretches):
-        monkeypatch.setattr(module, "BLOCK_BITS", 4)
+    monkeypatch.setattr(fts5, "BLOCK_BITS", 4)
     monkeypatch.setattr(fts5, "SHARD_BITS", 8)
     store = opened(f"sqlite:///{tmp_path}/sessionary.db")
     library = Library(store)

@@ -26,7 +26,7 @@ from sessionary.store.backup import BackupReport, backup, inspect
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
 from sessionary.store.restore import RestoreReport, restore
-from sessionary.store.sqlite import identity
+from sessionary.store.sqlite import db_file
 from tests.support.world import World
 from tests.transfer import exported, fill
 
@@ -247,7 +247,7 @@ def test_a_store_that_is_in_use_is_not_replaced(live: Store, home: Path, folder:
     world.clock.tick(3600)
     world.session("it goes on")
     assert verify.verify(live).broken == ()
-    assert identity.read(str(home / "sessionary.db")) == inspect(folder / "b.db").store_id
+    assert db_file.read_identity(str(home / "sessionary.db")) == inspect(folder / "b.db").store_id
 
 
 def test_a_store_that_is_gone_comes_back_without_force(
@@ -289,7 +289,7 @@ def test_a_backup_of_another_store_takes_its_place_when_that_is_meant(
     report = restored(folder / "b.db", home / "sessionary.db", force=True)
     again = opened(f"sqlite:///{home}/sessionary.db")
     again.close()
-    assert identity.read(str(home / "sessionary.db")) == report.contents.store_id
+    assert db_file.read_identity(str(home / "sessionary.db")) == report.contents.store_id
 
 
 def damage(file: Path) -> None:

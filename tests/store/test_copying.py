@@ -13,7 +13,7 @@ from sessionary.errors import Conflict, StoreUnavailable
 from sessionary.store import copy_store
 from sessionary.store.database import Row, Store
 from sessionary.store.open import open_store
-from sessionary.store.sqlite import identity
+from sessionary.store.sqlite import db_file
 from tests.store import copy_sql
 from tests.support.world import World
 from tests.transfer import exported, fill, imported
@@ -102,7 +102,7 @@ def test_the_copy_is_the_same_store_in_its_next_generation(
     there.close()
     opened(urls[1]).close()
     if urls[1].startswith("sqlite"):
-        assert identity.read(urls[1].removeprefix("sqlite:///")) == meta(here, "store_id")
+        assert db_file.read_identity(urls[1].removeprefix("sqlite:///")) == meta(here, "store_id")
 
 
 def test_the_copy_goes_on_with_numbers_that_no_one_has(stores: list[Store]) -> None:

@@ -16,7 +16,7 @@ from sessionary.errors import BadInput, Damaged, NotFound, SessionaryError, Stor
 from sessionary.store import migrations
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
-from sessionary.store.sqlite import identity
+from sessionary.store.sqlite import db_file
 from tests.store.conftest import Opener, opened
 from tests.store.raw import execute
 from tests.support.postgres import Server
@@ -143,7 +143,7 @@ def test_a_store_that_is_gone_is_not_made_anew(filled: Path, lose: str) -> None:
     assert type(error) is StoreUnavailable
     assert "gone or empty" in str(error)
     assert not filled.exists() or filled.stat().st_size == 0
-    identity.side_file(str(filled)).unlink()
+    db_file.identity_file(str(filled)).unlink()
     opened(f"sqlite:///{filled}").close()
 
 
@@ -249,7 +249,7 @@ KILLED_MIGRATION = """
 import os, signal, sys
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.store.open import open_store
-from sessionary.store.sqlite.tx import SqliteTx
+from sessionary.store.sqlite.db_file import SqliteTx
 class Dying(SqliteTx):
     def script(self, text):
         super().script(text)

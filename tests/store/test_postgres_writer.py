@@ -12,8 +12,8 @@ import pytest
 from sessionary.actions.sessions import log
 from sessionary.errors import BadInput, StoreUnavailable
 from sessionary.store.database import Store, Tx
-from sessionary.store.postgres import writer
-from sessionary.store.postgres.writer import LANES
+from sessionary.store.postgres import store as postgres_store
+from sessionary.store.postgres.store import MAX_WRITERS
 from tests.store.conftest import opened
 from tests.store.test_faults import ENDS_AT_COMMIT
 from tests.support.world import World
@@ -43,7 +43,7 @@ class Busy:
             inside.release()
             self._end.wait(20)
 
-        for _ in range(LANES):
+        for _ in range(MAX_WRITERS):
             store.write(wait)
             inside.acquire(timeout=20)
 
@@ -78,7 +78,7 @@ def test_those_who_wait_together_share_a_commit(
     two: tuple[World, World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However slow this machine is at the moment, nobody is taken for slow.
-    monkeypatch.setattr(writer, "SHARED_SECONDS", 60.0)
+    monkeypatch.setattr(postgres_store, "BATCH_SECONDS", 60.0)
     store = two[0].store
     busy = Busy(store)
     pending = [store.write(noting(f"n{number}")) for number in range(40)]
@@ -106,9 +106,9 @@ def test_one_that_is_watched_is_known_by_what_it_does(
         return noting("slow")(tx)
 
     store = two[0].store
-    monkeypatch.setattr(writer, "SHARED_SECONDS", 0.0)
+    monkeypatch.setattr(postgres_store, "BATCH_SECONDS", 0.0)
     store.write(watched(slow)).result()
-    monkeypatch.setattr(writer, "SHARED_SECONDS", 60.0)
+    monkeypatch.setattr(postgres_store, "BATCH_SECONDS", 60.0)
     store.write(watched(noting("quick"))).result()
     busy = Busy(store)
     quick = [noting(f"n{number}") for number in range(16)]

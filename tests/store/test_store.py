@@ -16,8 +16,8 @@ from sessionary.actions.sessions import log, read
 from sessionary.errors import BadInput, Conflict, SessionaryError, StoreUnavailable
 from sessionary.model.message import message
 from sessionary.store.database import Pending, RaceLost, Store, Tx
-from sessionary.store.postgres.writer import LANES
-from sessionary.store.sqlite import writer as sqlite_writer
+from sessionary.store.postgres.store import MAX_WRITERS
+from sessionary.store.sqlite import store as sqlite_store
 from tests.store.conftest import Opener, opened
 from tests.support.world import World
 
@@ -89,7 +89,7 @@ def test_an_error_that_cannot_be_copied_reaches_its_caller_too(store: Store) -> 
         note(tx, "odd")
         raise Odd("this", "that")
 
-    for _ in range(LANES + 1):
+    for _ in range(MAX_WRITERS + 1):
         with pytest.raises(Odd, match="this and that"):
             store.write(fail).result(timeout=20)
     assert store.write(note, "after").result(timeout=20) == "x"
@@ -394,7 +394,7 @@ def file(tmp_path: Path) -> Iterator[Store]:
 
 def test_many_callers_share_one_commit(file: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Group commit: many concurrent callers pay for one fsync."""
-    monkeypatch.setattr(sqlite_writer, "BATCH_SECONDS", 60.0)
+    monkeypatch.setattr(sqlite_store, "BATCH_SECONDS", 60.0)
     commits: list[int] = []
     gate = threading.Event()
 
@@ -429,7 +429,7 @@ def test_whatever_goes_wrong_in_a_commit_reaches_the_callers(file: Store) -> Non
 
 def test_no_answer_comes_before_the_commit(file: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """P1: acknowledged means durable, for whoever asks and however early."""
-    monkeypatch.setattr(sqlite_writer, "BATCH_SECONDS", 60.0)
+    monkeypatch.setattr(sqlite_store, "BATCH_SECONDS", 60.0)
     world = World(file)
     session = world.session("a")
     handed_over, reached, gate = threading.Event(), threading.Event(), threading.Event()

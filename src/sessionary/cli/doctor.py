@@ -19,7 +19,7 @@ from sessionary.errors import NotFound, SessionaryError
 from sessionary.store import filesystem, migrations
 from sessionary.store.filesystem import BESIDE
 from sessionary.store.open import sqlite_path
-from sessionary.store.sqlite import db_file, identity
+from sessionary.store.sqlite import db_file
 
 if TYPE_CHECKING:
     from sessionary.client.client import Sessionary
@@ -49,7 +49,7 @@ def doctor(console: Console) -> None:
     """
     settings = config.load(home=console.home, database=console.database, profile=console.profile)
     path = sqlite_path(settings.database)
-    if path is not None and not os.path.exists(path) and identity.read(path) is None:
+    if path is not None and not os.path.exists(path) and db_file.read_identity(path) is None:
         raise NotFound(f"There is no store at {path}; nothing was made. {HOW_TO_BEGIN}")
     findings = [_program()]
     if path is not None:
@@ -103,7 +103,7 @@ def _file(path: str, *, own_home: bool) -> Iterator[Finding]:
         yield Finding("file", "ok", f"{path}, {size(os.stat(path).st_size)}")
     else:
         yield Finding("file", "bad", f"{path} is gone", "Bring it back, or `sessionary restore`.")
-    known = identity.read(path)
+    known = db_file.read_identity(path)
     if known is None:
         do = "It is written when the store is next opened where it can be written."
         yield Finding("identity", "warn", "nothing beside the file says which store this is", do)

@@ -10,7 +10,7 @@ from sessionary.cli.console import Console
 from sessionary.cli.table import count, size
 from sessionary.cli.tree import command, pass_console
 from sessionary.store.open import sqlite_path
-from sessionary.store.sqlite.vacuum import vacuum
+from sessionary.store.sqlite.db_file import vacuum
 
 WAIT_SECONDS = 60.0
 

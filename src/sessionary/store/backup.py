@@ -29,10 +29,9 @@ from sessionary.errors import (
 from sessionary.store import copy_store, filesystem, migrations
 from sessionary.store.database import Store, Tx
 from sessionary.store.open import open_store
-from sessionary.store.sqlite import db_file, identity
-from sessionary.store.sqlite.errors import translate
+from sessionary.store.sqlite import db_file
+from sessionary.store.sqlite.db_file import SqliteTx, translate
 from sessionary.store.sqlite.store import SqliteStore
-from sessionary.store.sqlite.tx import SqliteTx
 
 STEP_PAGES = 2048
 # What may stand beside a database file.
@@ -101,14 +100,14 @@ def inspect(file: str | Path) -> Contents:
     wal = Path(f"{path}-wal")
     if wal.exists() and wal.stat().st_size:
         raise Conflict(f"{path} is in use, so it is no backup; nothing was changed.")
-    with closing_connection(db_file.connect_still, path) as connection:
+    with closing_connection(db_file.connect_immutable, path) as connection:
         return check(connection, path)
 
 
 def check(connection: apsw.Connection, path: str) -> Contents:
     """Look through a whole store file: its pages, its references, whose it is."""
     tx = SqliteTx(connection)
-    db_file.recognise(connection, path)
+    db_file.check_is_ours(connection, path)
     for query in ("check_integrity", "check_references"):
         for row in tx.all(query):
             if row[0] != "ok":
@@ -212,7 +211,7 @@ def _check_target(target: str, store_path: str, *, overwrite: bool) -> None:
         raise BadInput(f"{target} is not a file; nothing was made. Name a file.")
     if not overwrite:
         raise Conflict(f"There is a file {target} already; it was left as it is.")
-    if identity.side_file(target).exists() or os.path.exists(f"{target}-wal"):
+    if db_file.identity_file(target).exists() or os.path.exists(f"{target}-wal"):
         raise Conflict(f"{target} is a store that is in use; it was left as it is.")
 
 

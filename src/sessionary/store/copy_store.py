@@ -17,7 +17,7 @@ from sessionary.errors import Conflict
 from sessionary.model import codec
 from sessionary.store import queries
 from sessionary.store.database import Row, Store, Tx
-from sessionary.store.sqlite import db_file, identity
+from sessionary.store.sqlite import db_file
 from sessionary.store.sqlite.store import SqliteStore
 
 # Derived, or each database's own.
@@ -54,7 +54,7 @@ class Reading(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class CopiedTable:
     """A table as a copy sees it: its columns, and the key it is walked by."""
 
     name: str
@@ -117,7 +117,7 @@ def copy(
 
 
 @cache
-def tables() -> tuple[Table, ...]:
+def tables() -> tuple[CopiedTable, ...]:
     """Every table that is copied, those that others refer to first."""
     texts = queries.load("sqlite")
     found = []
@@ -126,7 +126,7 @@ def tables() -> tuple[Table, ...]:
             table = name.removeprefix("copy_key_")
             key = [column.split(" ") for column in texts[name].split(", ")]
             found.append(
-                Table(
+                CopiedTable(
                     table,
                     tuple(texts[f"copy_columns_{table}"].split(", ")),
                     tuple(column for column, _ in key),
@@ -150,7 +150,7 @@ def _begin(tx: Tx, store_id: str) -> bool:
 
 
 def _copy_table(
-    read: Reading, target: Store, table: Table, progress: Callable[[str, int], None]
+    read: Reading, target: Store, table: CopiedTable, progress: Callable[[str, int], None]
 ) -> int:
     after, rows = target.read(_place, table).result()
     while page := read(_page, table, after):
@@ -160,7 +160,7 @@ def _copy_table(
     return rows
 
 
-def _place(tx: Tx, table: Table) -> tuple[list[Any], int]:
+def _place(tx: Tx, table: CopiedTable) -> tuple[list[Any], int]:
     """Where the copy of a table stopped, and how many rows it has."""
     marker = _meta(tx, MARKER)
     assert marker is not None
@@ -168,7 +168,7 @@ def _place(tx: Tx, table: Table) -> tuple[list[Any], int]:
     return (list(table.least), 0) if known is None else (known[0], known[1])
 
 
-def _page(tx: Tx, table: Table, after: list[Any]) -> list[Row]:
+def _page(tx: Tx, table: CopiedTable, after: list[Any]) -> list[Row]:
     limit = PAGE if table.name != "blobs" else _blobs_at_once(tx, after[0])
     beyond = {f"after_{name}": value for name, value in zip(table.key, after, strict=True)}
     return tx.all(f"copy_page_{table.name}", limit=limit, **beyond)
@@ -186,7 +186,7 @@ def _blobs_at_once(tx: Tx, after: str) -> int:
     return max(1, count)
 
 
-def _put(tx: Tx, table: Table, page: list[Row], after: list[Any], rows: int) -> None:
+def _put(tx: Tx, table: CopiedTable, page: list[Row], after: list[Any], rows: int) -> None:
     """Write a page, and in the same transaction how far the copy has come."""
     named = [dict(zip(table.columns, row, strict=True)) for row in page]
     if table.name == "sessions":
@@ -208,7 +208,7 @@ def _set_parents(tx: Tx, late: list[Row]) -> None:
         tx.run("set_parent", no=no, parent_no=parent_no, lineage=lineage)
 
 
-def _digest(read: Reading, table: Table) -> tuple[int, str]:
+def _digest(read: Reading, table: CopiedTable) -> tuple[int, str]:
     """How many rows a table has, and a hash of all that is in them."""
     total = hashlib.sha256()
     count = 0
@@ -219,7 +219,7 @@ def _digest(read: Reading, table: Table) -> tuple[int, str]:
     return count, total.hexdigest()
 
 
-def _rows(read: Reading, table: Table) -> Iterator[Row]:
+def _rows(read: Reading, table: CopiedTable) -> Iterator[Row]:
     after = list(table.least)
     while page := read(_page, table, after):
         yield from page
@@ -238,10 +238,10 @@ def _finish(target: Store, store_id: str, generation: int) -> None:
     path = target.path if isinstance(target, SqliteStore) else db_file.MEMORY
     if path != db_file.MEMORY:
         # Killed between these steps there is no side file, and the next start writes it anew.
-        identity.side_file(path).unlink(missing_ok=True)
+        db_file.identity_file(path).unlink(missing_ok=True)
     target.write(_close, store_id, generation).result()
     if path != db_file.MEMORY:
-        identity.write(path, store_id)
+        db_file.write_identity(path, store_id)
 
 
 def _close(tx: Tx, store_id: str, generation: int) -> None:

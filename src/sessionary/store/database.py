@@ -3,7 +3,16 @@
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+)
 
 from sessionary.errors import BadInput, Committed, Damaged, Unreadable
 
@@ -234,6 +243,18 @@ def _wake(futures: "list[asyncio.Future[Any]]") -> None:
     for future in futures:
         if not future.done():
             future.set_result(None)
+
+
+class WriteOutcome(NamedTuple):
+    """What a function of a shared transaction came to; its caller learns of it after the commit."""
+
+    value: Any
+    error: BaseException | None
+    events: Sequence[Any] = ()
+
+
+class BatchFailed(Exception):
+    """A function failed in a shared transaction, and its work cannot be told from the others'."""
 
 
 class Store(Protocol):

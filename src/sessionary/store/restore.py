@@ -30,9 +30,8 @@ from sessionary.store.backup import (
     sync,
 )
 from sessionary.store.open import open_store, sqlite_path
-from sessionary.store.sqlite import db_file, identity
-from sessionary.store.sqlite.lock import Turnstile
-from sessionary.store.sqlite.tx import SqliteTx
+from sessionary.store.sqlite import db_file
+from sessionary.store.sqlite.db_file import SqliteTx
 
 BUSY_MS = 1000
 WAIT_SECONDS = 2.0
@@ -80,7 +79,7 @@ def restore(
         raise BadInput(f"There is no directory {os.path.dirname(target)}; nothing was made.")
     generation = max(contents.generation, _generation(target) if is_there else 0) + 1
     with drafted(target, ids.new(clock.now())) as draft:
-        with closing_connection(db_file.connect_still, backup_file) as connection:
+        with closing_connection(db_file.connect_immutable, backup_file) as connection:
             copy_pages(connection, draft, progress=progress)
         restored = check_draft(draft, generation=generation)
         kept = _kept_name(target, clock.now()) if os.path.exists(target) else None
@@ -107,12 +106,12 @@ def _swap(draft: str, target: str, kept: str | None, store_id: str) -> None:
     """Let the draft be the store; the old file keeps another name."""
     with hold_store(target) if kept is not None else nullcontext():
         # Killed from here on, there is no side file, and the next start writes it anew.
-        identity.side_file(target).unlink(missing_ok=True)
+        db_file.identity_file(target).unlink(missing_ok=True)
         if kept is not None:
             _keep(target, kept)
         os.replace(draft, target)
         sync(os.path.dirname(target))
-    identity.write(target, store_id)
+    db_file.write_identity(target, store_id)
 
 
 @contextmanager
@@ -122,12 +121,8 @@ def hold_store(target: str) -> Iterator[None]:
     Leaving WAL mode needs the file for oneself, and folds the WAL into it: the file that is
     kept is whole, and no WAL of the old store is left for the new one to be mistaken for its own.
     """
-    turnstile = Turnstile(target, WAIT_SECONDS)
-    try:
-        with turnstile.pass_through(), _exclusively(target):
-            yield
-    finally:
-        turnstile.close()
+    with db_file.write_lock(target, WAIT_SECONDS), _exclusively(target):
+        yield
 
 
 @contextmanager
@@ -159,7 +154,7 @@ def _take(connection: apsw.Connection, target: str) -> None:
             f"Another program uses the store at {target}; nothing was changed. Stop it first."
         ) from error
     except (apsw.CorruptError, apsw.NotADBError):
-        return  # what cannot be read can only be kept; the turnstile has kept writers out
+        return  # what cannot be read can only be kept; the write lock keeps writers out
 
 
 def _keep(target: str, kept: str) -> None:
@@ -188,7 +183,7 @@ def _restore_rows(
     """Copy a backup into an empty database of a server."""
     target = open_store(url, create=True, clock=clock, ids=ids, half_copied=True)
     try:
-        with closing_connection(db_file.connect_still, file) as connection:
+        with closing_connection(db_file.connect_immutable, file) as connection:
             tx = SqliteTx(connection)
 
             def read(action: Callable[..., T], /, *args: Any) -> T:

@@ -1,36 +1,46 @@
-"""The index file: opened, recognised, and taken away when it is damaged or another's."""
+"""The index file: opened, recognised, and deleted when it is damaged or another's.
 
-import errno
+Every page has a checksum: a damaged page of a full-text index mostly reads as «no such word».
+SQLite's checksum extension makes that an error; where apsw came without it, there are no checksums.
+"""
+
 import fcntl
 import os
+import threading
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import apsw
 
-from sessionary.store.search import checksums, indexer
-from sessionary.store.search.fts5 import IndexTx
-from sessionary.store.search.fts5_query import SCORE, score
+from sessionary.store.database import logger
+from sessionary.store.search import indexer
+from sessionary.store.search.fts5 import SCORE, IndexTx, score
 from sessionary.store.sqlite import db_file
-from sessionary.store.sqlite.errors import translate
+from sessionary.store.sqlite.db_file import translate
 
+INDEX_VERSION = 6
 BUSY_MS = 10_000
+CHECKSUM_VFS = "cksmvfs"
+CHECKSUM_BYTES = 8
 _DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, apsw.SchemaChangeError)
-_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+_loading = threading.Lock()
 
 
 class IndexLost(Exception):
-    """The index cannot be used as it is; it is made again."""
+    """The index cannot be used as it is and must be rebuilt."""
 
 
 class LogSetBack(IndexLost):
-    """The log ends before the change that the index has seen last."""
+    """The log ends before the last change that the index has seen."""
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether making the index again would help."""
+    """Whether rebuilding the index would help."""
     return isinstance(error, (IndexLost, *_DAMAGE)) or (
-        isinstance(error, apsw.Error) and checksums.is_mismatch(error)
+        isinstance(error, apsw.Error)
+        and getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA  # a wrong checksum
     )
 
 
@@ -46,59 +56,67 @@ class IndexFile:
         self._is_temporary = False
 
     def connected(self) -> apsw.Connection:
-        """The connection; made anew when the file is not the one that it was made to."""
+        """The connection; a new one if the file was replaced since."""
         if self._is_temporary and self._connection is not None:
             return self._connection
         if self._connection is not None and self._identity != _identity(self.path):
             self.disconnect()
         if self._connection is None:
-            # Also when the file cannot be opened: `replace` must know which file it was.
+            # Before and after: `delete` must know which file could not be opened.
             self._identity = _identity(self.path)
             self._connection = self._connect()
             self._identity = _identity(self.path)
         return self._connection
 
     def disconnect(self) -> None:
-        """Let go of the file."""
+        """Close the connection."""
         if self._connection is None:
             return
         if self._identity != _identity(self.path):
-            # Another file has our name now: a usual close would take away its journal.
+            # Another file has our name now: a checkpoint on close would delete its WAL.
             self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         self._connection.close(True)
         self._connection = None
 
-    def replace(self) -> None:
-        """Take the file away, unless another process has done so already."""
+    def rebuild(self, error: BaseException) -> None:
+        """Delete a damaged file; raise `Damaged` if the log, not the index, is damaged."""
+        self.check_log(error)
+        self.delete()
+        logger(__name__).info(
+            "The search index %s was unusable (%r); it is rebuilt from the log.", self.path, error
+        )
+
+    def delete(self) -> None:
+        """Delete the file, unless another process has done so already."""
         if self._is_temporary:
             self.disconnect()
             return
         try:
-            self._replace()
+            self._delete()
         except OSError as error:
-            if error.errno not in _READ_ONLY:
+            if error.errno not in db_file.READ_ONLY_ERRNOS:
                 raise
             self.disconnect()
             self._is_temporary = True
 
-    def _replace(self) -> None:
-        known = self._identity or _identity(self.path)
-        with _alone(f"{self.path}-lock"):
+    def _delete(self) -> None:
+        opened = self._identity or _identity(self.path)
+        with _file_lock(f"{self.path}-lock"):
             if self._connection is not None:
                 self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
                 self._connection.close(True)
                 self._connection = None
-            if _identity(self.path) == known:
+            if _identity(self.path) == opened:
                 for name in (self.path, f"{self.path}-wal", f"{self.path}-shm"):
                     if os.path.lexists(name):
                         os.remove(name)
         self._identity = None
 
     def check_log(self, error: BaseException) -> None:
-        """Raise `Damaged` if it is the log, not the index, that caused the error.
+        """Raise `Damaged` if the log, not the index, caused the error.
 
         Both are read through one connection, and SQLite does not say which file is damaged. An index
-        made again from a damaged log would only hide what the log has lost.
+        rebuilt from a damaged log would only hide what the log has lost.
         """
         if isinstance(error, LogSetBack):
             suspect = "log"
@@ -107,7 +125,7 @@ class IndexFile:
         else:
             return
         try:
-            connection = db_file.connect_index_reader(self.path, self._log, vfs=checksums.shim())
+            connection = db_file.connect_index_reader(self.path, self._log, vfs=checksum_vfs())
         except apsw.Error:
             return
         try:
@@ -124,11 +142,11 @@ class IndexFile:
         raise translate(apsw.CorruptError(str(error) or "it ends too early"), self._log)
 
     def examine(self) -> tuple[int, str | None]:
-        """Read every page, change nothing: how many changes the index has not seen, and what is wrong.
+        """Read every page; return how many changes the index has not seen, and what is wrong with it.
 
-        Raises what SQLite says of a file that is damaged, and `IndexLost` for another store's.
+        Raises SQLite's error for a damaged file, and `IndexLost` for another store's.
         """
-        connection = db_file.connect_index_reader(self.path, self._log, vfs=checksums.shim())
+        connection = db_file.connect_index_reader(self.path, self._log, vfs=checksum_vfs())
         try:
             self._recognise(connection)
             found = connection.pragma("quick_check", 1, schema="main")
@@ -143,7 +161,7 @@ class IndexFile:
 
     @staticmethod
     def make_in(tx: IndexTx) -> None:
-        """Make the index's tables in a database that has no files."""
+        """Create the index's tables in a database in memory."""
         tx.connection.register_fts5_function(SCORE, score)
         tx.script(db_file.script("search"))
         tx.run("begin_index", store_id="")
@@ -152,45 +170,48 @@ class IndexFile:
         if self._is_temporary:
             return self._connect_temporary()
         try:
-            with _alone(f"{self.path}-lock"):
-                connection = db_file.connect_index(self.path, self._log, vfs=checksums.shim())
+            with _file_lock(f"{self.path}-lock"):
+                connection = db_file.connect_index(self.path, self._log, vfs=checksum_vfs())
                 return _closed_on_failure(connection, self._prepare)
         except (apsw.CantOpenError, apsw.ReadOnlyError, OSError) as error:
-            if isinstance(error, OSError) and error.errno not in _READ_ONLY:
+            if isinstance(error, OSError) and error.errno not in db_file.READ_ONLY_ERRNOS:
                 raise
             if _identity(self.path) is None:
                 return self._connect_temporary()
-            connection = db_file.connect_index_reader(self.path, self._log, vfs=checksums.shim())
+            connection = db_file.connect_index_reader(self.path, self._log, vfs=checksum_vfs())
             return _closed_on_failure(connection, self._recognise)
 
     def _connect_temporary(self) -> apsw.Connection:
-        """An index that SQLite keeps in a file of its own and deletes with the connection."""
+        """An index in a temporary file that SQLite deletes with the connection."""
         connection = db_file.connect_index(db_file.TEMPORARY, self._log, vfs=None)
         made = _closed_on_failure(connection, self._prepare)
         self._is_temporary = True
         return made
 
     def _prepare(self, connection: apsw.Connection) -> None:
-        if connection.pragma("page_count", schema="main") == 0 and checksums.shim():
-            checksums.reserve(connection)
+        if connection.pragma("page_count", schema="main") == 0 and checksum_vfs():
+            _reserve_checksums(connection)
         connection.execute(db_file.script("index_writer")).fetchall()
         connection.set_busy_timeout(BUSY_MS)
         with transaction(connection, "BEGIN IMMEDIATE"):
             tx = IndexTx(connection)
             if connection.pragma("user_version", schema="main") == 0:
                 connection.execute(db_file.script("search")).fetchall()
-                tx.run("begin_index", store_id=_store_facts(tx))
+                tx.run("begin_index", store_id=_store_identity(tx))
         self._recognise(connection)
 
     def _recognise(self, connection: apsw.Connection) -> None:
-        """Refuse an index of another store or form, or of a log that was set back."""
-        if connection.pragma("user_version", schema="main") != db_file.INDEX_FORM:
-            raise IndexLost
+        """Refuse an index of another store or version, or of a log that was set back."""
+        if connection.pragma("user_version", schema="main") != INDEX_VERSION:
+            raise IndexLost("it is of another version")
         tx = IndexTx(connection)
         row = tx.one("index_identity")
-        if row is None or row[0] != _store_facts(tx):
-            raise IndexLost
-        if row[1] > row[2]:
+        if row is None:
+            raise IndexLost("it has no state")
+        store_id, watermark, last_position = row
+        if store_id != _store_identity(tx):
+            raise IndexLost("it is of another store")
+        if watermark > last_position:
             raise LogSetBack
         connection.register_fts5_function(SCORE, score)
 
@@ -207,11 +228,11 @@ def _closed_on_failure(
 
 
 def _is_of_full_text(error: apsw.Error) -> bool:
-    """Whether the full-text index says of itself that it is damaged."""
+    """Whether the full-text index reports its own damage."""
     return getattr(error, "extendedresult", 0) == apsw.SQLITE_CORRUPT_VTAB
 
 
-def _store_facts(tx: IndexTx) -> str:
+def _store_identity(tx: IndexTx) -> str:
     rows = [tx.one("get_meta", name=name) for name in ("store_id", "generation")]
     return "/".join("" if row is None else str(row[0]) for row in rows)
 
@@ -226,7 +247,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 @contextmanager
 def transaction(connection: apsw.Connection, begin: str) -> Iterator[None]:
-    """All of it or nothing."""
+    """Commit the block, or roll it back if it raises."""
     connection.execute(begin)
     try:
         yield
@@ -238,11 +259,45 @@ def transaction(connection: apsw.Connection, begin: str) -> Iterator[None]:
 
 
 @contextmanager
-def _alone(path: str) -> Iterator[None]:
-    """Hold a lock file beside the index: nobody opens it while another takes it away."""
+def _file_lock(path: str) -> Iterator[None]:
+    """Hold a lock file beside the index, so that nobody opens the index while it is deleted."""
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
         os.close(lock)
+
+
+@cache
+def checksum_vfs() -> str | None:
+    """The name of the VFS that checks pages, or None where apsw came without it."""
+    folder = os.path.join(os.path.dirname(apsw.__file__), "sqlite_extra_binaries")
+    for name in ("cksumvfs.so", "cksumvfs.dylib", "cksumvfs.dll"):
+        if os.path.exists(path := os.path.join(folder, name)):
+            return _load_checksum_vfs(path)
+    return None
+
+
+def _load_checksum_vfs(path: str) -> str | None:
+    with _loading:
+        usual = apsw.vfs_names()[0]
+        if CHECKSUM_VFS not in apsw.vfs_names():
+            scratch = apsw.Connection(":memory:")
+            try:
+                scratch.enable_load_extension(True)
+                scratch.load_extension(path)
+            except apsw.Error as error:
+                logger(__name__).info("The search index has no checksums: %s", error)
+                return None
+            finally:
+                scratch.close()
+            # The extension made itself the default; the log is not read through it.
+            apsw.set_default_vfs(usual)
+    return CHECKSUM_VFS
+
+
+def _reserve_checksums(connection: apsw.Connection) -> None:
+    """Reserve the bytes of a checksum on each page of a new database."""
+    wanted = array("i", [CHECKSUM_BYTES])
+    connection.file_control("main", apsw.SQLITE_FCNTL_RESERVE_BYTES, wanted.buffer_info()[0])

@@ -1,36 +1,48 @@
-"""The index file of an SQLite store: one thread that feeds it and answers from it.
+"""The index file of an SQLite store: one thread that feeds it and searches it.
 
-The file is derived: when it is missing, damaged or of another store it is made again
-from the log. Whatever happens to it, the log does not notice.
+The file is derived: when it is missing, damaged or of another store, it is rebuilt from the log.
+No failure of the index reaches the log.
 """
 
 import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 
-from sessionary.errors import Damaged, SessionaryError, StoreUnavailable
-from sessionary.store.database import Tx, announce
+from sessionary.errors import SessionaryError, StoreUnavailable
+from sessionary.store.database import Tx, announce, logger
 from sessionary.store.search import indexer
 from sessionary.store.search.fts5 import IndexTx
 from sessionary.store.search.index_file import IndexFile, IndexLost, is_damage, transaction
-from sessionary.store.search.indexer import IndexState
-from sessionary.store.sqlite.errors import translate
-from sessionary.store.sqlite.tx import SqliteTx
-from sessionary.store.sqlite.writer import Job
+from sessionary.store.sqlite.db_file import SqliteTx, translate
+from sessionary.store.sqlite.store import Job
 
-REPAIRS = 3
-# A long backlog is taken in large batches: fewer, larger pieces are merged less often.
+MAX_REBUILDS = 3
+# A long backlog is taken in large batches: fewer, larger segments are merged less often.
 BATCH, LARGE_BATCH = indexer.BATCH, 4000
-# While others write, the indexer lets them: until it is quiet, or the backlog grows long.
+# While others write, feeding waits: until it is quiet, or the backlog grows long.
 QUIET_SECONDS = 0.02
-MOST_DELAY_SECONDS = 0.5
-MOST_BEHIND = 20_000
+MAX_DELAY_SECONDS = 0.5
+LONG_BACKLOG = 20_000
+# After a failure feeding pauses, twice as long each time.
+FIRST_PAUSE_SECONDS = 1.0
+MAX_PAUSE_SECONDS = 60.0
 
 _CANNOT_WRITE = (apsw.FullError, apsw.ReadOnlyError, apsw.BusyError, apsw.LockedError)
+
+
+class _Search(NamedTuple):
+    """A search, and how long the index may catch up with the log before it."""
+
+    job: Job
+    catch_up_seconds: float | None
+
+
+# The messages of the thread's queue besides searches.
+_FEED, _CLOSE = "feed", "close"
 
 
 class SqliteIndex:
@@ -39,153 +51,170 @@ class SqliteIndex:
     def __init__(self, path: str, *, on_damage: Callable[[BaseException], None]) -> None:
         self._file = IndexFile(path)
         self._on_damage = on_damage
-        self._jobs: queue.SimpleQueue[tuple[Job | None, float | None]] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Search | str] = queue.SimpleQueue()
         self._is_stale = False
         self._woken = 0.0
         self._feeds_itself = False
         self._closing = False
-        self._thread = threading.Thread(
-            target=self._work_forever, name="sessionary-index", daemon=True
-        )
+        self._pause_seconds = 0.0
+        self._resume_at: float | None = None
+        self._thread = threading.Thread(target=self._run, name="sessionary-index", daemon=True)
         self._thread.start()
 
-    def submit(self, job: Job, *, patience: float | None) -> None:
+    def submit(self, job: Job, *, catch_up_seconds: float | None) -> None:
         """Run a search as soon as the index has seen every append that has returned."""
-        self._jobs.put((job, patience))
+        self._queue.put(_Search(job, catch_up_seconds))
 
     def feed_in_background(self) -> None:
-        """From now on take changes into the index as they come, not only when someone searches."""
+        """From now on feed the index as the log grows, not only before a search."""
         self._feeds_itself = True
         self.wake()
 
     def wake(self) -> None:
-        """Say that the log has grown. The writer does after each commit: it must cost nothing."""
+        """Say that the log has grown. The writer calls it after each commit, so it must be cheap."""
         self._woken = time.monotonic()
         if self._feeds_itself and not self._is_stale:
             self._is_stale = True
-            self._jobs.put((_WAKE, None))
+            self._queue.put(_FEED)
 
     def close(self) -> None:
-        """Finish the search that runs, and let go of the files."""
+        """Finish the running search and close the files."""
         self._closing = True
-        self._jobs.put((None, None))
+        self._queue.put(_CLOSE)
         self._thread.join()
 
-    def _work_forever(self) -> None:
-        while True:
-            job, patience = self._jobs.get()
-            if job is None:
-                break
-            if job is _WAKE:
+    def _run(self) -> None:
+        while (message := self._next()) != _CLOSE:
+            if isinstance(message, _Search):
+                self._answer(message)
+            elif self._resume_at is None:  # else it is fed after the pause
                 self._feed_when_quiet()
-            else:
-                self._answer(job, patience)
         self._file.disconnect()
 
-    def _answer(self, job: Job, patience: float | None) -> None:
+    def _next(self) -> _Search | str:
+        """The next message; when a pause is over, feed."""
+        if self._resume_at is not None:
+            try:
+                return self._queue.get(timeout=max(0.0, self._resume_at - time.monotonic()))
+            except queue.Empty:
+                self._resume_at = None
+                return _FEED
+        return self._queue.get()
+
+    def _answer(self, search: _Search) -> None:
+        pending = search.job.pending
         try:
-            job.pending.settle(self._search(job, patience), None)
+            pending.settle(self._search(search), None)
         except apsw.Error as error:
             self._file.disconnect()
-            job.pending.settle(None, translate(error, self._file.path))
+            pending.settle(None, translate(error, self._file.path))
         except OSError as error:
             message = f"The search index {self._file.path} cannot be used: {error.strerror}."
-            job.pending.settle(None, StoreUnavailable(message))
+            pending.settle(None, StoreUnavailable(message))
         except BaseException as error:  # the search's own; it is handed to the caller
-            job.pending.settle(None, error)
-        announce((job.pending,))
+            pending.settle(None, error)
+        announce((pending,))
 
-    def _search(self, job: Job, patience: float | None) -> Any:
-        if job.action is forget:
-            return self._file.replace()
-        for _ in range(REPAIRS):
+    def _search(self, search: _Search) -> Any:
+        action, args, kwargs, _ = search.job
+        if action is delete:
+            return self._file.delete()
+        for _ in range(MAX_REBUILDS):
             try:
                 connection = self._file.connected()
-                self._catch_up(connection, patience)
+                self._catch_up(connection, search.catch_up_seconds)
                 with transaction(connection, "BEGIN"):
-                    return job.action(IndexTx(connection), *job.args, **job.kwargs)
+                    return action(IndexTx(connection), *args, **kwargs)
             except (IndexLost, apsw.Error) as error:
                 if not is_damage(error):
                     raise
-                self._file.check_log(error)
-                self._file.replace()
+                self._file.rebuild(error)
         raise StoreUnavailable(
             f"The search index {self._file.path} cannot be made; the record itself is safe."
         )
 
-    def _catch_up(self, connection: apsw.Connection, patience: float | None) -> None:
-        """Take in what is new; where nothing can be written, the answer says how much it lacks."""
-        until = None if patience is None else time.monotonic() + patience
+    def _catch_up(self, connection: apsw.Connection, seconds: float | None) -> None:
+        """Take in what is new; where nothing can be written, the answer says how much is missing."""
+        until = None if seconds is None else time.monotonic() + seconds
         try:
             while behind := _behind(connection):
                 if self._closing or (until is not None and time.monotonic() > until):
                     self.wake()
                     return
                 _step(connection, BATCH if behind <= 2 * BATCH else LARGE_BATCH)
-        except _CANNOT_WRITE:
-            return
+        except _CANNOT_WRITE as error:
+            logger(__name__).info("The search index cannot be fed now: %s", error)
 
     def _feed_when_quiet(self) -> None:
-        """Wait until the writer rests, but not for ever; whoever searches meanwhile is answered."""
-        until = time.monotonic() + MOST_DELAY_SECONDS
+        """Feed once the writer rests or MAX_DELAY_SECONDS are over; answer searches meanwhile."""
+        until = time.monotonic() + MAX_DELAY_SECONDS
         while (now := time.monotonic()) < until and now - self._woken < QUIET_SECONDS:
             try:
-                job, patience = self._jobs.get(timeout=QUIET_SECONDS)
+                message = self._queue.get(timeout=QUIET_SECONDS)
             except queue.Empty:
                 continue
-            if job is None:
-                self._jobs.put((None, None))
+            if message == _CLOSE:
+                self._queue.put(_CLOSE)
                 return
-            self._answer(job, patience)
+            if isinstance(message, _Search):
+                self._answer(message)
         self._is_stale = False
-        self._feed_a_little()
+        try:
+            self._feed()
+        except Exception as error:  # searches wait for this thread: nothing may end it
+            self._pause(error)
+        else:
+            self._pause_seconds = 0.0
 
-    def _feed_a_little(self) -> None:
-        """A batch or a few; a failure here is met again, and told, by the next search."""
+    def _feed(self) -> None:
+        """Take in a batch, or more of a long backlog; then let others write before the next."""
+        if self._pause_seconds:
+            self._file.disconnect()  # the last attempt failed: not on the same connection again
         try:
             connection = self._file.connected()
             while not self._closing and (behind := _behind(connection)):
                 _step(connection, BATCH)
-                if behind < MOST_BEHIND:
+                if behind < LONG_BACKLOG:
                     woken = self._woken
                     self.wake()
                     self._woken = woken
                     return
-        except (IndexLost, apsw.Error, SessionaryError, OSError) as error:
-            # Nor may a file that cannot be taken away end the thread that all searches wait for.
-            try:
-                self._begin_anew(error)
-            except Damaged as damage:
-                self._on_damage(damage)
-            except (apsw.Error, OSError):
-                return
-
-    def _begin_anew(self, error: Exception) -> None:
-        if is_damage(error):
-            self._file.check_log(error)
-            self._file.replace()
+        except (IndexLost, apsw.Error) as error:
+            if not is_damage(error):
+                raise
+            self._file.rebuild(error)
             self.wake()
+
+    def _pause(self, error: Exception) -> None:
+        self._pause_seconds = min(2 * self._pause_seconds or FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
+        self._resume_at = time.monotonic() + self._pause_seconds
+        self._on_damage(error)
+        if isinstance(error, apsw.Error | OSError | SessionaryError):
+            # The next search meets the failure again and reports it.
+            logger(__name__).warning(
+                "Feeding the search index failed (%s); next attempt in %.0f s.",
+                error,
+                self._pause_seconds,
+            )
         else:
-            self._file.disconnect()
-            self._on_damage(error)
+            logger(__name__).error(
+                "Feeding the search index failed; next attempt in %.0f s.",
+                self._pause_seconds,
+                exc_info=error,
+            )
 
 
-def state(tx: Tx) -> IndexState:
-    """How far the index has come."""
-    return indexer.state(tx)
-
-
-def forget(_: Tx) -> None:
-    """Take the file away, whatever is in it: the index itself knows how."""
+def delete(_: Tx) -> None:
+    """Delete the index: `SqliteIndex` knows this function and does it itself."""
 
 
 def search_in_memory(tx: Tx, action: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A search in a store that has no files: its index stands among its tables."""
+    """Search a store in memory; its index is among its tables."""
     assert isinstance(tx, SqliteTx)
     index = IndexTx(tx.connection)
     if index.one("has_index") is None:
         IndexFile.make_in(index)
-    if action is forget:
+    if action is delete:
         index.clear()
         return indexer.clear(index)
     while indexer.step(index):
@@ -202,10 +231,3 @@ def _behind(connection: apsw.Connection) -> int:
 def _step(connection: apsw.Connection, limit: int) -> int:
     with transaction(connection, "BEGIN IMMEDIATE"):
         return indexer.step(IndexTx(connection), limit)
-
-
-def _nothing(*_: Any) -> None:
-    """What a wake-up call does."""
-
-
-_WAKE = Job(_nothing, (), {}, None)  # type: ignore[arg-type]

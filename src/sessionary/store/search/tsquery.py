@@ -12,7 +12,7 @@ _FAR = 2**62
 _STEPS = (2, 6, 24)
 
 
-def asked(
+def match_params(
     query: Query,
     facets: Sequence[Sequence[str]],
     *,

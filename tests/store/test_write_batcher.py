@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from sessionary.store.postgres.workers import Workers
-from sessionary.store.sqlite import batch as gathering_of
-from sessionary.store.sqlite.batch import Gathering
+from sessionary.store.postgres.store import Workers
+from sessionary.store.sqlite import store as sqlite_store
+from sessionary.store.sqlite.store import WriteBatcher
 
 
 def queue_of(*jobs: str | None) -> "queue.SimpleQueue[str | None]":
@@ -19,39 +19,39 @@ def queue_of(*jobs: str | None) -> "queue.SimpleQueue[str | None]":
 
 
 def test_everything_that_waits_is_taken_at_once() -> None:
-    assert Gathering(queue_of("a", "b", "c")).take(commit_seconds=0) == ["a", "b", "c"]
+    assert WriteBatcher(queue_of("a", "b", "c")).take(commit_seconds=0) == ["a", "b", "c"]
 
 
 def test_closing_ends_the_batch_and_the_work() -> None:
-    gathering = Gathering(queue_of("a", None, "never"))
+    batcher = WriteBatcher(queue_of("a", None, "never"))
 
-    assert gathering.take(commit_seconds=0) == ["a"]
-    assert gathering.closing
-    assert Gathering(queue_of(None)).take(commit_seconds=0) == []
+    assert batcher.take(commit_seconds=0) == ["a"]
+    assert batcher.closing
+    assert WriteBatcher(queue_of(None)).take(commit_seconds=0) == []
 
 
 def test_those_who_were_answered_together_are_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering_of, "LONGEST_SECONDS", 60.0)
+    monkeypatch.setattr(sqlite_store, "MAX_WAIT_SECONDS", 60.0)
     jobs = queue_of("a", "b")
-    gathering = Gathering(jobs)
-    assert gathering.take(commit_seconds=60) == ["a", "b"]
-    gathering.answered(2)
+    batcher = WriteBatcher(jobs)
+    assert batcher.take(commit_seconds=60) == ["a", "b"]
+    batcher.note_answered(2)
     jobs.put("a again")
     monkeypatch.setattr(time, "sleep", lambda _: jobs.put("b again"))
 
-    assert gathering.take(commit_seconds=60) == ["a again", "b again"]
+    assert batcher.take(commit_seconds=60) == ["a again", "b again"]
 
 
 def test_a_caller_who_is_alone_never_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
     jobs = queue_of()
-    gathering = Gathering(jobs)
+    batcher = WriteBatcher(jobs)
 
     for number in range(20):
         jobs.put(str(number))
-        assert gathering.take(commit_seconds=1) == [str(number)]
-        gathering.answered(1)
+        assert batcher.take(commit_seconds=1) == [str(number)]
+        batcher.note_answered(1)
 
     assert slept == []
 
@@ -60,12 +60,12 @@ def test_waiting_in_vain_becomes_rare(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
     jobs = queue_of()
-    gathering = Gathering(jobs)
+    batcher = WriteBatcher(jobs)
 
     for _ in range(100):
         jobs.put("alone")
-        gathering.take(commit_seconds=1)
-        gathering.answered(3)
+        batcher.take(commit_seconds=1)
+        batcher.note_answered(3)
 
     assert 0 < len(slept) < 20
 

@@ -1,0 +1,248 @@
+"""Connections to PostgreSQL: a pool that can be cut, transactions, and its errors in our words."""
+
+import logging
+import os
+import select
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg import errors as pg
+from psycopg_pool import ConnectionPool
+
+from sessionary.errors import (
+    BadInput,
+    Committed,
+    Conflict,
+    Damaged,
+    RetryLater,
+    SessionaryError,
+    StoreFull,
+    StoreUnavailable,
+)
+from sessionary.store import queries
+from sessionary.store.database import Row
+
+if TYPE_CHECKING:
+    from sessionary.model.query import Query
+
+log = logging.getLogger(__name__)
+
+Connection = psycopg.Connection[Row]
+# Another transaction was first: the same function, run again, sees its result.
+RACES = (
+    pg.SerializationFailure,
+    pg.DeadlockDetected,
+    pg.UniqueViolation,
+    pg.ForeignKeyViolation,
+    pg.ExclusionViolation,
+)
+
+
+def translate(error: psycopg.Error, *, committed: Committed = "no") -> SessionaryError:
+    """Say what happened, what is safe and what to do: the only place that translates these errors."""
+    lines = (error.diag.message_primary or str(error)).strip().splitlines()
+    reason = lines[0] if lines else type(error).__name__
+    match error:
+        case pg.DiskFull() | pg.OutOfMemory():
+            return StoreFull(f"PostgreSQL has no room ({reason}); nothing was written. Free space.")
+        case pg.DataCorrupted() | pg.IndexCorrupted():
+            return Damaged(
+                f"PostgreSQL found damage ({reason}). Restore from a backup.", committed=committed
+            )
+        case pg.ReadOnlySqlTransaction():
+            log.warning("PostgreSQL refuses writes: it only reads at the moment (a failover?).")
+            return StoreUnavailable(
+                "This PostgreSQL server only reads at the moment; nothing was written."
+            )
+        case pg.QueryCanceled() | pg.LockNotAvailable():
+            return RetryLater(
+                f"PostgreSQL was too busy ({reason}); nothing was written. Try again."
+            )
+        case pg.ProgramLimitExceeded():
+            return BadInput(
+                f"A name or an id in it is too long for PostgreSQL ({reason}); nothing was written."
+            )
+        case pg.IntegrityError():
+            return Conflict(f"The record does not allow that ({reason}); nothing was changed.")
+        case pg.OperationalError() | pg.InterfaceError():
+            safe = (
+                "Whether the last write is there is not known: repeat it with its idempotency key."
+                if committed == "unknown"
+                else "Nothing was written."
+            )
+            return StoreUnavailable(
+                f"PostgreSQL cannot be reached ({reason}). {safe}", committed=committed
+            )
+    return StoreUnavailable(f"PostgreSQL refused: {reason}.", committed=committed)
+
+
+class Pool(ConnectionPool[Connection]):
+    """The library's pool; it also knows the connections in use, and logs losses and recoveries."""
+
+    def __init__(self, url: str, *, connections: int, wait_seconds: float) -> None:
+        super().__init__(
+            url,
+            min_size=1,
+            max_size=connections,
+            timeout=wait_seconds,
+            reconnect_timeout=wait_seconds,
+            check=self._check,
+            configure=self._configure,
+            reconnect_failed=self._note_failure,
+            open=False,
+            kwargs={"prepare_threshold": 2, "connect_timeout": max(2, int(wait_seconds))},
+        )
+        self._lent: set[Connection] = set()
+        self._has_lost = False
+
+    def getconn(self, timeout: float | None = None) -> Connection:
+        """Lend a connection."""
+        connection = super().getconn(timeout)
+        self._lent.add(connection)
+        return connection
+
+    def putconn(self, conn: Connection) -> None:
+        """Take a connection back."""
+        self._lent.discard(conn)
+        if conn.broken:
+            self._note_loss()
+        super().putconn(conn)
+
+    def cut(self) -> None:
+        """Shut down the connections in use, so that nobody waits for a silent server."""
+        for connection in tuple(self._lent):
+            try:
+                with socket.socket(fileno=os.dup(connection.fileno())) as line:
+                    line.shutdown(socket.SHUT_RDWR)
+            except (OSError, psycopg.Error):
+                pass  # it has ended by itself
+
+    def _check(self, connection: Connection) -> None:
+        """Refuse a connection that the server has closed; ask the server only if there is input.
+
+        A server that stops or dies ends the connection, which makes it readable; a healthy idle one
+        is not. Asking each time would double the round trips of a small transaction.
+        """
+        waiting = select.poll()
+        waiting.register(connection.fileno(), select.POLLIN)
+        if waiting.poll(0):
+            try:
+                self.check_connection(connection)
+            except psycopg.Error:
+                self._note_loss()
+                raise
+
+    def _configure(self, connection: Connection) -> None:
+        """Prepare a new connection."""
+        PostgresTx(connection).run("plan_by_index")
+        connection.commit()
+        if self._has_lost:
+            self._has_lost = False
+            log.info("Connected to PostgreSQL again.")
+
+    def _note_loss(self) -> None:
+        self._has_lost = True
+        log.info("PostgreSQL closed a connection; the pool connects again.")
+
+    def _note_failure(self, _: Any) -> None:
+        self._has_lost = True
+        log.warning(
+            "PostgreSQL cannot be reached for %.0f s; the next call tries again.",
+            self.reconnect_timeout,
+        )
+
+
+class PostgresTx:
+    """Runs named queries on one connection; events wait here for the commit."""
+
+    __slots__ = ("_cursor", "_reading", "_texts", "events", "has_written")
+
+    def __init__(self, connection: Connection) -> None:
+        # In binary, because a search reads thousands of numbers.
+        self._cursor = connection.cursor(binary=True)
+        self._texts = queries.load_for_psycopg()
+        self._reading = queries.only_reading()
+        self.events: list[Any] = []
+        self.has_written = False
+
+    def one(self, name: str, /, **params: Any) -> Row | None:
+        return self._execute(name, params).fetchone() if self._texts[name] else None
+
+    def all(self, name: str, /, **params: Any) -> list[Row]:
+        return self._execute(name, params).fetchall() if self._texts[name] else []
+
+    def run(self, name: str, /, **params: Any) -> int:
+        return self._execute(name, params).rowcount if self._texts[name] else 0
+
+    def _execute(self, name: str, params: dict[str, Any]) -> psycopg.Cursor[Row]:
+        cursor = self._cursor.execute(self._texts[name], params)
+        if cursor.rowcount and name not in self._reading:
+            self.has_written = True
+        return cursor
+
+    def many(self, name: str, rows: Iterable[Mapping[str, Any] | Row], /) -> int:
+        if not self._texts[name]:
+            return 0
+        self.has_written = True
+        order = queries.order("postgres", name)
+        named = [
+            dict(zip(order, row, strict=True)) if isinstance(row, tuple) else row for row in rows
+        ]
+        self._cursor.executemany(self._texts[name], named)
+        return max(0, self._cursor.rowcount)
+
+    def script(self, text: str) -> None:
+        self.has_written = True
+        # Not on our cursor: several statements at once cannot answer in binary.
+        self._cursor.connection.execute(text.encode())
+
+    def match(
+        self,
+        query: "Query",
+        facets: Sequence[Sequence[str]],
+        *,
+        without: Sequence[str] = (),
+        between: tuple[int, int] | None = None,
+        below: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return the parameters of queries in the language of tsquery."""
+        # Loaded by a search: everyone else saves 10 ms for the word patterns.
+        from sessionary.store.search import tsquery
+
+        found = tsquery.match_params(
+            query, facets, without=without, newest=self._newest_position(), below=below
+        )
+        return [params | {"is_sure": between is None} for params in found]
+
+    def after_commit(self, event: Any) -> None:
+        self.events.append(event)
+
+    def _newest_position(self) -> int | None:
+        row = self.one("newest_position")
+        return None if row is None else row[0]
+
+
+class SnapshotTx(PostgresTx):
+    """Reads at one moment: the state of the index is read once."""
+
+    __slots__ = ("_index_state",)
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self._index_state: Row | None = None
+
+    def one(self, name: str, /, **params: Any) -> Row | None:
+        if name != "index_state":
+            return super().one(name, **params)
+        if self._index_state is None:
+            self._index_state = super().one(name)
+        return self._index_state
+
+    def _newest_position(self) -> int | None:
+        row = self.one("index_state")
+        if row is None:
+            return None
+        watermark, _, unsettled = row
+        return int(watermark + unsettled)
