@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sessionary.clock import from_micros, to_micros
 from sessionary.errors import Damaged
@@ -28,6 +28,7 @@ from sessionary.store.tables import blobs
 FAR_FUTURE = 2**62
 _KINDS = {kind.value: kind for kind in Kind}
 _FOLDERS = {shelf.value: shelf for shelf in SessionFolder}
+_INHERITING = {lineage.value for lineage in Lineage if lineage.inherits}
 _HeadTwin = mutable_class(SessionHead)
 _TotalTwin = mutable_class(UsageTotal)
 
@@ -58,6 +59,32 @@ class Details:
     finalized_at: datetime | None
     compacted_seq: int
     epoch: int
+
+
+class SessionRef(NamedTuple):
+    """A session on a page of all sessions, purged ones included."""
+
+    no: int
+    id: str
+    folder: str
+
+
+class ChildRow(NamedTuple):
+    """A session that came from another one; `inherits`: it shares the parent's log up to `base_seq`."""
+
+    no: int
+    inherits: bool
+    base_seq: int
+    folder: str
+
+
+class AncestorRow(NamedTuple):
+    """A session in the line of those whose history is shared; `base_seq` is how much it inherits."""
+
+    no: int
+    id: str
+    base_seq: int
+    last_seq: int
 
 
 def insert(
@@ -156,6 +183,73 @@ def details(tx: Tx, no: int) -> Details:
     )
 
 
+def page(tx: Tx, *, profile: str | None, after: int, limit: int) -> list[SessionRef]:
+    """Return sessions by number, of one profile or of all; purged ones are among them."""
+    if profile is None:
+        rows = tx.all("page_of_all_sessions", after=after, limit=limit)
+    else:
+        rows = tx.all("page_of_sessions", profile=profile, after=after, limit=limit)
+    return [SessionRef(*row) for row in rows]
+
+
+def children(tx: Tx, no: int) -> list[ChildRow]:
+    """Return the sessions that came from a session, oldest first, purged ones too."""
+    return [
+        ChildRow(child_no, lineage in _INHERITING, base_seq, folder)
+        for child_no, _, lineage, base_seq, folder in tx.all("children", no=no)
+    ]
+
+
+def ancestors(tx: Tx, no: int) -> list[AncestorRow]:
+    """Return a session and those whose history it shares, nearest first."""
+    return [AncestorRow(*row) for row in tx.all("ancestors", no=no)]
+
+
+def profile_of(tx: Tx, id: str) -> str | None:
+    """Return the profile of a session, purged or not; None when there is no such id."""
+    row = tx.one("profile_of", id=id)
+    return None if row is None else str(row[0])
+
+
+def id_by_title(tx: Tx, title: str | None, *, profile: str) -> str | None:
+    """Return the id of the session with exactly this title."""
+    row = tx.one("id_by_title", profile=profile, title=title)
+    return None if row is None else str(row[0])
+
+
+def set_title(tx: Tx, no: int, title: str | None, *, by: TitleBy | None) -> None:
+    """Write a session's title and who gave it."""
+    tx.run("set_title", no=no, title=title, title_by=by)
+
+
+def set_folder(
+    tx: Tx, no: int, folder: SessionFolder, *, archived: bool, trashed_at: datetime | None
+) -> None:
+    """Write the list in which a session stands, and the facts that this follows from."""
+    tx.run(
+        "set_shelf",
+        no=no,
+        shelf=folder,
+        archived=int(archived),
+        trashed_at=None if trashed_at is None else to_micros(trashed_at),
+    )
+
+
+def set_read_through(tx: Tx, no: int, seq: int) -> None:
+    """Mark a session as read up to an entry."""
+    tx.run("set_read_through", no=no, read_through=seq)
+
+
+def set_draft(tx: Tx, no: int, text: str, *, at: datetime) -> None:
+    """Keep a text that was typed and not sent."""
+    tx.run("set_draft", no=no, text=codec.encode(text), at=to_micros(at))
+
+
+def delete_draft(tx: Tx, no: int) -> None:
+    """Remove a session's draft."""
+    tx.run("delete_draft", no=no)
+
+
 def end(tx: Tx, no: int, *, reason: str, at: datetime) -> bool:
     """Close an open session in which no turn runs; say whether it was one."""
     return bool(tx.run("end_session", no=no, at=to_micros(at), reason=column(reason)))
@@ -181,7 +275,7 @@ def segments(tx: Tx, no: int, *, through: int | None = None) -> list[Segment]:
     """The stretches of log that make up a session's history, oldest first."""
     found: list[Segment] = []
     upper = FAR_FUTURE if through is None else through
-    line = tx.all("ancestors", no=no)
+    line = ancestors(tx, no)
     if not line:
         known(None, no)
     for own_no, id, base_seq, last_seq in line:
@@ -192,7 +286,7 @@ def segments(tx: Tx, no: int, *, through: int | None = None) -> list[Segment]:
     if upper > 0:
         # A fork's numbers go on from its parent's: a history that begins above 1 has lost one.
         raise Damaged(
-            f"The session that {line[-1][1]} continues is missing: the store is damaged. {REMEDY}"
+            f"The session that {line[-1].id} continues is missing: the store is damaged. {REMEDY}"
         )
     found.reverse()
     return found
