@@ -19,8 +19,7 @@ from langgraph.graph.message import add_messages
 
 from sessionary.client.client import Sessionary, connect
 from sessionary.errors import StoreUnavailable
-from sessionary.integrations.langchain import SessionaryChatMessageHistory
-from sessionary.integrations.langchain_messages import usage_of
+from sessionary.integrations.langchain import SessionaryChatMessageHistory, usage_of
 from sessionary.integrations.langgraph import SessionaryRecorder
 from tests.integrations.driving import MODEL, Urls, broken, kept, tell_kill_and_continue
 from tests.support.model_server import ModelServer

@@ -20,8 +20,8 @@ from sessionary.client.client import Sessionary, connect
 from sessionary.client.session import Session
 from sessionary.clock import SystemClock
 from sessionary.mcp import server
-from sessionary.mcp.bounds import MOST_TOKENS
-from sessionary.mcp.tools import Tools
+from sessionary.mcp.output import MAX_TOKENS
+from sessionary.mcp.tools import SessionTools
 from sessionary.model.message import Text, ToolCall, ToolResult, message
 from sessionary.model.source import Source
 from sessionary.model.tokens import estimate
@@ -42,7 +42,7 @@ def store_client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ses
 
 @asynccontextmanager
 async def client(store_client: Sessionary) -> AsyncIterator[Client]:
-    tools = Tools(
+    tools = SessionTools(
         store_client.store,
         store_client.profile,
         store_client.machine.clock,
@@ -143,7 +143,7 @@ async def test_no_answer_is_larger_than_an_agent_can_afford(store_client: Sessio
         overview = await asked(caller, "get_session_overview", session="long")
 
     for given in (listed, end, middle, later, overview):
-        assert estimate(given) < MOST_TOKENS * 1.1
+        assert estimate(given) < MAX_TOKENS * 1.1
     assert end["messages"][-1]["seq"] == 40
     assert (end["more_before"], end["more_after"]) == (True, False)
     shown = [item["seq"] for item in middle["messages"]]
@@ -159,7 +159,7 @@ async def test_a_list_that_does_not_fit_goes_on_behind_what_was_shown(
 ) -> None:
     for number in range(30):
         session(store_client, f"s{number}", "hello")
-    monkeypatch.setattr("sessionary.mcp.bounds.MOST_TOKENS", 400)
+    monkeypatch.setattr("sessionary.mcp.output.MAX_TOKENS", 400)
     seen: list[str] = []
     cursor: str | None = None
     async with client(store_client) as caller:
@@ -180,7 +180,7 @@ async def test_usage_is_summed_page_by_page(
     for number in range(20):
         used = Usage(model=f"m{number:02}", input_tokens=1, cost_microusd=1)
         chat.append("assistant", "x", usage=used)
-    monkeypatch.setattr("sessionary.mcp.bounds.MOST_TOKENS", 300)
+    monkeypatch.setattr("sessionary.mcp.output.MAX_TOKENS", 300)
     seen: list[str] = []
     cursor: str | None = None
     async with client(store_client) as caller:

@@ -16,9 +16,9 @@ from mcp.shared.exceptions import MCPError
 
 from mcp import Client
 from sessionary.client.client import Sessionary, connect
-from sessionary.mcp import server, standard_input
-from sessionary.mcp.bounds import MOST_TOKENS
-from sessionary.mcp.tools import LONGEST_TRANSCRIPT, Tools
+from sessionary.mcp import server, stdio
+from sessionary.mcp.output import MAX_TOKENS
+from sessionary.mcp.tools import MAX_TRANSCRIPT, SessionTools
 from sessionary.model.source import Source
 from sessionary.model.tokens import estimate
 
@@ -36,7 +36,7 @@ def home(tmp_path: Path) -> Path:
 @asynccontextmanager
 async def client(home: Path) -> AsyncIterator[Client]:
     with connect(home=str(home)) as store_client:
-        tools = Tools(
+        tools = SessionTools(
             store_client.store,
             store_client.profile,
             store_client.machine.clock,
@@ -148,7 +148,7 @@ async def test_a_resource_is_the_end_of_a_long_transcript(home: Path) -> None:
     assert text.startswith("[What came before is left out")
     assert "message 59: " in text
     assert "message 0: " not in text
-    assert len(text) < LONGEST_TRANSCRIPT * 1.1
+    assert len(text) < MAX_TRANSCRIPT * 1.1
 
 
 def _id(home: Path, title: str) -> str:
@@ -165,7 +165,7 @@ async def test_no_answer_is_larger_than_an_agent_can_afford_in_any_script(home: 
 
     for answer in (overview, stretch):
         assert not answer.is_error
-        assert estimate(answer.structured_content) < MOST_TOKENS * 1.1
+        assert estimate(answer.structured_content) < MAX_TOKENS * 1.1
     assert len(overview.structured_content["first"]) == 3
     assert len(overview.structured_content["last"]) == 6
     assert stretch.structured_content["messages"][-1]["calls"][-1] == "… and 4,980 more"
@@ -238,7 +238,7 @@ async def test_half_a_letter_in_a_call_is_answered_and_kept_visibly(home: Path) 
 
 @pytest.mark.parametrize("line", [b"{}", b"rubbish \\ud83d", b"[" * 100_000 + b"\\ud83d", b""])
 def test_other_lines_stay_as_they_are(line: bytes) -> None:
-    assert standard_input.storable_text(line) == line
+    assert stdio.replace_lone_surrogates(line) == line
 
 
 async def test_ctrl_c_ends_the_server_with_one_line(home: Path) -> None:

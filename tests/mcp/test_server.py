@@ -14,7 +14,7 @@ from sessionary.client.client import connect
 from sessionary.errors import BadInput
 from sessionary.mcp import server
 from sessionary.mcp.server import check_address
-from sessionary.mcp.tools import Tools
+from sessionary.mcp.tools import SessionTools
 from sessionary.model.source import Source
 
 READ_ONLY = {
@@ -46,7 +46,7 @@ def home(tmp_path: Path) -> Path:
 async def client(home: Path, *, write: bool = False) -> AsyncIterator[Client]:
     """A client of a server in this process."""
     with connect(home=str(home)) as store_client:
-        tools = Tools(
+        tools = SessionTools(
             store_client.store,
             store_client.profile,
             store_client.machine.clock,

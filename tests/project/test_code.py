@@ -46,8 +46,6 @@ DUPLICATES_LEFT = {
 # Modules that still import ours by a string. Write an `import` statement, then take it off this list.
 STRING_IMPORTS_LEFT = {
     "sessionary.actions.upkeep.verify",
-    "sessionary.app.telemetry",
-    "sessionary.compat.hermes.tokens",
 }
 
 Rule = Callable[[Module], Iterator[str]]

@@ -15,8 +15,8 @@ from sessionary.model.message import Message
 from sessionary.model.session import SessionHead
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import sessions
+from sessionary.telemetry.ingest import TelemetryIngest
 from sessionary.telemetry.span import Span
-from sessionary.telemetry.taking import SpanIntake
 from tests.store.conftest import emptied, opened  # noqa: F401
 
 TRACE = "a" * 32
@@ -81,12 +81,12 @@ def result(id: str, response: Any) -> dict[str, Any]:
     return {"role": "tool", "parts": [part]}
 
 
-class Taking:
+class IngestStore:
     """A store that takes spans in, and what has become of them."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.intake = SpanIntake(store, SystemClock(), RandomIds())
+        self.ingest = TelemetryIngest(store, SystemClock(), RandomIds())
 
     def heads(self) -> list[SessionHead]:
         def all_of(tx: Tx) -> list[SessionHead]:
@@ -108,13 +108,13 @@ class Taking:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def taking(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Taking]:
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IngestStore]:
     url = (
         f"sqlite:///{tmp_path}/sessionary.db"
         if request.param == "sqlite"
         else request.getfixturevalue("emptied")()
     )
     store = opened(url)
-    yield Taking(store)
+    yield IngestStore(store)
     assert verify.verify(store).broken == ()
     store.close()

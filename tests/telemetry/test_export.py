@@ -22,7 +22,7 @@ from sessionary.model.message import message
 from sessionary.model.session import SessionHead
 from sessionary.model.source import Source
 from sessionary.model.turn import Delivery
-from sessionary.telemetry import genai, wire
+from sessionary.telemetry import genai, otlp
 from sessionary.telemetry.span import Span
 from sessionary.testing.loopback import LoopbackAdapter
 from tests.project.code import ROOT
@@ -58,9 +58,9 @@ def test_nothing_of_it_is_loaded_while_it_is_off(tmp_path: Path) -> None:
         "import sys, sessionary, sessionary.app.serving, sessionary.app.telemetry as t\n"
         "from sessionary.client.client import connect\n"
         "client = connect()\n"
-        "assert t.open_export(client) is None\n"
+        "assert t.open_exporter(client) is None\n"
         "client.close()\n"
-        "ours = ('opentelemetry.sdk', 'opentelemetry.exporter', 'sessionary.telemetry.watching')\n"
+        "ours = ('opentelemetry.sdk', 'opentelemetry.exporter', 'sessionary.telemetry.instrument')\n"
         "print([name for name in sys.modules if name.startswith(ours)])\n"
     )
     environ = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
@@ -78,17 +78,17 @@ def test_nothing_of_it_is_loaded_while_it_is_off(tmp_path: Path) -> None:
 def test_without_the_extra_the_message_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "sessionary.telemetry.exporting", None)
+    monkeypatch.setitem(sys.modules, "sessionary.telemetry.instrument", None)
     (tmp_path / config.FILE).write_text("[telemetry]\nexport = true\n", encoding="utf-8")
     with (
         connect(home=str(tmp_path)) as client,
         pytest.raises(BadInput, match=r"sessionary\[otel\]"),
     ):
-        app_telemetry.open_export(client)
+        app_telemetry.open_exporter(client)
     (tmp_path / config.FILE).write_text("", encoding="utf-8")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     with connect(home=str(tmp_path)) as client:
-        assert app_telemetry.open_export(client) is None
+        assert app_telemetry.open_exporter(client) is None
 
 
 class Collector:
@@ -99,10 +99,10 @@ class Collector:
         self.metrics: set[str] = set()
 
     async def take(self, request: Request) -> Response:
-        body = wire.unpacked(request.body, request.headers.get("content-encoding"))
+        body = otlp.unpack(request.body, request.headers.get("content-encoding"))
         assert body is not None
         if request.path == "/v1/traces":
-            self.spans += wire.spans_of(body, wire.PROTOBUF)
+            self.spans += otlp.read_spans(body, otlp.PROTOBUF)
         else:
             asked = ExportMetricsServiceRequest.FromString(body)
             scopes = (scope for each in asked.resource_metrics for scope in each.scope_metrics)
@@ -190,7 +190,7 @@ async def test_what_is_said_goes_along_only_when_that_was_asked_for(
         await talk(tmp_path, "[telemetry]\ncontent = true\n", Talker("ahoy"))
 
     [turn] = collector.named("invoke_agent")
-    heard = genai.tell(turn)
+    heard = genai.read_span(turn)
     assert turn.service == "my-house"
     assert [said.text for said in heard.inputs] == ["ahoy"]
     assert [str(said.role) for said in heard.outputs] == ["assistant"]

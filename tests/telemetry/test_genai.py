@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sessionary.model.message import Message, Reasoning, Text, ToolCall, ToolResult
-from sessionary.telemetry import genai, telling
+from sessionary.telemetry import genai, messages
 from sessionary.telemetry.span import Span, SpanEvent
 
 CALLS = [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"q": 1}'}}]
@@ -27,8 +27,8 @@ EVENTS = (
 )
 
 
-def told(attributes: dict[str, Any], events: tuple[SpanEvent, ...] = ()) -> genai.Told:
-    return genai.tell(
+def told(attributes: dict[str, Any], events: tuple[SpanEvent, ...] = ()) -> genai.SpanContent:
+    return genai.read_span(
         Span("a", "b", attributes={"gen_ai.system": "x", **attributes}, events=events)
     )
 
@@ -196,8 +196,8 @@ def test_what_we_tell_is_what_we_read() -> None:
     found = told(*STYLES["attributes"])
     again = told(
         {
-            "gen_ai.input.messages": telling.messages_text(found.inputs),
-            "gen_ai.output.messages": telling.messages_text(found.outputs),
+            "gen_ai.input.messages": messages.encode_messages(found.inputs),
+            "gen_ai.output.messages": messages.encode_messages(found.outputs),
         }
     )
 

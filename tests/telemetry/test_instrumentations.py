@@ -18,8 +18,8 @@ from sessionary.model.source import Source
 from tests.support.child import ServerUnavailable
 from tests.support.environment import installed
 from tests.support.model_server import Call, ModelServer, Reply, Tokens
-from tests.telemetry.conftest import Taking
-from tests.telemetry.test_door import door, store  # noqa: F401
+from tests.telemetry.conftest import IngestStore
+from tests.telemetry.test_endpoint import endpoint, store  # noqa: F401
 from tests.web.conftest import Served
 
 ROOT = Path(__file__).parents[2]
@@ -65,14 +65,14 @@ def programs() -> Iterator[Programs]:
 
 
 async def run(
-    door: Served,  # noqa: F811
+    endpoint: Served,  # noqa: F811
     programs: Programs,
     style: str,
     flags: dict[str, str],
     first: str,
     output: Path,
 ) -> None:
-    token, _ = await door.token(Scope.WRITE)
+    token, _ = await endpoint.token(Scope.WRITE)
     async with ModelServer() as models:
         models.will(
             Reply(
@@ -83,7 +83,7 @@ async def run(
             Reply("You are welcome.", tokens=Tokens(300, 0, output=3)),
         )
         environ = {
-            "OTEL_EXPORTER_OTLP_ENDPOINT": door.address,
+            "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint.address,
             "OTEL_EXPORTER_OTLP_HEADERS": f"Authorization={quote(f'Bearer {token}')}",
             **flags,
         }
@@ -98,14 +98,14 @@ async def run(
     assert (code, said) == ("0\n", "")
 
 
-def only(taking: Taking) -> SessionHead:
+def only(target: IngestStore) -> SessionHead:
     """The session that the conversation's name leads to, which no other is beside.
 
     One that events had begun before their conversation was known is in the trash.
     """
     key = key_for(Source("otel", "voyage"), profile="main")
-    [head] = [each for each in taking.heads() if each.trashed_at is None]
-    assert taking.store.read(routing.current, key).result() == head
+    [head] = [each for each in target.heads() if each.trashed_at is None]
+    assert target.store.read(routing.current, key).result() == head
     return head
 
 
@@ -113,17 +113,17 @@ def only(taking: Taking) -> SessionHead:
 @pytest.mark.parametrize("first", ["traces", "logs"])
 @pytest.mark.parametrize("style", FLAGS)
 async def test_the_flags_of_the_guide_give_the_whole_conversation(
-    door: Served,  # noqa: F811
+    endpoint: Served,  # noqa: F811
     programs: Programs,
     style: str,
     first: str,
     tmp_path: Path,
 ) -> None:
-    await run(door, programs, style, FLAGS[style], first, tmp_path / "output")
+    await run(endpoint, programs, style, FLAGS[style], first, tmp_path / "output")
 
-    taking = Taking(door.store)
-    head = only(taking)
-    assert taking.texts(head) == [
+    target = IngestStore(endpoint.store)
+    head = only(target)
+    assert target.texts(head) == [
         "u:How is the weather in Lisbon?",
         "a:",
         "t:",
@@ -134,7 +134,7 @@ async def test_the_flags_of_the_guide_give_the_whole_conversation(
     assert head.tool_call_count == 1
     assert (head.usage.calls, head.usage.input_tokens, head.usage.output_tokens) == (3, 600, 6)
     assert head.usage.cost_microusd
-    context = await door.store.read(read.context, head.id, profile="main")
+    context = await endpoint.store.read(read.context, head.id, profile="main")
     arguments = context[1]["tool_calls"][0]["function"]["arguments"]
     assert json.loads(arguments) == {"city": "Lisbon"}
     assert context[2]["content"] == "sunny"
@@ -142,12 +142,12 @@ async def test_the_flags_of_the_guide_give_the_whole_conversation(
 
 @pytest.mark.timeout(600)
 async def test_without_the_flags_the_calls_are_counted(
-    door: Served,  # noqa: F811
+    endpoint: Served,  # noqa: F811
     programs: Programs,
     tmp_path: Path,
 ) -> None:
-    await run(door, programs, "events in the log", {}, "traces", tmp_path / "output")
+    await run(endpoint, programs, "events in the log", {}, "traces", tmp_path / "output")
 
-    head = only(Taking(door.store))
+    head = only(IngestStore(endpoint.store))
     assert (head.usage.calls, head.usage.input_tokens) == (3, 600)
     assert head.message_count >= 2

@@ -9,10 +9,10 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue, KeyValueList
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord as ProtoRecord
 
-from sessionary.telemetry import wire
+from sessionary.telemetry import otlp
 from sessionary.telemetry.span import LogRecord
-from tests.telemetry.conftest import BEGAN, TRACE, Taking, answer, span
-from tests.telemetry.test_wire import as_json
+from tests.telemetry.conftest import BEGAN, TRACE, IngestStore, answer, span
+from tests.telemetry.test_otlp import as_json
 
 SPAN = "1" * 16
 OTHER = "2" * 16
@@ -97,14 +97,14 @@ def logs_protobuf(*records: LogRecord) -> bytes:
     return written
 
 
-async def take_logs(taking: Taking, *records: LogRecord) -> Any:
-    answer = await taking.intake.take_logs("main", logs_json(*records), wire.JSON, None)
+async def take_logs(target: IngestStore, *records: LogRecord) -> Any:
+    answer = await target.ingest.ingest_logs("main", logs_json(*records), otlp.JSON, None)
     assert answer is not None
     return json.loads(answer)
 
 
-async def take_spans(taking: Taking, *spans: Any) -> Any:
-    answer = await taking.intake.take("main", as_json(spans), wire.JSON, None)
+async def take_spans(target: IngestStore, *spans: Any) -> Any:
+    answer = await target.ingest.ingest_spans("main", as_json(spans), otlp.JSON, None)
     assert answer is not None
     return json.loads(answer)
 
@@ -118,47 +118,47 @@ def silent(id: str = SPAN, *, at: int = 0, **attributes: Any) -> Any:
 TALK = [said("system", "Be kind."), said("user", "hello"), chosen("hi!", at=1)]
 
 
-@pytest.mark.parametrize("media", wire.MEDIA_TYPES)
+@pytest.mark.parametrize("media", otlp.MEDIA_TYPES)
 def test_log_records_are_read_in_both_forms(media: str) -> None:
     given = [*TALK, event("gen_ai.user.message", None)]
-    write = logs_json if media == wire.JSON else logs_protobuf
+    write = logs_json if media == otlp.JSON else logs_protobuf
 
-    assert wire.log_records_of(write(*given), media) == given
+    assert otlp.read_log_records(write(*given), media) == given
 
 
 @pytest.mark.parametrize("order", list(permutations(["span", "events", "events again"])))
 async def test_events_and_their_span_are_one_call_in_any_order(
-    taking: Taking, order: tuple[str, ...]
+    target: IngestStore, order: tuple[str, ...]
 ) -> None:
     for each in order:
         if each == "span":
-            assert await take_spans(taking, silent()) == {}
+            assert await take_spans(target, silent()) == {}
         else:
-            assert await take_logs(taking, *TALK) == {}
+            assert await take_logs(target, *TALK) == {}
 
-    assert taking.texts() == ["u:hello", "a:hi!"]
-    [head] = taking.heads()
+    assert target.texts() == ["u:hello", "a:hi!"]
+    [head] = target.heads()
     assert (head.usage.calls, head.usage.input_tokens, head.message_count) == (1, 10, 2)
 
 
 async def test_the_words_of_several_calls_take_the_places_of_their_placeholders(
-    taking: Taking,
+    target: IngestStore,
 ) -> None:
-    await take_spans(taking, silent(), silent(OTHER, at=2))
-    assert taking.texts() == ["a:", "a:"]
+    await take_spans(target, silent(), silent(OTHER, at=2))
+    assert target.texts() == ["a:", "a:"]
 
     await take_logs(
-        taking, said("user", "more", span_id=OTHER, at=2), chosen("done", span_id=OTHER, at=3)
+        target, said("user", "more", span_id=OTHER, at=2), chosen("done", span_id=OTHER, at=3)
     )
-    assert taking.texts() == ["a:", "u:more", "a:done"]
-    await take_logs(taking, *TALK)
+    assert target.texts() == ["a:", "u:more", "a:done"]
+    await take_logs(target, *TALK)
 
-    assert taking.texts() == ["u:hello", "a:hi!", "u:more", "a:done"]
+    assert target.texts() == ["u:hello", "a:hi!", "u:more", "a:done"]
 
 
 @pytest.mark.parametrize("is_sent_again", [False, True])
 async def test_a_call_that_repeats_an_earlier_one_is_not_doubled_when_its_events_come_first(
-    taking: Taking, is_sent_again: bool
+    target: IngestStore, is_sent_again: bool
 ) -> None:
     later = [
         said("user", "hello", span_id=OTHER, at=2),
@@ -166,101 +166,101 @@ async def test_a_call_that_repeats_an_earlier_one_is_not_doubled_when_its_events
         said("user", "more", span_id=OTHER, at=2),
         chosen("done", span_id=OTHER, at=3),
     ]
-    await take_spans(taking, silent(), silent(OTHER, at=2))
-    await take_logs(taking, *later)
+    await take_spans(target, silent(), silent(OTHER, at=2))
+    await take_logs(target, *later)
 
-    await take_logs(taking, *TALK, *(later if is_sent_again else ()))
-    await take_logs(taking, *TALK, *later)
+    await take_logs(target, *TALK, *(later if is_sent_again else ()))
+    await take_logs(target, *TALK, *later)
 
-    assert taking.texts() == ["u:hello", "a:hi!", "u:more", "a:done"]
+    assert target.texts() == ["u:hello", "a:hi!", "u:more", "a:done"]
 
 
 async def test_the_events_of_one_call_may_come_in_two_requests_after_its_span(
-    taking: Taking,
+    target: IngestStore,
 ) -> None:
-    await take_spans(taking, silent())
-    await take_logs(taking, *TALK[:2])
-    await take_logs(taking, *TALK[2:])
+    await take_spans(target, silent())
+    await take_logs(target, *TALK[:2])
+    await take_logs(target, *TALK[2:])
 
-    assert taking.texts() == ["u:hello", "a:hi!"]
+    assert target.texts() == ["u:hello", "a:hi!"]
 
 
 async def test_words_that_were_said_before_are_said_again_behind_a_replaced_placeholder(
-    taking: Taking,
+    target: IngestStore,
 ) -> None:
     first, where = span(["yes"], ["ok"]), {"span_id": OTHER, "at": 4}
-    await take_spans(taking, first, silent(at=2), silent(OTHER, at=4))
+    await take_spans(target, first, silent(at=2), silent(OTHER, at=4))
     history = [said("user", "yes", **where), said("assistant", "ok", **where)]
     asked = [said("user", "yes", **where), said("user", "do it", **where)]
-    await take_logs(taking, *history, *asked, chosen("done", span_id=OTHER, at=5))
+    await take_logs(target, *history, *asked, chosen("done", span_id=OTHER, at=5))
     third = span(
         ["yes", answer("ok"), "yes", "do it", answer("done"), "yes", "go on"], ["on"], at=6
     )
-    await take_spans(taking, third)
+    await take_spans(target, third)
     behind = ["u:yes", "u:do it", "a:done", "u:yes", "u:go on", "a:on"]
-    assert taking.texts() == ["u:yes", "a:ok", "a:", *behind]
+    assert target.texts() == ["u:yes", "a:ok", "a:", *behind]
 
-    await take_logs(taking, *TALK)
+    await take_logs(target, *TALK)
 
-    assert taking.texts() == ["u:yes", "a:ok", "u:hello", "a:hi!", *behind]
+    assert target.texts() == ["u:yes", "a:ok", "u:hello", "a:hi!", *behind]
 
 
 async def test_events_that_come_before_the_name_of_their_conversation_join_it(
-    taking: Taking,
+    target: IngestStore,
 ) -> None:
     name: dict[str, Any] = {"gen_ai__conversation__id": "voyage"}
-    await take_spans(taking, silent(**name))
-    await take_logs(taking, *TALK)
+    await take_spans(target, silent(**name))
+    await take_logs(target, *TALK)
     second: dict[str, Any] = {"trace": "b" * 32, "span_id": OTHER}
     await take_logs(
-        taking,
+        target,
         said("user", "hello", **second),
         said("assistant", "hi!", **second),
         said("user", "bye", at=4, **second),
         chosen("see you", at=5, **second),
     )
-    assert len(taking.heads()) == 2
+    assert len(target.heads()) == 2
 
-    await take_spans(taking, silent(OTHER, trace="b" * 32, at=4, **name))
+    await take_spans(target, silent(OTHER, trace="b" * 32, at=4, **name))
 
-    [head] = [each for each in taking.heads() if each.trashed_at is None]
-    assert taking.texts(head) == ["u:hello", "a:hi!", "u:bye", "a:see you"]
+    [head] = [each for each in target.heads() if each.trashed_at is None]
+    assert target.texts(head) == ["u:hello", "a:hi!", "u:bye", "a:see you"]
     assert (head.source.chat_id, head.usage.calls) == ("voyage", 2)
-    await take_logs(taking, chosen("one more thing", at=6, **second))
-    assert taking.texts(head)[-1] == "a:one more thing"
+    await take_logs(target, chosen("one more thing", at=6, **second))
+    assert target.texts(head)[-1] == "a:one more thing"
 
 
-async def test_events_may_tell_their_words_as_a_plain_text(taking: Taking) -> None:
-    await take_logs(taking, event("gen_ai.user.message", "hello"), event("gen_ai.choice", "hi!"))
+async def test_events_may_tell_their_words_as_a_plain_text(target: IngestStore) -> None:
+    await take_logs(target, event("gen_ai.user.message", "hello"), event("gen_ai.choice", "hi!"))
 
-    assert taking.texts() == ["u:hello", "a:hi!"]
+    assert target.texts() == ["u:hello", "a:hi!"]
 
 
-async def test_events_outside_of_a_span_are_refused_by_number(taking: Taking) -> None:
-    answer = await take_logs(taking, said("user", "lost", span_id="", trace=""), *TALK)
+async def test_events_outside_of_a_span_are_refused_by_number(target: IngestStore) -> None:
+    answer = await take_logs(target, said("user", "lost", span_id="", trace=""), *TALK)
 
     assert answer["partialSuccess"]["rejectedLogRecords"] == "1"
     assert "no span" in answer["partialSuccess"]["errorMessage"]
-    assert taking.texts() == ["u:hello", "a:hi!"]
+    assert target.texts() == ["u:hello", "a:hi!"]
 
 
-async def test_the_other_lines_of_a_programs_log_are_passed_over(taking: Taking) -> None:
+async def test_the_other_lines_of_a_programs_log_are_passed_over(target: IngestStore) -> None:
     line = LogRecord(TRACE, SPAN, "", BEGAN, {}, "Started.")
-    answer = await taking.intake.take_logs("main", logs_json(line), wire.JSON, None)
+    answer = await target.ingest.ingest_logs("main", logs_json(line), otlp.JSON, None)
 
     assert answer == b"{}"
-    assert taking.heads() == []
+    assert target.heads() == []
 
 
-async def test_events_without_words_leave_the_placeholder(taking: Taking) -> None:
-    await take_spans(taking, silent())
+async def test_events_without_words_leave_the_placeholder(target: IngestStore) -> None:
+    await take_spans(target, silent())
 
     await take_logs(
-        taking,
+        target,
         event("gen_ai.user.message", None),
         event("gen_ai.tool.message", {"id": "c1"}),
         event("gen_ai.choice", {"index": 0, "message": {"role": "assistant"}}),
     )
 
-    [head] = taking.heads()
+    [head] = target.heads()
     assert head.message_count == 1

@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-from sessionary.telemetry import wire
+from sessionary.telemetry import otlp
 from sessionary.telemetry.span import Span
-from tests.telemetry.conftest import BEGAN, TRACE, Taking
-from tests.telemetry.test_wire import as_json
+from tests.telemetry.conftest import BEGAN, TRACE, IngestStore
+from tests.telemetry.test_otlp import as_json
 
 IN, OUT = "llm.input_messages", "llm.output_messages"
 CALLS = "message.tool_calls.0.tool_call"
@@ -28,13 +28,13 @@ def llm(number: int, asked: dict[str, Any], answered: dict[str, Any], **more: An
     )
 
 
-async def take(taking: Taking, *spans: Span) -> Any:
-    answer = await taking.intake.take("main", as_json(spans), wire.JSON, None)
+async def take(target: IngestStore, *spans: Span) -> Any:
+    answer = await target.ingest.ingest_spans("main", as_json(spans), otlp.JSON, None)
     assert answer is not None
     return json.loads(answer)
 
 
-async def test_calls_become_a_conversation_with_its_tokens(taking: Taking) -> None:
+async def test_calls_become_a_conversation_with_its_tokens(target: IngestStore) -> None:
     asked = {
         "0.message.role": "system",
         "0.message.content": "Be kind.",
@@ -65,48 +65,48 @@ async def test_calls_become_a_conversation_with_its_tokens(taking: Taking) -> No
     }
 
     answer = await take(
-        taking,
+        target,
         llm(1, asked, called, **tokens),
         llm(2, then, {"message.role": "assistant", "message.content": "Sunny."}, **tokens),
     )
 
     assert answer == {}
-    assert taking.texts() == ["u:How is the weather?", "a:", "t:", "a:Sunny."]
-    [head] = taking.heads()
+    assert target.texts() == ["u:How is the weather?", "a:", "t:", "a:Sunny."]
+    [head] = target.heads()
     assert (head.source.chat_id, head.tool_call_count) == ("voyage", 1)
     used = head.usage
     assert (used.calls, used.input_tokens, used.output_tokens) == (2, 140, 40)
     assert (used.cache_read_tokens, used.reasoning_tokens) == (60, 10)
     assert used.cost_microusd
-    assert taking.context()[2]["content"] == "sunny"
+    assert target.context()[2]["content"] == "sunny"
 
 
-async def test_an_agent_and_a_call_that_tell_only_texts_are_read(taking: Taking) -> None:
+async def test_an_agent_and_a_call_that_tell_only_texts_are_read(target: IngestStore) -> None:
     values = {"input.value": "hello", "output.value": "hi!"}
 
-    await take(taking, told("LLM", 1, **values), told("AGENT", 2, **values))
+    await take(target, told("LLM", 1, **values), told("AGENT", 2, **values))
 
-    assert taking.texts() == ["u:hello", "a:hi!"]
+    assert target.texts() == ["u:hello", "a:hi!"]
 
 
-async def test_a_tool_that_names_its_call_is_its_result(taking: Taking) -> None:
+async def test_a_tool_that_names_its_call_is_its_result(target: IngestStore) -> None:
     asked = {"0.message.role": "user", "0.message.content": "look"}
     called = {"message.role": "assistant", f"{CALLS}.id": "c1", f"{CALLS}.function.name": "look"}
     tool = told("TOOL", 2, **{"tool.name": "look", "tool_call.id": "c1", "output.value": "fog"})
 
-    await take(taking, llm(1, asked, called), tool)
+    await take(target, llm(1, asked, called), tool)
 
-    assert taking.context()[-1]["content"] == "fog"
+    assert target.context()[-1]["content"] == "fog"
 
 
 async def test_spans_that_hold_no_messages_are_named_and_nothing_is_refused(
-    taking: Taking,
+    target: IngestStore,
 ) -> None:
     asked = {"0.message.role": "user", "0.message.content": "hello"}
     answered = {"message.role": "assistant", "message.content": "hi!"}
 
     answer = await take(
-        taking,
+        target,
         told("CHAIN", 1, **{"input.value": "hello"}),
         told("RETRIEVER", 2),
         told("TOOL", 3, **{"output.value": "fog"}),
@@ -118,14 +118,14 @@ async def test_spans_that_hold_no_messages_are_named_and_nothing_is_refused(
     assert partial["rejectedSpans"] == "0"
     for kind in ("1 of CHAIN", "1 of RETRIEVER", "1 of TOOL", "1 of LLM"):
         assert kind in partial["errorMessage"]
-    assert taking.texts() == ["u:hello", "a:hi!"]
+    assert target.texts() == ["u:hello", "a:hi!"]
 
 
-async def test_a_chain_that_failed_says_nothing_in_the_conversation(taking: Taking) -> None:
+async def test_a_chain_that_failed_says_nothing_in_the_conversation(target: IngestStore) -> None:
     asked = {"0.message.role": "user", "0.message.content": "hello"}
     answered = {"message.role": "assistant", "message.content": "hi!"}
     chain = Span(TRACE, "f" * 16, attributes={"openinference.span.kind": "CHAIN"}, error="no luck")
 
-    await take(taking, llm(1, asked, answered), chain)
+    await take(target, llm(1, asked, answered), chain)
 
-    assert taking.texts() == ["u:hello", "a:hi!"]
+    assert target.texts() == ["u:hello", "a:hi!"]

@@ -22,7 +22,7 @@ from sessionary.model.source import Source
 from sessionary.model.usage import Usage
 
 if TYPE_CHECKING:
-    from sessionary.telemetry.watching import Watch
+    from sessionary.telemetry.instrument import Instrumentation
 
 
 class Agents:
@@ -73,20 +73,22 @@ def build_engine(
     *,
     adapters: Mapping[str, Adapter] | None = None,
     agents: Agents | None = None,
-    watch: "Watch | None" = None,
+    instrumentation: "Instrumentation | None" = None,
 ) -> Engine:
-    """The engine of a house, with the channels that stand in this process; watched, if wanted."""
+    """The engine of a house, with the channels that stand in this process; instrumented, if wanted."""
     settings = engine_config.read(client.config)
     chosen = agents or Agents(settings, folder=client.config.home)
     channels = dict(adapters or {})
-    if watch is not None:
-        channels = {name: watch.adapter(each) for name, each in channels.items()}
+    if instrumentation is not None:
+        channels = {name: instrumentation.adapter(each) for name, each in channels.items()}
     context = EngineContext(
-        store=client.store if watch is None else watch.store(client.store),
+        store=client.store if instrumentation is None else instrumentation.store(client.store),
         clock=client.machine.clock,
         ids=client.machine.ids,
         holder=client.holder,
-        agent_for=chosen.choose if watch is None else watch.agents(chosen.choose),
+        agent_for=chosen.choose
+        if instrumentation is None
+        else instrumentation.agents(chosen.choose),
         system_prompt=prompt.assemble,
         priced=partial(_priced, client),
         adapters=channels,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import sessionary
 from sessionary.client.client import Sessionary
-from sessionary.mcp import server, standard_input
-from sessionary.mcp.tools import Tools
+from sessionary.mcp import server, stdio
+from sessionary.mcp.tools import SessionTools
 
 
 async def serve_mcp(
@@ -15,7 +15,7 @@ async def serve_mcp(
 ) -> None:
     """Serve until the client leaves, or over HTTP until the process is asked to end."""
     address = None if http is None else server.check_address(http)
-    tools = Tools(
+    tools = SessionTools(
         store_client.store,
         store_client.profile,
         store_client.machine.clock,
@@ -31,10 +31,10 @@ async def serve_mcp(
         await mcp_http.serve(store_client, built, *address, tell=tell)
 
 
-async def _over_standard_input(built: server.Server) -> None:
+async def _over_standard_input(built: server.SessionaryMCPServer) -> None:
     """Serve until the client closes our standard input, or someone presses Ctrl-C."""
     loop, was_interrupted = asyncio.get_running_loop(), asyncio.Event()
-    with standard_input.endable() as end:
+    with stdio.interruptible_stdin() as end:
 
         def interrupt() -> None:
             was_interrupted.set()

@@ -6,8 +6,7 @@ from collections.abc import Callable
 import uvicorn
 
 from sessionary.client.client import Sessionary
-from sessionary.mcp.authentication import TokenGuard
-from sessionary.mcp.server import Server
+from sessionary.mcp.server import SessionaryMCPServer, TokenGuard
 from sessionary.web.connections import OpenConnections, ServerConfig
 from sessionary.web.context import Limits
 from sessionary.web.server import address_of, listen
@@ -16,7 +15,12 @@ LIMITS = Limits(connections=128)
 
 
 async def serve(
-    client: Sessionary, built: Server, host: str, port: int, *, tell: Callable[[str], None]
+    client: Sessionary,
+    built: SessionaryMCPServer,
+    host: str,
+    port: int,
+    *,
+    tell: Callable[[str], None],
 ) -> None:
     """Serve until the process is asked to end."""
     built.requires_token = True

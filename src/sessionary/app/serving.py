@@ -64,10 +64,10 @@ async def serve(
     is_over = threading.Event()
     is_read_only = await _is_read_only(client.store)
     agents = Agents(settings, folder=client.config.home)
-    export = telemetry.open_export(client)
-    watch = None if export is None else export.watch
-    engine = build_engine(client, adapters=adapters, agents=agents, watch=watch)
-    intake = telemetry.intake_of(client)
+    exporter = telemetry.open_exporter(client)
+    instrumentation = None if exporter is None else exporter.instrumentation
+    engine = build_engine(client, adapters=adapters, agents=agents, instrumentation=instrumentation)
+    ingest = telemetry.open_ingest(client)
     parts = WebContext(
         store=engine.context.store,
         profile=client.profile,
@@ -78,8 +78,8 @@ async def serve(
         ids=client.machine.ids,
         webhooks=_webhooks(engine.context.adapters),
         challenges=_challenges(engine.context.adapters),
-        traces=None if intake is None else intake.take,
-        logs=None if intake is None else intake.take_logs,
+        traces=None if ingest is None else ingest.ingest_spans,
+        logs=None if ingest is None else ingest.ingest_logs,
         imports=WebImports(client),
         upkeep=HouseUpkeep(client, web),
     )
@@ -108,9 +108,9 @@ async def serve(
             checking.cancel()
         await engine.stop()
         await agents.close()
-        if export is not None:
+        if exporter is not None:
             # It may wait for a collector that does not answer.
-            await asyncio.to_thread(export.close)
+            await asyncio.to_thread(exporter.close)
 
 
 async def _check_regularly(

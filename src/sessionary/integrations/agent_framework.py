@@ -13,8 +13,12 @@ from sessionary.actions.sessions.append import NewMessage
 from sessionary.clock import Moment
 from sessionary.errors import BadInput
 from sessionary.integrations import thread
-from sessionary.integrations.client import SessionaryClient, nothing, settled
-from sessionary.integrations.extra import wanted
+from sessionary.integrations.base import (
+    SessionaryClient,
+    read_nothing,
+    require_extra,
+    wait_for_write,
+)
 from sessionary.integrations.thread import Thread
 from sessionary.model.message import (
     Message,
@@ -30,7 +34,7 @@ from sessionary.model.transcript import chats_of
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
 
-with wanted("agent-framework", "The storage for Microsoft's Agent Framework"):
+with require_extra("agent-framework", "The storage for Microsoft's Agent Framework"):
     from agent_framework import Content, HistoryProvider
     from agent_framework import Message as Native
 
@@ -92,17 +96,19 @@ class SessionaryHistoryProvider(HistoryProvider):
     ) -> None:
         """Add messages, all or none, durable when this returns."""
         if not messages:
-            await self._client.store.read(nothing)
+            await self._client.store.read(read_nothing)
             return
         said = [NewMessage(_message_of(each, model=self._model)) for each in messages]
         moment = self._client.moment()
         where = self._thread(session_id)
-        await settled(self._client.store.write(thread.append, where, said, moment=moment))
+        await wait_for_write(self._client.store.write(thread.append, where, said, moment=moment))
 
     async def clear(self, session_id: str | None) -> None:
         """Take back everything said in a session; it stays in the log, and people can find it."""
         where = self._thread(session_id)
-        await settled(self._client.store.write(thread.clear, where, moment=self._client.moment()))
+        await wait_for_write(
+            self._client.store.write(thread.clear, where, moment=self._client.moment())
+        )
 
     async def list_sessions(self) -> list[str]:
         """The ids of the sessions that are open here, in alphabetical order."""
@@ -118,7 +124,7 @@ class SessionaryHistoryProvider(HistoryProvider):
         if used is not None:
             where = self._thread(context.session_id)
             write = self._client.store.write
-            await settled(write(_count, where, used, moment=moment))
+            await wait_for_write(write(_count, where, used, moment=moment))
 
     def _thread(self, session_id: str | None) -> Thread:
         if session_id is None:

@@ -8,37 +8,39 @@ run can be resumed on another machine, and people can read and find what was sai
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from sessionary.actions.sessions import append, edit, log
 from sessionary.actions.sessions.append import NewMessage
 from sessionary.clock import Moment, to_micros
+from sessionary.formats import anthropic_blocks
+from sessionary.formats.parts import Content
 from sessionary.integrations import thread
-from sessionary.integrations.claude_lines import (
-    NATIVE,
-    Line,
-    bundles,
-    lines_of,
-    message_of,
-    usage_of,
-    workspace_of,
+from sessionary.integrations.base import (
+    NewFiles,
+    SessionaryClient,
+    parts_of,
+    read_nothing,
+    require_extra,
+    wait_for_write,
 )
-from sessionary.integrations.client import SessionaryClient, nothing, settled
-from sessionary.integrations.extra import wanted
-from sessionary.integrations.files import Files
 from sessionary.integrations.thread import Thread
+from sessionary.model.message import Message, Part, Role, Text, ToolResult, Unknown
 from sessionary.model.session import Kind, SessionHead
 from sessionary.model.source import escape
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
 from sessionary.store.tables import sessions, usage
 
-with wanted("claude-agent-sdk", "The storage for the Claude Agent SDK"):
+with require_extra("claude-agent-sdk", "The storage for the Claude Agent SDK"):
     from claude_agent_sdk import SessionKey, SessionStore, fold_session_summary
 
 PLATFORM = "claude-agent-sdk"
+Line = Mapping[str, Any]
+NATIVE = "claude-agent-sdk"
 
 
 class SessionarySessionStore(SessionStore):
@@ -51,10 +53,10 @@ class SessionarySessionStore(SessionStore):
     async def append(self, key: SessionKey, entries: list[Any]) -> None:
         """Add lines, all or none; a line whose uuid is there already adds nothing."""
         if not entries:
-            await self._client.store.read(nothing)
+            await self._client.store.read(read_nothing)
             return
         calls = [self._client.priced(call, at=None) for call in _calls(entries)]
-        await settled(
+        await wait_for_write(
             self._client.store.write(
                 _append,
                 self._thread(key, entries),
@@ -80,7 +82,7 @@ class SessionarySessionStore(SessionStore):
     async def delete(self, key: SessionKey) -> None:
         """Put a transcript into the trash, with those of its subagents."""
         write = self._client.store.write
-        await settled(write(_delete, self._thread(key), moment=self._client.moment()))
+        await wait_for_write(write(_delete, self._thread(key), moment=self._client.moment()))
 
     async def list_subkeys(self, key: Any) -> list[str]:
         """The subagents of a transcript."""
@@ -111,7 +113,7 @@ def _append(
 ) -> None:
     head = thread.opened(tx, where, moment=moment, parent=_parent(tx, where))
     new = _not_there(tx, head, lines)
-    files = Files()
+    files = NewFiles()
     made = bundles(new, files)
     files.keep(tx)
     for bundle in made:
@@ -232,3 +234,133 @@ def _calls(lines: Iterable[Line]) -> list[Usage]:
     """The model calls of a batch; of several lines about one call the last knows most."""
     found = [call for line in lines if (call := usage_of(line)) is not None]
     return list({call.call_id: call for call in found}.values())
+
+
+@dataclass(slots=True)
+class Bundle:
+    """One message and the lines it stands for: its own, and such that say nothing by themselves."""
+
+    lines: list[Line] = field(default_factory=list)
+    said: Message | None = None
+    at: datetime | None = None
+
+
+def bundles(lines: Sequence[Line], files: NewFiles) -> list[Bundle]:
+    """The lines of a batch around its messages, in order."""
+    made: list[Bundle] = []
+    waiting: list[Line] = []
+    for line in lines:
+        said = _said(line, files)
+        waiting.append(line)
+        if said is not None:
+            made.append(Bundle(waiting, said, _at(line)))
+            waiting = []
+    if waiting and made:
+        made[-1].lines.extend(waiting)
+    elif waiting:
+        made.append(Bundle(waiting, _silent(waiting), _at(waiting[-1])))
+    return made
+
+
+def message_of(bundle: Bundle) -> Message:
+    """What a bundle says, with its lines beside it, to the letter."""
+    assert bundle.said is not None
+    said = bundle.said
+    return Message(
+        said.role,
+        said.parts,
+        model=said.model,
+        finish_reason=said.finish_reason,
+        extra={NATIVE: [json.dumps(line) for line in bundle.lines]},
+    )
+
+
+def lines_of(said: Message) -> list[Any]:
+    """The lines that a message stands for; none when it came another way."""
+    found = said.extra.get(NATIVE)
+    return [json.loads(text) for text in found] if isinstance(found, list) else []
+
+
+def usage_of(line: Line) -> Usage | None:
+    """The model call that a line tells of; the lines of one answer all tell of the same call."""
+    answer = line.get("message")
+    used = answer.get("usage") if isinstance(answer, Mapping) else None
+    if line.get("type") != "assistant" or not isinstance(used, Mapping):
+        return None
+    assert isinstance(answer, Mapping)
+    call, model = answer.get("id") or line.get("requestId"), answer.get("model")
+    if not isinstance(call, str) or not isinstance(model, str) or model == "<synthetic>":
+        return None
+    written, kept = _count(used, "cache_creation_input_tokens"), used.get("cache_creation")
+    for_an_hour = _count(kept, "ephemeral_1h_input_tokens") if isinstance(kept, Mapping) else 0
+    return Usage(
+        model=model,
+        input_tokens=_count(used, "input_tokens"),
+        output_tokens=_count(used, "output_tokens"),
+        cache_read_tokens=_count(used, "cache_read_input_tokens"),
+        cache_write_tokens=written,
+        cache_write_1h_tokens=min(for_an_hour, written),
+        call_id=f"{NATIVE}/{call}",
+        at=_at(line),
+    )
+
+
+def workspace_of(lines: Sequence[Line]) -> dict[str, Any] | None:
+    """Where the agent works, where its lines say so."""
+    for line in lines:
+        if isinstance(line.get("cwd"), str):
+            branch = line.get("gitBranch")
+            return {"path": line["cwd"]} | ({"branch": branch} if branch else {})
+    return None
+
+
+def _said(line: Line, files: NewFiles) -> Message | None:
+    content = line.get("message")
+    given = content.get("content") if isinstance(content, Mapping) else None
+    match line.get("type"):
+        case "user" if given is not None:
+            parts = _parts(given, files)
+            role = Role.SYSTEM if line.get("isMeta") is True else Role.USER
+            if any(isinstance(part, ToolResult) for part in parts):
+                role = Role.TOOL
+            return Message(role, parts)
+        case "assistant" if isinstance(content, Mapping) and given is not None:
+            return Message(
+                Role.ASSISTANT,
+                _parts(given, files),
+                model=_text(content.get("model")),
+                finish_reason=_text(content.get("stop_reason")),
+            )
+        case "system" if isinstance(line.get("content"), str):
+            return Message(Role.SYSTEM, (Text(line["content"]),))
+    return None
+
+
+def _parts(given: Any, files: NewFiles) -> tuple[Part, ...]:
+    content = Content()
+    anthropic_blocks.add(content, given)
+    return parts_of(content, files, form="claude")
+
+
+def _silent(lines: Sequence[Line]) -> Message:
+    """A message for lines that say nothing by themselves and stand alone in their batch."""
+    kinds = [str(line.get("type")) for line in lines]
+    return Message(Role.SYSTEM, (Unknown({"type": "claude:lines", "lines": kinds}),))
+
+
+def _at(line: Line) -> datetime | None:
+    text = line.get("timestamp")
+    try:
+        found = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return found if found is not None and found.tzinfo is not None else None
+
+
+def _count(used: Mapping[str, Any], name: str) -> int:
+    value = used.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

@@ -11,15 +11,14 @@ from sessionary.actions.sessions import append, log
 from sessionary.actions.sessions.append import NewMessage
 from sessionary.clock import Moment
 from sessionary.integrations import thread
-from sessionary.integrations.client import SessionaryClient
-from sessionary.integrations.extra import wanted
-from sessionary.integrations.langchain_messages import message_of, model_of, usage_of
+from sessionary.integrations.base import SessionaryClient, require_extra
+from sessionary.integrations.langchain import message_of, model_of, usage_of
 from sessionary.integrations.thread import Thread
 from sessionary.model.message import Message
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
 
-with wanted("langgraph", "The recorder for LangGraph"):
+with require_extra("langgraph", "The recorder for LangGraph"):
     from langchain_core.callbacks import BaseCallbackHandler
     from langchain_core.messages import BaseMessage
 

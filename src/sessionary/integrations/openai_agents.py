@@ -17,16 +17,12 @@ from sessionary.actions.sessions.append import NewMessage
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict, SessionaryError, TurnLost
 from sessionary.integrations import thread
-from sessionary.integrations.client import SessionaryClient, nothing, settled
-from sessionary.integrations.extra import wanted
-from sessionary.integrations.files import Files
-from sessionary.integrations.openai_items import (
-    NATIVE,
-    Item,
-    item_in,
-    items_of,
-    message_of,
-    model_of,
+from sessionary.integrations.base import (
+    NewFiles,
+    SessionaryClient,
+    read_nothing,
+    require_extra,
+    wait_for_write,
 )
 from sessionary.integrations.thread import Thread
 from sessionary.model.message import Entry
@@ -35,18 +31,27 @@ from sessionary.model.turn import Lease, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
 
-with wanted("openai-agents", "The storage for the OpenAI Agents SDK"):
+if TYPE_CHECKING:
+    from agents.usage import RequestUsage
+import json
+from dataclasses import replace
+
+from sessionary.formats import openai_items
+from sessionary.formats.parts import Content
+from sessionary.integrations.base import parts_of
+from sessionary.model import codec
+from sessionary.model.message import Message, Part, Reasoning, Role
+from sessionary.model.transcript import chats_of
+
+with require_extra("openai-agents", "The storage for the OpenAI Agents SDK"):
     from agents.memory import SessionSettings
 
     from agents import RunContextWrapper
-
-if TYPE_CHECKING:
-    from agents.usage import RequestUsage
-
 logger = logging.getLogger(__name__)
-
 PLATFORM = "openai-agents"
 LEASE_SECONDS = 60.0
+Item = dict[str, Any]
+NATIVE = "openai-agents"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +151,7 @@ class SessionarySession:
                 raise Conflict("A run is using this session object already; wait for its end.")
             client = self._client
             where = self._thread(_NOTHING)
-            lease = await settled(
+            lease = await wait_for_write(
                 client.store.write(
                     thread.begin_turn,
                     where,
@@ -173,11 +178,13 @@ class SessionarySession:
         write, moment = self._client.store.write, self._client.moment()
         if error is None:
             ending = turns.Ending()
-            await settled(write(turns.end, turn.lease, ending, profile=turn.profile, moment=moment))
+            await wait_for_write(
+                write(turns.end, turn.lease, ending, profile=turn.profile, moment=moment)
+            )
             return
         state = TurnState.FAILED if isinstance(error, Exception) else TurnState.INTERRUPTED
         reason = f"{type(error).__name__}: {error}"
-        await settled(
+        await wait_for_write(
             write(
                 turns.give_up,
                 turn.lease,
@@ -238,16 +245,16 @@ class SessionarySession:
     ) -> None:
         """Add items, all or none, durable when this returns."""
         if not items:
-            await self._client.store.read(nothing)
+            await self._client.store.read(read_nothing)
             return
         facts = self._facts(wrapper)
         model = facts.model or self._model
-        files = Files()
+        files = NewFiles()
         said = [message_of(item, files, model=model_of(item) or model) for item in items]
         model = model or next((one.model for one in reversed(said) if one.model), None)
         calls, counted = self._calls(wrapper, model)
         where = self._thread(facts, model=model)
-        await settled(
+        await wait_for_write(
             self._client.store.write(
                 _add,
                 where,
@@ -265,13 +272,17 @@ class SessionarySession:
         """Take back the newest item; None when there is none."""
         where = self._thread(self._facts(wrapper))
         moment, lease = self._client.moment(), self._lease(where)
-        return await settled(self._client.store.write(_pop, where, moment=moment, lease=lease))
+        return await wait_for_write(
+            self._client.store.write(_pop, where, moment=moment, lease=lease)
+        )
 
     async def clear_session(self, *, wrapper: "RunContextWrapper[Any] | None" = None) -> None:
         """Take back everything; what was said stays in the log, and people can find it."""
         where = self._thread(self._facts(wrapper))
         moment, lease = self._client.moment(), self._lease(where)
-        await settled(self._client.store.write(thread.clear, where, moment=moment, lease=lease))
+        await wait_for_write(
+            self._client.store.write(thread.clear, where, moment=moment, lease=lease)
+        )
 
     # What the SDK's `OpenAIResponsesCompactionSession` asks of the session it wraps, so that a
     # compaction replaces items in one transaction.
@@ -279,11 +290,13 @@ class SessionarySession:
     async def _atomic_replace_items(self, items: list[Any]) -> bool:
         """Put these items in place of all there are."""
         where = self._thread(_NOTHING)
-        files = Files()
+        files = NewFiles()
         said = [NewMessage(message_of(item, files, model=model_of(item))) for item in items]
         moment, lease = self._client.moment(), self._lease(where)
         write = self._client.store.write
-        await settled(write(_replace_all, where, said, files=files, moment=moment, lease=lease))
+        await wait_for_write(
+            write(_replace_all, where, said, files=files, moment=moment, lease=lease)
+        )
         return True
 
     async def _get_compaction_snapshot(
@@ -296,11 +309,11 @@ class SessionarySession:
         found = await self._client.store.read(_latest, where, limit=limit)
 
         async def replace_suffix(start: int, output: list[Any]) -> bool:
-            files = Files()
+            files = NewFiles()
             said = [NewMessage(message_of(item, files, model=model_of(item))) for item in output]
             moment, lease = self._client.moment(), self._lease(where)
             write = self._client.store.write
-            return await settled(
+            return await wait_for_write(
                 write(
                     _replace_suffix,
                     where,
@@ -371,7 +384,7 @@ def _add(
     where: Thread,
     said: Sequence[NewMessage],
     *,
-    files: Files,
+    files: NewFiles,
     calls: Sequence[Usage],
     moment: Moment,
     lease: Lease | None,
@@ -388,7 +401,7 @@ def _pop(tx: Tx, where: Thread, *, moment: Moment, lease: Lease | None) -> Item 
         items = items_of(thread.message(found[0]))
         if items:
             # A message that did not come from the SDK may be several items: the others stay.
-            others = [NewMessage(message_of(item, Files())) for item in items[:-1]]
+            others = [NewMessage(message_of(item, NewFiles())) for item in items[:-1]]
             thread.append(tx, where, others, moment=moment, lease=lease)
             return items[-1]
     return None
@@ -399,7 +412,7 @@ def _replace_all(
     where: Thread,
     said: Sequence[NewMessage],
     *,
-    files: Files,
+    files: NewFiles,
     moment: Moment,
     lease: Lease | None,
 ) -> None:
@@ -421,7 +434,7 @@ def _replace_suffix(
     start: int,
     said: Sequence[NewMessage],
     *,
-    files: Files,
+    files: NewFiles,
     moment: Moment,
     lease: Lease | None,
 ) -> bool:
@@ -438,7 +451,7 @@ def _replace_suffix(
     kept = items_of(thread.message(first))[: -sum(row.entry.seq == first.seq for row in expected)]
     thread.take_back(tx, where, first, moment=moment, reason="compaction", lease=lease)
     files.keep(tx)
-    staying = [NewMessage(message_of(item, Files())) for item in kept]
+    staying = [NewMessage(message_of(item, NewFiles())) for item in kept]
     thread.append(tx, where, [*staying, *said], moment=moment, lease=lease)
     return True
 
@@ -474,4 +487,72 @@ def _usage(call: "RequestUsage", *, model: str | None, call_id: str) -> Usage:
         cache_write_tokens=written,
         reasoning_tokens=call.output_tokens_details.reasoning_tokens or 0,
         call_id=call_id,
+    )
+
+
+def message_of(item: Mapping[str, Any], files: NewFiles, *, model: str | None = None) -> Message:
+    """An item as a message that people read, with the item itself beside it, to the letter."""
+    role, parts = _readable(item, files)
+    return Message(
+        role,
+        parts,
+        model=model if role is Role.ASSISTANT else None,
+        extra={NATIVE: json.dumps(item)},
+    )
+
+
+def items_of(said: Message) -> list[Item]:
+    """The item as it came; of a message that came another way, the items that say the same."""
+    found = item_in(said.extra.get(NATIVE))
+    if found is not None:
+        return [found]
+    return [item for chat in chats_of(said) for item in _from_chat(chat)]
+
+
+def item_in(text: Any) -> Item | None:
+    """The item that a text is, as it came; None when it is none, or was spoilt."""
+    try:
+        found = codec.decode(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def model_of(item: Mapping[str, Any]) -> str | None:
+    """The model that made an item, where the item says so."""
+    data = item.get("provider_data")
+    found = data.get("model") if isinstance(data, Mapping) else None
+    return found if isinstance(found, str) else None
+
+
+def _readable(item: Mapping[str, Any], files: NewFiles) -> tuple[Role, tuple[Part, ...]]:
+    content = Content()
+    role = openai_items.add_item(content, dict(item))
+    return Role(role), tuple(map(_without_details, parts_of(content, files, form="openai")))
+
+
+def _without_details(part: Part) -> Part:
+    """Without what only the model can read of its thoughts: that is long, and in the item."""
+    return replace(part, details=None) if isinstance(part, Reasoning) else part
+
+
+def _from_chat(chat: Mapping[str, Any]) -> list[Item]:
+    if chat["role"] == "tool":
+        call_id, output = chat["tool_call_id"], chat["content"]
+        return [{"type": "function_call_output", "call_id": call_id, "output": output}]
+    content = chat["content"]
+    items: list[Item] = []
+    if content:
+        items.append({"role": chat["role"], "content": _words(content)})
+    for call in chat.get("tool_calls", ()):
+        function = call["function"]
+        items.append({"type": "function_call", "call_id": call["id"], **function})
+    return items
+
+
+def _words(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(
+        str(piece.get("text") or f"[{piece.get('name') or 'a file'}]") for piece in content
     )

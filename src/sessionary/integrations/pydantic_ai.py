@@ -9,7 +9,7 @@ A conversation is a session. Its history is what people read there: a branch is 
 fork is a fork, and what a person takes back in the workbench is taken back here too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,20 +18,27 @@ from sessionary.actions.sessions.append import NewMessage
 from sessionary.clock import Moment
 from sessionary.errors import NotFound
 from sessionary.integrations import thread
-from sessionary.integrations.client import SessionaryClient, settled
-from sessionary.integrations.extra import wanted
-from sessionary.integrations.files import Files
-from sessionary.integrations.pydantic_messages import NATIVE, entry_of, id_of, message_of, usage_of
+from sessionary.integrations.base import NewFiles, SessionaryClient, require_extra, wait_for_write
 from sessionary.integrations.thread import Thread
 from sessionary.model import transcript
-from sessionary.model.message import Entry, Message
+from sessionary.model.message import (
+    Entry,
+    Message,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    Unknown,
+)
 from sessionary.model.session import SessionFolder, SessionHead
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
 from sessionary.store.tables import entries as lines
 from sessionary.store.tables import sessions as rows
 
-with wanted("pydantic-ai", "The storage for pydantic-ai"):
+with require_extra("pydantic-ai", "The storage for pydantic-ai"):
     from pydantic import TypeAdapter
     from pydantic_ai.conversation_store import (
         ConversationConflict,
@@ -39,10 +46,24 @@ with wanted("pydantic-ai", "The storage for pydantic-ai"):
         ConversationRecord,
         ConversationStore,
     )
+    from pydantic_ai.messages import (
+        BinaryContent,
+        ModelMessage,
+        ModelMessagesTypeAdapter,
+        ModelRequest,
+        ModelResponse,
+        SystemPromptPart,
+        TextPart,
+        ThinkingPart,
+        ToolCallPart,
+        ToolReturnPart,
+        UserPromptPart,
+    )
 
 PLATFORM = "pydantic-ai"
 _PAGE = 10
 _record: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
+NATIVE = "pydantic-ai"
 
 
 class SessionaryConversationStore(ConversationStore):
@@ -74,7 +95,7 @@ class SessionaryConversationStore(ConversationStore):
         """Write a record and its new entries, or neither when someone else was first."""
         used = [(entry.id, usage_of(entry)) for entry in new_entries]
         calls = {id: self._client.priced(each, at=None) for id, each in used if each is not None}
-        await settled(
+        await wait_for_write(
             self._client.store.write(
                 _write_record,
                 self._thread(record.conversation_id, scope=record.scope),
@@ -88,7 +109,7 @@ class SessionaryConversationStore(ConversationStore):
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
         """Put a conversation into the trash."""
-        await settled(
+        await wait_for_write(
             self._client.store.write(
                 _delete_record,
                 self._thread(conversation_id),
@@ -150,7 +171,7 @@ def _write_record(
         _move(tx, head, start, moment=moment)
     except LookupError as error:
         raise ConversationConflict(record.conversation_id) from error
-    files = Files()
+    files = NewFiles()
     made = [(entry, message_of(entry, files)) for entry in new]
     files.keep(tx)
     for entry, said in made:
@@ -287,3 +308,118 @@ def _stored(tx: Tx, head: SessionHead) -> ConversationRecord | None:
 
 def _idempotency_key(entry_id: str) -> str:
     return f"{PLATFORM}/{entry_id}"
+
+
+def message_of(entry: ConversationEntry, files: NewFiles) -> Message:
+    """An entry as a message that people read, with the entry itself beside it."""
+    native = {
+        "id": entry.id,
+        "parent_id": entry.parent_id,
+        "message": ModelMessagesTypeAdapter.dump_json([entry.message]).decode(),
+    }
+    said = entry.message
+    if isinstance(said, ModelRequest):
+        role, parts = _request(said, files)
+        return Message(role, parts, extra={NATIVE: native})
+    return Message(
+        Role.ASSISTANT,
+        tuple(_answered(part) for part in said.parts),
+        model=said.model_name,
+        finish_reason=said.finish_reason,
+        extra={NATIVE: native},
+    )
+
+
+def id_of(said: Message) -> str | None:
+    """The name of the entry that a message is; None when it came another way."""
+    native = said.extra.get(NATIVE)
+    found = native.get("id") if isinstance(native, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def entry_of(said: Message) -> ConversationEntry:
+    """The entry that a message is."""
+    native: Any = said.extra[NATIVE]
+    messages: Sequence[ModelMessage] = ModelMessagesTypeAdapter.validate_json(native["message"])
+    return ConversationEntry(id=native["id"], parent_id=native["parent_id"], message=messages[0])
+
+
+def usage_of(entry: ConversationEntry) -> Usage | None:
+    """The model call that an entry is the answer of, in our way of counting."""
+    said = entry.message
+    if not isinstance(said, ModelResponse):
+        return None
+    used = said.usage
+    cached = used.cache_read_tokens + used.cache_write_tokens
+    return Usage(
+        model=said.model_name,
+        input_tokens=max(0, used.input_tokens - cached),
+        output_tokens=used.output_tokens,
+        cache_read_tokens=used.cache_read_tokens,
+        cache_write_tokens=used.cache_write_tokens,
+        cache_write_1h_tokens=min(used.cache_write_1h_tokens, used.cache_write_tokens),
+        reasoning_tokens=used.details.get("reasoning_tokens", 0),
+        base_url=said.provider_url,
+        call_id=f"{NATIVE}/{entry.id}",
+        at=said.timestamp,
+    )
+
+
+def _request(said: ModelRequest, files: NewFiles) -> tuple[Role, tuple[Part, ...]]:
+    parts: list[Part] = []
+    roles = {Role.SYSTEM}
+    for part in said.parts:
+        match part:
+            case UserPromptPart():
+                roles.add(Role.USER)
+                parts.extend(_asked(part.content, files))
+            case ToolReturnPart():
+                roles.add(Role.TOOL)
+                parts.append(_returned(part))
+            case SystemPromptPart():
+                parts.append(Unknown({"type": "pydantic-ai:system", "content": part.content}))
+            case _:
+                content = getattr(part, "content", None)
+                shown = {"content": content} if isinstance(content, str) else {}
+                parts.append(Unknown({"type": f"pydantic-ai:{part.part_kind}", **shown}))
+    role = next(each for each in (Role.USER, Role.TOOL, Role.SYSTEM) if each in roles)
+    return role, tuple(parts)
+
+
+def _returned(part: ToolReturnPart) -> ToolResult:
+    is_error = part.outcome in ("failed", "retried")
+    return ToolResult(
+        part.tool_call_id, part.model_response_str(), part.tool_name, is_error=is_error
+    )
+
+
+def _asked(content: Any, files: NewFiles) -> Iterator[Part]:
+    if isinstance(content, str):
+        yield Text(content)
+        return
+    for piece in content:
+        if isinstance(piece, str):
+            yield Text(piece)
+        elif isinstance(piece, BinaryContent):
+            yield files.add(piece.data, piece.media_type)
+        else:
+            yield Unknown(_file(piece))
+
+
+def _file(piece: Any) -> dict[str, Any]:
+    """What is known of a file without its bytes; they are in the entry itself."""
+    kind = getattr(piece, "kind", type(piece).__name__)
+    facts = {name: getattr(piece, name, None) for name in ("url", "identifier")}
+    known = {name: value for name, value in facts.items() if isinstance(value, str)}
+    return {"type": f"pydantic-ai:{kind}", **known}
+
+
+def _answered(part: Any) -> Part:
+    match part:
+        case TextPart():
+            return Text(part.content)
+        case ThinkingPart():
+            return Reasoning(part.content)
+        case ToolCallPart():
+            return ToolCall(part.tool_call_id, part.tool_name, part.args)
+    return Unknown({"type": f"pydantic-ai:{part.part_kind}"})

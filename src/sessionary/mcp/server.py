@@ -1,9 +1,13 @@
 """The server around the tools: over standard input and output, or over HTTP on this machine."""
 
-from collections.abc import Awaitable, Callable
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
-from typing import Any
+from typing import Any, get_args
 
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import (
     ResourceError,
@@ -12,11 +16,17 @@ from mcp.server.mcpserver.exceptions import (
     UnexpectedToolError,
 )
 from mcp.types import ToolAnnotations
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from sessionary.errors import BadInput, NotFound, SessionaryError
-from sessionary.mcp.arguments import check
-from sessionary.mcp.authentication import check_may_write
-from sessionary.mcp.tools import Tools
+from sessionary.actions import credentials
+from sessionary.actions.credentials import Scope as TokenScope
+from sessionary.actions.credentials import Token
+from sessionary.errors import BadInput, NotAllowed, NotFound, SessionaryError
+from sessionary.mcp.tools import SessionTools
+from sessionary.model.terminal import one_line
+from sessionary.store.database import Store
 
 INSTRUCTIONS = """\
 The record of this person's conversations with agents. Search first, then read around a hit:
@@ -30,9 +40,14 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 OUR_FAULT = (
     "This is a fault of Sessionary, not yours; its log says where. Nothing is known to be done."
 )
+_WANTED = {str: "a text", int: "a whole number"}
+_KINDS = {list: "a list", dict: "an object", bool: "true or false", type(None): "null"}
+_SHOWN = 60
+_BEARER = "bearer "
+_LONGEST = 200
 
 
-class Server(MCPServer[Any]):
+class SessionaryMCPServer(MCPServer[Any]):
     """Answers every call in one line of our own, also one that makes no sense."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
@@ -44,7 +59,9 @@ class Server(MCPServer[Any]):
         """Offer a tool."""
         self._methods[name] = method
         hints = ToolAnnotations(read_only_hint=name not in WRITING, open_world_hint=False)
-        self.tool(name=name, description=method.__doc__, annotations=hints)(_told(method))
+        self.tool(name=name, description=method.__doc__, annotations=hints)(
+            _with_tool_errors(method)
+        )
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
         """Call a tool by its name."""
@@ -54,7 +71,7 @@ class Server(MCPServer[Any]):
                 raise BadInput(f"There is no such tool; there are {', '.join(self._methods)}.")
             if self.requires_token and name in WRITING:
                 check_may_write(getattr(context.request_context, "request", None))
-            check(name, method, arguments)
+            check_arguments(name, method, arguments)
             return await super().call_tool(name, arguments, context)
         except SessionaryError as error:
             raise ToolError(str(error)) from error
@@ -65,9 +82,9 @@ class Server(MCPServer[Any]):
             raise ToolError(str(error.__cause__ or error)) from error
 
 
-def build(tools: Tools, *, write: bool = False, version: str = "") -> Server:
+def build(tools: SessionTools, *, write: bool = False, version: str = "") -> SessionaryMCPServer:
     """The server with its tools; those that write only when they were asked for."""
-    server = Server(
+    server = SessionaryMCPServer(
         "sessionary",
         title="Sessionary",
         instructions=INSTRUCTIONS,
@@ -76,7 +93,9 @@ def build(tools: Tools, *, write: bool = False, version: str = "") -> Server:
     )
     for name in (*READING, *SUMMING, *(WRITING if write else ())):
         server.offer(name, getattr(tools, name))
-    server.resource("session://{id}", name="session", mime_type="text/plain")(_transcript(tools))
+    server.resource("session://{id}", name="session", mime_type="text/plain")(
+        _transcript_resource(tools)
+    )
     return server
 
 
@@ -90,7 +109,7 @@ def check_address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _told(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+def _with_tool_errors(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     """Our refusals as the protocol's, in one line."""
 
     @wraps(method)
@@ -103,7 +122,7 @@ def _told(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]
     return call
 
 
-def _transcript(tools: Tools) -> Callable[[str], Awaitable[str]]:
+def _transcript_resource(tools: SessionTools) -> Callable[[str], Awaitable[str]]:
     async def session(id: str) -> str:
         """The end of a session's transcript."""
         try:
@@ -114,3 +133,98 @@ def _transcript(tools: Tools) -> Callable[[str], Awaitable[str]]:
             raise ResourceError(str(error)) from error
 
     return session
+
+
+def check_arguments(tool: str, method: Callable[..., Any], given: Mapping[str, Any]) -> None:
+    """Refuse, in a line that says what to change, what the tool does not take."""
+    known = inspect.signature(method).parameters
+    for name in given:
+        if name not in known:
+            takes = ", ".join(known)
+            raise BadInput(f"{tool} has no argument {_shown(name)}; it takes {takes}.")
+    for name, parameter in known.items():
+        if name in given:
+            _check_value(tool, name, given[name], parameter.annotation)
+        elif parameter.default is parameter.empty:
+            raise BadInput(f"{tool} needs the argument '{name}'; nothing was done.")
+
+
+def _check_value(tool: str, name: str, value: Any, annotation: Any) -> None:
+    kinds = get_args(annotation) or (annotation,)
+    if value is None and type(None) in kinds:
+        return
+    wanted = int if int in kinds else str
+    if _is_whole(value) if wanted is int else isinstance(value, str):
+        return
+    raise BadInput(f"'{name}' of {tool} is {_WANTED[wanted]}, not {_describe(value)}.")
+
+
+def _is_whole(value: Any) -> bool:
+    """Models also write numbers as texts, or with a point and nothing behind it."""
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, float):
+        return value.is_integer()
+    if isinstance(value, str):
+        return value.strip().removeprefix("-").isdecimal()
+    return isinstance(value, int)
+
+
+def _describe(value: Any) -> str:
+    return _KINDS.get(type(value)) or _shown(value)
+
+
+def _shown(value: Any) -> str:
+    return repr(one_line(str(value), _SHOWN)) if isinstance(value, str) else str(value)[:_SHOWN]
+
+
+class TokenGuard:
+    """Lets a request pass that has a good token of the profile that is served."""
+
+    def __init__(self, app: ASGIApp, store: Store, *, profile: str) -> None:
+        self._app = app
+        self._store = store
+        self._profile = profile
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            token = await self._token(Headers(scope=scope))
+        except SessionaryError as error:
+            await _refusal(error.http_status, str(error))(scope, receive, send)
+            return
+        if token is None:
+            told = "A token is needed: Authorization: Bearer TOKEN, of `sessionary tokens add`."
+            await _refusal(401, told)(scope, receive, send)
+        elif token.profile != self._profile:
+            await _refusal(403, "The token is of another profile.")(scope, receive, send)
+        else:
+            # The library lets a session go on only with the token that began it.
+            known = AccessToken(token="", client_id=token.id, scopes=[token.scope])
+            await self._app({**scope, "user": AuthenticatedUser(known)}, receive, send)
+
+    async def _token(self, headers: Headers) -> Token | None:
+        header = headers.get("authorization", "")
+        secret = header[len(_BEARER) :].strip() if header.lower().startswith(_BEARER) else ""
+        if not secret or len(secret) > _LONGEST:
+            return None
+        return await self._store.read(credentials.find_token, secret)
+
+
+def check_may_write(request: Any) -> None:
+    """Refuse a write of a caller over HTTP whose token only reads; `request` is the HTTP request."""
+    user = None if request is None else request.scope.get("user")
+    scopes = user.scopes if isinstance(user, AuthenticatedUser) else []
+    if not any(TokenScope(each).allows(TokenScope.WRITE) for each in scopes):
+        raise NotAllowed(
+            "This tool needs a token with the scope write (sessionary tokens add --scope write); "
+            "nothing was written."
+        )
+
+
+def _refusal(status: int, detail: str) -> Response:
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    body = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": detail}}
+    return Response(json.dumps(body), status, headers=headers, media_type="application/json")

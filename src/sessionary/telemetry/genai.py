@@ -1,4 +1,4 @@
-"""What one span says of a conversation, by the semantic conventions for generative AI."""
+"""Reads spans by the semantic conventions for generative AI."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,17 +8,17 @@ from typing import Any
 from sessionary.model import codec
 from sessionary.model.message import Message, Role, ToolResult, Unknown
 from sessionary.model.usage import MAX_TOKENS, Usage
-from sessionary.telemetry import told
+from sessionary.telemetry import messages
 from sessionary.telemetry.span import LogRecord, Span, SpanEvent
 
 PREFIX = "gen_ai."
 CONVERSATION = "gen_ai.conversation.id"
 PLACEHOLDER = "genai_call"
-# Enough to be refused: what is too much for a call is not made smaller, but told.
-TOO_MANY = MAX_TOKENS + 1
+# A count above the limit becomes this one, so that the call is refused instead of stored smaller.
+OVER_LIMIT = MAX_TOKENS + 1
 _AGENTS = frozenset({"invoke_agent", "create_agent", "invoke_workflow"})
 _SILENT = frozenset({"embeddings"})
-# How the conventions call providers, and how the table of prices does.
+# The conventions' names of providers, and those of the price table.
 _PROVIDERS = {
     "aws.bedrock": "aws",
     "az.ai.inference": "azure",
@@ -55,8 +55,8 @@ _EVENTS = frozenset(
 )
 
 
-class Work(StrEnum):
-    """What sort of work a span was."""
+class Operation(StrEnum):
+    """What a span did: called a model, ran a tool, or ran an agent."""
 
     CALL = "call"
     TOOL = "tool"
@@ -64,75 +64,74 @@ class Work(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What one span says: what went into it, what came out, what it used."""
+class SpanContent:
+    """The messages that went into a span and came out of it, and the tokens it used."""
 
     span: Span
-    work: Work
+    operation: Operation
     system: str | None = None
     inputs: tuple[Message, ...] = ()
     outputs: tuple[Message, ...] = ()
     usage: Usage | None = None
 
 
-def concerns(span: Span) -> bool:
-    """Whether a span speaks of generative AI at all."""
+def is_genai(span: Span) -> bool:
+    """Whether a span has attributes of the conventions for generative AI."""
     return any(name.startswith(PREFIX) for name in span.attributes)
 
 
-def conversation_of(span: Span) -> str | None:
+def conversation_id(span: Span) -> str | None:
     """The conversation that a span names."""
     found = span.attributes.get(CONVERSATION)
     return codec.storable_text(str(found)) or None if found is not None else None
 
 
-def tell(span: Span) -> Told:
-    """Read what a span says of a conversation."""
-    work = _work(span)
-    if work is Work.TOOL:
-        return Told(span, work, outputs=tuple(_tool_result(span)))
-    heard = [*_from_attributes(span.attributes), *_from_events(span)]
-    system = next((text for kind, text in heard if kind == "system"), None)
-    inputs = [said for kind, said in heard if kind == "in"]
-    outputs = [said for kind, said in heard if kind == "out"]
-    spoken = [said.text for said in inputs if said.role is Role.SYSTEM]
-    inputs = [said for said in inputs if said.role is not Role.SYSTEM]
-    usage = _usage(span) if work is Work.CALL else None
-    if span.error is not None and not outputs and work is Work.CALL:
-        outputs = [_failure(span)]
-    return Told(
+def read_span(span: Span) -> SpanContent:
+    """Read a span's messages and usage."""
+    operation = _operation(span)
+    if operation is Operation.TOOL:
+        return SpanContent(span, operation, outputs=tuple(_tool_result(span)))
+    found = [*_from_attributes(span.attributes), *_from_events(span)]
+    system = next((text for kind, text in found if kind == "system"), None)
+    inputs = [message for kind, message in found if kind == "in"]
+    outputs = [message for kind, message in found if kind == "out"]
+    prompts = [message.text for message in inputs if message.role is Role.SYSTEM]
+    if span.error is not None and not outputs and operation is Operation.CALL:
+        error = Unknown({"type": "error", "message": span.error or "error", "span": span.name})
+        outputs = [Message(Role.ASSISTANT, (error,), finish_reason="error")]
+    return SpanContent(
         span,
-        work,
-        system or "\n\n".join(spoken) or None,
-        tuple(inputs),
+        operation,
+        system or "\n\n".join(prompts) or None,
+        tuple(message for message in inputs if message.role is not Role.SYSTEM),
         tuple(outputs),
-        usage,
+        _usage(span) if operation is Operation.CALL else None,
     )
 
 
-def _work(span: Span) -> Work:
+def _operation(span: Span) -> Operation:
     match span.attributes.get("gen_ai.operation.name"):
         case "execute_tool":
-            return Work.TOOL
+            return Operation.TOOL
         case str(name) if name in _AGENTS:
-            return Work.AGENT
+            return Operation.AGENT
         case None if "gen_ai.tool.name" in span.attributes:
-            return Work.TOOL
-        case None if _only_names(span):
-            return Work.AGENT
-    return Work.CALL
+            return Operation.TOOL
+        case None if _only_names_conversation(span):
+            return Operation.AGENT
+    return Operation.CALL
 
 
-def _only_names(span: Span) -> bool:
-    """Whether a span says only which conversation the spans below it belong to."""
-    told_of = [name for name in span.attributes if name.startswith(PREFIX)]
-    return told_of == [CONVERSATION] and not span.events
+def _only_names_conversation(span: Span) -> bool:
+    """Whether a span only names the conversation of the spans below it."""
+    names = [name for name in span.attributes if name.startswith(PREFIX)]
+    return names == [CONVERSATION] and not span.events
 
 
 def _tool_result(span: Span) -> Iterator[Message]:
-    """A tool's answer, where the instrumentation tells it, or its failure."""
+    """A tool's result, if the instrumentation sends it, or its error."""
     attributes = span.attributes
-    content = told.decoded(attributes.get("gen_ai.tool.call.result"))
+    content = messages.decode_json(attributes.get("gen_ai.tool.call.result"))
     if content is None:
         content = attributes.get("tool_response")  # as pydantic-ai called it
     if content is None and span.error is None:
@@ -153,24 +152,24 @@ def _tool_result(span: Span) -> Iterator[Message]:
 
 
 def _from_attributes(attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The newer way: whole conversations in attributes; and two older ones."""
-    yield "system", told.text_of(attributes.get("gen_ai.system_instructions"))
+    """Messages in attributes: as lists (the current conventions), or numbered (older ones)."""
+    yield "system", messages.decode_text(attributes.get("gen_ai.system_instructions"))
     asked = attributes.get("gen_ai.input.messages", attributes.get("gen_ai.prompt"))
     answered = attributes.get("gen_ai.output.messages", attributes.get("gen_ai.completion"))
     whole = attributes.get("pydantic_ai.all_messages") if asked is None else None
-    for said in told.messages_of(asked if whole is None else whole):
-        yield "in", said
-    for said in told.messages_of(answered, role="assistant"):
-        yield "out", said
-    for said in told.numbered(attributes, "gen_ai.prompt.", role="user"):
-        yield "in", said
-    for said in told.numbered(attributes, "gen_ai.completion.", role="assistant"):
-        yield "out", said
+    for message in messages.decode_messages(asked if whole is None else whole):
+        yield "in", message
+    for message in messages.decode_messages(answered, role="assistant"):
+        yield "out", message
+    for message in messages.decode_numbered(attributes, "gen_ai.prompt.", role="user"):
+        yield "in", message
+    for message in messages.decode_numbered(attributes, "gen_ai.completion.", role="assistant"):
+        yield "out", message
 
 
 def _from_events(span: Span) -> Iterator[tuple[str, Any]]:
-    """The older way: an event for each message, on the span or as a list in an attribute."""
-    listed = told.decoded(span.attributes.get("events"))
+    """Messages in events (older conventions), on the span or as a list in an attribute."""
+    listed = messages.decode_json(span.attributes.get("events"))
     bodies = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     events = [*span.events, *(SpanEvent(str(each.get("event.name")), each) for each in bodies)]
     for event in events:
@@ -178,32 +177,38 @@ def _from_events(span: Span) -> Iterator[tuple[str, Any]]:
 
 
 def _from_event(event: SpanEvent) -> Iterator[tuple[str, Any]]:
-    body = told.decoded(event.attributes.get("gen_ai.event.content"))
+    body = messages.decode_json(event.attributes.get("gen_ai.event.content"))
     facts = {**event.attributes, **(body if isinstance(body, dict) else {})}
     match event.name:
         case "gen_ai.content.prompt":
-            yield from (("in", said) for said in told.messages_of(facts.get("gen_ai.prompt")))
+            yield from (
+                ("in", message) for message in messages.decode_messages(facts.get("gen_ai.prompt"))
+            )
         case "gen_ai.content.completion":
             completion = facts.get("gen_ai.completion")
-            yield from (("out", s) for s in told.messages_of(completion, role="assistant"))
+            yield from (("out", s) for s in messages.decode_messages(completion, role="assistant"))
         case "gen_ai.choice":
-            message = told.decoded(facts.get("message", body if isinstance(body, str) else None))
+            message = messages.decode_json(
+                facts.get("message", body if isinstance(body, str) else None)
+            )
             chat = dict(message) if isinstance(message, dict) else dict(facts)
             if isinstance(message, str):
                 chat["content"] = message
             chat.setdefault("finish_reason", facts.get("finish_reason"))
-            yield from (("out", said) for said in told.messages_of([chat], role="assistant"))
+            yield from (
+                ("out", message) for message in messages.decode_messages([chat], role="assistant")
+            )
         case "gen_ai.client.inference.operation.details":
             yield from _from_attributes(facts)
         case name if name in _EVENT_ROLES:
             role = _EVENT_ROLES[name]
             chat = {"role": role, **facts} if body is None or isinstance(body, dict) else {}
             chat = chat or {"role": role, "content": body}
-            yield from (("in", said) for said in told.messages_of([chat], role=role))
+            yield from (("in", message) for message in messages.decode_messages([chat], role=role))
 
 
 def _usage(span: Span) -> Usage | None:
-    """What a call used. Cached tokens are part of the conventions' input; of ours they are not."""
+    """A call's tokens. The conventions count cached tokens as input; we count them apart."""
     attributes = span.attributes
     sent = _count(attributes, "input_tokens", "prompt_tokens")
     produced = _count(attributes, "output_tokens", "completion_tokens")
@@ -252,32 +257,27 @@ def _count(attributes: Mapping[str, Any], *names: str) -> int:
     for name in names:
         value = attributes.get(f"gen_ai.usage.{name}")
         if isinstance(value, int | float) and not isinstance(value, bool) and value == value:
-            return int(min(max(value, 0), TOO_MANY))
+            return int(min(max(value, 0), OVER_LIMIT))
     return 0
 
 
-def _failure(span: Span) -> Message:
-    error = Unknown({"type": "error", "message": span.error or "error", "span": span.name})
-    return Message(Role.ASSISTANT, (error,), finish_reason="error")
-
-
-def placeholder(heard: Told) -> Message:
-    """What stands for a call whose words the instrumentation keeps to itself."""
+def placeholder(content: SpanContent) -> Message:
+    """A message that stands for a call whose messages the instrumentation does not send."""
     facts = {
         "type": PLACEHOLDER,
-        "name": heard.span.name,
-        "model": None if heard.usage is None else heard.usage.model,
+        "name": content.span.name,
+        "model": None if content.usage is None else content.usage.model,
     }
     return Message(Role.ASSISTANT, (Unknown(facts),))
 
 
-def is_placeholder(said: Message) -> bool:
-    """Whether a message only stands for a call whose words are not known."""
-    return any(isinstance(p, Unknown) and p.data.get("type") == PLACEHOLDER for p in said.parts)
+def is_placeholder(message: Message) -> bool:
+    """Whether a message only stands for a call whose messages are not known."""
+    return any(isinstance(p, Unknown) and p.data.get("type") == PLACEHOLDER for p in message.parts)
 
 
 def event_span(records: Sequence[LogRecord]) -> Span:
-    """The log records of one span, as a span that has them for its events."""
+    """Make a span whose events are the log records that belong to it."""
     first = records[0]
     times = [each.nanos for each in records if each.nanos]
     names = [each.attributes.get(CONVERSATION) for each in records]
@@ -296,12 +296,12 @@ def event_span(records: Sequence[LogRecord]) -> Span:
     )
 
 
-def tells_a_message(record: LogRecord) -> bool:
+def is_message_event(record: LogRecord) -> bool:
     """Whether a log record is an event that we read messages from."""
     return record.name in _EVENTS
 
 
-def marked(said: Message, span: Span, side: str) -> Message:
-    """The message with where it comes from."""
+def mark_origin(message: Message, span: Span, side: str) -> Message:
+    """The message, with the span it comes from in its `extra`."""
     origin = {"trace": span.trace_id, "span": span.span_id, "side": side}
-    return replace(said, extra={**said.extra, "otel": origin})
+    return replace(message, extra={**message.extra, "otel": origin})

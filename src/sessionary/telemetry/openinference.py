@@ -1,11 +1,11 @@
-"""Spans by the OpenInference conventions, written as spans by the conventions for generative AI."""
+"""Translates spans of the OpenInference conventions into the conventions for generative AI."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from sessionary.telemetry import told
+from sessionary.telemetry import messages
 from sessionary.telemetry.span import Span
 
 KIND = "openinference.span.kind"
@@ -33,11 +33,11 @@ def kind_of(span: Span) -> str | None:
     return None if found is None else str(found).upper()[:40]
 
 
-def translated(span: Span) -> Span:
-    """The same span with attributes by the conventions for generative AI.
+def translate(span: Span) -> Span:
+    """Add the attributes of the conventions for generative AI to an OpenInference span.
 
-    A span that has such an attribute already keeps it. One of a kind that holds no messages of a
-    conversation (a chain, a retriever) gets its conversation's id and nothing else.
+    Attributes that the span already has stay. A span of a kind without messages (a chain, a
+    retriever) gets only its conversation's id.
     """
     kind = kind_of(span)
     if kind is None:
@@ -47,11 +47,11 @@ def translated(span: Span) -> Span:
     if kind in _OPERATIONS:
         made["gen_ai.operation.name"] = _OPERATIONS[kind]
         made |= {ours: given[name] for name, ours in _NAMES.items() if name in given}
-        asked, answered = _asked(given, kind), _answered(given, kind)
-        if asked:
-            made["gen_ai.input.messages"] = asked
-        if answered:
-            made["gen_ai.output.messages"] = answered
+        inputs, outputs = _input_messages(given, kind), _output_messages(given, kind)
+        if inputs:
+            made["gen_ai.input.messages"] = inputs
+        if outputs:
+            made["gen_ai.output.messages"] = outputs
     elif kind == "TOOL" and (call_id := given.get("tool_call.id") or given.get("tool.id")):
         made["gen_ai.operation.name"] = "execute_tool"
         made["gen_ai.tool.call.id"] = call_id
@@ -63,7 +63,7 @@ def translated(span: Span) -> Span:
     return replace(span, attributes={**made, **given})
 
 
-def _asked(given: Mapping[str, Any], kind: str) -> list[Json]:
+def _input_messages(given: Mapping[str, Any], kind: str) -> list[Json]:
     found = _messages(given, "llm.input_messages.")
     if found:
         return found
@@ -75,7 +75,7 @@ def _asked(given: Mapping[str, Any], kind: str) -> list[Json]:
     return []
 
 
-def _answered(given: Mapping[str, Any], kind: str) -> list[Json]:
+def _output_messages(given: Mapping[str, Any], kind: str) -> list[Json]:
     found = _messages(given, "llm.output_messages.")
     value = _value(given, "output")
     if not found and isinstance(value, str) and value and kind != "EMBEDDING":
@@ -92,10 +92,10 @@ def _answered(given: Mapping[str, Any], kind: str) -> list[Json]:
 
 
 def _value(given: Mapping[str, Any], side: str) -> Any:
-    """What a span tells as a whole: a text, or what its JSON says."""
+    """The input or output of a span as one value: a text, or decoded JSON."""
     value = given.get(f"{side}.value")
     if given.get(f"{side}.mime_type") == "application/json":
-        found = told.decoded(value)
+        found = messages.decode_json(value)
         return None if isinstance(found, str) else found
     return value
 

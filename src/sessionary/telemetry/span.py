@@ -1,4 +1,4 @@
-"""A span as a value, whatever wire it came over."""
+"""Spans and log records as values, whatever encoding they came in."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ class SpanEvent:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One piece of work of an instrumented program."""
+    """One operation of an instrumented program."""
 
     trace_id: str
     span_id: str
@@ -45,7 +45,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """One line of an instrumented program's log; an event when it has a name."""
+    """A log record of an instrumented program; an event if it has a name."""
 
     trace_id: str
     span_id: str
@@ -57,7 +57,7 @@ class LogRecord:
 
 
 def moment(nanos: int) -> datetime:
-    """A time of a span; one that no calendar has is the nearest that has."""
+    """Convert nanoseconds to a time, clamped to what `datetime` can hold."""
     try:
         return min(_EPOCH + timedelta(microseconds=max(0, nanos) // 1000), _LATEST)
     except OverflowError:

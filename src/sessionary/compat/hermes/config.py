@@ -9,7 +9,7 @@ from typing import Any, Self
 from zoneinfo import ZoneInfo
 
 from sessionary import config
-from sessionary.compat.hermes.messages import Json
+from sessionary.compat.hermes.rows import Json
 from sessionary.model.reset import ResetMode, ResetPolicy
 
 _TRUE = frozenset({"true", "1", "yes", "on"})

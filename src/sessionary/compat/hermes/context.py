@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from sessionary.compat.hermes.config import GatewayConfig, HomeChannel, Platform
-from sessionary.compat.hermes.entry import SessionEntry
-from sessionary.compat.hermes.messages import Json
+from sessionary.compat.hermes.rows import Json
 from sessionary.compat.hermes.source import (
+    SessionEntry,
     SessionSource,
     from_source,
     is_shared_multi_user_session,

@@ -1,14 +1,27 @@
-"""Sessions and messages as rows of Hermes' tables: exactly its columns."""
+"""Sessions and messages as rows of Hermes' tables: exactly its columns, and each value as it was given."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from sessionary.actions.sessions import read
-from sessionary.compat.hermes import messages
-from sessionary.compat.hermes.messages import Json
+from sessionary.errors import BadInput
 from sessionary.model import transcript
-from sessionary.model.message import Entry, Message, Role
+from sessionary.model.message import (
+    Attachment,
+    Entry,
+    Message,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    Unknown,
+)
+from sessionary.model.message import from_json as part_from_json
+from sessionary.model.message import to_json as part_to_json
 from sessionary.model.session import Lineage, SessionHead
 from sessionary.store.database import Tx
 from sessionary.store.tables import entries, sessions
@@ -26,14 +39,25 @@ TOKENS = (
     "cache_write_tokens",
     "reasoning_tokens",
 )
+Json = dict[str, Any]
+# Where a message keeps what has no place of its own with us.
+_AS_GIVEN = "as_given"
+_ROLES = {role.value: role for role in Role}
+_THOUGHTS = (
+    "reasoning",
+    "reasoning_content",
+    "reasoning_details",
+    "codex_reasoning_items",
+    "codex_message_items",
+)
 
 
-def find(tx: Tx, id: str, *, profile: str) -> SessionHead | None:
+def find_session(tx: Tx, id: str, *, profile: str) -> SessionHead | None:
     """The head of a session, or None."""
     return sessions.get(tx, id, profile=profile)
 
 
-def kept_of(tx: Tx, head: SessionHead) -> Json:
+def kept_fields(tx: Tx, head: SessionHead) -> Json:
     """What the session keeps for Hermes programs alone."""
     found = sessions.details(tx, head.no).extra.get(KEPT)
     return found if isinstance(found, dict) else {}
@@ -72,7 +96,7 @@ def parent_id(tx: Tx, head: SessionHead) -> str | None:
     return None if parent is None else parent.id
 
 
-def said(tx: Tx, head: SessionHead) -> Iterator[tuple[int, Entry]]:
+def visible_messages(tx: Tx, head: SessionHead) -> Iterator[tuple[int, Entry]]:
     """The messages that were not taken back, each with its number."""
     segments = sessions.segments(tx, head.no)
     stretches = transcript.retracted(entries.marks(tx, segments))
@@ -86,14 +110,14 @@ def said(tx: Tx, head: SessionHead) -> Iterator[tuple[int, Entry]]:
 
 def message_rows(tx: Tx, head: SessionHead) -> list[Json]:
     """A session's messages in order."""
-    return [messages.to_row(number, head.id, entry) for number, entry in said(tx, head)]
+    return [message_row(number, head.id, entry) for number, entry in visible_messages(tx, head)]
 
 
 def preview(tx: Tx, head: SessionHead) -> str:
     """The first words that a person said, on one line; empty when nobody did."""
     if head.preview is None:
         return ""
-    for _, entry in said(tx, head):
+    for _, entry in visible_messages(tx, head):
         spoken = entry.body
         if isinstance(spoken, Message) and spoken.role is Role.USER and spoken.text.strip():
             line = spoken.text.replace("\r", " ").replace("\n", " ").strip()
@@ -105,3 +129,221 @@ def _config_text(settings: Any) -> str | None:
     if settings is None or isinstance(settings, str):
         return settings
     return json.dumps(settings)
+
+
+def parse_message(given: Mapping[str, Any]) -> Message:
+    """The message that a row, a conversation's dictionary or the arguments of an append describe."""
+    role = given.get("role")
+    if not isinstance(role, str) or not role:
+        raise BadInput(f"A message needs a role, not {role!r}; nothing was written.")
+    kept: Json = {} if role in _ROLES else {"role": role}
+    known = _ROLES.get(role, Role.SYSTEM)
+    parts = _thoughts(given, kept)
+    if known is Role.TOOL:
+        parts += [_result(given, kept)]
+    else:
+        parts += [*_content(given.get("content"), kept), *_calls(given.get("tool_calls"), kept)]
+        for name in ("tool_name", "tool_call_id"):
+            if given.get(name) is not None:
+                kept[name] = given[name]
+    if given.get("observed"):
+        kept["observed"] = True
+    platform_id = given.get("platform_message_id") or given.get("message_id")
+    tokens, reason = given.get("token_count"), given.get("finish_reason")
+    return Message(
+        known,
+        tuple(parts),
+        finish_reason=None if reason is None else str(reason),
+        token_count=None if tokens is None else int(tokens),
+        platform_message_id=None if platform_id is None else str(platform_id),
+        extra={KEPT: kept} if kept else {},
+    )
+
+
+def message_time(given: Mapping[str, Any]) -> datetime | None:
+    """When a message says that it was said: seconds since 1970, an ISO text, or a time."""
+    at = given.get("timestamp")
+    if isinstance(at, str):
+        try:
+            at = datetime.fromisoformat(at)
+        except ValueError:
+            return None
+    if isinstance(at, int | float) and not isinstance(at, bool):
+        try:
+            return datetime.fromtimestamp(at, UTC)
+        except (OverflowError, ValueError, OSError):
+            return None
+    if not isinstance(at, datetime):
+        return None
+    return at.astimezone(UTC)  # without a zone it is the machine's, as Hermes writes it
+
+
+def message_row(number: int, session_id: str, entry: Entry) -> Json:
+    """A message as a row, with exactly the columns of Hermes' table."""
+    said = _message_of(entry)
+    kept = _kept_of_message(said)
+    result = next((part for part in said.parts if isinstance(part, ToolResult)), None)
+    call_id = kept.get("tool_call_id") if result is None else result.call_id
+    return {
+        "id": number,
+        "session_id": session_id,
+        "role": kept.get("role", str(said.role)),
+        "content": content_of(said),
+        "tool_call_id": None if kept.get("no_call_id") else call_id,
+        "tool_calls": _calls_as_given(said, kept),
+        "tool_name": kept.get("tool_name") if result is None else result.name,
+        "timestamp": entry.at.timestamp(),
+        "token_count": said.token_count,
+        "finish_reason": said.finish_reason,
+        **_thoughts_as_given(said, kept),
+        "platform_message_id": said.platform_message_id,
+        "observed": bool(kept.get("observed", False)),
+    }
+
+
+def chat_dict(row: Mapping[str, Any]) -> Json:
+    """A row as one turn of a conversation: what is not set is left out."""
+    chat: Json = {"role": row["role"], "content": row["content"]}
+    for name in ("tool_call_id", "tool_name", "tool_calls"):
+        if row[name]:
+            chat[name] = row[name]
+    if row["role"] == "assistant":
+        for name in ("finish_reason", *_THOUGHTS):
+            if row[name] is not None:
+                chat[name] = row[name]
+    return chat
+
+
+def content_of(said: Message) -> Any:
+    """The content as it was given: a text, a list of parts, or nothing."""
+    kept = _kept_of_message(said)
+    result = next((part for part in said.parts if isinstance(part, ToolResult)), None)
+    if result is not None:
+        return None if kept.get("no_content") else result.content
+    content = [part for part in said.parts if isinstance(part, Text | Unknown | Attachment)]
+    match kept.get("content"):
+        case "parts":
+            return [_item_as_given(part) for part in content]
+        case "value":
+            return _item_as_given(content[0])
+    texts = [part.text for part in content if isinstance(part, Text)]
+    return "\n".join(texts) if texts else None
+
+
+def _message_of(entry: Entry) -> Message:
+    assert isinstance(entry.body, Message)
+    return entry.body
+
+
+def _kept_of_message(said: Message) -> Mapping[str, Any]:
+    found = said.extra.get(KEPT)
+    return found if isinstance(found, dict) else {}
+
+
+def _content(content: Any, kept: Json) -> list[Part]:
+    if content is None:
+        return []
+    if isinstance(content, str):
+        return [Text(content)]
+    if isinstance(content, list | tuple):
+        kept["content"] = "parts"
+        return [_item(each) for each in content]
+    kept["content"] = "value"
+    return [_item(content)]
+
+
+def _item(item: Any) -> Part:
+    """One piece of content; only a text is a part of ours, so that nothing is counted as a call."""
+    if isinstance(item, dict):
+        part = part_from_json(item)
+        if isinstance(part, Unknown) or (isinstance(part, Text) and part_to_json(part) == item):
+            return part
+    return Unknown({"type": _AS_GIVEN, "value": item})
+
+
+def _item_as_given(part: Part) -> Any:
+    data = part_to_json(part)
+    return data["value"] if data.get("type") == _AS_GIVEN else data
+
+
+def _result(given: Mapping[str, Any], kept: Json) -> Part:
+    call_id, content, name = (given.get(n) for n in ("tool_call_id", "content", "tool_name"))
+    name = name if name is not None else given.get("name")
+    if call_id is None:
+        kept["no_call_id"] = True
+    if content is None:
+        kept["no_content"] = True
+    if given.get("tool_calls"):
+        kept["tool_calls"] = given["tool_calls"]
+    return ToolResult(
+        "" if call_id is None else str(call_id),
+        "" if content is None else content,
+        None if name is None else str(name),
+    )
+
+
+def _calls(given: Any, kept: Json) -> list[Part]:
+    if not given:
+        return []
+    if isinstance(given, list | tuple):
+        return [_call(each) for each in given]
+    kept["tool_calls"] = "value"
+    return [_call(given)]
+
+
+def _call(given: Any) -> ToolCall:
+    function = given.get("function") if isinstance(given, dict) else None
+    facts = function if isinstance(function, dict) else given if isinstance(given, dict) else {}
+    id = given.get("id") or given.get("call_id") if isinstance(given, dict) else None
+    call = ToolCall(str(id or ""), str(facts.get("name") or "unknown"), facts.get("arguments"))
+    return call if _call_as_given(call) == given else _with_given(call, given)
+
+
+def _with_given(call: ToolCall, given: Any) -> ToolCall:
+    return ToolCall(call.id, call.name, call.arguments, {_AS_GIVEN: given})
+
+
+def _call_as_given(call: ToolCall) -> Any:
+    if _AS_GIVEN in call.extra:
+        return call.extra[_AS_GIVEN]
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _calls_as_given(said: Message, kept: Mapping[str, Any]) -> Any:
+    if said.role is Role.TOOL:
+        return kept.get("tool_calls")
+    calls = [_call_as_given(part) for part in said.parts if isinstance(part, ToolCall)]
+    if kept.get("tool_calls") == "value":
+        return calls[0]
+    return calls or None
+
+
+def _thoughts(given: Mapping[str, Any], kept: Json) -> list[Part]:
+    """What the model thought: searched like our own, the rest kept as it came."""
+    text, content, details, *_ = (given.get(name) for name in _THOUGHTS)
+    for name in _THOUGHTS[3:]:
+        if given.get(name) is not None:
+            kept[name] = given[name]
+    if text is None and content is None and details is None:
+        return []
+    spoken = text if isinstance(text, str) else content if isinstance(content, str) else ""
+    kept["thought"] = {
+        name: True if value == spoken else value
+        for name, value in (("reasoning", text), ("reasoning_content", content))
+        if value is not None
+    }
+    return [Reasoning(spoken, details)]
+
+
+def _thoughts_as_given(said: Message, kept: Mapping[str, Any]) -> Json:
+    found = [part for part in said.parts if isinstance(part, Reasoning)]
+    shape = kept.get("thought", {"reasoning": True} if found else {})
+    spoken = "\n".join(part.text for part in found)
+    details = [part.details for part in found if part.details is not None]
+    is_one = len(found) == 1
+    return {
+        **{name: spoken if shape.get(name) is True else shape.get(name) for name in _THOUGHTS[:2]},
+        "reasoning_details": (details[0] if is_one else details) if details else None,
+        **{name: kept.get(name) for name in _THOUGHTS[3:]},
+    }

@@ -4,16 +4,16 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from sessionary import config
 from sessionary.actions.retention import purge
 from sessionary.actions.sessions import titles
-from sessionary.compat.hermes import claims, deeds, finding, lineage, listing, rows, views
-from sessionary.compat.hermes.finding import Scope
-from sessionary.compat.hermes.listing import Wanted
-from sessionary.compat.hermes.messages import Json
-from sessionary.compat.hermes.opened import Opened, default_database
+from sessionary.compat.hermes import locks, queries, rows, search, sessions
+from sessionary.compat.hermes.queries import ListOptions
+from sessionary.compat.hermes.rows import Json
+from sessionary.compat.hermes.search import SearchFilter
+from sessionary.compat.hermes.store import HermesStore, database_of, default_database
 from sessionary.errors import BadInput
 from sessionary.model.session import SessionHead
 from sessionary.model.terminal import one_line
@@ -26,6 +26,7 @@ SCHEMA_VERSION = len(migrations.known("sqlite"))
 _AT_HOME = DEFAULT_DB_PATH
 _ANY_ROLE = ("user", "assistant")
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class SessionDB:
@@ -35,10 +36,10 @@ class SessionDB:
         if db_path is None and DEFAULT_DB_PATH == _AT_HOME:
             database = default_database()
         else:
-            database = deeds.database_of(DEFAULT_DB_PATH if db_path is None else db_path)
+            database = database_of(DEFAULT_DB_PATH if db_path is None else db_path)
         self.db_path = Path(DEFAULT_DB_PATH if db_path is None else db_path)
-        self._opened = Opened(database)
-        self._profile = self._opened.profile
+        self._store = HermesStore(database)
+        self._profile = self._store.profile
 
     # Sessions
 
@@ -54,7 +55,7 @@ class SessionDB:
     ) -> str:
         """Open a session, with or without messages to come; one that is there stays as it is."""
         given = dict(locals())
-        self._write(deeds.create, session_id, source, given, timed=True)
+        self._write(sessions.create, session_id, source, given, timed=True)
         return session_id
 
     def ensure_session(
@@ -65,15 +66,15 @@ class SessionDB:
 
     def end_session(self, session_id: str, end_reason: str) -> None:
         """Close a session; the first reason wins."""
-        self._write(deeds.end, session_id, end_reason, timed=True)
+        self._write(sessions.end, session_id, end_reason, timed=True)
 
     def reopen_session(self, session_id: str) -> None:
         """Let a session go on."""
-        self._write(deeds.reopen, session_id)
+        self._write(sessions.reopen, session_id)
 
     def update_system_prompt(self, session_id: str, system_prompt: str) -> None:
         """Let another text be the system prompt."""
-        self._write(deeds.prompt, session_id, system_prompt)
+        self._write(sessions.set_prompt, session_id, system_prompt)
 
     def update_token_counts(
         self,
@@ -97,7 +98,7 @@ class SessionDB:
     ) -> None:
         """Add what was used, or with `absolute` set what was used in all."""
         given = dict(locals())
-        self._write(deeds.count, session_id, given, absolute=absolute, timed=True)
+        self._write(sessions.count_usage, session_id, given, absolute=absolute, timed=True)
 
     def get_session(self, session_id: str) -> Json | None:
         """A session's row."""
@@ -105,12 +106,12 @@ class SessionDB:
 
     def resolve_session_id(self, session_id_or_prefix: str) -> str | None:
         """The id itself, or the only one that begins so."""
-        found: str | None = self._read(deeds.by_prefix, session_id_or_prefix)
+        found: str | None = self._read(sessions.find_by_prefix, session_id_or_prefix)
         return found
 
     def delete_session(self, session_id: str, sessions_dir: Path | None = None) -> bool:
         """Delete a session for ever; its children stay. Whether it was there."""
-        return bool(self._write(deeds.delete, session_id, timed=True))
+        return bool(self._write(sessions.delete, session_id, timed=True))
 
     def prune_sessions(
         self,
@@ -119,9 +120,9 @@ class SessionDB:
         sessions_dir: Path | None = None,
     ) -> int:
         """Delete the sessions that ended so long ago; how many."""
-        before = self._opened.moment().now - timedelta(days=older_than_days)
+        before = self._store.moment().now - timedelta(days=older_than_days)
         found = list(
-            purge.look(self._opened.store, profile=self._profile, before=before, platform=source)
+            purge.look(self._store.store, profile=self._profile, before=before, platform=source)
         )
         gone = (
             self._write(purge.prune_one, each.session_id, before=before, timed=True)
@@ -143,7 +144,7 @@ class SessionDB:
     def set_session_title(self, session_id: str, title: str | None) -> bool:
         """Give a title, or take it away with an empty one; whether the session is there."""
         wanted = self.sanitize_title(title)
-        return bool(self._write(deeds.rename, session_id, wanted))
+        return bool(self._write(sessions.rename, session_id, wanted))
 
     def get_session_title(self, session_id: str) -> str | None:
         """A session's title."""
@@ -151,12 +152,12 @@ class SessionDB:
 
     def get_session_by_title(self, title: str) -> Json | None:
         """The row of the session with exactly this title."""
-        found = self._read(deeds.by_title, title)
+        found = self._read(sessions.find_by_title, title)
         return None if found is None else self.get_session(found)
 
     def resolve_session_by_title(self, title: str) -> str | None:
         """The session that a title means, by its latest numbered continuation."""
-        found: str | None = self._read(deeds.latest_by_title, title)
+        found: str | None = self._read(sessions.find_latest_by_title, title)
         return found
 
     def get_next_title_in_lineage(self, base_title: str) -> str:
@@ -177,11 +178,11 @@ class SessionDB:
     ) -> list[Json]:
         """Rows with `preview` and `last_active`; a compressed chain is one row."""
         tips = project_compression_tips and not include_children
-        wanted = Wanted(source, exclude_sources, include_children, tips, order_by_last_active)
+        wanted = ListOptions(source, exclude_sources, include_children, tips, order_by_last_active)
 
         def listed(tx: Tx, *, profile: str) -> list[Json]:
-            page = listing.page(tx, wanted, profile=profile, limit=limit, offset=offset)
-            return [listing.rich_row(tx, head, tips=tips) for head in page]
+            page = queries.list_heads(tx, wanted, profile=profile, limit=limit, offset=offset)
+            return [queries.rich_row(tx, head, tips=tips) for head in page]
 
         return list(self._read(listed))
 
@@ -189,10 +190,10 @@ class SessionDB:
         self, source: str | None = None, limit: int = 20, offset: int = 0
     ) -> list[Json]:
         """Rows, the newest beginning first."""
-        wanted = Wanted(source, children=True)
+        wanted = ListOptions(source, children=True)
 
         def listed(tx: Tx, *, profile: str) -> list[Json]:
-            page = listing.page(tx, wanted, profile=profile, limit=limit, offset=offset)
+            page = queries.list_heads(tx, wanted, profile=profile, limit=limit, offset=offset)
             return [rows.session_row(tx, head) for head in page]
 
         return list(self._read(listed))
@@ -214,7 +215,7 @@ class SessionDB:
     def export_all(self, source: str | None = None) -> list[Json]:
         """Every session with its messages."""
         found: list[Json] = []
-        while page := self.search_sessions(source, limit=listing.PAGE, offset=len(found)):
+        while page := self.search_sessions(source, limit=queries.PAGE, offset=len(found)):
             found += [row | {"messages": self.get_messages(row["id"])} for row in page]
         return found
 
@@ -246,15 +247,15 @@ class SessionDB:
         self, session_id: str, rows: Sequence[Mapping[str, Any]]
     ) -> list[int]:
         """Add messages, all or none; their numbers."""
-        return list(self._write(deeds.append, session_id, list(rows), timed=True))
+        return list(self._write(sessions.append, session_id, list(rows), timed=True))
 
     def replace_messages(self, session_id: str, messages: Sequence[Mapping[str, Any]]) -> None:
         """Let other messages stand for what was said, in one step."""
-        self._write(deeds.rewrite, session_id, list(messages), timed=True)
+        self._write(sessions.rewrite, session_id, list(messages), timed=True)
 
     def clear_messages(self, session_id: str) -> None:
         """Take back everything that was said."""
-        self._write(deeds.clear, session_id, timed=True)
+        self._write(sessions.clear, session_id, timed=True)
 
     def get_messages(self, session_id: str) -> list[Json]:
         """A session's messages as rows, in order; none for an unknown id."""
@@ -266,7 +267,7 @@ class SessionDB:
         """A session's messages as a model reads them."""
 
         def told(tx: Tx, head: SessionHead) -> list[Json]:
-            return lineage.conversation(tx, head, with_ancestors=include_ancestors)
+            return sessions.conversation(tx, head, with_ancestors=include_ancestors)
 
         return self._about(session_id, told) or []
 
@@ -274,8 +275,8 @@ class SessionDB:
         """The messages around one."""
 
         def seen(tx: Tx, *, profile: str) -> Json:
-            head = rows.find(tx, session_id, profile=profile)
-            return views.around(tx, head, around_message_id, window=window)
+            head = rows.find_session(tx, session_id, profile=profile)
+            return queries.messages_around(tx, head, around_message_id, window=window)
 
         return dict(self._read(seen))
 
@@ -290,8 +291,8 @@ class SessionDB:
         """The messages around one, and the session's first and last outside of that window."""
 
         def seen(tx: Tx, *, profile: str) -> Json:
-            head = rows.find(tx, session_id, profile=profile)
-            return views.anchored(
+            head = rows.find_session(tx, session_id, profile=profile)
+            return queries.anchored_view(
                 tx, head, around_message_id, window=window, bookend=bookend, roles=keep_roles
             )
 
@@ -308,8 +309,10 @@ class SessionDB:
         sort: str | None = None,
     ) -> list[Json]:
         """The messages in which words were said, with what stands around them."""
-        scope = Scope(source_filter, exclude_sources, role_filter)
-        return finding.find(self._opened, query, scope, limit=limit, offset=offset, sort=sort)
+        scope = SearchFilter(source_filter, exclude_sources, role_filter)
+        return search.search_messages(
+            self._store, query, scope, limit=limit, offset=offset, sort=sort
+        )
 
     # Chains, locks, handoffs, notes
 
@@ -319,60 +322,58 @@ class SessionDB:
 
     def get_compression_tip(self, session_id: str) -> str | None:
         """The newest continuation that has messages; the session itself when there is none."""
-        return self._about(session_id, lambda tx, head: lineage.tip(tx, head).id)
+        return self._about(session_id, lambda tx, head: sessions.tip(tx, head).id)
 
     def try_acquire_compression_lock(
         self, session_id: str, holder: str, ttl_seconds: float = 300.0
     ) -> bool:
         """Take the right to compress a session, until it is given back or runs out."""
-        return bool(
-            self._write(claims.acquire, session_id, holder, seconds=ttl_seconds, timed=True)
-        )
+        return bool(self._write(locks.acquire, session_id, holder, seconds=ttl_seconds, timed=True))
 
     def release_compression_lock(self, session_id: str, holder: str) -> None:
         """Give the right back."""
-        self._write(claims.release, session_id, holder)
+        self._write(locks.release, session_id, holder)
 
     def get_compression_lock_holder(self, session_id: str) -> str | None:
         """Who may compress the session now."""
-        now = self._opened.moment().now
-        return self._about(session_id, lambda tx, head: claims.holder_of(tx, head, now=now))
+        now = self._store.moment().now
+        return self._about(session_id, lambda tx, head: locks.holder_of(tx, head, now=now))
 
     def request_handoff(self, session_id: str, platform: str) -> bool:
         """Ask that a session goes on on another platform."""
-        return bool(self._write(claims.request_handoff, session_id, platform))
+        return bool(self._write(locks.request_handoff, session_id, platform))
 
     def get_handoff_state(self, session_id: str) -> Json | None:
         """How far a handoff has come: `state`, `platform`, `error`."""
-        return self._opened.read(claims.handoff, session_id)
+        return self._store.read(locks.handoff, session_id)
 
     def list_pending_handoffs(self) -> list[Json]:
         """The sessions that wait for someone to carry them over."""
-        return list(self._read(claims.pending_handoffs))
+        return list(self._read(locks.pending_handoffs))
 
     def claim_handoff(self, session_id: str) -> bool:
         """Take a handoff that waits; one caller gets it."""
-        return bool(self._write(claims.move_handoff, session_id, to="running", since="pending"))
+        return bool(self._write(locks.move_handoff, session_id, to="running", since="pending"))
 
     def complete_handoff(self, session_id: str) -> None:
         """Say that the session goes on there."""
-        self._write(claims.move_handoff, session_id, to="completed", since=None)
+        self._write(locks.move_handoff, session_id, to="completed", since=None)
 
     def fail_handoff(self, session_id: str, error: str) -> None:
         """Say why the session could not go on there."""
-        self._write(claims.move_handoff, session_id, to="failed", since=None, error=error)
+        self._write(locks.move_handoff, session_id, to="failed", since=None, error=error)
 
     def get_meta(self, key: str) -> str | None:
         """What a program has noted under a key."""
-        return self._opened.read(claims.note, key)
+        return self._store.read(locks.note, key)
 
     def set_meta(self, key: str, value: str) -> None:
         """Note something under a key."""
-        self._opened.write(claims.set_note, key, value)
+        self._store.write(locks.set_note, key, value)
 
     def vacuum(self) -> None:
         """Give back the room that deleted sessions took."""
-        self._opened.store.shrink()
+        self._store.store.shrink()
 
     def maybe_auto_prune_and_vacuum(
         self,
@@ -382,8 +383,8 @@ class SessionDB:
         sessions_dir: Path | None = None,
     ) -> Json:
         """Prune, at most once in an interval, whichever process asks."""
-        moment = self._opened.moment()
-        if not self._opened.write(claims.claim_interval, hours=min_interval_hours, moment=moment):
+        moment = self._store.moment()
+        if not self._store.write(locks.claim_interval, hours=min_interval_hours, moment=moment):
             return {"skipped": True, "pruned": 0, "vacuumed": False}
         pruned = self.prune_sessions(retention_days)
         if vacuum and pruned:
@@ -392,24 +393,24 @@ class SessionDB:
 
     def close(self) -> None:
         """Let go of the store."""
-        self._opened.close()
+        self._store.close()
 
     def _read(self, action: Any, *args: Any, **kwargs: Any) -> Any:
-        return self._opened.read(action, *args, profile=self._profile, **kwargs)
+        return self._store.read(action, *args, profile=self._profile, **kwargs)
 
     def _write(self, action: Any, *args: Any, timed: bool = False, **kwargs: Any) -> Any:
         if timed:
-            kwargs["moment"] = self._opened.moment()
-        return self._opened.write(action, *args, profile=self._profile, **kwargs)
+            kwargs["moment"] = self._store.moment()
+        return self._store.write(action, *args, profile=self._profile, **kwargs)
 
     def _about(self, session_id: str, told: Callable[[Tx, SessionHead], T]) -> T | None:
         """Something about a session; None when there is none by this id."""
 
         def asked(tx: Tx) -> T | None:
-            head = rows.find(tx, session_id, profile=self._profile)
+            head = rows.find_session(tx, session_id, profile=self._profile)
             return None if head is None else told(tx, head)
 
-        return self._opened.read(asked)
+        return self._store.read(asked)
 
     def _number(self, query: str, **params: Any) -> int:
         def counted(tx: Tx, *, profile: str) -> int:

@@ -10,8 +10,8 @@ from sessionary.actions.search.hits import Hit
 from sessionary.actions.search.search import SearchOptions, SearchResult
 from sessionary.actions.sessions import read
 from sessionary.errors import BadInput
-from sessionary.mcp import bounds
-from sessionary.mcp.bounds import Json
+from sessionary.mcp import output
+from sessionary.mcp.output import Json
 from sessionary.model import codec
 from sessionary.model import query as queries
 from sessionary.model.message import Message, Text, ToolCall, ToolResult
@@ -21,15 +21,15 @@ from sessionary.model.view import time_text
 from sessionary.store.database import Tx
 from sessionary.store.tables import sessions
 
-MOST_HITS = 50
-MOST_SHOWN = 500
+MAX_HITS = 50
+MAX_SHOWN = 500
 _PAGE = 100
-_ROUNDS = 10
+_MAX_PAGES = 10
 _MOST_ANCESTORS = 100
 # A fork, a continuation and a subagent work on their parent's task; a reset begins another.
 _SAME_TASK = (Lineage.FORK, Lineage.CONTINUATION, Lineage.SUBAGENT)
 # Clients put a prefix of theirs before a tool's name: `mcp__sessionary__search_sessions`.
-_OURS = re.compile(
+_OWN_TOOLS = re.compile(
     r"(?:.*[^a-z])?(?:search_sessions|resume_pack|get_session_overview|get_usage_summary)"
     r"|.*sessionary.*[^a-z](?:list_sessions|get_messages)",
     re.IGNORECASE,
@@ -38,15 +38,15 @@ _CURSOR = re.compile(r"([^~]{0,200})~((?:[0-9a-z]{1,13}\.)*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SearchCursor:
     """Where a search goes on: a page of hits, and the tasks that were shown before."""
 
     page: str | None = None
     shown: tuple[int, ...] = ()
 
     @classmethod
-    def parse(cls, text: str | None) -> "Place":
-        """Read a printed place."""
+    def parse(cls, text: str | None) -> "SearchCursor":
+        """Read a printed cursor."""
         if text is None:
             return cls()
         found = _CURSOR.fullmatch(text)
@@ -56,25 +56,25 @@ class Place:
         return cls(found[1] or None, numbers)
 
     def __str__(self) -> str:
-        numbers = "".join(f"{_base36(no)}." for no in self.shown[-MOST_SHOWN:])
+        numbers = "".join(f"{_base36(no)}." for no in self.shown[-MAX_SHOWN:])
         return f"{self.page or ''}~{numbers}"
 
 
-def find(
+def search_tasks(
     tx: Tx, text: str, *, profile: str, limit: int, sort: str, cursor: str | None, now: datetime
 ) -> Json:
     """The best hit of each task, as many as an answer holds, and where the next begin."""
-    if not 1 <= limit <= MOST_HITS:
-        raise BadInput(f"A search gives 1 to {MOST_HITS} hits at a time, not {limit}.")
-    place = Place.parse(cursor)
+    if not 1 <= limit <= MAX_HITS:
+        raise BadInput(f"A search gives 1 to {MAX_HITS} hits at a time, not {limit}.")
+    place = SearchCursor.parse(cursor)
     wish = SearchOptions(sort=sort, limit=_PAGE, all_hits=True)
     query = queries.parse(text, now=now)
     shown = list(place.shown)
     kept: list[Json] = []
-    room = bounds.MOST_TOKENS
+    room = output.MAX_TOKENS
     first: SearchResult | None = None
     page: str | None = place.page
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_PAGES):
         found = search.search(tx, text, profile=profile, wish=replace(wish, cursor=page), now=now)
         first = first or found
         asked = query.as_beginnings() if found.beginnings else query
@@ -83,17 +83,17 @@ def find(
             task = task_of(tx, hit.session)
             if task in shown or is_echo(tx, hit, asked):
                 continue
-            item = _item(hit)
-            room -= bounds.tokens(item)
+            item = _hit_json(hit)
+            room -= output.tokens(item)
             if len(kept) == limit or (room < 0 and kept):
-                return _answer(first, kept, Place(page, tuple(shown)))
+                return _result_json(first, kept, SearchCursor(page, tuple(shown)))
             kept.append(item)
             shown.append(task)
         page = found.next
         if page is None:
-            return _answer(first, kept, None)
+            return _result_json(first, kept, None)
     assert first is not None
-    return _answer(first, kept, Place(page, tuple(shown)))
+    return _result_json(first, kept, SearchCursor(page, tuple(shown)))
 
 
 def task_of(tx: Tx, head: SessionHead) -> int:
@@ -118,16 +118,18 @@ def is_echo(tx: Tx, hit: Hit, query: Query) -> bool:
     if not isinstance(said, Message):
         return False
     own = [
-        part for part in said.parts if isinstance(part, ToolCall | ToolResult) and _is_ours(part)
+        part
+        for part in said.parts
+        if isinstance(part, ToolCall | ToolResult) and _is_own_tool(part)
     ]
-    return bool(own) and not matches(query, _without(said, own))
+    return bool(own) and not matches(query, _text_without(said, own))
 
 
-def _is_ours(part: ToolCall | ToolResult) -> bool:
-    return part.name is not None and _OURS.fullmatch(part.name) is not None
+def _is_own_tool(part: ToolCall | ToolResult) -> bool:
+    return part.name is not None and _OWN_TOOLS.fullmatch(part.name) is not None
 
 
-def _without(said: Message, own: Iterable[ToolCall | ToolResult]) -> str:
+def _text_without(said: Message, own: Iterable[ToolCall | ToolResult]) -> str:
     """What else the message says."""
     skipped = list(own)
     pieces = []
@@ -142,9 +144,9 @@ def _without(said: Message, own: Iterable[ToolCall | ToolResult]) -> str:
     return "\n".join(pieces)
 
 
-def _item(hit: Hit) -> Json:
+def _hit_json(hit: Hit) -> Json:
     return {
-        "cite": bounds.citation(hit.session.id, hit.seq),
+        "cite": output.citation(hit.session.id, hit.seq),
         "title": hit.session.title,
         "role": hit.role,
         "at": time_text(hit.at),
@@ -153,7 +155,7 @@ def _item(hit: Hit) -> Json:
     }
 
 
-def _answer(found: SearchResult, kept: list[Json], following: Place | None) -> Json:
+def _result_json(found: SearchResult, kept: list[Json], following: SearchCursor | None) -> Json:
     return {
         "hits": kept,
         "total": found.total,

@@ -1,4 +1,4 @@
-"""An open store for programs that call and wait; closed with its last user."""
+"""The store behind `SessionDB` and `SessionStore`, for programs that call and wait."""
 
 import os
 import secrets
@@ -22,7 +22,7 @@ class HermesIds:
         return f"{at:%Y%m%d_%H%M%S}_{secrets.token_hex(4)}"
 
 
-class Opened:
+class HermesStore:
     """A store with the clock, the ids and the profile that go with it."""
 
     def __init__(self, database: str) -> None:
@@ -61,3 +61,9 @@ class Opened:
 def default_database() -> str:
     """The database that the environment or sessionary.toml names, or the one at home."""
     return config.load().database
+
+
+def database_of(path: str | os.PathLike[str]) -> str:
+    """The address of a database: a file's path, or a URL as it stands."""
+    text = os.fspath(path)
+    return text if "://" in text or text.startswith("sqlite:") else f"sqlite:///{text}"

@@ -7,9 +7,9 @@ from datetime import datetime
 from sessionary.actions.search import search
 from sessionary.actions.search.hits import Hit
 from sessionary.actions.search.search import SearchOptions
-from sessionary.compat.hermes import messages, rows, views
-from sessionary.compat.hermes.messages import Json
-from sessionary.compat.hermes.opened import Opened
+from sessionary.compat.hermes import queries, rows
+from sessionary.compat.hermes.rows import Json
+from sessionary.compat.hermes.store import HermesStore
 from sessionary.model import transcript
 from sessionary.model.query import ROLES
 from sessionary.model.search_text import SUMMARY, TITLE
@@ -25,7 +25,7 @@ _MARKS = str.maketrans({OPEN: ">>>", CLOSE: "<<<"})
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class SearchFilter:
     """Where to look: None means everywhere, and no sources at all means nowhere."""
 
     sources: Sequence[str] | None = None
@@ -58,15 +58,21 @@ class Scope:
         )
 
 
-def find(
-    opened: Opened, query: str, scope: Scope, *, limit: int, offset: int, sort: str | None
+def search_messages(
+    store: HermesStore,
+    query: str,
+    scope: SearchFilter,
+    *,
+    limit: int,
+    offset: int,
+    sort: str | None,
 ) -> list[Json]:
     """The messages that match, each once, without those that were taken back."""
     if not query.strip() or scope.is_empty or limit <= 0:
         return []
     found: list[Json] = []
     skip = max(0, offset)
-    for row in _results(opened, query, scope.wish(sort, skip + limit), scope):
+    for row in _results(store, query, scope.wish(sort, skip + limit), scope):
         found.append(row)
         # The oldest come last: all must be seen before the first can be told.
         if sort != "oldest" and len(found) >= skip + limit:
@@ -74,13 +80,15 @@ def find(
     if sort == "oldest":
         found.reverse()
     page = found[skip : skip + limit]
-    return opened.read(_with_contexts, page, profile=opened.profile)
+    return store.read(_with_contexts, page, profile=store.profile)
 
 
-def _results(opened: Opened, query: str, wish: SearchOptions, scope: Scope) -> Iterator[Json]:
+def _results(
+    store: HermesStore, query: str, wish: SearchOptions, scope: SearchFilter
+) -> Iterator[Json]:
     while True:
-        now = opened.moment().now
-        pending = opened.store.search(_page, query, profile=opened.profile, wish=wish, now=now)
+        now = store.moment().now
+        pending = store.store.search(_page, query, profile=store.profile, wish=wish, now=now)
         page, following = pending.result()
         yield from (row for row in page if scope.has(row))
         if following is None:
@@ -99,11 +107,11 @@ def _page(
     return [
         _row(tx, hit)
         for hit in found
-        if hit.role not in (TITLE, SUMMARY) and _stands(tx, hit, taken_back)
+        if hit.role not in (TITLE, SUMMARY) and _is_visible(tx, hit, taken_back)
     ], found.next
 
 
-def _stands(tx: Tx, hit: Hit, taken_back: dict[int, list[tuple[int, int]]]) -> bool:
+def _is_visible(tx: Tx, hit: Hit, taken_back: dict[int, list[tuple[int, int]]]) -> bool:
     no = hit.session.no
     if no not in taken_back:
         marks = entries.marks(tx, sessions.segments(tx, no))
@@ -113,9 +121,9 @@ def _stands(tx: Tx, hit: Hit, taken_back: dict[int, list[tuple[int, int]]]) -> b
 
 def _row(tx: Tx, hit: Hit) -> Json:
     head = hit.session
-    owner = views.owner_of(tx, head, hit.seq)
+    owner = queries.owner_of(tx, head, hit.seq)
     [entry] = entries.read(tx, Segment(owner, head.id, hit.seq, hit.seq), limit=1)
-    row = messages.to_row(entries.entry_no(owner, hit.seq), head.id, entry)
+    row = rows.message_row(entries.entry_no(owner, hit.seq), head.id, entry)
     return {
         "id": row["id"],
         "session_id": head.id,
@@ -135,8 +143,8 @@ def _with_contexts(tx: Tx, page: list[Json], *, profile: str) -> list[Json]:
 
 def _with_context(tx: Tx, row: Json, *, profile: str) -> Json:
     """The result with what was said right before and after it in the same session."""
-    head = rows.find(tx, row["session_id"], profile=profile)
-    near = [] if head is None else views.near(tx, head, row["id"])
+    head = rows.find_session(tx, row["session_id"], profile=profile)
+    near = [] if head is None else queries.neighbours(tx, head, row["id"])
     context = [{"role": each["role"], "content": _beginning(each["content"])} for each in near]
     return row | {"context": context}
 

@@ -1,11 +1,11 @@
-"""Who does what with a session just now: locks that expire, handoffs that one takes, notes."""
+"""Compression locks that expire, handoffs that one process claims, and the key-value notes of programs."""
 
 from datetime import datetime, timedelta
 
 from sessionary.actions.sessions import edit, log
 from sessionary.clock import Moment, to_micros
 from sessionary.compat.hermes import rows
-from sessionary.compat.hermes.messages import Json
+from sessionary.compat.hermes.rows import Json
 from sessionary.errors import NotFound
 from sessionary.model import codec
 from sessionary.model.session import SessionHead
@@ -78,7 +78,7 @@ def pending_handoffs(tx: Tx, *, profile: str) -> list[Json]:
     found = []
     for name, text in tx.all("meta_from", first=HANDOFF, beyond=HANDOFF + _LAST):
         state = codec.decode(text)
-        head = rows.find(tx, name.removeprefix(HANDOFF), profile=profile)
+        head = rows.find_session(tx, name.removeprefix(HANDOFF), profile=profile)
         if head is not None and state["state"] == "pending":
             facts = {f"handoff_{key}": value for key, value in state.items()}
             found.append(rows.session_row(tx, head) | facts)

@@ -1,7 +1,6 @@
-"""Spans and metrics of turns, deliveries and transactions, put around the ports of the engine.
+"""Our own spans and metrics, of turns, deliveries and transactions, and their export over OTLP.
 
-Nothing in the engine knows of it: what is watched is handed in instead of the thing itself, and
-only when telemetry is on.
+It wraps the ports of the engine, which knows nothing of it. Loaded only when telemetry is on.
 """
 
 import functools
@@ -10,7 +9,14 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.metrics import Meter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, set_span_in_context
 
 from sessionary.actions.turns import Ending
@@ -30,32 +36,33 @@ from sessionary.model.source import Channel, Source
 from sessionary.model.turn import Delivery, Lease, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import Pending, RaceLost, Store, Tx
-from sessionary.telemetry import telling
+from sessionary.telemetry import messages
 
 P = ParamSpec("P")
 T = TypeVar("T")
-MOST_OPEN_TURNS = 10_000
+MAX_OPEN_TURNS = 10_000
 _SYSTEMS = {"postgres": "postgresql"}
+SERVICE_NAME = "sessionary"
 
 
 @dataclass(slots=True)
-class _Turn:
-    """A turn that runs: its span, and what is known of it so far."""
+class _OpenTurn:
+    """A running turn: its span, and its messages and usage so far."""
 
     span: Span
     agent: str
     began: float
     used: list[Usage] = field(default_factory=list)
-    said: list[Message] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
 
 
-class Watch:
-    """Makes watched things of things, and tells what it saw."""
+class Instrumentation:
+    """Wraps a store, agents and adapters, and records spans and metrics of what they do."""
 
     def __init__(self, tracer: Tracer, meter: Meter, *, content: bool) -> None:
         self._tracer = tracer
         self._content = content
-        self._open: dict[str, _Turn] = {}
+        self._open: dict[str, _OpenTurn] = {}
         self._turns = meter.create_histogram(
             "sessionary.turn.duration", "s", "How long turns took."
         )
@@ -73,27 +80,33 @@ class Watch:
         )
 
     def store(self, store: Store) -> Store:
-        """The store with its transactions watched."""
-        return WatchedStore(self, store)
+        """Wrap a store: its transactions are recorded."""
+        return InstrumentedStore(self, store)
 
     def agents(
         self, choose: Callable[[Source, str | None], Agent]
     ) -> Callable[[Source, str | None], Agent]:
-        """The choice of agents, with their turns watched."""
+        """Wrap the function that chooses an agent: the turns of its runner are recorded."""
 
         def chosen(source: Source, name: str | None) -> Agent:
             agent: Any = choose(source, name)
-            watched: Agent = replace(agent, runner=WatchedRunner(self, agent.name, agent.runner))
-            return watched
+            wrapped: Agent = replace(
+                agent, runner=InstrumentedRunner(self, agent.name, agent.runner)
+            )
+            return wrapped
 
         return chosen
 
     def adapter(self, adapter: Adapter) -> Adapter:
-        """A platform's adapter with its deliveries watched."""
-        kind = WatchedShowing if isinstance(adapter, StreamingAdapter) else WatchedAdapter
+        """Wrap an adapter: its deliveries are recorded."""
+        kind = (
+            InstrumentedStreamingAdapter
+            if isinstance(adapter, StreamingAdapter)
+            else InstrumentedAdapter
+        )
         return kind(self, adapter)
 
-    def turn_began(self, agent: str, request: TurnRequest) -> _Turn:
+    def turn_began(self, agent: str, request: TurnRequest) -> _OpenTurn:
         """Open the span of a turn."""
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": "invoke_agent",
@@ -103,27 +116,29 @@ class Watch:
             "sessionary.platform": request.source.platform,
         }
         if self._content:
-            attributes["gen_ai.input.messages"] = telling.context_text(request.context)
+            attributes["gen_ai.input.messages"] = messages.encode_context(request.context)
         span = self._tracer.start_span(
             f"invoke_agent {agent}", kind=SpanKind.INTERNAL, attributes=attributes
         )
-        turn = _Turn(span, agent, time.perf_counter())
-        if len(self._open) >= MOST_OPEN_TURNS:  # turns that ended where we did not see it
+        turn = _OpenTurn(span, agent, time.perf_counter())
+        if len(self._open) >= MAX_OPEN_TURNS:  # turns that another process ended
             self._open.pop(next(iter(self._open))).span.end()
         self._open[request.turn_id] = turn
         return turn
 
     def turn_ended(self, turn_id: str, ending: Ending) -> None:
-        """Close the span of a turn: how it ended, what it used."""
+        """Close the span of a turn with its outcome and usage."""
         turn = self._open.pop(turn_id, None)
         if turn is None:
             return
         state = str(ending.state)
         turn.span.set_attributes(
-            {"sessionary.turn.state": state, **telling.usage_attributes(turn.used)}
+            {"sessionary.turn.state": state, **messages.encode_usage(turn.used)}
         )
         if self._content:
-            turn.span.set_attribute("gen_ai.output.messages", telling.messages_text(turn.said))
+            turn.span.set_attribute(
+                "gen_ai.output.messages", messages.encode_messages(turn.messages)
+            )
         if ending.state is TurnState.FAILED:
             turn.span.set_status(StatusCode.ERROR, ending.reason)
         turn.span.end()
@@ -133,7 +148,7 @@ class Watch:
             self._count(used)
 
     async def deliver(self, adapter: Adapter, delivery: Delivery) -> Sent:
-        """Send a delivery, and tell how that went."""
+        """Send a delivery, and record how long it took and how it ended."""
         attributes: dict[str, Any] = {
             "messaging.system": adapter.platform,
             "messaging.operation.type": "send",
@@ -156,12 +171,12 @@ class Watch:
                 self._deliveries.record(time.perf_counter() - began, facts)
 
     def transact(self, system: str, mode: str, action: Callable[..., T]) -> Callable[..., T]:
-        """The function of a transaction, watched."""
+        """Wrap the function of a transaction."""
         name = f"{action.__module__.rpartition('.')[2]}.{getattr(action, '__name__', 'action')}"
         asked = time.perf_counter()
 
         @functools.wraps(action)
-        def watched(tx: Tx, *args: Any, **kwargs: Any) -> T:
+        def recorded(tx: Tx, *args: Any, **kwargs: Any) -> T:
             began = time.perf_counter()
             facts = {"db.system.name": system, "db.operation.name": name, "sessionary.mode": mode}
             self._waits.record(began - asked, facts)
@@ -173,21 +188,21 @@ class Watch:
                 if span is not None:
                     span.set_attribute("error.type", facts["error.type"])
                 if not isinstance(error, RaceLost):
-                    self._note_end(args)
+                    self._end_turn(args)
                 raise
             finally:
                 self._transactions.record(time.perf_counter() - began, facts)
                 if span is not None:
                     span.end()
-            self._note_end(args)
+            self._end_turn(args)
             return answer
 
-        return watched
+        return recorded
 
     def _transaction_span(
         self, name: str, facts: dict[str, str], args: tuple[Any, ...]
     ) -> Span | None:
-        """A span for what a turn does; polls and the like are counted only."""
+        """Open a span if the transaction belongs to a turn; polls and the like only count in metrics."""
         lease = next((each for each in args if isinstance(each, Lease)), None)
         turn = None if lease is None else self._open.get(lease.turn_id)
         if turn is None:
@@ -197,7 +212,7 @@ class Watch:
             f"store {name}", context=context, kind=SpanKind.CLIENT, attributes=dict(facts)
         )
 
-    def _note_end(self, args: tuple[Any, ...]) -> None:
+    def _end_turn(self, args: tuple[Any, ...]) -> None:
         match args:
             case (Lease() as lease, Ending() as ending, *_):
                 self.turn_ended(lease.turn_id, ending)
@@ -213,22 +228,22 @@ class Watch:
         self._tokens.record(used.output_tokens, facts | {"gen_ai.token.type": "output"})
 
 
-class WatchedRunner:
-    """A runner whose turns are watched."""
+class InstrumentedRunner:
+    """A runner whose turns are recorded."""
 
-    def __init__(self, watch: Watch, agent: str, runner: Runner) -> None:
-        self._watch = watch
+    def __init__(self, instrumentation: Instrumentation, agent: str, runner: Runner) -> None:
+        self._instrumentation = instrumentation
         self._agent = agent
         self._runner = runner
 
     async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
-        """Answer, and note what was said and used."""
-        turn = self._watch.turn_began(self._agent, request)
+        """Run the agent, and note its messages and usage."""
+        turn = self._instrumentation.turn_began(self._agent, request)
         stream = self._runner.run(request)
         try:
             async for event in stream:
                 if isinstance(event, Step):
-                    turn.said.append(event.message)
+                    turn.messages.append(event.message)
                     if event.usage is not None:
                         turn.used.append(event.usage)
                 yield event
@@ -238,38 +253,38 @@ class WatchedRunner:
                 await close()
 
     async def close(self) -> None:
-        """Let go of connections and processes."""
+        """Close connections and processes."""
         await self._runner.close()
 
 
-class WatchedAdapter:
-    """An adapter whose deliveries are watched; everything else is its own."""
+class InstrumentedAdapter:
+    """An adapter whose deliveries are recorded; everything else is passed through."""
 
-    def __init__(self, watch: Watch, adapter: Adapter) -> None:
-        self._watch = watch
+    def __init__(self, instrumentation: Instrumentation, adapter: Adapter) -> None:
+        self._instrumentation = instrumentation
         self._adapter: Any = adapter
 
     async def send(self, delivery: Delivery) -> Sent:
         """Send one delivery."""
-        return await self._watch.deliver(self._adapter, delivery)
+        return await self._instrumentation.deliver(self._adapter, delivery)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._adapter, name)
 
 
-class WatchedShowing(WatchedAdapter):
-    """The same for one that can show an answer while it grows."""
+class InstrumentedStreamingAdapter(InstrumentedAdapter):
+    """The same for an adapter that shows a reply while it grows."""
 
     async def show(self, channel: Channel, turn_id: str, text: str) -> None:
-        """Show what a turn has said so far."""
+        """Show the reply so far."""
         await self._adapter.show(channel, turn_id, text)
 
 
-class WatchedStore:
-    """A store whose transactions are watched; everything else is its own."""
+class InstrumentedStore:
+    """A store whose transactions are recorded; everything else is passed through."""
 
-    def __init__(self, watch: Watch, store: Store) -> None:
-        self._watch = watch
+    def __init__(self, instrumentation: Instrumentation, store: Store) -> None:
+        self._instrumentation = instrumentation
         self._store: Any = store
         dialect = getattr(store, "dialect", "sqlite")
         self._system = _SYSTEMS.get(dialect, dialect)
@@ -278,25 +293,55 @@ class WatchedStore:
         self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> Pending[T]:
         """Run an action in a transaction."""
-        watched = self._watch.transact(self._system, "write", action)
-        pending: Pending[T] = self._store.write(watched, *args, **kwargs)
+        recorded = self._instrumentation.transact(self._system, "write", action)
+        pending: Pending[T] = self._store.write(recorded, *args, **kwargs)
         return pending
 
     def read(
         self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> Pending[T]:
         """Run an action that only reads."""
-        watched = self._watch.transact(self._system, "read", action)
-        pending: Pending[T] = self._store.read(watched, *args, **kwargs)
+        recorded = self._instrumentation.transact(self._system, "read", action)
+        pending: Pending[T] = self._store.read(recorded, *args, **kwargs)
         return pending
 
     def search(
         self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> Pending[T]:
         """Run an action that reads log and index."""
-        watched = self._watch.transact(self._system, "search", action)
-        pending: Pending[T] = self._store.search(watched, *args, **kwargs)
+        recorded = self._instrumentation.transact(self._system, "search", action)
+        pending: Pending[T] = self._store.search(recorded, *args, **kwargs)
         return pending
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
+
+
+class TelemetryExporter:
+    """Sends spans and metrics, with providers of its own: the global ones belong to the embedding program."""
+
+    def __init__(self, *, endpoint: str | None, content: bool, version: str) -> None:
+        # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over these.
+        resource = Resource.create({"service.name": SERVICE_NAME, "service.version": version})
+        named = Resource.create({})
+        if not str(named.attributes.get("service.name", "")).startswith("unknown_service"):
+            resource = resource.merge(named)
+        base = None if endpoint is None else endpoint.rstrip("/")
+        self._traces = TracerProvider(resource=resource)
+        self._traces.add_span_processor(
+            BatchSpanProcessor(OTLPSpanExporter(endpoint=base and f"{base}/v1/traces"))
+        )
+        reader = PeriodicExportingMetricReader(
+            OTLPMetricExporter(endpoint=base and f"{base}/v1/metrics")
+        )
+        self._metrics = MeterProvider(resource=resource, metric_readers=[reader])
+        self.instrumentation = Instrumentation(
+            self._traces.get_tracer(SERVICE_NAME, version),
+            self._metrics.get_meter(SERVICE_NAME, version),
+            content=content,
+        )
+
+    def close(self) -> None:
+        """Send what is buffered, then close."""
+        self._traces.shutdown()
+        self._metrics.shutdown()

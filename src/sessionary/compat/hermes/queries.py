@@ -1,26 +1,102 @@
-"""Windows on a session: around one of its messages, with its beginning and its end."""
+"""What SessionDB reads: lists of sessions, compressed chains as one row, and windows of messages."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from sessionary.actions.sessions import read
-from sessionary.compat.hermes import messages
-from sessionary.compat.hermes.messages import Json
+from sessionary.compat.hermes import rows
+from sessionary.compat.hermes import sessions as lineage
+from sessionary.compat.hermes.rows import Json
 from sessionary.model.message import MAX_SEQ, SEQ_BITS, Entry, Message
-from sessionary.model.session import SessionHead
+from sessionary.model.session import Lineage, SessionHead
 from sessionary.store.database import Tx
 from sessionary.store.tables import sessions
 from sessionary.store.tables.entries import entry_no
 
-NOTHING: Json = {"window": [], "messages_before": 0, "messages_after": 0}
+PAGE = 100
+# What a chain's row takes over from its newest continuation; beginning and source are the root's.
+_OF_ROOT = ("started_at", "source", "user_id", "parent_session_id")
+EMPTY_WINDOW: Json = {"window": [], "messages_before": 0, "messages_after": 0}
 _PAGE = 50
 
 
-def around(tx: Tx, head: SessionHead | None, anchor: int, *, window: int) -> Json:
+@dataclass(frozen=True, slots=True)
+class ListOptions:
+    """What a list shall show."""
+
+    source: str | None = None
+    without: Sequence[str] | None = None
+    children: bool = False
+    tips: bool = True
+    by_activity: bool = False
+
+    @property
+    def follows_chains(self) -> bool:
+        """Whether a chain stands where its newest continuation would."""
+        return self.by_activity and self.tips and not self.children
+
+
+def list_heads(
+    tx: Tx, wanted: ListOptions, *, profile: str, limit: int, offset: int
+) -> list[SessionHead]:
+    """Heads, newest first. Of a chain that is one row, the root."""
+    if limit <= 0:
+        return []
+    if not wanted.follows_chains:
+        return _read_heads(tx, wanted, profile=profile, limit=limit, skip=max(0, offset))
+    found: dict[int, SessionHead] = {}
+    for head in _all_heads(tx, wanted, profile=profile):
+        if head.lineage is Lineage.SUBAGENT and rows.parent_id(tx, head) is not None:
+            continue
+        root = lineage.root(tx, head)
+        found.setdefault(root.no, root)
+        if len(found) >= offset + limit:
+            break
+    return list(found.values())[offset : offset + limit]
+
+
+def rich_row(tx: Tx, head: SessionHead, *, tips: bool) -> Json:
+    """A session's row with its first words and its last activity; a chain as its newest end."""
+    end = lineage.tip(tx, head) if tips and head.end_reason == lineage.COMPRESSION else head
+    row = rows.session_row(tx, end)
+    if end is not head:
+        own = rows.session_row(tx, head)
+        row |= {name: own[name] for name in _OF_ROOT} | {"_lineage_root_id": head.id}
+    return row | {
+        "preview": rows.preview(tx, end) or rows.preview(tx, head),
+        "last_active": end.last_active_at.timestamp(),
+    }
+
+
+def _all_heads(tx: Tx, wanted: ListOptions, *, profile: str) -> Iterator[SessionHead]:
+    skip = 0
+    while heads := _read_heads(tx, wanted, profile=profile, limit=PAGE, skip=skip):
+        yield from heads
+        skip += len(heads)
+
+
+def _read_heads(
+    tx: Tx, wanted: ListOptions, *, profile: str, limit: int, skip: int
+) -> list[SessionHead]:
+    without = "".join(f"\n{sessions.column(each)}\n" for each in wanted.without or ())
+    found = tx.all(
+        "list_by_last_word" if wanted.by_activity else "list_by_beginning",
+        profile=profile,
+        platform=sessions.column(wanted.source),
+        without=without or None,
+        roots=None if wanted.children or wanted.follows_chains else 1,
+        limit=limit,
+        skip=skip,
+    )
+    return [sessions.head(row) for row in found]
+
+
+def messages_around(tx: Tx, head: SessionHead | None, anchor: int, *, window: int) -> Json:
     """The messages around one, and how many of them come before and after it."""
     seq = None if head is None else _seq_of(tx, head, anchor)
     if head is None or seq is None:
-        return dict(NOTHING)
+        return dict(EMPTY_WINDOW)
     size = max(0, window)
     before = list(islice(backwards(tx, head, seq), size))[::-1]
     here, *after = islice(forwards(tx, head, seq), size + 1)
@@ -31,7 +107,7 @@ def around(tx: Tx, head: SessionHead | None, anchor: int, *, window: int) -> Jso
     }
 
 
-def anchored(
+def anchored_view(
     tx: Tx,
     head: SessionHead | None,
     anchor: int,
@@ -41,7 +117,7 @@ def anchored(
     roles: Sequence[str] | None,
 ) -> Json:
     """The same with some roles only, and with the first and last messages outside the window."""
-    view = around(tx, head, anchor, window=window)
+    view = messages_around(tx, head, anchor, window=window)
     if head is None or not view["window"]:
         return view | {"bookend_start": [], "bookend_end": []}
     first, last = view["window"][0]["id"] & MAX_SEQ, view["window"][-1]["id"] & MAX_SEQ
@@ -59,9 +135,9 @@ def anchored(
     }
 
 
-def near(tx: Tx, head: SessionHead, anchor: int) -> list[Json]:
+def neighbours(tx: Tx, head: SessionHead, anchor: int) -> list[Json]:
     """A message with the ones right before and after it."""
-    view = around(tx, head, anchor, window=1)
+    view = messages_around(tx, head, anchor, window=1)
     found: list[Json] = view["window"]
     return found
 
@@ -74,7 +150,7 @@ def forwards(tx: Tx, head: SessionHead, first: int, *, before: int | None = None
         for entry in window.entries:
             if before is not None and entry.seq >= before:
                 return
-            yield from _row(tx, head, entry)
+            yield from _message_rows(tx, head, entry)
         if not window.more_after or not window.entries:
             return
         after = window.entries[-1].seq
@@ -87,16 +163,16 @@ def backwards(tx: Tx, head: SessionHead, before: int | None, *, after: int = 0) 
         for entry in reversed(window.entries):
             if entry.seq <= after:
                 return
-            yield from _row(tx, head, entry)
+            yield from _message_rows(tx, head, entry)
         if not window.more_before or not window.entries:
             return
         before = window.entries[0].seq
 
 
-def _row(tx: Tx, head: SessionHead, entry: Entry) -> Iterator[Json]:
+def _message_rows(tx: Tx, head: SessionHead, entry: Entry) -> Iterator[Json]:
     if isinstance(entry.body, Message):
         own = head.no if entry.session_id == head.id else owner_of(tx, head, entry.seq)
-        yield messages.to_row(entry_no(own, entry.seq), head.id, entry)
+        yield rows.message_row(entry_no(own, entry.seq), head.id, entry)
 
 
 def owner_of(tx: Tx, head: SessionHead, seq: int) -> int:

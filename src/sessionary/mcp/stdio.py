@@ -22,7 +22,7 @@ _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 _LONE = re.compile("[\ud800-\udfff]")
 
 
-class _Endable(io.RawIOBase):
+class _InterruptibleInput(io.RawIOBase):
     """Reads until the input ends, nobody reads the output, or something comes through a third."""
 
     def __init__(self, given: int, output: int, end: int) -> None:
@@ -48,7 +48,7 @@ class _Endable(io.RawIOBase):
                 continue
             lines = b"".join([*self._begun, whole]).split(b"\n")
             self._begun = [rest] if rest else []
-            self._lines = b"\n".join(map(storable_text, lines)) + newline
+            self._lines = b"\n".join(map(replace_lone_surrogates, lines)) + newline
             if not data:
                 break
         taken, self._lines = self._lines[: len(view)], self._lines[len(view) :]
@@ -60,7 +60,7 @@ class _Endable(io.RawIOBase):
         return b"" if ready & self._ends else os.read(self._given, CHUNK)
 
 
-def storable_text(line: bytes) -> bytes:
+def replace_lone_surrogates(line: bytes) -> bytes:
     """A line of JSON with a sign for each half letter: the library would drop the line unanswered.
 
     Programs that count letters by halves cut texts in the middle of one.
@@ -75,12 +75,12 @@ def storable_text(line: bytes) -> bytes:
 
 
 @contextmanager
-def endable() -> Iterator[Callable[[], None]]:
+def interruptible_stdin() -> Iterator[Callable[[], None]]:
     """Put such an input in the place of the standard one; calling what this gives ends it."""
     before = sys.stdin
     output = os.dup(sys.stdout.fileno())
     come, go = os.pipe()
-    reader = io.BufferedReader(_Endable(before.fileno(), output, come))
+    reader = io.BufferedReader(_InterruptibleInput(before.fileno(), output, come))
     sys.stdin = io.TextIOWrapper(reader, encoding="utf-8", errors="replace")
     try:
         yield lambda: _end(go)

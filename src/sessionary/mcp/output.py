@@ -1,4 +1,4 @@
-"""Answers that fit: texts cut with a mark, lists cut with a cursor."""
+"""What tools return: the JSON of heads, messages and usage, cut to a bounded number of tokens."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,14 +11,14 @@ from sessionary.model.usage import UsageTotal
 from sessionary.model.view import time_text, usage_json
 
 Json = dict[str, Any]
-LONGEST_TEXT = 4000
+MAX_TEXT = 4000
 # An answer of a tool, estimated: agents pay for every one of them.
-MOST_TOKENS = 15_000
-_LONGEST_NAME = 200
-_MOST_NAMES = 20
+MAX_TOKENS = 15_000
+_MAX_NAME = 200
+_MAX_NAMES = 20
 
 
-def cut(text: str, longest: int = LONGEST_TEXT) -> str:
+def cut(text: str, longest: int = MAX_TEXT) -> str:
     """The text, or its beginning with a mark that says how much is missing."""
     if len(text) <= longest:
         return text
@@ -35,28 +35,28 @@ def citation(session_id: str, seq: int) -> str:
     return f"{session_id}#{seq}"
 
 
-def head_of(head: SessionHead) -> Json:
+def head_json(head: SessionHead) -> Json:
     """What an agent needs to choose a session."""
     return {
         "session": head.id,
         "title": head.title,
         "preview": head.preview,
-        "source": cut(head.source.platform, _LONGEST_NAME),
+        "source": cut(head.source.platform, _MAX_NAME),
         "kind": head.kind,
         "project": head.project,
         "messages": head.message_count,
         "last_active_at": time_text(head.last_active_at),
-        "ended": head.end_reason and cut(head.end_reason, _LONGEST_NAME),
+        "ended": head.end_reason and cut(head.end_reason, _MAX_NAME),
     }
 
 
-def usage_of(total: UsageTotal) -> Json:
+def usage_row_json(total: UsageTotal) -> Json:
     """A row of a report; what it is called may be any text."""
     made = usage_json(total)
-    return made | {"group": made["group"] and cut(made["group"], _LONGEST_NAME)}
+    return made | {"group": made["group"] and cut(made["group"], _MAX_NAME)}
 
 
-def message_of(entry: Entry, longest: int = LONGEST_TEXT) -> Json:
+def message_json(entry: Entry, longest: int = MAX_TEXT) -> Json:
     """One line of a transcript; a compaction is the summary that stands there."""
     said = entry.body
     item: Json = {"cite": citation(entry.session_id, entry.seq), "seq": entry.seq}
@@ -69,13 +69,13 @@ def message_of(entry: Entry, longest: int = LONGEST_TEXT) -> Json:
     files = [part.name or part.media_type for part in said.parts if isinstance(part, Attachment)]
     item |= {"calls": _names(calls)} if calls else {}
     item |= {"files": _names(files)} if files else {}
-    return item | {"text": cut(said.text or _results(said), longest)}
+    return item | {"text": cut(said.text or _result_text(said), longest)}
 
 
-def fitting(items: Sequence[Json], *, from_end: bool = False) -> list[Json]:
+def fit(items: Sequence[Json], *, from_end: bool = False) -> list[Json]:
     """As many of the items as an answer holds, from the beginning or from the end; at least one."""
     kept: list[Json] = []
-    room = MOST_TOKENS
+    room = MAX_TOKENS
     for item in reversed(items) if from_end else items:
         room -= tokens(item)
         if room < 0 and kept:
@@ -84,20 +84,20 @@ def fitting(items: Sequence[Json], *, from_end: bool = False) -> list[Json]:
     return kept[::-1] if from_end else kept
 
 
-def around(items: Sequence[Json], seq: int) -> list[Json]:
+def fit_around(items: Sequence[Json], seq: int) -> list[Json]:
     """As many of the items around a number as an answer holds, the nearest first."""
     nearest = sorted(items, key=lambda item: abs(int(item["seq"]) - seq))
-    kept = fitting(nearest)
+    kept = fit(nearest)
     return sorted(kept, key=lambda item: int(item["seq"]))
 
 
 def _names(names: Sequence[str]) -> list[str]:
-    shown = [cut(name, _LONGEST_NAME) for name in names[:_MOST_NAMES]]
+    shown = [cut(name, _MAX_NAME) for name in names[:_MAX_NAMES]]
     more = len(names) - len(shown)
     return [*shown, f"… and {more:,} more"] if more else shown
 
 
-def _results(said: Message) -> str:
+def _result_text(said: Message) -> str:
     texts = (
         part.content if isinstance(part.content, str) else codec.encode(part.content)
         for part in said.parts

@@ -23,11 +23,11 @@ from sessionary.actions.credentials import Scope
 from sessionary.actions.upkeep import verify
 from sessionary.store.database import Store
 from sessionary.store.tables import entries
-from sessionary.telemetry import wire
+from sessionary.telemetry import otlp
 from tests.store.conftest import opened
 from tests.support.model_server import Call, ModelServer, Reply, Tokens
-from tests.telemetry.conftest import Taking, span
-from tests.telemetry.test_wire import as_json
+from tests.telemetry.conftest import IngestStore, span
+from tests.telemetry.test_otlp import as_json
 from tests.web.conftest import Served, served
 
 PATH = "/v1/traces"
@@ -47,25 +47,25 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 
 @pytest.fixture
-async def door(store: Store) -> AsyncIterator[Served]:
-    taking = Taking(store)
-    intake = taking.intake
+async def endpoint(store: Store) -> AsyncIterator[Served]:
+    target = IngestStore(store)
+    ingest = target.ingest
     async with served(
-        store, with_engine=False, traces=intake.take, logs=intake.take_logs
+        store, with_engine=False, traces=ingest.ingest_spans, logs=ingest.ingest_logs
     ) as running:
         yield running
 
 
-async def post(door: Served, body: bytes, *, token: str | None = None, **headers: str) -> Any:
+async def post(endpoint: Served, body: bytes, *, token: str | None = None, **headers: str) -> Any:
     given = {"Content-Type": "application/json", **headers}
     if token is not None:
         given["Authorization"] = f"Bearer {token}"
-    return await door.http.post(door.address + PATH, content=body, headers=given)
+    return await endpoint.http.post(endpoint.address + PATH, content=body, headers=given)
 
 
-def provider(door: Served, token: str) -> TracerProvider:
+def provider(endpoint: Served, token: str) -> TracerProvider:
     exporter = OTLPSpanExporter(
-        endpoint=door.address + PATH,
+        endpoint=endpoint.address + PATH,
         headers={"authorization": f"Bearer {token}"},
         compression=Compression.Gzip,
     )
@@ -74,9 +74,9 @@ def provider(door: Served, token: str) -> TracerProvider:
     return made
 
 
-async def test_an_instrumented_agent_needs_no_adapter(door: Served) -> None:
-    token, _ = await door.token(Scope.WRITE)
-    tracing = provider(door, token)
+async def test_an_instrumented_agent_needs_no_adapter(endpoint: Served) -> None:
+    token, _ = await endpoint.token(Scope.WRITE)
+    tracing = provider(endpoint, token)
     async with ModelServer() as models, AsyncExitStack() as ending:
         models.will(
             Reply(calls=(Call("look", {"place": "harbour"}),), tokens=Tokens(100, 10, output=1)),
@@ -98,8 +98,8 @@ async def test_an_instrumented_agent_needs_no_adapter(door: Served) -> None:
         await agent.run("thanks", message_history=first.all_messages(), conversation_id="voyage")
     await asyncio.to_thread(tracing.shutdown)
 
-    taking = Taking(door.store)
-    assert taking.texts() == [
+    target = IngestStore(endpoint.store)
+    assert target.texts() == [
         "u:where is the ship?",
         "a:",
         "t:",
@@ -107,42 +107,44 @@ async def test_an_instrumented_agent_needs_no_adapter(door: Served) -> None:
         "u:thanks",
         "a:You are welcome.",
     ]
-    [head] = taking.heads()
+    [head] = target.heads()
     assert head.source.chat_id == "voyage"
     used = head.usage
     assert (used.calls, used.input_tokens, used.output_tokens) == (3, 600, 6)
     assert used.cache_read_tokens == 60
     assert used.cost_microusd
-    assert taking.context()[2]["content"] == "found in the harbour"
+    assert target.context()[2]["content"] == "found in the harbour"
 
 
-async def test_a_token_that_may_write_opens_the_door_and_nothing_else_does(door: Served) -> None:
+async def test_a_token_that_may_write_opens_the_door_and_nothing_else_does(
+    endpoint: Served,
+) -> None:
     body = as_json([span(["a"], ["b"])])
-    reader, _ = await door.token(Scope.READ)
-    writer, _ = await door.token(Scope.WRITE)
+    reader, _ = await endpoint.token(Scope.READ)
+    writer, _ = await endpoint.token(Scope.WRITE)
 
-    assert (await post(door, body)).status_code == 401
-    assert (await post(door, body, token="guessed")).status_code == 401
-    assert (await post(door, body, token=reader)).status_code == 403
-    assert Taking(door.store).heads() == []
-    response = await post(door, body, token=writer)
+    assert (await post(endpoint, body)).status_code == 401
+    assert (await post(endpoint, body, token="guessed")).status_code == 401
+    assert (await post(endpoint, body, token=reader)).status_code == 403
+    assert IngestStore(endpoint.store).heads() == []
+    response = await post(endpoint, body, token=writer)
     assert (response.status_code, response.json()) == (200, {})
-    assert Taking(door.store).texts() == ["u:a", "a:b"]
+    assert IngestStore(endpoint.store).texts() == ["u:a", "a:b"]
 
 
-async def test_spans_go_into_the_profile_of_the_token(door: Served) -> None:
-    token, _ = await door.token(Scope.WRITE, profile="other")
-    await post(door, as_json([span(["a"], ["b"])]), token=token)
+async def test_spans_go_into_the_profile_of_the_token(endpoint: Served) -> None:
+    token, _ = await endpoint.token(Scope.WRITE, profile="other")
+    await post(endpoint, as_json([span(["a"], ["b"])]), token=token)
 
-    assert Taking(door.store).heads() == []
-    assert len((await (await door.client(profile="other")).get("/sessions"))["items"]) == 1
+    assert IngestStore(endpoint.store).heads() == []
+    assert len((await (await endpoint.client(profile="other")).get("/sessions"))["items"]) == 1
 
 
 async def test_rubbish_is_refused_in_words_and_the_server_goes_on(
-    door: Served, monkeypatch: pytest.MonkeyPatch
+    endpoint: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "MOST_BYTES", 1_000_000)
-    token, _ = await door.token(Scope.WRITE)
+    monkeypatch.setattr(otlp, "MAX_BYTES", 1_000_000)
+    token, _ = await endpoint.token(Scope.WRITE)
     good = as_json([span(["a"], ["b"])])
     proto = {"Content-Type": "application/x-protobuf"}
     attempts: list[tuple[bytes, dict[str, str], int]] = [
@@ -156,34 +158,36 @@ async def test_rubbish_is_refused_in_words_and_the_server_goes_on(
         (gzip.compress(b"\x00" * 2_000_000), {"Content-Encoding": "gzip"}, 413),
     ]
     for body, headers, status in attempts:
-        response = await post(door, body, token=token, **headers)
+        response = await post(endpoint, body, token=token, **headers)
         assert response.status_code == status, (body[:20], response.text)
         assert response.json()["type"].startswith("urn:sessionary:problem:")
         assert "Traceback" not in response.text
-    assert Taking(door.store).heads() == []
+    assert IngestStore(endpoint.store).heads() == []
 
-    response = await post(door, gzip.compress(good), token=token, **{"Content-Encoding": "gzip"})
+    response = await post(
+        endpoint, gzip.compress(good), token=token, **{"Content-Encoding": "gzip"}
+    )
     assert response.status_code == 200
 
 
 async def test_a_conversation_that_cannot_be_kept_does_not_hold_up_the_others(
-    door: Served, monkeypatch: pytest.MonkeyPatch
+    endpoint: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(entries, "MAX_BODY", 100_000)
-    token, _ = await door.token(Scope.WRITE)
+    token, _ = await endpoint.token(Scope.WRITE)
     huge = span(["x" * 200_000], ["b"], trace="1" * 32)
     fine = span(["a"], ["b"], trace="2" * 32)
 
     body = gzip.compress(as_json([huge, fine]), 1)
-    response = await post(door, body, token=token, **{"Content-Encoding": "gzip"})
+    response = await post(endpoint, body, token=token, **{"Content-Encoding": "gzip"})
 
     assert response.status_code == 200
     assert json.loads(response.content)["partialSuccess"]["rejectedSpans"] == "1"
-    assert Taking(door.store).texts() == ["u:a", "a:b"]
+    assert IngestStore(endpoint.store).texts() == ["u:a", "a:b"]
 
 
-async def test_absurd_usage_refuses_its_conversation_and_no_other(door: Served) -> None:
-    token, _ = await door.token(Scope.WRITE)
+async def test_absurd_usage_refuses_its_conversation_and_no_other(endpoint: Served) -> None:
+    token, _ = await endpoint.token(Scope.WRITE)
     absurd = [
         span(
             [f"q{n}"],
@@ -198,32 +202,32 @@ async def test_absurd_usage_refuses_its_conversation_and_no_other(door: Served) 
         ["q"], ["a"], gen_ai__conversation__id="sane one", gen_ai__usage__input_tokens=1_000_000
     )
 
-    response = await post(door, as_json([*absurd, sane]), token=token)
+    response = await post(endpoint, as_json([*absurd, sane]), token=token)
 
     assert response.status_code == 200
     partial = response.json()["partialSuccess"]
     assert partial["rejectedSpans"] == "12"
     assert "absurd one" in partial["errorMessage"]
     assert "input_tokens" in partial["errorMessage"]
-    taking = Taking(door.store)
-    [head] = taking.heads()
+    target = IngestStore(endpoint.store)
+    [head] = target.heads()
     assert (head.source.chat_id, head.usage.input_tokens) == ("sane one", 1_000_000)
-    assert verify.verify(door.store).broken == ()
+    assert verify.verify(endpoint.store).broken == ()
 
 
-async def test_many_exporters_at_once_lose_and_double_nothing(door: Served) -> None:
-    token, _ = await door.token(Scope.WRITE)
+async def test_many_exporters_at_once_lose_and_double_nothing(endpoint: Served) -> None:
+    token, _ = await endpoint.token(Scope.WRITE)
     spans = [
         span([f"q{n}"], [f"a{n}"], at=n, gen_ai__conversation__id=f"c{n % 3}") for n in range(30)
     ]
     bodies = [as_json([each]) for each in spans] * 2
-    responses = await asyncio.gather(*(post(door, body, token=token) for body in bodies))
+    responses = await asyncio.gather(*(post(endpoint, body, token=token) for body in bodies))
 
     assert {each.status_code for each in responses} == {200}
-    taking = Taking(door.store)
-    said = [text for head in taking.heads() for text in taking.texts(head)]
+    target = IngestStore(endpoint.store)
+    said = [text for head in target.heads() for text in target.texts(head)]
     assert sorted(said) == sorted([f"u:q{n}" for n in range(30)] + [f"a:a{n}" for n in range(30)])
-    assert len(taking.heads()) == 3
+    assert len(target.heads()) == 3
 
 
 async def test_without_a_door_there_is_nothing(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from sessionary.errors import BadInput
-from sessionary.telemetry import protobuf, wire
+from sessionary.telemetry import otlp
 from sessionary.telemetry.span import Span
 
 ATTRIBUTES: dict[str, Any] = {
@@ -71,7 +71,7 @@ def facts(spans: Sequence[Span]) -> list[tuple[Any, ...]]:
 def test_what_the_sdk_writes_is_read_exactly() -> None:
     spans = recorded()
 
-    found = protobuf.spans_of(encode_spans(spans).SerializeToString())
+    found = otlp.read_spans(encode_spans(spans).SerializeToString(), otlp.PROTOBUF)
 
     assert facts(found) == expected(spans)
     inner, outer = found
@@ -136,16 +136,16 @@ def as_json(spans: Sequence[Span]) -> bytes:
 
 
 def test_json_says_the_same_as_protocol_buffers() -> None:
-    spans = protobuf.spans_of(encode_spans(recorded()).SerializeToString())
+    spans = otlp.read_spans(encode_spans(recorded()).SerializeToString(), otlp.PROTOBUF)
 
-    assert wire.spans_of(as_json(spans), wire.JSON) == spans
+    assert otlp.read_spans(as_json(spans), otlp.JSON) == spans
 
 
 def test_gzip_is_unpacked_and_a_bomb_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert wire.unpacked(gzip.compress(b"hello"), "gzip") == b"hello"
-    assert wire.unpacked(b"hello", None) == b"hello"
-    monkeypatch.setattr(wire, "MOST_BYTES", 1000)
-    assert wire.unpacked(gzip.compress(b"\x00" * 100_000), "gzip") is None
+    assert otlp.unpack(gzip.compress(b"hello"), "gzip") == b"hello"
+    assert otlp.unpack(b"hello", None) == b"hello"
+    monkeypatch.setattr(otlp, "MAX_BYTES", 1000)
+    assert otlp.unpack(gzip.compress(b"\x00" * 100_000), "gzip") is None
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_gzip_is_unpacked_and_a_bomb_is_not(monkeypatch: pytest.MonkeyPatch) -> 
 )
 def test_what_cannot_be_unpacked_is_refused(raw: bytes, encoding: str) -> None:
     with pytest.raises(BadInput):
-        wire.unpacked(raw, encoding)
+        otlp.unpack(raw, encoding)
 
 
 @pytest.mark.parametrize(
@@ -187,12 +187,13 @@ def test_what_cannot_be_unpacked_is_refused(raw: bytes, encoding: str) -> None:
 )
 def test_json_that_is_no_request_is_refused_in_words(body: bytes) -> None:
     with pytest.raises(BadInput):
-        wire.spans_of(body, wire.JSON)
+        otlp.read_spans(body, otlp.JSON)
 
 
-def test_attributes_that_are_nested_too_deeply_are_refused() -> None:
+@pytest.mark.parametrize(("depth", "reason"), [(33, "deep"), (200, "no OTLP message")])
+def test_attributes_that_are_nested_too_deeply_are_refused(depth: int, reason: str) -> None:
     value = b""
-    for _ in range(200):
+    for _ in range(depth):
         array = b"\x0a" + bytes(protobuf_length(value)) + value
         value = b"\x2a" + bytes(protobuf_length(array)) + array
     pair = b"\x0a\x01a\x12" + bytes(protobuf_length(value)) + value
@@ -200,8 +201,17 @@ def test_attributes_that_are_nested_too_deeply_are_refused() -> None:
     for tag in (b"\x4a", b"\x12", b"\x12", b"\x0a"):  # attribute, span, scope, resource
         message = tag + bytes(protobuf_length(message)) + message
 
-    with pytest.raises(BadInput, match="deep"):
-        protobuf.spans_of(message)
+    with pytest.raises(BadInput, match=reason):
+        otlp.read_spans(message, otlp.PROTOBUF)
+
+
+def test_a_request_with_too_many_spans_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    spans = otlp.read_spans(REQUEST, otlp.PROTOBUF)
+    monkeypatch.setattr(otlp, "MAX_RECORDS", 1)
+
+    for body, media_type in ((REQUEST, otlp.PROTOBUF), (as_json(spans), otlp.JSON)):
+        with pytest.raises(BadInput, match="1 spans at most"):
+            otlp.read_spans(body, media_type)
 
 
 def protobuf_length(raw: bytes) -> list[int]:
@@ -214,9 +224,9 @@ def protobuf_length(raw: bytes) -> list[int]:
 
 @given(st.binary(max_size=400))
 def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
-    for media in wire.MEDIA_TYPES:
+    for media in otlp.MEDIA_TYPES:
         with contextlib.suppress(BadInput):
-            assert isinstance(wire.spans_of(raw, media), list)
+            assert isinstance(otlp.read_spans(raw, media), list)
 
 
 @given(st.data())
@@ -226,7 +236,7 @@ def test_a_request_with_a_broken_byte_is_read_or_refused(data: st.DataObject) ->
     raw[place] = data.draw(st.integers(0, 255))
     with contextlib.suppress(BadInput):
         assert isinstance(
-            protobuf.spans_of(bytes(raw[: data.draw(st.integers(0, len(raw)))])), list
+            otlp.read_spans(bytes(raw[: data.draw(st.integers(0, len(raw)))]), otlp.PROTOBUF), list
         )
 
 
@@ -235,18 +245,18 @@ REQUEST = encode_spans(recorded()).SerializeToString()
 
 def test_the_answer_says_what_was_not_taken() -> None:
     response = ExportTraceServiceResponse.FromString(
-        wire.answer(wire.PROTOBUF, rejected=300, reason="too long")
+        otlp.encode_response(otlp.PROTOBUF, rejected=300, reason="too long")
     )
 
     assert response.partial_success.rejected_spans == 300
     assert response.partial_success.error_message == "too long"
-    assert wire.answer(wire.PROTOBUF) == b""
-    assert json.loads(wire.answer(wire.JSON)) == {}
-    partial = json.loads(wire.answer(wire.JSON, rejected=2, reason="x"))["partialSuccess"]
+    assert otlp.encode_response(otlp.PROTOBUF) == b""
+    assert json.loads(otlp.encode_response(otlp.JSON)) == {}
+    partial = json.loads(otlp.encode_response(otlp.JSON, rejected=2, reason="x"))["partialSuccess"]
     assert partial == {"rejectedSpans": "2", "errorMessage": "x"}
 
 
 def test_a_long_reason_is_not_cut_in_the_middle_of_a_letter() -> None:
-    told = wire.answer(wire.PROTOBUF, rejected=1, reason="x" + "\u5b57" * 2000 + "\ud800")
+    told = otlp.encode_response(otlp.PROTOBUF, rejected=1, reason="x" + "\u5b57" * 2000 + "\ud800")
 
     assert told.partition(b"x")[2].decode("utf-8").rstrip("\u5b57") == ""

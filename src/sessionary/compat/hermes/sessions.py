@@ -1,0 +1,329 @@
+"""What a Hermes program does to one session: lifecycle, messages, titles, token counts, chains of continuations."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sessionary.actions import usage
+from sessionary.actions.retention import purge
+from sessionary.actions.sessions import edit, log, read, revise, titles
+from sessionary.actions.sessions.append import NewMessage, append_after_end
+from sessionary.clock import Moment
+from sessionary.compat.hermes import rows
+from sessionary.compat.hermes.rows import BILLING, COSTS, KEPT, PRICING, TOKENS, Json
+from sessionary.errors import Ambiguous, NotFound
+from sessionary.model.session import Kind, Lineage, Opening, SessionHead
+from sessionary.model.source import Source
+from sessionary.model.title import clean_title, matches_continuation
+from sessionary.model.usage import CostStatus, Usage
+from sessionary.store.database import Tx
+from sessionary.store.tables import sessions as session_table
+from sessionary.store.tables import usage as usage_table
+from sessionary.store.tables.entries import entry_no
+
+UNKNOWN = "unknown"
+_JOBS = frozenset({"cron"})
+_MILLION = 1_000_000
+COMPRESSION = "compression"
+BRANCHED = "branched"
+
+
+def create(
+    tx: Tx, id: str, source: str, given: Mapping[str, Any], *, profile: str, moment: Moment
+) -> SessionHead:
+    """Open a session under the program's own id; one that is there stays as it is."""
+    parent_id = given.get("parent_session_id")
+    parent = None if parent_id is None else rows.find_session(tx, parent_id, profile=profile)
+    descent = Lineage.SUBAGENT if parent is None else lineage_of_child(parent)
+    user_id = given.get("user_id")
+    opening = Opening(
+        profile,
+        Source(source or UNKNOWN, user_id=user_id),
+        kind=_kind(source, None if parent is None else descent),
+        model=given.get("model"),
+        settings=given.get("model_config") or None,
+        system_prompt=given.get("system_prompt"),
+    )
+    return edit.open_under(tx, id, opening, moment=moment, parent=parent, lineage=descent)
+
+
+def end(tx: Tx, id: str, reason: str, *, profile: str, moment: Moment) -> None:
+    """Close a session; the first reason wins, and an unknown one stays unknown."""
+    if rows.find_session(tx, id, profile=profile) is not None:
+        edit.end(tx, id, profile=profile, moment=moment, reason=reason or UNKNOWN)
+
+
+def reopen(tx: Tx, id: str, *, profile: str) -> None:
+    """Let a session go on."""
+    if rows.find_session(tx, id, profile=profile) is not None:
+        edit.reopen(tx, id, profile=profile)
+
+
+def set_prompt(tx: Tx, id: str, text: str | None, *, profile: str) -> None:
+    """Let another text be the system prompt."""
+    if rows.find_session(tx, id, profile=profile) is not None:
+        edit.set_system_prompt(tx, id, text, profile=profile)
+
+
+def count_usage(
+    tx: Tx, id: str, given: Mapping[str, Any], *, absolute: bool, profile: str, moment: Moment
+) -> None:
+    """Count what was used; an unknown id gets a session."""
+    head = create(tx, id, UNKNOWN, {}, profile=profile, moment=moment)
+    _update_counts(tx, head, given, absolute=absolute, moment=moment)
+
+
+def append(
+    tx: Tx, id: str, given: Iterable[Mapping[str, Any]], *, profile: str, moment: Moment
+) -> list[int]:
+    """Add messages; their numbers."""
+    numbers = []
+    for each in given:
+        saying = NewMessage(rows.parse_message(each), at=rows.message_time(each))
+        done = append_after_end(tx, id, saying, profile=profile, moment=moment)
+        numbers.append(entry_no(done.session_no, done.seq))
+    return numbers
+
+
+def clear(tx: Tx, id: str, *, profile: str, moment: Moment) -> None:
+    """Take back everything that was said; the log keeps it, nobody reads it any more."""
+    head = log.lock_session(tx, id, profile=profile)
+    if head.message_count:
+        revise.retract(tx, id, profile=profile, after=0, at=moment.now, reason="rewrite")
+
+
+def rewrite(
+    tx: Tx, id: str, given: Sequence[Mapping[str, Any]], *, profile: str, moment: Moment
+) -> None:
+    """Let other messages stand for what was said."""
+    clear(tx, id, profile=profile, moment=moment)
+    append(tx, id, given, profile=profile, moment=moment)
+
+
+def delete(tx: Tx, id: str, *, profile: str, moment: Moment) -> bool:
+    """Delete a session's words for ever; whether it was there. Its children stay."""
+    if rows.find_session(tx, id, profile=profile) is None:
+        return False
+    purge.purge(tx, id, profile=profile, moment=moment)
+    return True
+
+
+def find_by_prefix(tx: Tx, text: str, *, profile: str) -> str | None:
+    """The id itself, or the only one that begins so."""
+    if not text:
+        return None
+    head = rows.find_session(tx, text, profile=profile)
+    if head is not None:
+        return head.id
+    try:
+        return read.by_prefix(tx, text, profile=profile)
+    except Ambiguous:
+        return None
+
+
+def rename(tx: Tx, id: str, title: str | None, *, profile: str) -> bool:
+    """Give a title, or take it away; whether the session is there."""
+    head = rows.find_session(tx, id, profile=profile)
+    if head is None:
+        return False
+    wanted = clean_title(title or "")
+    holder = None if wanted is None else find_by_title(tx, wanted, profile=profile)
+    if holder is not None and holder != id:
+        raise ValueError(f"Title '{wanted}' is already in use by session {holder}")
+    titles.set_title(tx, head, title or "")
+    return True
+
+
+def find_by_title(tx: Tx, title: str, *, profile: str) -> str | None:
+    """The session with exactly this title."""
+    row = tx.one("id_by_title", profile=profile, title=session_table.column(title))
+    return None if row is None else str(row[0])
+
+
+def find_latest_by_title(tx: Tx, title: str, *, profile: str) -> str | None:
+    """The session that a title means: the numbered one that began last, else the exact one."""
+    found = tx.all(
+        "titles_from",
+        profile=profile,
+        first=f"{session_table.column(title)} #",
+        beyond=f"{session_table.column(title)} $",
+    )
+    numbered = [
+        session_table.get_by_no(tx, no)
+        for name, _, no in found
+        if matches_continuation(title, name) is not None
+    ]
+    if numbered:
+        return max(numbered, key=lambda head: (head.began_at, head.no)).id
+    return find_by_title(tx, title, profile=profile)
+
+
+def _kind(source: str, descent: Lineage | None) -> Kind:
+    if descent is Lineage.SUBAGENT:
+        return Kind.SUBAGENT
+    return Kind.JOB if source in _JOBS else Kind.CHAT
+
+
+def known(tx: Tx, id: str, *, profile: str) -> SessionHead:
+    """The head of a session that must be there."""
+    head = rows.find_session(tx, id, profile=profile)
+    if head is None:
+        raise NotFound(f"There is no session {id}.")
+    return head
+
+
+def _update_counts(
+    tx: Tx, head: SessionHead, given: Mapping[str, Any], *, absolute: bool, moment: Moment
+) -> None:
+    """Add what was used, or with `absolute` let it be what the session has used in all."""
+    tx.one("lock_session_no", no=head.no)
+    head = session_table.get_by_no(tx, head.no)
+    before = rows.kept_fields(tx, head)
+    after = edit.revise(tx, head, KEPT, lambda kept: _merge_counts(kept, given, absolute=absolute))
+    used = {name: int(given.get(name) or 0) for name in TOKENS}
+    spent = {name: _difference(before, after, name) for name in COSTS}
+    if absolute:
+        used = {name: count - getattr(head.usage, name) for name, count in used.items()}
+    if min(used.values()) < 0 or min(spent.values()) < 0:
+        _forget_calls(tx, head)
+        rest = session_table.get_by_no(tx, head.no).usage
+        used = {name: max(0, int(given.get(name) or 0) - getattr(rest, name)) for name in TOKENS}
+        spent = {name: float(after.get(name) or 0) for name in COSTS}
+    _record_usage(tx, head, given, used=used, spent=spent, moment=moment)
+
+
+def _merge_counts(kept: Json, given: Mapping[str, Any], *, absolute: bool) -> Json:
+    """What Hermes keeps beside the tokens: costs and calls add up, names are the first or the last."""
+    calls = int(given.get("api_call_count") or 0)
+    kept["api_call_count"] = calls if absolute else int(kept.get("api_call_count", 0)) + calls
+    for name in COSTS:
+        if given.get(name) is not None:
+            earlier = 0.0 if absolute else float(kept.get(name) or 0)
+            kept[name] = earlier + float(given[name])
+    for name in PRICING:
+        if given.get(name) is not None:
+            kept[name] = given[name]
+    for name in BILLING:
+        if given.get(name) is not None and kept.get(name) is None:
+            kept[name] = given[name]
+    return kept
+
+
+def _difference(before: Json, after: Json, name: str) -> float:
+    return float(after.get(name) or 0) - float(before.get(name) or 0)
+
+
+def _record_usage(
+    tx: Tx,
+    head: SessionHead,
+    given: Mapping[str, Any],
+    *,
+    used: Mapping[str, int],
+    spent: Mapping[str, float],
+    moment: Moment,
+) -> None:
+    model = given.get("model")
+    if not any(used.values()) and not any(spent.values()):
+        if model is not None and head.model is None:
+            tx.run("set_model", no=head.no, model=session_table.column(model))
+        return
+    estimated, actual = (spent[name] if given.get(name) is not None else None for name in COSTS)
+    cost = actual if actual is not None else estimated
+    status = CostStatus.ESTIMATED if actual is None else CostStatus.REPORTED
+    call = Usage(
+        model=model or head.model,
+        cost_microusd=None if cost is None else round(max(0.0, cost) * _MILLION),
+        cost_status=CostStatus.UNKNOWN if cost is None else status,
+        provider=given.get("billing_provider"),
+        base_url=given.get("billing_base_url"),
+        billing_mode=given.get("billing_mode"),
+        price_source=given.get("cost_source"),
+        price_version=given.get("pricing_version"),
+        # Twice the chance of one id: many calls may end in the same second.
+        call_id=f"{_call_prefix(head)}{moment.new_id()}{moment.new_id()[-8:]}",
+    )
+    counted = replace(call, **dict(used))  # type: ignore[arg-type]
+    usage.record(tx, head.no, _priced(counted, moment), profile=head.profile, moment=moment)
+
+
+def _priced(call: Usage, moment: Moment) -> Usage:
+    """Add the cost from the price table if the program gave none."""
+    if call.cost_microusd is not None or call.model is None:
+        return call
+    # The price table would add 50 ms of CPU to the start of a program that sends no usage.
+    from sessionary import prices
+
+    return prices.priced(call, at=moment.now)
+
+
+def _forget_calls(tx: Tx, head: SessionHead) -> None:
+    first = _call_prefix(head)
+    tx.run("delete_calls_from", no=head.no, first=first, beyond=first + "\U0010ffff")
+    usage_table.set_total(tx, head.no, usage_table.total_of_session(tx, head.no))
+
+
+def _call_prefix(head: SessionHead) -> str:
+    return f"hermes/{head.id}/"
+
+
+def lineage_of_child(parent: SessionHead) -> Lineage:
+    """How a session comes from a parent, told by how the parent ended."""
+    match parent.end_reason:
+        case "compression":
+            return Lineage.CONTINUATION
+        case "branched":
+            return Lineage.FORK
+    return Lineage.SUBAGENT
+
+
+def continuations(tx: Tx, head: SessionHead) -> Iterator[SessionHead]:
+    """The session and what continues it, the newest continuation of each; a cycle ends."""
+    seen: set[int] = set()
+    current: SessionHead | None = head
+    while current is not None and current.no not in seen:
+        seen.add(current.no)
+        yield current
+        children = (session_table.head(row) for row in tx.all("child_heads", no=current.no))
+        current = next((each for each in children if each.lineage is Lineage.CONTINUATION), None)
+
+
+def tip(tx: Tx, head: SessionHead) -> SessionHead:
+    """The newest continuation that has messages; the session itself when there is none."""
+    chain = list(continuations(tx, head))
+    return next((each for each in reversed(chain) if each.message_count), head)
+
+
+def root(tx: Tx, head: SessionHead) -> SessionHead:
+    """Where a compressed chain began."""
+    return ancestors(tx, head)[0]
+
+
+def ancestors(tx: Tx, head: SessionHead) -> list[SessionHead]:
+    """What a compressed chain was before this session, oldest first, and the session itself."""
+    chain = [head]
+    seen = {head.no}
+    while chain[-1].lineage is Lineage.CONTINUATION and chain[-1].parent_id is not None:
+        parent = session_table.get(tx, chain[-1].parent_id, profile=head.profile)
+        if parent is None or parent.no in seen:
+            break
+        seen.add(parent.no)
+        chain.append(parent)
+    chain.reverse()
+    return chain
+
+
+def conversation(tx: Tx, head: SessionHead, *, with_ancestors: bool) -> list[Json]:
+    """The messages as a model reads them; a prompt repeated where a chain goes on stands once."""
+    chats: list[Json] = []
+    for each in ancestors(tx, head) if with_ancestors else [head]:
+        for place, row in enumerate(rows.message_rows(tx, each)):
+            chat = rows.chat_dict(row)
+            is_seam = place == 0 and bool(chats)
+            if is_seam and chat["role"] == "user" and chat == _last_prompt(chats):
+                continue
+            chats.append(chat)
+    return chats
+
+
+def _last_prompt(chats: list[Json]) -> Json | None:
+    return next((chat for chat in reversed(chats) if chat["role"] == "user"), None)

@@ -1,0 +1,121 @@
+"""What the integrations share: the client, missing extras, files, and readable parts of messages."""
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
+
+from sessionary.clock import Moment
+from sessionary.formats.parts import Content
+from sessionary.model.message import Attachment, Part, ToolResult, Unknown, from_json
+from sessionary.model.usage import Usage
+from sessionary.store.database import Pending, Store, Tx
+from sessionary.store.tables import blobs
+
+T = TypeVar("T")
+_ANY_TYPE = "application/octet-stream"
+_LONGEST_SHOWN = 500
+
+
+class SessionaryClient(Protocol):
+    """`sessionary.open()` gives one; blocking or awaitable makes no difference here."""
+
+    @property
+    def store(self) -> Store:
+        """The database, open."""
+
+    @property
+    def profile(self) -> str:
+        """The namespace of its sessions."""
+
+    @property
+    def holder(self) -> str:
+        """Who holds the leases that are taken here."""
+
+    def moment(self) -> Moment:
+        """Now, and where fresh ids come from."""
+
+    def priced(self, used: Usage | None, *, at: datetime | None) -> Usage | None:
+        """A call with its cost as far as it is known."""
+
+
+def read_nothing(tx: Tx) -> None:
+    """Read nothing: a call that has nothing to write still fails on a store that is closed."""
+
+
+async def wait_for_write(pending: Pending[T]) -> T:
+    """The outcome of a write. Whoever is cancelled meanwhile hears of it once the outcome is there.
+
+    A write that has begun cannot be called back: a task that left at once would not know whether
+    what it wrote is in the log.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    while True:
+        try:
+            value = await pending
+        except asyncio.CancelledError as error:
+            cancelled = cancelled or error
+            continue
+        if cancelled is not None:
+            raise cancelled
+        return value
+
+
+@contextmanager
+def require_extra(extra: str, what: str) -> Iterator[None]:
+    """Import an SDK in this block; without it there is one line that says how to get it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"{what} needs an extra: install sessionary[{extra}] ({error}).", name=error.name
+        ) from None
+
+
+class NewFiles:
+    """Bytes on their way into the store: they are kept in the transaction of their messages."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, bytes] = {}
+
+    def add(self, data: bytes, media_type: str | None, name: str | None = None) -> Attachment:
+        """A file as a part of a message."""
+        blob = blobs.hash_of(data)
+        self._found[blob] = data
+        return Attachment(blob, media_type or _ANY_TYPE, name, len(data))
+
+    def keep(self, tx: Tx) -> None:
+        """Put the bytes into the store; the messages follow in the same transaction."""
+        for data in self._found.values():
+            blobs.add(tx, data)
+
+
+def parts_of(content: Content, files: NewFiles, *, form: str) -> tuple[Part, ...]:
+    """The parts of a content, its files on their way into the store.
+
+    What we have no part for is called by its form and kind, its long texts cut.
+    """
+    for data in content.blobs:
+        files.add(data, None)
+    return tuple(_shown(from_json(part), form) for part in content.parts)
+
+
+def _shown(part: Part, form: str) -> Part:
+    match part:
+        case Unknown(data):
+            return Unknown(_cut_fields(data) | {"type": f"{form}:{data.get('type')}"})
+        case ToolResult(content=list(given)):
+            return replace(part, content=_cut(given))
+    return part
+
+
+def _cut_fields(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _cut(value) for name, value in data.items()}
+
+
+def _cut(value: Any) -> Any:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return value if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
