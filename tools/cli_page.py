@@ -7,7 +7,7 @@ import click
 
 import sessionary
 from sessionary.cli.root import root
-from sessionary.cli.tree import Command, Group, global_options
+from sessionary.cli.tree import CliCommand, LazyGroup, global_options
 
 PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
 MAN_PAGE = PAGE.with_name("sessionary.1")
@@ -61,7 +61,7 @@ def page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def leaves() -> Iterator[tuple[str, Command]]:
+def leaves() -> Iterator[tuple[str, CliCommand]]:
     """Yield every command with the words that call it, without the short names."""
     for path, about, command in _leaves(root, "sessionary"):
         if not about.startswith(SHORT_FOR):
@@ -78,19 +78,19 @@ def short_names() -> dict[str, str]:
     }
 
 
-def _leaves(group: click.Group, path: str) -> Iterator[tuple[str, str, Command]]:
-    assert isinstance(group, Group)
+def _leaves(group: click.Group, path: str) -> Iterator[tuple[str, str, CliCommand]]:
+    assert isinstance(group, LazyGroup)
     ctx = click.Context(group, info_name=path)
-    for name, (_, about) in group.lazy.items():
+    for name, about in group.lines.items():
         found = group.get_command(ctx, name)
         if isinstance(found, click.Group):
             yield from _leaves(found, f"{path} {name}")
         else:
-            assert isinstance(found, Command), f"{path} {name} is no command of ours"
+            assert isinstance(found, CliCommand), f"{path} {name} is no command of ours"
             yield f"{path} {name}", about, found
 
 
-def _command(path: str, command: Command) -> list[str]:
+def _command(path: str, command: CliCommand) -> list[str]:
     ctx = click.Context(command, info_name=path)
     arguments = [
         param.make_metavar(ctx) for param in command.params if isinstance(param, click.Argument)

@@ -84,8 +84,8 @@ def test_a_command_is_answered_and_a_retry_is_followed(talking: Program) -> None
     [
         (2, "Standard input is no terminal", ["--new"]),
         (2, "exclude each other", ["hi", "--new", "--session", "x"]),
-        (1, "There is no message", [""]),
-        (1, "There is no message", ["-"]),
+        (1, "The message is empty", [""]),
+        (1, "The message is empty", ["-"]),
         (3, "No session is called 'nobody'", ["hi", "--session", "nobody"]),
         (1, "There is no agent 'nobody'", ["hi", "--agent", "nobody"]),
     ],
@@ -143,7 +143,7 @@ def test_who_presses_ctrl_c_twice_does_not_wait_for_a_turn_elsewhere(talking: Pr
         lease = client.store.write(_run_elsewhere, client).result()
         with start(talking, "and now?") as process:
             assert process.stderr is not None
-            assert "yours comes next" in process.stderr.readline()
+            assert "yours is next" in process.stderr.readline()
             process.send_signal(signal.SIGINT)
             _wait_until_stop_is_asked(client, lease, process)
             process.send_signal(signal.SIGINT)

@@ -118,4 +118,4 @@ def test_a_machine_without_a_former_home_is_told_so(program: Program) -> None:
     refused = program("move-home")
 
     assert refused.code != 0
-    assert "no home of the former name" in refused.line
+    assert "no Hansard home" in refused.line

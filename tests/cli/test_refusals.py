@@ -39,13 +39,13 @@ def digest(sessionary: Program) -> str:
         (4, "is the beginning of several ids", ["show", "0"]),
         (2, "-5 is not in the range", ["list", "--limit", "-5"]),
         (2, "'x' is not a valid integer", ["list", "--limit", "x"]),
-        (1, "'soon' is no time", ["list", "--since", "soon"]),
+        (1, "'soon' is not a time", ["list", "--since", "soon"]),
         (1, "That cursor is not one of ours", ["list", "--cursor", "zzz"]),
         (3, "There is no project 'nowhere'", ["list", "--project", "nowhere"]),
         (2, "exclude each other", ["list", "--trash", "--archived"]),
         (2, "'king' is not one of", ["append", "Capitals", "--role", "king", "hi"]),
         (1, "There is no text to append", ["append", "Capitals", ""]),
-        (2, "--title goes with REF new only", ["append", "Capitals", "hi", "--title", "x"]),
+        (2, "--title needs REF new", ["append", "Capitals", "hi", "--title", "x"]),
         (2, "Missing argument 'REF'", ["show"]),
         (2, "No such command 'lst'. Did you mean 'list'?", ["lst"]),
         (2, "No such option '--limt'", ["list", "--limt", "3"]),
@@ -278,6 +278,6 @@ def test_an_unexpected_failure_is_one_line_and_a_traceback_only_with_debug(
     loud = sessionary.run("serve", "--debug", environ=environ)
 
     assert quiet.code == loud.code == 1
-    assert "fault of Sessionary, not yours (RuntimeError: boom \u241b[31m)" in quiet.line
+    assert "bug in Sessionary (RuntimeError: boom \u241b[31m)" in quiet.line
     assert quiet.json["error"]["type"] == "our-fault"
     assert "Traceback" in loud.err

@@ -55,7 +55,7 @@ def test_what_others_wrote_cannot_steer_the_terminal(fruit: Program) -> None:
     ("asked", "said"),
     [
         (["pineapple", "banana"], "Nothing has all of these words"),
-        (["pinapple"], "Perhaps you meant: pineapple"),
+        (["pinapple"], "Did you mean: pineapple"),
         (["pineapple"], "1 more in tool output and reasoning; see them with --tools."),
         (["pineapple", "in:Nowhere"], "There is no project 'Nowhere'."),
         (["pineapple", "--limit", "1"], "There is more: --cursor "),

@@ -53,7 +53,7 @@ def test_an_answer_that_cannot_be_written_is_told(sessionary: Program, args: lis
     with Path("/dev/full").open("wb") as full, start(sessionary, *args, stdout=full.fileno()) as it:
         assert said(it) == (
             "sessionary: The answer could not be written: No space left on device. "
-            "What was asked for was done.\n"
+            "The command was carried out.\n"
         )
         assert it.wait() == 1
 
@@ -75,7 +75,7 @@ def test_ctrl_c_while_it_is_being_loaded_shows_no_traceback(
         "import os, signal, sys\n"
         "class Pressed:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'sessionary.cli.entry':\n"
+        "        if name == 'sessionary.cli.main':\n"
         "            os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.meta_path.insert(0, Pressed())\n"
     )
@@ -120,6 +120,6 @@ def test_streams_that_were_closed_before_it_began_are_no_fault(
     for closed in range(3):
         done = sessionary.run(*args, preexec_fn=lambda number=closed: os.close(number))
         assert done.code == code
-        assert "fault of Sessionary" not in done.err
+        assert "bug in Sessionary" not in done.err
         assert "Traceback" not in done.err
     assert sessionary("verify").code == 0

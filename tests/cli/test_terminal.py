@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sessionary.agents.command import CommandOptions, CommandRunner
-from sessionary.cli import markdown
+from sessionary.cli import console
 from sessionary.engine.ports import Event, Step, TurnRequest
 from sessionary.errors import BadInput
 from sessionary.model.message import Message, Role, ToolCall, ToolResult, message
@@ -263,18 +263,18 @@ def test_chat_names_its_session_in_json(talking: Program) -> None:
 
 
 def test_a_growing_text_is_cut_between_blocks_and_not_inside_lists_or_fences() -> None:
-    assert markdown.split_blocks("one\n\ntwo") == ("one", "two")
-    assert markdown.split_blocks("one\n\n") == ("", "one\n\n")
-    assert markdown.split_blocks("- a\n\n- b\n\nc") == ("- a\n\n- b", "c")
-    assert markdown.split_blocks("```\na\n\nb\n") == ("", "```\na\n\nb\n")
-    assert markdown.split_blocks("```\na\n\nb\n```\n\nc") == ("```\na\n\nb\n```", "c")
-    assert markdown.split_blocks("1. a\n\n   more\n\nc") == ("1. a\n\n   more", "c")
+    assert console.split_blocks("one\n\ntwo") == ("one", "two")
+    assert console.split_blocks("one\n\n") == ("", "one\n\n")
+    assert console.split_blocks("- a\n\n- b\n\nc") == ("- a\n\n- b", "c")
+    assert console.split_blocks("```\na\n\nb\n") == ("", "```\na\n\nb\n")
+    assert console.split_blocks("```\na\n\nb\n```\n\nc") == ("```\na\n\nb\n```", "c")
+    assert console.split_blocks("1. a\n\n   more\n\nc") == ("1. a\n\n   more", "c")
 
 
 def test_a_very_long_text_is_shown_as_it_was_written() -> None:
     text = "**a** " * 20_000
 
-    assert markdown.render(text, width=80) == text
+    assert console.render_markdown(text, width=80) == text
 
 
 def test_a_token_is_revoked_by_its_name(sessionary: Program) -> None:

@@ -79,7 +79,7 @@ def test_doctor_tells_of_turns_whose_lease_ran_out(filled: Program) -> None:
         " VALUES ('t', 1, 'running', 1, 'x', 1, 1, 1)",
     )
 
-    assert "1 turn whose lease ran out" in filled("doctor").out
+    assert "1 turn with an expired lease" in filled("doctor").out
 
 
 def test_prune_counts_first_and_never_takes_what_is_open_or_pinned(filled: Program) -> None:
@@ -125,7 +125,7 @@ def test_a_route_is_explained_and_followed(filled: Program, tmp_path: Path) -> N
     assert value["key"] == "main/telegram/group/chat=-100/person=7"
     assert value["binding"] is None
     assert value["policy"]["mode"] == "idle"
-    assert "the platform telegram has its own" in bound.out
+    assert "set for the platform telegram" in bound.out
     assert "a message goes to session" in bound.out
     assert "has ended (new)" in after.out
 
@@ -167,7 +167,7 @@ def test_an_export_does_not_write_over_a_file_unless_it_must(
     filled("export", "Capitals", "--format", "md", "-o", str(file), "--force")
 
     assert refused.code == 1
-    assert "it was left as it is. Add --force." in refused.line
+    assert "was not changed. Add --force to overwrite it." in refused.line
     assert kept == "mine"
     assert file.read_text().startswith("# Capitals\n")
     assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".part")] == []
@@ -268,7 +268,7 @@ def test_pack_names_a_session_that_lacks_words_and_packs_the_others(filled: Prog
 
     assert (done.code, done.json["sessions"], said.code) == (1, 1, 1)
     assert [each["session_id"] for each in done.json["damaged"]] == [long["session_id"]]
-    assert f"Session {long['session_id']} was left as it is: A large text is missing" in said.err
+    assert f"Session {long['session_id']} was not packed: A large text is missing" in said.err
     assert "Long" in filled("sessions", "list").out
 
 
@@ -302,7 +302,7 @@ def test_erase_says_that_a_name_is_no_id(filled: Program) -> None:
     told = filled("erase", "telegram", "Mei")
 
     assert "0 sessions would be purged" in told.out
-    assert "'Mei' has said nothing on 'telegram'" in told.line
+    assert "'Mei' has written nothing on 'telegram'" in told.line
 
 
 def test_stats_tell_counts_and_room_apart(filled: Program) -> None:

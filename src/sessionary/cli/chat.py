@@ -1,4 +1,4 @@
-"""`sessionary chat`: talking in the terminal, or one turn in a script."""
+"""`sessionary chat`: a conversation in the terminal, or one turn in a script."""
 
 import asyncio
 import logging
@@ -8,17 +8,19 @@ from typing import Any
 
 import click
 
-from sessionary.cli import markdown
+from sessionary.cli import console
 from sessionary.cli.console import DIM, Console, read_input
-from sessionary.cli.entry import INTERRUPTED
-from sessionary.cli.refs import REF, find_head
-from sessionary.cli.showing import tool_line
+from sessionary.cli.main import INTERRUPTED
+from sessionary.cli.sessions.refs import REF, find_head
+from sessionary.cli.sessions.show import tool_line
 from sessionary.cli.tree import command, pass_console
 from sessionary.errors import BadInput, SessionaryError
 from sessionary.model.message import ToolCall, ToolResult
 from sessionary.model.terminal import one_line, safe_terminal
 
-HINT = "Ctrl-C stops a turn, twice it leaves; Ctrl-D or /quit leaves, /help lists commands."
+HINT = (
+    "Ctrl-C stops the reply, pressed again it quits; Ctrl-D or /quit quits, /help lists commands."
+)
 LEAVING = ("/quit", "/exit")
 FAILED = 1
 LONGEST_REASON = 500
@@ -29,7 +31,7 @@ LONGEST_REASON = 500
     example='sessionary chat\nsessionary chat "what did we decide?" --session "launch plan"',
 )
 @click.argument("message", required=False)
-@click.option("--session", "ref", type=REF, metavar="REF", help="Go on with this session.")
+@click.option("--session", "ref", type=REF, metavar="REF", help="Continue this session.")
 @click.option("--agent", metavar="NAME", help="Which agent answers.")
 @click.option("--new", is_flag=True, help="Begin a new session.")
 @pass_console
@@ -47,12 +49,11 @@ def chat(
     elif message == "-":
         message = read_input()
     if message is not None and not message.strip():
-        raise BadInput("There is no message; nothing was said.")
+        raise BadInput("The message is empty; nothing was sent.")
     if not console.debug:
-        # A failed turn is told in one line, and is in the record; its traceback would be in the way.
+        # A failed turn is reported in one line and stored; its traceback would be in the way.
         logging.basicConfig(level=logging.CRITICAL)
-    # The engine is loaded after the arguments were checked: `chat --help` starts without it.
-    from sessionary.app.talk import Talk
+    from sessionary.app.talk import Talk  # loads the engine, which `chat --help` does not need
 
     with console.client(create=True) as client:
         ref = None if ref is None else find_head(client, ref).id
@@ -76,11 +77,11 @@ async def _talk(
 
 
 async def _once(console: Console, talk: Any, message: str) -> int:
-    """One turn: the reply on standard output, everything else beside it."""
-    shown = _Shown(console, quiet=console.json)
-    state, was_stopped = await _turn(talk, message, shown)
+    """Take one turn: the reply goes to standard output, everything else to standard error."""
+    printer = _TurnPrinter(console, quiet=console.json)
+    state, was_stopped = await _turn(talk, message, printer)
     if console.json:
-        console.emit({**state, "reply": shown.reply})
+        console.emit({**state, "reply": printer.reply})
     if state["state"] in ("done", "answered"):
         return 0
     return INTERRUPTED if was_stopped else FAILED
@@ -88,8 +89,7 @@ async def _once(console: Console, talk: Any, message: str) -> int:
 
 async def _converse(console: Console, talk: Any) -> None:
     """Ask and answer until the person leaves."""
-    # prompt_toolkit is only needed for a conversation, not for one turn.
-    from sessionary.cli.prompt import asker
+    from sessionary.cli.prompt import asker  # loads prompt_toolkit, which one turn does not need
 
     ask = asker(talk)
     while True:
@@ -105,38 +105,38 @@ async def _converse(console: Console, talk: Any) -> None:
         if not text:
             continue
         try:
-            await _turn(talk, text, _Shown(console))
+            await _turn(talk, text, _TurnPrinter(console))
         except SessionaryError as error:
             console.note(str(error))
 
 
-async def _turn(talk: Any, text: str, shown: "_Shown") -> tuple[dict[str, Any], bool]:
-    """One turn, shown as it comes: how it ended, and whether Ctrl-C stopped it.
+async def _turn(talk: Any, text: str, printer: "_TurnPrinter") -> tuple[dict[str, Any], bool]:
+    """Take one turn and show it as it comes. Return how it ended, and whether Ctrl-C stopped it.
 
-    Ctrl-C stops the turn and not the program; who presses it again does not wait for that.
+    Ctrl-C stops the turn, not the program; pressed again, it quits without waiting.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     stops: list[asyncio.Task[None]] = []
     left = False
 
-    def interrupted() -> None:
+    def interrupt() -> None:
         nonlocal left
         if not stops:
             stops.append(loop.create_task(talk.stop()))
         elif task is not None:
             left = task.cancel()
 
-    loop.add_signal_handler(signal.SIGINT, interrupted)
+    loop.add_signal_handler(signal.SIGINT, interrupt)
     try:
         state: dict[str, Any] = {"state": "done", "reason": None, "session_id": None}
         async for live in talk.say(text):
-            shown.show(live.kind, live.data)
+            printer.show(live.kind, live.data)
             if live.kind == "ended":
                 state = {**live.data, "session_id": live.session_id or None}
             elif live.kind == "answer":
                 session_id = live.session_id or None
                 state = {"state": "answered", "reason": None, "session_id": session_id}
-        shown.end(state)
+        printer.end(state)
         return state, bool(stops)
     except asyncio.CancelledError:
         if left:
@@ -147,18 +147,17 @@ async def _turn(talk: Any, text: str, shown: "_Shown") -> tuple[dict[str, Any], 
         await asyncio.gather(*stops, return_exceptions=True)
 
 
-class _Shown:
-    """Writes a turn to the terminal as it comes: words, and calls of tools with their results.
+class _TurnPrinter:
+    """Prints a turn as it comes: text, tool calls and their results.
 
-    On a terminal with styles each block of Markdown is shown as it was written while it grows, and
-    rendered in its place when it is whole.
+    On a terminal with styles, each block of Markdown is replaced by its rendered form when it is complete.
     """
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self._console = console
         self._quiet = quiet
         self._renders = console.has_styles and not quiet
-        # What was shown of a message that is not finished, and of that, the block that still grows.
+        # What was printed of the unfinished message, and of that, the unfinished block.
         self._streamed = ""
         self._block = ""
         self._open = False
@@ -174,10 +173,10 @@ class _Shown:
             case "tool":
                 self._show_tool(data)
             case "waiting":
-                self._console.note("A turn is running elsewhere; yours comes next.")
+                self._console.note("Another turn is running in this session; yours is next.")
 
     def _finish(self, text: str) -> None:
-        """A message is whole: what was not shown as it came is shown now."""
+        """Print what was not streamed of a finished message."""
         if text.startswith(self._streamed):
             self._write(text[len(self._streamed) :])
         elif text.strip() != self._streamed.strip():
@@ -195,7 +194,7 @@ class _Shown:
     def end(self, state: dict[str, Any]) -> None:
         self._end_line()
         if state["state"] == "refused":
-            self._console.note(state["reason"] or "It was not answered.")
+            self._console.note(state["reason"] or "The message was refused.")
         elif state["state"] not in ("done", "answered"):
             why = f": {one_line(state['reason'], LONGEST_REASON)}" if state["reason"] else ""
             self._console.note(f"({state['state']}{why}; /retry asks again)")
@@ -209,7 +208,7 @@ class _Shown:
         self._block += text
         self._put(text)
         shown = self._block
-        whole, self._block = markdown.split_blocks(shown)
+        whole, self._block = console.split_blocks(shown)
         if whole:
             self._render(shown, whole, rest=self._block)
 
@@ -219,13 +218,13 @@ class _Shown:
         self._open = not text.endswith("\n")
 
     def _render(self, shown: str, whole: str, *, rest: str) -> None:
-        """Put the rendered form where the text is shown, unless that has left the screen."""
-        rows = markdown.rows(shown, width=self._console.width)
+        """Replace the printed text by its rendered form, unless it was scrolled off the screen."""
+        rows = console.rows_shown(shown, width=self._console.width)
         if rows >= self._console.height:
             return
         up = f"\x1b[{rows - 1}A" if rows > 1 else ""
         sys.stdout.write(f"\r{up}\x1b[J")
-        rendered = markdown.render(whole, width=self._console.width)
+        rendered = console.render_markdown(whole, width=self._console.width)
         sys.stdout.write(f"{rendered}\n" + ("\n" if rest else ""))
         self._open = False
         if rest:

@@ -1,10 +1,9 @@
-"""`sessionary deliveries …`: the outbox, and what to do with what could not be delivered."""
+"""`sessionary deliveries …`: what was sent to chats, and what could not be delivered."""
 
 import click
 
 from sessionary.actions import outbox
-from sessionary.cli.console import Console
-from sessionary.cli.table import Column, table
+from sessionary.cli.console import Column, Console
 from sessionary.cli.times import clock_time, second
 from sessionary.cli.tree import command, group, pass_console
 from sessionary.config import engine as engine_config
@@ -14,14 +13,6 @@ from sessionary.model.terminal import one_line
 from sessionary.model.turn import Delivery, DeliveryState
 from sessionary.model.view import delivery_json
 
-COLUMNS = (
-    Column("ID"),
-    Column("CREATED"),
-    Column("STATE"),
-    Column("CHANNEL"),
-    Column("REASON", flexible=True),
-    Column("TEXT", flexible=True),
-)
 id_argument = click.argument("id", metavar="ID")
 
 
@@ -30,13 +21,13 @@ id_argument = click.argument("id", metavar="ID")
     example="sessionary deliveries list --state abandoned\nsessionary deliveries list --channel telegram:42",
 )
 @click.option(
-    "--state", type=click.Choice([str(each) for each in DeliveryState]), help="Only these."
+    "--state", type=click.Choice([str(each) for each in DeliveryState]), help="Only in this state."
 )
 @click.option(
-    "--channel", metavar="CHANNEL", help="Only to a platform, or to platform:chat[:thread]."
+    "--channel", metavar="CHANNEL", help="Only to this platform, or to platform:chat[:thread]."
 )
 @click.option("--limit", default=50, type=click.IntRange(1, 1000), help="How many.")
-@click.option("--cursor", metavar="CURSOR", help="Go on where a list ended.")
+@click.option("--cursor", metavar="NEXT", help="Where the last page ended (its `next`).")
 @pass_console
 def list_deliveries(
     console: Console, *, state: str | None, channel: str | None, limit: int, cursor: str | None
@@ -51,26 +42,30 @@ def list_deliveries(
             channel=channel,
             cursor=cursor,
         ).result()
-    if console.json:
-        console.emit({"items": [delivery_json(each) for each in page.items], "next": page.next})
-        return
-    if not page.items:
-        console.note("No deliveries." if state is None else f"No deliveries are {state}.")
-        return
-    rows = [
+    console.print_list(
+        [delivery_json(each) for each in page.items],
+        (
+            Column("ID"),
+            Column("CREATED"),
+            Column("STATE"),
+            Column("CHANNEL"),
+            Column("REASON", flexible=True),
+            Column("TEXT", flexible=True),
+        ),
         [
-            each.id,
-            second(each.created_at),
-            each.state,
-            str(each.channel),
-            each.reason or "",
-            one_line(text_of(each.parts), 80),
-        ]
-        for each in page.items
-    ]
-    console.print(table(COLUMNS, rows, width=console.width if console.is_terminal else None))
-    if page.next is not None:
-        console.note(f"There is more: --cursor {page.next}")
+            [
+                each.id,
+                second(each.created_at),
+                each.state,
+                str(each.channel),
+                each.reason or "",
+                one_line(text_of(each.parts), 80),
+            ]
+            for each in page.items
+        ],
+        empty="No deliveries." if state is None else f"No deliveries are {state}.",
+        cursor=page.next,
+    )
 
 
 @command("show", example="sessionary deliveries show 01jx4k")
@@ -79,7 +74,7 @@ def list_deliveries(
 def show(console: Console, id: str) -> None:
     """Show a delivery with its text.
 
-    ID is a delivery's id, or a beginning that only one id has.
+    ID is a delivery's id, or the beginning of only one.
     """
     with console.client() as client:
         found = client.reading(outbox.find, id, profile=client.profile).result()
@@ -107,14 +102,14 @@ def show(console: Console, id: str) -> None:
         if value is not None:
             console.print(f"{name:<{width}}  {one_line(value)}")
     console.print()
-    console.print(text_of(found.parts) or "(nothing to read)")
+    console.print(text_of(found.parts) or "(no text)")
 
 
 @command("retry", example="sessionary deliveries retry 01jx4k")
 @id_argument
 @pass_console
 def retry(console: Console, id: str) -> None:
-    """Send a delivery that waits or was abandoned as soon as possible.
+    """Send a waiting or abandoned delivery as soon as possible.
 
     A running server of the same profile sends it.
     """
@@ -131,7 +126,7 @@ def retry(console: Console, id: str) -> None:
 @click.argument("channel", metavar="CHANNEL")
 @pass_console
 def redirect(console: Console, id: str, channel: str) -> None:
-    """Send a delivery that waits or was abandoned to another chat instead.
+    """Send a waiting or abandoned delivery to another chat instead.
 
     CHANNEL is platform:chat or platform:chat:thread: a chat where someone has talked with the agent, or a platform's
     home channel.
@@ -154,7 +149,7 @@ def redirect(console: Console, id: str, channel: str) -> None:
 @click.option("--reason", default=outbox.GIVEN_UP, metavar="TEXT", help="Why.")
 @pass_console
 def abandon(console: Console, id: str, *, reason: str) -> None:
-    """Give up a delivery that waits: it is not sent, and the next for its chat goes on."""
+    """Abandon a waiting delivery: it is not sent, and the next one for its chat is."""
     with console.client() as client:
         done = client.writing(
             outbox.abandon_by_owner,
@@ -163,7 +158,7 @@ def abandon(console: Console, id: str, *, reason: str) -> None:
             moment=client.moment(),
             reason=reason,
         ).result()
-    _tell(console, done, f"Delivery {done.id} to {done.channel} is given up.")
+    _tell(console, done, f"Delivery {done.id} to {done.channel} is abandoned.")
 
 
 def _tell(console: Console, done: Delivery, text: str) -> None:
@@ -172,12 +167,6 @@ def _tell(console: Console, done: Delivery, text: str) -> None:
 
 deliveries = group(
     "deliveries",
-    "What was sent to chats, and what could not be.",
-    {
-        "list": (list_deliveries, "List deliveries, newest first."),
-        "show": (show, "Show a delivery."),
-        "retry": (retry, "Send a delivery again as soon as possible."),
-        "redirect": (redirect, "Send a delivery to another chat instead."),
-        "abandon": (abandon, "Give up a delivery that waits."),
-    },
+    "List and manage outgoing messages.",
+    [list_deliveries, show, retry, redirect, abandon],
 )

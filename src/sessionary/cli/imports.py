@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from sessionary.actions.sessions.read import head as head_of
 from sessionary.actions.transfer import jsonl_import
 from sessionary.actions.transfer.jsonl_import import ImportReport
-from sessionary.cli.table import count
+from sessionary.cli.console import count
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.errors import SessionaryError
 from sessionary.store.open import open_store
@@ -42,7 +42,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from sessionary.app.imports import Discovery, Progress, UnknownFiles
-from sessionary.cli.table import Column, size, table
+from sessionary.cli.console import Column, size, table
 from sessionary.importers.base.driver import WORDLESS, Fault
 
 OURS = "sessionary"

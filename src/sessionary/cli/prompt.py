@@ -1,7 +1,6 @@
-"""The line a person types on: history, completion of commands and of session names."""
+"""The prompt of `sessionary chat`, with history and completion."""
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -10,14 +9,14 @@ from prompt_toolkit.history import InMemoryHistory
 
 from sessionary.app.talk import COMMANDS, Talk
 
-NAMING = ("/resume ",)
+RESUME = "/resume "
 
 
 def asker(talk: Talk) -> Callable[[], Awaitable[str]]:
-    """A function that asks for the next line."""
+    """Return a function that asks for the next line."""
     session: PromptSession[str] = PromptSession(
         history=InMemoryHistory(talk.earlier_prompts()),
-        completer=_Names(talk),
+        completer=_ChatCompleter(talk),
         complete_while_typing=False,
         enable_history_search=True,
     )
@@ -28,24 +27,19 @@ def asker(talk: Talk) -> Callable[[], Awaitable[str]]:
     return ask
 
 
-class _Names(Completer):
-    """Completes `/commands`, and session names behind those that take one."""
+class _ChatCompleter(Completer):
+    """Completes `/commands`, and session names after `/resume`."""
 
     def __init__(self, talk: Talk) -> None:
         self._talk = talk
 
     def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
-        text: Any = document.text_before_cursor
+        text = document.text_before_cursor
         if not text.startswith("/"):
             return
-        for naming in NAMING:
-            if text.startswith(naming):
-                begun = text[len(naming) :]
-                names = (name for name in self._talk.session_names() if name.startswith(begun))
-                yield from (Completion(name, start_position=-len(begun)) for name in names)
-                return
+        names: Sequence[str] = COMMANDS
+        if text.startswith(RESUME):
+            text, names = text.removeprefix(RESUME), self._talk.session_names()
         yield from (
-            Completion(each, start_position=-len(text))
-            for each in COMMANDS
-            if each.startswith(text)
+            Completion(name, start_position=-len(text)) for name in names if name.startswith(text)
         )

@@ -1,204 +1,146 @@
 """`sessionary` itself: every command by name, loaded when it is called."""
 
 import json
-from functools import partial
 from typing import Any
 
 import click
 
 import sessionary
+from sessionary import config
 from sessionary.cli.console import Console
-from sessionary.cli.tree import Group, group
+from sessionary.cli.tree import LazyGroup, command, pass_console
 
+SHELLS = ("bash", "zsh", "fish")
 COMMANDS = {
-    "serve": "Run Sessionary.",
+    "serve": "Run the server: agents, channels, schedules, web interface.",
     "chat": "Talk with an agent.",
     "sessions": "List, read and change sessions.",
     "ls": "Short for `sessions list`.",
     "show": "Short for `sessions show`.",
-    "search": "Find what was said.",
+    "search": "Search messages and titles.",
     "export": "Write sessions as JSONL, Markdown or HTML.",
-    "import": "Read the records of other tools, or Sessionary JSONL.",
+    "import": "Import the records of other tools, or Sessionary JSONL.",
     "prune": "Delete sessions that ended long ago.",
-    "pack": "Compress sessions that have been quiet for long.",
-    "erase": "Erase a person for ever.",
-    "erasures": "Show the receipts of what was erased.",
-    "schedule": "Tasks that run by themselves.",
-    "access": "Who may reach the agent.",
-    "deliveries": "What was sent to chats, and what could not be.",
-    "channels": "Where people reach the agent.",
-    "agents": "The agents of this configuration.",
+    "pack": "Compress sessions that have been inactive for long.",
+    "erase": "Erase a person's data forever.",
+    "erasures": "List the receipts of erasures.",
+    "schedule": "Manage scheduled tasks.",
+    "access": "Manage who may write to the agent.",
+    "deliveries": "List and manage outgoing messages.",
+    "channels": "List and check channels.",
+    "agents": "List the configured agents.",
     "config": "Check the configuration.",
-    "tokens": "Programs that may use the HTTP interface.",
-    "password": "What lets browsers in.",
-    "mcp": "Serve the record to agents over MCP.",
+    "tokens": "Manage tokens for the HTTP interface.",
+    "password": "Manage how browsers log in.",
+    "mcp": "Run the MCP server.",
     "usage": "Report tokens and cost.",
-    "route": "Say which conversation a message belongs to.",
-    "bindings": "See and change which chat is on which session.",
+    "route": "Explain which session a message goes to.",
+    "bindings": "See and change which session a chat is on.",
     "projects": "List and change projects.",
     "scan-secrets": "Find keys and tokens in messages.",
-    "verify": "Check that the record agrees with itself.",
-    "rebuild": "Make counts, previews and sums again from the log.",
-    "doctor": "Examine the store and the machine under it.",
-    "backup": "Copy the store into a file while it is in use.",
-    "restore": "Put a backup in the place of the store.",
+    "verify": "Check that the store is consistent.",
+    "rebuild": "Recompute counts, previews and sums from the log.",
+    "doctor": "Diagnose the store and this machine.",
+    "backup": "Back up the store while it is in use.",
+    "restore": "Replace the store with a backup.",
     "migrate": "Copy the store to another database.",
     "move-home": "Move a home of the program's former name.",
     "stats": "Count what is in the store.",
-    "demo": "Fill an empty store to look around in.",
+    "demo": "Fill an empty store with example sessions.",
     "completion": "Print the completion script of a shell.",
 }
 
 
 def load_command(name: str) -> click.Command:
-    """Import the module of one command: importing all of them takes ten times as long."""
+    """Import the module of one command."""
     match name:
-        case "serve":
-            from sessionary.cli.serve import serve
+        case "sessions" | "ls" | "show":
+            from sessionary.cli import sessions
 
-            return serve
-        case "chat":
-            from sessionary.cli.chat import chat
-
-            return chat
-        case "sessions":
-            from sessionary.cli.sessions import sessions
-
-            return sessions
-        case "ls":
-            from sessionary.cli.listing import list_sessions
-
-            return list_sessions
-        case "show":
-            from sessionary.cli.showing import show
-
-            return show
+            return sessions.sessions if name == "sessions" else sessions.load_command(name)
         case "search":
-            from sessionary.cli.search import search
+            from sessionary.cli.sessions.search import search
 
             return search
         case "export":
-            from sessionary.cli.exporting import export
+            from sessionary.cli.sessions.export import export
 
             return export
+        case "projects":
+            from sessionary.cli.sessions.projects import projects
+
+            return projects
         case "import":
             from sessionary.cli.imports import import_
 
             return import_
-        case "prune":
-            from sessionary.cli.prune import prune
+        case "serve" | "mcp" | "demo":
+            from sessionary.cli import serve
 
-            return prune
-        case "pack":
-            from sessionary.cli.pack import pack
+            return serve.COMMANDS[name]
+        case "chat":
+            from sessionary.cli.chat import chat
 
-            return pack
-        case "erase":
-            from sessionary.cli.erase import erase
-
-            return erase
-        case "erasures":
-            from sessionary.cli.erase import erasures
-
-            return erasures
+            return chat
         case "schedule":
             from sessionary.cli.schedule import schedule
 
             return schedule
-        case "access":
-            from sessionary.cli.access import access
-
-            return access
         case "deliveries":
             from sessionary.cli.deliveries import deliveries
 
             return deliveries
-        case "channels":
-            from sessionary.cli.channels import channels
-
-            return channels
-        case "agents":
-            from sessionary.cli.agents import agents
-
-            return agents
-        case "config":
-            from sessionary.cli.agents import config
-
-            return config
-        case "tokens":
-            from sessionary.cli.tokens import tokens
-
-            return tokens
-        case "password":
-            from sessionary.cli.password import password
-
-            return password
-        case "mcp":
-            from sessionary.cli.mcp import mcp
-
-            return mcp
         case "usage":
             from sessionary.cli.usage import usage
 
             return usage
-        case "route":
-            from sessionary.cli.route import route
+        case "access" | "tokens" | "password":
+            from sessionary.cli import access
 
-            return route
-        case "bindings":
-            from sessionary.cli.bindings import bindings
+            return access.COMMANDS[name]
+        case "agents" | "channels" | "config":
+            from sessionary.cli import configuration
 
-            return bindings
-        case "projects":
-            from sessionary.cli.projects import projects
+            return configuration.COMMANDS[name]
+        case "route" | "bindings":
+            from sessionary.cli import routes
 
-            return projects
-        case "scan-secrets":
-            from sessionary.cli.secrets import scan_secrets
+            return routes.COMMANDS[name]
+        case "prune" | "pack" | "erase" | "erasures" | "scan-secrets":
+            from sessionary.cli import retention
 
-            return scan_secrets
-        case "verify":
-            from sessionary.cli.upkeep import verify
+            return retention.COMMANDS[name]
+        case "backup" | "restore" | "migrate" | "move-home":
+            from sessionary.cli import backup
 
-            return verify
-        case "rebuild":
-            from sessionary.cli.upkeep import rebuild
-
-            return rebuild
-        case "doctor":
-            from sessionary.cli.doctor import doctor
-
-            return doctor
-        case "backup":
-            from sessionary.cli.backup import backup
-
-            return backup
-        case "restore":
-            from sessionary.cli.restore import restore
-
-            return restore
-        case "migrate":
-            from sessionary.cli.migrate import migrate
-
-            return migrate
-        case "move-home":
-            from sessionary.cli.move_home import move_home
-
-            return move_home
-        case "stats":
-            from sessionary.cli.upkeep import stats
-
-            return stats
-        case "demo":
-            from sessionary.cli.demo import demo
-
-            return demo
+            return backup.COMMANDS[name]
         case "completion":
-            from sessionary.cli.completion import completion
-
             return completion
         case _:
-            raise AssertionError(name)
+            from sessionary.cli import upkeep
+
+            return upkeep.COMMANDS[name]
+
+
+@command(
+    "completion",
+    example='eval "$(sessionary completion bash)"     # in ~/.bashrc\n'
+    "sessionary completion fish > ~/.config/fish/completions/sessionary.fish",
+)
+@click.argument("shell", type=click.Choice(SHELLS))
+@pass_console
+def completion(console: Console, shell: str) -> None:
+    """Print the script that lets a shell complete commands, options and session names."""
+    from click.shell_completion import get_completion_class  # only completion needs it
+
+    complete = get_completion_class(shell)
+    assert complete is not None
+    made = complete(root, {}, "sessionary", config.COMPLETION_VARIABLE)
+    # click's own `source` runs the shell to learn its version; the script is the same without.
+    script = made.source_template % made.source_vars()
+    # Bash splits what it is given into words: a title must be quoted.
+    script = script.replace("COMPREPLY+=($value)", 'COMPREPLY+=("$(printf %q "$value")")')
+    console.answer({"shell": shell, "script": script}, script)
 
 
 def _version(ctx: click.Context, _: click.Parameter, value: Any) -> None:
@@ -211,22 +153,13 @@ def _version(ctx: click.Context, _: click.Parameter, value: Any) -> None:
     ctx.exit()
 
 
-def _root() -> Group:
-    made = group(
-        "sessionary",
-        "The session layer for AI agents.",
-        {name: (partial(load_command, name), about) for name, about in COMMANDS.items()},
+root = LazyGroup("sessionary", "The session layer for AI agents.", COMMANDS, load_command)
+root.params.append(
+    click.Option(
+        ["-V", "--version"],
+        is_flag=True,
+        expose_value=False,
+        callback=_version,
+        help="Print the version.",
     )
-    made.params.append(
-        click.Option(
-            ["-V", "--version"],
-            is_flag=True,
-            expose_value=False,
-            callback=_version,
-            help="Print the version.",
-        )
-    )
-    return made
-
-
-root = _root()
+)

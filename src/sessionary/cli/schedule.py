@@ -1,12 +1,11 @@
-"""`sessionary schedule …`: tasks that run by themselves."""
+"""`sessionary schedule …`: tasks that run at set times."""
 
 import asyncio
 
 import click
 
 from sessionary.actions import schedules
-from sessionary.cli.console import Console
-from sessionary.cli.table import Column, table
+from sessionary.cli.console import Column, Console
 from sessionary.cli.times import span
 from sessionary.cli.tree import command, group, pass_console
 from sessionary.client.client import Sessionary
@@ -34,7 +33,7 @@ from sessionary.model.view import Json, time_text
 )
 @pass_console
 def add(console: Console, name: str, timing: str, prompt: str, **options: str | None) -> None:
-    """Make a schedule.
+    """Create a schedule.
 
     TIMING is five cron fields, @daily and its like, `every 15m`, or `at 2026-12-24T18:00`.
     """
@@ -52,35 +51,30 @@ def add(console: Console, name: str, timing: str, prompt: str, **options: str | 
         made = client.writing(
             schedules.add, plan, profile=client.profile, moment=client.moment()
         ).result()
-    at = _when(console, client, made)
+    at = _next_run(console, client, made)
     console.answer(_json(made), f"Schedule {made.name} added; it runs next at {at}.")
 
 
 @command("list", example="sessionary schedule list")
 @pass_console
 def list_schedules(console: Console) -> None:
-    """List the schedules, with when each runs next."""
+    """List the schedules and their next runs."""
     with console.client() as client:
         found = client.reading(schedules.list_schedules, profile=client.profile).result()
-    if console.json:
-        console.emit({"items": [_json(each) for each in found], "next": None})
-        return
-    if not found:
-        console.note(
-            'No schedules. Make one with: sessionary schedule add NAME "every 1h" "PROMPT"'
-        )
-        return
-    rows = [
+    console.print_list(
+        [_json(each) for each in found],
+        (Column("NAME", flexible=True), Column("TIMING"), Column("NEXT"), Column("TO")),
         [
-            each.name,
-            each.timing.text,
-            "paused" if each.paused else _when(console, client, each),
-            each.deliver_to,
-        ]
-        for each in found
-    ]
-    columns = (Column("NAME", flexible=True), Column("TIMING"), Column("NEXT"), Column("TO"))
-    console.print(table(columns, rows, width=console.width if console.is_terminal else None))
+            [
+                each.name,
+                each.timing.text,
+                "paused" if each.paused else _next_run(console, client, each),
+                each.deliver_to,
+            ]
+            for each in found
+        ],
+        empty='No schedules. Create one with: sessionary schedule add NAME "every 1h" "PROMPT"',
+    )
 
 
 @command("runs", example="sessionary schedule runs morning")
@@ -91,27 +85,27 @@ def runs(console: Console, name: str, limit: int) -> None:
     """List the latest runs of a schedule, newest first."""
     with console.client() as client:
         found = client.reading(schedules.runs, name, profile=client.profile, limit=limit).result()
-    if console.json:
-        console.emit({"items": [_run_json(each) for each in found], "next": None})
-        return
-    rows = [
+    console.print_list(
+        [_run_json(each) for each in found],
+        (Column("DUE"), Column("STATE"), Column("SESSION"), Column("REASON", flexible=True)),
         [
-            console.time_cell(each.due_at, client),
-            each.state,
-            each.session_id or "",
-            each.reason or "",
-        ]
-        for each in found
-    ]
-    columns = (Column("DUE"), Column("STATE"), Column("SESSION"), Column("REASON", flexible=True))
-    console.print(table(columns, rows, width=console.width if console.is_terminal else None))
+            [
+                console.time_cell(each.due_at, client),
+                each.state,
+                each.session_id or "",
+                each.reason or "",
+            ]
+            for each in found
+        ],
+        empty=f"Schedule {name} has not run yet.",
+    )
 
 
 @command("run", example="sessionary schedule run morning")
 @click.argument("name", metavar="NAME")
 @pass_console
 def run(console: Console, name: str) -> None:
-    """Run a schedule now, here, and say how it went."""
+    """Run a schedule now, in this process, and print the result."""
     # The other schedule commands do not need the engine.
     from sessionary.app.engine import run_schedule
 
@@ -126,16 +120,16 @@ def run(console: Console, name: str) -> None:
 @click.argument("name", metavar="NAME")
 @pass_console
 def pause(console: Console, name: str) -> None:
-    """Let a schedule rest; what it misses meanwhile is not made up for."""
+    """Pause a schedule; missed runs are not made up for."""
     made, _ = _set_paused(console, name, paused=True)
-    console.answer(_json(made), f"Schedule {made.name} rests.")
+    console.answer(_json(made), f"Schedule {made.name} is paused.")
 
 
 @command("resume", example="sessionary schedule resume morning")
 @click.argument("name", metavar="NAME")
 @pass_console
 def resume(console: Console, name: str) -> None:
-    """Let a schedule go on."""
+    """Resume a paused schedule."""
     made, at = _set_paused(console, name, paused=False)
     console.answer(_json(made), f"Schedule {made.name} runs next at {at}.")
 
@@ -144,7 +138,7 @@ def resume(console: Console, name: str) -> None:
 @click.argument("name", metavar="NAME")
 @pass_console
 def remove(console: Console, name: str) -> None:
-    """Take a schedule away; its runs and their sessions stay."""
+    """Remove a schedule; its runs and their sessions stay."""
     with console.client() as client:
         now = client.moment().now
         gone = client.writing(schedules.remove, name, profile=client.profile, now=now).result()
@@ -152,7 +146,7 @@ def remove(console: Console, name: str) -> None:
 
 
 def _set_paused(console: Console, name: str, *, paused: bool) -> tuple[Schedule, str]:
-    """The schedule as it is now, and when it runs next."""
+    """Pause or resume a schedule; return it with the time of its next run."""
     with console.client() as client:
         made = client.writing(
             schedules.pause,
@@ -161,10 +155,10 @@ def _set_paused(console: Console, name: str, *, paused: bool) -> tuple[Schedule,
             paused=paused,
             now=client.moment().now,
         ).result()
-        return made, _when(console, client, made)
+        return made, _next_run(console, client, made)
 
 
-def _when(console: Console, client: Sessionary, made: Schedule) -> str:
+def _next_run(console: Console, client: Sessionary, made: Schedule) -> str:
     return "never" if made.next_at is None else console.time_cell(made.next_at, client)
 
 
@@ -197,14 +191,6 @@ def _run_json(made: Run) -> Json:
 
 schedule = group(
     "schedule",
-    "Tasks that run by themselves.",
-    {
-        "add": (add, "Make a schedule."),
-        "list": (list_schedules, "List the schedules."),
-        "runs": (runs, "List the latest runs of a schedule."),
-        "run": (run, "Run a schedule now."),
-        "pause": (pause, "Let a schedule rest."),
-        "resume": (resume, "Let a schedule go on."),
-        "remove": (remove, "Take a schedule away."),
-    },
+    "Manage scheduled tasks.",
+    [add, list_schedules, runs, run, pause, resume, remove],
 )

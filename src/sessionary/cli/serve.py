@@ -1,36 +1,34 @@
-"""`sessionary serve`."""
+"""`sessionary serve`, `mcp` and `demo`."""
 
 import asyncio
-import gc
+import shlex
 from typing import Any
 
 import click
 
 from sessionary.cli.console import Console, shown_url
+from sessionary.cli.console import count as counted
 from sessionary.cli.tree import command, pass_console
+from sessionary.errors import BadInput
 
 
 @command("serve", example="sessionary serve\nsessionary serve --port 0 --json")
-@click.option("--host", default="127.0.0.1", metavar="HOST", help="Where to listen.")
+@click.option("--host", default="127.0.0.1", metavar="HOST", help="The address to listen on.")
 @click.option(
-    "--port", default=8741, type=click.IntRange(0, 65535), help="Which port; 0 takes a free one."
+    "--port", default=8741, type=click.IntRange(0, 65535), help="The port; 0 takes a free one."
 )
-@click.option("--exposed", is_flag=True, help="Let others reach it; needs a password.")
-@click.option("--no-channels", is_flag=True, help="Leave the channels of sessionary.toml alone.")
+@click.option("--exposed", is_flag=True, help="Accept other machines; needs a password.")
+@click.option("--no-channels", is_flag=True, help="Do not run the channels of sessionary.toml.")
 @pass_console
 def serve(console: Console, *, host: str, port: int, exposed: bool, no_channels: bool) -> None:
-    """Run agents, schedules, the index and the HTTP interface in one process.
+    """Run agents, channels, schedules and the HTTP interface in one process.
 
-    It prints its address and a link that lets one browser in, once, within a minute.
+    It prints its address and a link that logs in one browser, once, within a minute.
     """
     with console.client(create=True) as client:
-        # Hundreds of modules are loaded now, and none of them is ever garbage: looking for some
-        # meanwhile would cost a tenth of the start.
-        gc.disable()
+        # Loads the web server and the engine: two seconds that `serve --help` and a refusal do not need.
         from sessionary.app import serving
 
-        gc.freeze()
-        gc.enable()
         where = shown_url(client.store.url)
 
         def ready(found: Any) -> None:
@@ -45,8 +43,8 @@ def serve(console: Console, *, host: str, port: int, exposed: bool, no_channels:
             lines = [
                 f"Sessionary serves {where} at {found.address}",
                 *_webhooks(found.webhook_address),
-                *_entrance(found),
-                "Ctrl-C ends it.",
+                *_login_lines(found),
+                "Press Ctrl-C to stop.",
             ]
             console.answer(value, "\n".join(lines))
             console.flush()
@@ -57,17 +55,70 @@ def serve(console: Console, *, host: str, port: int, exposed: bool, no_channels:
     console.note("Stopped.")
 
 
-def _entrance(found: Any) -> list[str]:
+def _login_lines(found: Any) -> list[str]:
     if found.login_link is not None:
         return [
             f"Open this once, within a minute: {found.login_link}",
-            "Programs come in with a token of: sessionary tokens add",
+            "Programs need a token: sessionary tokens add",
         ]
     return [
-        f"Reading only: {found.cannot_write}",
-        "Programs with a token and browsers that are logged in can read; no new browser can log in.",
+        f"Read-only: {found.cannot_write}",
+        "Programs with a token and browsers that are logged in can read; no other browser can log in.",
     ]
 
 
 def _webhooks(address: str | None) -> list[str]:
-    return [] if address is None else [f"Webhooks come in at {address}, and nothing else there"]
+    return [] if address is None else [f"Webhooks, and nothing else, are served at {address}"]
+
+
+@command(
+    "mcp",
+    example="claude mcp add sessionary -- sessionary mcp\nsessionary mcp --http 127.0.0.1:8742",
+)
+@click.option("--http", metavar="HOST:PORT", help="Serve over HTTP instead of standard input.")
+@click.option("--write", is_flag=True, help="Also offer the tools that write.")
+@pass_console
+def mcp(console: Console, *, http: str | None, write: bool) -> None:
+    """Run the MCP server, with tools that search, list and read the sessions of this profile.
+
+    Over HTTP a client needs a token of this profile (`sessionary tokens add`), with the scope `write` for
+    the tools that write.
+    """
+    try:
+        # Optional dependencies, installed with the extra `mcp`.
+        from sessionary.app.mcp import serve_mcp
+    except ModuleNotFoundError as error:
+        raise BadInput(f"MCP needs an extra: install sessionary[mcp] ({error}).") from error
+    with console.client() as store_client:
+        asyncio.run(serve_mcp(store_client, write=write, http=http, tell=console.note))
+
+
+@command("demo", example="sessionary demo --home demo\nsessionary serve --home demo")
+@click.option(
+    "--sessions",
+    default=320,
+    type=click.IntRange(1, 20_000),
+    help="How many sessions to create, besides a few that show special features.",
+)
+@pass_console
+def demo(console: Console, *, sessions: int) -> None:
+    """Fill an empty store with example sessions of several platforms.
+
+    A store that has sessions is not changed: name another directory with --home.
+    """
+    from sessionary.app.demo import fill  # large texts that `demo --help` does not need
+
+    with console.client(create=True) as client:
+        filled = fill(client, count=sessions)
+        where = shown_url(client.store.url)
+    value = {"sessions": filled.sessions, "messages": filled.messages, "database": where}
+    told = f"{counted(filled.sessions, 'session')} and {counted(filled.messages, 'message')}"
+    place = "".join(
+        f" --{name} {shlex.quote(given)}"
+        for name, given in (("home", console.home), ("database", console.database))
+        if given is not None
+    )
+    console.answer(value, f"{where} now has {told}. Look at them with: sessionary{place} serve")
+
+
+COMMANDS: dict[str, click.Command] = {"serve": serve, "mcp": mcp, "demo": demo}

@@ -13,18 +13,18 @@ _DAY = timedelta(days=1)
 
 
 def span(text: str) -> timedelta:
-    """Read a length of time: 90s, 15m, 12h, 7d, 4w, 6mo, 1y."""
+    """Read a time span: 90s, 15m, 12h, 7d, 4w, 6mo, 1y."""
     found = _SPAN.fullmatch(text.strip())
     if found is None:
-        raise BadInput(f"{text!r} is no length of time: write 15m, 12h, 7d, 4w, 6mo or 1y.")
+        raise BadInput(f"{text!r} is not a time span: write 15m, 12h, 7d, 4w, 6mo or 1y.")
     return timedelta(seconds=int(found[1]) * _SECONDS[found[2].lower()])
 
 
 def parse_time(text: str, *, now: datetime, zone: tzinfo | None, at_end: bool = False) -> datetime:
-    """Read a point in time: a date, an RFC 3339 time, today, yesterday, or how long ago.
+    """Read a time: a date, an RFC 3339 time, today, yesterday, or a span ago.
 
-    A date stands for its whole day: its beginning, or with `at_end` its end. A `zone` of None is
-    this machine's zone, here and below.
+    A date means the beginning of the day, or with `at_end` its end. A `zone` of None is this machine's
+    zone, here and below.
     """
     word = text.strip().lower()
     if _SPAN.fullmatch(word):
@@ -40,13 +40,13 @@ def parse_time(text: str, *, now: datetime, zone: tzinfo | None, at_end: bool = 
         return (found if found.tzinfo else found.replace(tzinfo=zone)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise BadInput(
-            f"{text!r} is no time: write 2026-01-31, 2026-01-31T10:00:00Z, today, or 7d for "
+            f"{text!r} is not a time: write 2026-01-31, 2026-01-31T10:00:00Z, today, or 7d for "
             "seven days ago."
         ) from None
 
 
 def ago(at: datetime, *, now: datetime, zone: tzinfo | None) -> str:
-    """Say how long ago, in at most ten characters."""
+    """`5 min ago`, or a date: at most ten characters."""
     seconds = (now - at).total_seconds()
     if seconds < 0:
         return at.astimezone(zone).strftime("%Y-%m-%d")
@@ -59,12 +59,12 @@ def ago(at: datetime, *, now: datetime, zone: tzinfo | None) -> str:
 
 
 def clock_time(at: datetime, *, zone: tzinfo | None) -> str:
-    """A time to read, to the second, with its zone."""
+    """`2026-01-31 10:00:00 CET`."""
     return at.astimezone(zone).strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def second(at: datetime) -> str:
-    """A time for a table: RFC 3339 in UTC, to the second."""
+    """`2026-01-31T09:00:00Z`."""
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

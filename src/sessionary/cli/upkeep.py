@@ -1,24 +1,40 @@
-"""`sessionary verify`, `rebuild` and `stats`."""
+"""`sessionary verify`, `rebuild`, `stats` and `doctor`."""
 
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import apsw
 import click
 
+from sessionary import __version__, config
 from sessionary.actions.upkeep import stats as stats_action
 from sessionary.actions.upkeep import verify as checking
-from sessionary.cli.console import Console
-from sessionary.cli.table import Column, count, size, table
+from sessionary.actions.upkeep.stats import health
+from sessionary.cli.console import HOW_TO_BEGIN, Column, Console, count, shown_url, size, table
 from sessionary.cli.tree import command, pass_console
+from sessionary.errors import NotFound, SessionaryError
+from sessionary.store import filesystem, migrations
+from sessionary.store.filesystem import BESIDE
+from sessionary.store.open import sqlite_path
+from sessionary.store.sqlite import db_file
+
+if TYPE_CHECKING:
+    from sessionary.client.client import Sessionary
 
 SHOWN_SIZES = 12
-# How long the index is fed between two lines of progress.
+# How long the index is updated between two progress messages.
 STEP_SECONDS = 0.5
 
 
 @command("verify", example="sessionary verify && echo clean")
 @pass_console
 def verify(console: Console) -> None:
-    """Check that the record agrees with itself; each broken invariant is named.
+    """Check that the store is consistent, and list every violation.
 
-    Every session of every profile is compared with its log, its ledger and its turns.
+    Every session of every profile is compared with its log, its usage and its turns.
     """
     with console.client() as client:
         found = checking.verify(
@@ -33,11 +49,11 @@ def verify(console: Console) -> None:
     lines = [f"{each['invariant']}: {each['where']}: {each['what']}" for each in broken]
     if broken:
         lines.append(
-            f"{checked}; {len(broken):,} broken. `sessionary rebuild` makes counts and sums again, "
+            f"{checked}; {count(len(broken), 'violation')}. `sessionary rebuild` recomputes counts and sums, "
             "`sessionary rebuild --index` the search index; for damage, `sessionary restore` a backup."
         )
     else:
-        lines.append(f"{checked}; everything holds.")
+        lines.append(f"{checked}; everything is consistent.")
     value = {
         "ok": not broken,
         "sessions": found.sessions,
@@ -50,10 +66,10 @@ def verify(console: Console) -> None:
 
 
 @command("rebuild", example="sessionary rebuild\nsessionary rebuild --index")
-@click.option("--index", is_flag=True, help="The search index alone, from nothing.")
+@click.option("--index", is_flag=True, help="Only the search index, from scratch.")
 @pass_console
 def rebuild(console: Console, *, index: bool) -> None:
-    """Make counts, previews and sums again from the log, which is not changed."""
+    """Recompute counts, previews and sums from the log; the log is not changed."""
     if index:
         _rebuild_index(console)
         return
@@ -62,7 +78,7 @@ def rebuild(console: Console, *, index: bool) -> None:
             client.store, progress=lambda done: console.progress(f"{done:,} sessions rebuilt")
         )
     console.end_progress()
-    console.answer({"changed": wrong}, f"{count(wrong, 'session')} had to be changed.")
+    console.answer({"changed": wrong}, f"{count(wrong, 'session')} corrected.")
 
 
 def _rebuild_index(console: Console) -> None:
@@ -80,7 +96,7 @@ def _rebuild_index(console: Console) -> None:
 @command("stats", example="sessionary stats")
 @pass_console
 def stats(console: Console) -> None:
-    """Count what is in the store, of all profiles, and say what takes the room."""
+    """Count what is in the store, of all profiles, and show what takes the space."""
     with console.client() as client:
         found = client.reading(stats_action.stats).result()
     names = (
@@ -105,3 +121,194 @@ def stats(console: Console) -> None:
     counts = table((Column("WHAT"), Column("HOW MUCH", right=True)), rows, width=None)
     room = table((Column("LARGEST"), Column("SIZE", right=True)), largest, width=None)
     console.answer(value | {"bytes": total, "sizes": sizes}, f"{counts}\n\n{room}")
+
+
+LONG_WAL = 64_000_000
+LITTLE_ROOM = 500_000_000
+NO_ROOM = 20_000_000
+Status = Literal["ok", "warn", "bad"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check, and what to do about it."""
+
+    name: str
+    status: Status
+    what: str
+    do: str | None = None
+
+
+@command("doctor", example="sessionary doctor\nsessionary doctor --json | jq '.findings[].status'")
+@pass_console
+def doctor(console: Console) -> None:
+    """Diagnose the store and this machine; each problem comes with what to do.
+
+    Nothing is changed. The exit code is 1 if something is wrong.
+    """
+    settings = config.load(home=console.home, database=console.database, profile=console.profile)
+    path = sqlite_path(settings.database)
+    if path is not None and not os.path.exists(path) and db_file.read_identity(path) is None:
+        raise NotFound(f"There is no store at {path}; nothing was created. {HOW_TO_BEGIN}")
+    findings = [_program()]
+    if path is not None:
+        findings += _file(path, own_home=os.path.dirname(path) == str(settings.home))
+    findings += _store_findings(console)
+    wrong = any(each.status == "bad" for each in findings)
+    value = {
+        "ok": not wrong,
+        "database": shown_url(settings.database),
+        "findings": [asdict(each) for each in findings],
+    }
+    console.answer(value, "\n".join(map(_line, findings)))
+    if wrong:
+        raise click.exceptions.Exit(1)
+
+
+def _index(client: "Sessionary", path: str | None) -> Finding:
+    from sessionary.store.search.health import examine  # compiles the tokenizer's patterns
+
+    health = examine(client.store, path)
+    if health.problem is not None:
+        do = "The conversations are safe. Rebuild it with: sessionary rebuild --index"
+        return Finding("search index", "bad", f"damaged ({health.problem})", do)
+    if not health.exists:
+        return Finding("search index", "ok", "not created yet; the first search creates it")
+    room = f"{size(health.bytes)}, " if health.bytes else ""
+    if health.behind:
+        what = f"{room}{count(health.behind, 'change')} behind; the next search adds them"
+        return Finding("search index", "ok", what)
+    return Finding("search index", "ok", f"{room}complete")
+
+
+def _line(found: Finding) -> str:
+    do = f"\n      {found.do}" if found.do else ""
+    return f"{found.status:<4}  {found.name}: {found.what}{do}"
+
+
+def _program() -> Finding:
+    release = apsw.sqlite_lib_version()
+    what = f"Sessionary {__version__}, SQLite {release}"
+    if db_file.is_sound(db_file.version()):
+        return Finding("program", "ok", what)
+    do = "This release can corrupt a store. Install a newer apsw (SQLite 3.51.3 or later)."
+    return Finding("program", "bad", what, do)
+
+
+def _file(path: str, *, own_home: bool) -> Iterator[Finding]:
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.exists(path):
+        yield Finding("file", "ok", f"{path}, {size(os.stat(path).st_size)}")
+    else:
+        yield Finding("file", "bad", f"{path} is gone", "Bring it back, or `sessionary restore`.")
+    known = db_file.read_identity(path)
+    if known is None:
+        do = "It is written when the store is next opened for writing."
+        yield Finding(
+            "identity", "warn", "the file that says which store this is does not exist", do
+        )
+    else:
+        yield Finding("identity", "ok", known)
+    yield from _modes(path, folder, own_home=own_home)
+    wal = Path(f"{path}-wal")
+    length = wal.stat().st_size if wal.exists() else 0
+    if length > LONG_WAL:
+        do = "A program keeps an old read open; stop it, and the file shrinks."
+        yield Finding("wal", "warn", size(length), do)
+    else:
+        yield Finding("wal", "ok", size(length))
+    yield _file_system(folder)
+    yield _room(folder)
+
+
+def _modes(path: str, folder: str, *, own_home: bool) -> Iterator[Finding]:
+    wanted = {path + end: 0o600 for end in BESIDE}
+    if own_home:
+        wanted[folder] = 0o700
+    open_ones = {
+        name: most
+        for name, most in wanted.items()
+        if (found := filesystem.mode(name)) is not None and found & ~most
+    }
+    for name, most in open_ones.items():
+        yield Finding(
+            "permissions", "bad", f"others can use {name}", f"Run: chmod {most:o} '{name}'"
+        )
+    if not open_ones:
+        yield Finding("permissions", "ok", "only you can read and write")
+
+
+def _file_system(folder: str) -> Finding:
+    kind = filesystem.kind(folder)
+    if kind is None:
+        return Finding("file system", "ok", "unknown on this machine")
+    if filesystem.is_shared(kind):
+        do = "SQLite needs a local disk. Move the store, or use PostgreSQL: `sessionary migrate --to`."
+        return Finding("file system", "warn", f"{kind}, shared or virtual", do)
+    return Finding("file system", "ok", kind)
+
+
+def _room(folder: str) -> Finding:
+    free = filesystem.free_bytes(folder)
+    if free >= LITTLE_ROOM:
+        return Finding("room", "ok", f"{size(free)} free")
+    status: Status = "bad" if free < NO_ROOM else "warn"
+    return Finding(
+        "room",
+        status,
+        f"only {size(free)} free",
+        "Free some space: without it nothing can be stored.",
+    )
+
+
+def _store_findings(console: Console) -> Iterator[Finding]:
+    """Yield what the open store reports, or why it does not open."""
+    try:
+        with console.client() as client:
+            yield from _opened(client)
+    except NotFound:
+        raise
+    except SessionaryError as error:
+        yield Finding("store", "bad", str(error), "Nothing can be stored until this is fixed.")
+
+
+def _opened(client: "Sessionary") -> Iterator[Finding]:
+    dialect = "postgres" if sqlite_path(client.config.database) is None else "sqlite"
+    yield Finding("schema", "ok", f"{dialect}, {migrations.known(dialect)[-1].name}")
+    broken = client.reading(checking.check_database).result()
+    for each in broken:
+        do = "Keep the file, and `sessionary restore` a backup."
+        yield Finding("integrity", "bad", f"{each.invariant}: {each.where}: {each.what}", do)
+    if not broken:
+        yield Finding("integrity", "ok", "no damage found (`sessionary verify` looks deeper)")
+    yield _index(client, sqlite_path(client.config.database))
+    found = client.reading(health, now=client.moment().now).result()
+    waiting = (
+        f"{count(found.waiting_arrivals, 'arrival')} and "
+        f"{count(found.open_deliveries, 'delivery')} waiting"
+    )
+    yield Finding("queues", "ok", waiting)
+    if found.abandoned_deliveries:
+        what = f"{found.abandoned_deliveries:,} abandoned"
+        yield Finding(
+            "deliveries",
+            "warn",
+            what,
+            "See `sessionary deliveries list --state abandoned`; retry or redirect what still matters.",
+        )
+    if found.dead_turns:
+        what = f"{count(found.dead_turns, 'turn')} with an expired lease"
+        yield Finding(
+            "turns",
+            "warn",
+            what,
+            "A running server interrupts them soon; until then their sessions wait.",
+        )
+
+
+COMMANDS: dict[str, click.Command] = {
+    "verify": verify,
+    "rebuild": rebuild,
+    "stats": stats,
+    "doctor": doctor,
+}

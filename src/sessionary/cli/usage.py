@@ -6,8 +6,7 @@ import sys
 import click
 
 from sessionary.cli import times
-from sessionary.cli.console import Console
-from sessionary.cli.table import Column, money, table
+from sessionary.cli.console import Column, Console, money
 from sessionary.cli.tree import command, pass_console
 from sessionary.model.usage import TOKEN_FIELDS, UsageTotal
 from sessionary.model.view import usage_json
@@ -19,18 +18,15 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 @command(
     "usage", example="sessionary usage --by model --since 30d\nsessionary usage --by day --csv"
 )
-@click.option(
-    "--by", type=click.Choice(GROUPS), default="day", show_default=True, help="What to add up by."
-)
-@click.option("--since", metavar="T", help="Since 2026-01-31, a time, or 7d.")
-@click.option("--until", metavar="T", help="Until then.")
+@click.option("--by", type=click.Choice(GROUPS), default="day", show_default=True, help="Group by.")
+@click.option("--since", metavar="T", help="Since a date, a time, or 7d for seven days ago.")
+@click.option("--until", metavar="T", help="Until a date or time.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @pass_console
 def usage(console: Console, *, by: str, since: str | None, until: str | None, as_csv: bool) -> None:
     """Report tokens and cost.
 
-    Costs are estimates unless a provider reported them. A cost that is not known is shown as ?,
-    never as nothing.
+    Costs are estimates, unless a provider reported them. An unknown cost is shown as ?, not as 0.
     """
     if as_csv and console.json:
         raise click.UsageError("--csv and --json exclude each other.")
@@ -48,13 +44,13 @@ def usage(console: Console, *, by: str, since: str | None, until: str | None, as
     elif as_csv:
         _print_csv(rows)
     elif rows:
-        console.print(_table(rows, by=by, width=console.width if console.is_terminal else None))
+        _print_table(console, rows, by=by)
         _tell_unknown(console, rows)
     else:
-        console.note("No model call was counted.")
+        console.note("No model calls.")
 
 
-def _table(rows: list[UsageTotal], *, by: str, width: int | None) -> str:
+def _print_table(console: Console, rows: list[UsageTotal], *, by: str) -> None:
     columns = [Column(by.upper(), flexible=True)]
     columns += [
         Column(heading, right=True)
@@ -63,7 +59,7 @@ def _table(rows: list[UsageTotal], *, by: str, width: int | None) -> str:
     lines = [_line(row.group or "(none)", row) for row in rows]
     if len(rows) > 1:
         lines.append(_line("total", _sum(rows)))
-    return table(columns, lines, width=width)
+    console.print_table(columns, lines)
 
 
 def _line(name: str, row: UsageTotal) -> list[str]:

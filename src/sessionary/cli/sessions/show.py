@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import tzinfo
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,10 +10,9 @@ import click
 from sessionary.actions.sessions import read
 from sessionary.actions.sessions.lists import MAX_LIMIT
 from sessionary.actions.sessions.routing import Hold, of_session
-from sessionary.cli import holds, markdown, times
-from sessionary.cli.console import BOLD, DIM, Console
-from sessionary.cli.refs import find_head, ref_argument
-from sessionary.cli.table import count, money
+from sessionary.cli import console, times
+from sessionary.cli.console import BOLD, DIM, Console, count, money
+from sessionary.cli.sessions.refs import find_head, ref_argument
 from sessionary.cli.tree import command, pass_console
 from sessionary.model.message import (
     Attachment,
@@ -46,13 +46,23 @@ ROLE_COLOURS = {Role.USER: "1;32", Role.ASSISTANT: "1;36", Role.SYSTEM: "1;35", 
 )
 @ref_argument
 @click.option("--limit", type=click.IntRange(1, MAX_LIMIT), help="The last N messages.")
-@click.option("--before", type=click.IntRange(1), metavar="SEQ", help="Those before an entry.")
-@click.option("--after", type=click.IntRange(0), metavar="SEQ", help="Those after an entry.")
-@click.option("--around", type=click.IntRange(1), metavar="SEQ", help="Those around an entry.")
+@click.option(
+    "--before", type=click.IntRange(1), metavar="SEQ", help="Only messages before this entry."
+)
+@click.option(
+    "--after", type=click.IntRange(0), metavar="SEQ", help="Only messages after this entry."
+)
+@click.option(
+    "--around", type=click.IntRange(1), metavar="SEQ", help="Only messages around this entry."
+)
 @click.option("--all", "everything", is_flag=True, help="The whole transcript.")
-@click.option("--raw", is_flag=True, help="The log itself: what was taken back, and marks, too.")
+@click.option(
+    "--raw",
+    is_flag=True,
+    help="Every entry of the log, as JSON: retracted messages and retractions too.",
+)
 @click.option("--context", is_flag=True, help="What the model reads.")
-@click.option("--plain", is_flag=True, help="Markdown as it was written, not rendered.")
+@click.option("--plain", is_flag=True, help="Do not render Markdown.")
 @pass_console
 def show(console: Console, ref: str, **asked: Any) -> None:
     """Print a session's transcript.
@@ -145,7 +155,7 @@ def _origin(client: "Sessionary", head: SessionHead) -> read.SessionOrigin:
 
 
 def _session_json(client: "Sessionary", head: SessionHead) -> dict[str, Any]:
-    """A head, and where the session was held."""
+    """Return a head as JSON, with where the session comes from."""
     origin = _origin(client, head)
     return head_json(head) | {"workspace": origin.workspace, "imported": origin.imported}
 
@@ -166,7 +176,7 @@ def _show_context(console: Console, client: "Sessionary", head: SessionHead) -> 
 
 
 def _walk(client: "Sessionary", head: SessionHead) -> Iterator[Entry]:
-    """The whole transcript, a page at a time: no reader stays open for long."""
+    """Yield the whole transcript; each page is a read of its own, so none stays open for long."""
     after, more = 0, True
     while more:
         window = client.reading(
@@ -187,7 +197,7 @@ def _walk_log(client: "Sessionary", head: SessionHead) -> Iterator[Entry]:
 
 
 class _Printer:
-    """Prints a transcript: roles in colour and Markdown rendered where the terminal can."""
+    """Prints a transcript, with coloured roles and rendered Markdown if the terminal can show them."""
 
     def __init__(self, console: Console, client: "Sessionary", *, plain: bool) -> None:
         self._console = console
@@ -196,7 +206,7 @@ class _Printer:
         self._renders = console.has_styles and not plain
 
     def heading(self, head: SessionHead) -> None:
-        """Print what the session is."""
+        """Print the title, id and facts of a session."""
         facts = [
             head.source.description,
             count(head.message_count, "message"),
@@ -210,8 +220,8 @@ class _Printer:
             facts.append(f"ended ({head.end_reason})")
         if head.project:
             facts.append(f"project {head.project}")
-        name = safe_terminal(one_line(head.title or head.preview or "(no words)"))
-        held = [holds.shown(each, zone=self._zone) for each in _holds(self.client, head)]
+        name = safe_terminal(one_line(head.title or head.preview or "(no text)"))
+        held = [_hold_line(each, zone=self._zone) for each in _holds(self.client, head)]
         place = _place(_origin(self.client, head))
         lines = [head.id, " · ".join(facts), *([place] if place else []), *held]
         rest = [safe_terminal(one_line(line)) for line in lines]
@@ -222,12 +232,12 @@ class _Printer:
         console = self._console
         moment = times.clock_time(entry.at, zone=self._zone)
         match entry.body:
-            case Message() as said:
-                person = f" ({one_line(said.person.label, 60)})" if said.person else ""
-                role = safe_terminal(f"{said.role}{person}")
-                styled = console.style(role, ROLE_COLOURS[said.role])
+            case Message() as message:
+                person = f" ({one_line(message.person.label, 60)})" if message.person else ""
+                role = safe_terminal(f"{message.role}{person}")
+                styled = console.style(role, ROLE_COLOURS[message.role])
                 lines = [f"#{entry.seq} {styled} · {moment}"]
-                lines += [text for part in said.parts if (text := self._part(part))]
+                lines += [text for part in message.parts if (text := self._part(part))]
                 console.print_styled("\n".join(lines) + "\n")
             case Compaction(summary, through):
                 console.print(
@@ -239,7 +249,7 @@ class _Printer:
     def _part(self, part: Any) -> str:
         match part:
             case Text(text) if self._renders:
-                return markdown.render(text, width=self._console.width)
+                return console.render_markdown(text, width=self._console.width)
             case Text(text):
                 return safe_terminal(text, keep_newlines=True)
             case Reasoning(text):
@@ -255,21 +265,26 @@ class _Printer:
                 return safe_terminal(f"  [{one_line(json.dumps(part.data), TOOL_TEXT)}]")
 
 
+def _hold_line(hold: Hold, *, zone: tzinfo | None) -> str:
+    end = "" if hold.until is None else f" (until {times.clock_time(hold.until, zone=zone)})"
+    return f"held: {hold.reason}{end}"
+
+
 def _place(origin: read.SessionOrigin) -> str:
-    """The tool, the directory and the branch in one line; empty when none is known."""
-    told = []
+    """Return the tool, directory and branch in one line; empty if none is known."""
+    facts = []
     if origin.imported is not None:
-        told.append(f"imported from {origin.imported.get('tool') or origin.imported.get('from')}")
+        facts.append(f"imported from {origin.imported.get('tool') or origin.imported.get('from')}")
     workspace = origin.workspace or {}
     if isinstance(workspace.get("path"), str):
-        told.append(workspace["path"])
+        facts.append(workspace["path"])
     if isinstance(workspace.get("branch"), str):
-        told.append(f"branch {workspace['branch']}")
-    return " · ".join(told)
+        facts.append(f"branch {workspace['branch']}")
+    return " · ".join(facts)
 
 
 def tool_line(part: ToolCall | ToolResult) -> str:
-    """A tool call or its result in one line."""
+    """Return a tool call or its result in one line."""
     if isinstance(part, ToolCall):
         given = part.arguments if isinstance(part.arguments, str) else json.dumps(part.arguments)
         return f"  -> {one_line(part.name, 80)} {one_line(given or '', TOOL_TEXT)}"

@@ -1,4 +1,4 @@
-"""The name of a session on the command line: how it is resolved, and how a shell completes it."""
+"""REF on the command line: how it names a session, and how a shell completes it."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 OFFERED = 30
 SUGGESTED = 3
 RECENT = 200
-# What `sessions list` puts before a title.
+# Marks that `sessions list` puts before a title.
 PINNED, RUNNING, ENDED = "* ", "(running) ", "(ended) "
 CUT = "…"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -32,7 +32,7 @@ class Ref(click.ParamType):  # type: ignore[type-arg] # before click 8.3 it take
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> "list[CompletionItem]":
-        """Offer the sessions that were last active: titles, and ids for those without."""
+        """Offer the most recent sessions: their titles, or ids for those without a title."""
         from click.shell_completion import CompletionItem  # only completion needs it
 
         try:
@@ -62,8 +62,8 @@ def find_session(client: "Sessionary", ref: str) -> "Session":
 def find_head(client: "Sessionary", ref: str) -> "SessionHead":
     """Return the head of the session that a person names.
 
-    After ids and exact titles: a title in other capitals, or what a list shows as the title, cut
-    or not. Several such sessions are refused; where there is none, similar titles are named.
+    If no id or exact title matches: a title in other capitals, or what a list shows as the title,
+    even shortened. Several matches raise Ambiguous; without any, NotFound suggests similar titles.
     """
     try:
         return client.head(ref)
@@ -92,12 +92,12 @@ def _without_marks(ref: str) -> str:
 
 
 def _titled_alike(client: "Sessionary", shown: str) -> "list[SessionHead]":
-    """Sessions with this title in whatever capitals, or whose title was cut to this."""
+    """Return sessions with this title in any capitals, or whose title was shortened to this."""
     return _matching(client, shown, roles=("title",), label=lambda head: head.title)
 
 
 def _beginning_alike(client: "Sessionary", shown: str) -> "list[SessionHead]":
-    """Sessions without a title that begin with these words: lists show those instead."""
+    """Return sessions without a title that begin with these words: lists show the words instead."""
     return _matching(
         client, shown, roles=(), label=lambda head: head.preview if head.title is None else None
     )
@@ -110,13 +110,12 @@ def _matching(
     roles: tuple[str, ...],
     label: "Callable[[SessionHead], str | None]",
 ) -> "list[SessionHead]":
-    """Sessions whose label is what a person typed, found by its words in the search index."""
-    # An id or an exact title is found without the tokenizer.
-    from sessionary.model.tokenizer import fold
+    """Return sessions whose label is what a person typed, found in the search index."""
+    from sessionary.model.tokenizer import fold  # an id or an exact title is found without it
 
     wanted = " ".join(fold(shown.removesuffix(CUT)).split())
     words = shown.removesuffix(CUT).replace('"', " ").split()
-    # The last word of what was cut may be a part of one.
+    # The last word of a shortened title may be cut.
     whole = words[:-1] if shown.endswith(CUT) and len(words) > 1 else words
     if not whole:
         return []
@@ -130,7 +129,7 @@ def _matching(
 
 
 def _near_titles(client: "Sessionary", shown: str) -> list[str]:
-    """Titles that a person perhaps meant: with some of the words, or spelled almost so."""
+    """Return titles with similar spelling or some of the words."""
     import difflib  # only an unknown name needs it
 
     heads = client.sessions(limit=RECENT).items
@@ -144,4 +143,4 @@ def _near_titles(client: "Sessionary", shown: str) -> list[str]:
 
 
 def _label(head: "SessionHead") -> str:
-    return head.title or head.preview or "no words"
+    return head.title or head.preview or "no text"

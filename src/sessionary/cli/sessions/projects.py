@@ -6,8 +6,7 @@ import click
 
 from sessionary.actions.sessions import projects as project_actions
 from sessionary.actions.sessions.projects import Project
-from sessionary.cli.console import Console
-from sessionary.cli.table import Column, table
+from sessionary.cli.console import Column, Console
 from sessionary.cli.tree import command, group, pass_console
 from sessionary.model.view import time_text
 
@@ -15,17 +14,15 @@ from sessionary.model.view import time_text
 @command("list", example="sessionary projects list")
 @pass_console
 def list_projects(console: Console) -> None:
-    """List the projects, with the number of sessions in each."""
+    """List the projects with their number of sessions."""
     with console.client() as client:
         found = client.projects()
-    if console.json:
-        console.emit({"items": [_json(each) for each in found], "next": None})
-    elif found:
-        rows = [[each.name, str(each.sessions), each.colour or ""] for each in found]
-        columns = (Column("NAME", flexible=True), Column("SESSIONS", right=True), Column("COLOUR"))
-        console.print(table(columns, rows, width=console.width if console.is_terminal else None))
-    else:
-        console.note("No projects. Make one with: sessionary projects add NAME")
+    console.print_list(
+        [_json(each) for each in found],
+        (Column("NAME", flexible=True), Column("SESSIONS", right=True), Column("COLOUR")),
+        [[each.name, str(each.sessions), each.colour or ""] for each in found],
+        empty="No projects. Create one with: sessionary projects add NAME",
+    )
 
 
 @command("add", example="sessionary projects add Geography --colour '#3366cc'")
@@ -33,7 +30,7 @@ def list_projects(console: Console) -> None:
 @click.option("--colour", metavar="#RRGGBB", help="Its colour.")
 @pass_console
 def add(console: Console, name: str, *, colour: str | None) -> None:
-    """Make a project."""
+    """Create a project."""
     with console.client(create=True) as client:
         made = client.writing(
             project_actions.add, name, profile=client.profile, moment=client.moment(), colour=colour
@@ -46,12 +43,12 @@ def add(console: Console, name: str, *, colour: str | None) -> None:
 @click.argument("new_name", metavar="NEW")
 @pass_console
 def rename(console: Console, name: str, new_name: str) -> None:
-    """Give a project another name."""
+    """Rename a project."""
     with console.client() as client:
         made = client.writing(
             project_actions.change, name, profile=client.profile, new_name=new_name
         ).result()
-    console.answer(_json(made), f"Project {name} is {made.name} now.")
+    console.answer(_json(made), f"Project {name} is now {made.name}.")
 
 
 @command("colour", example="sessionary projects colour Geography '#3366cc'")
@@ -59,19 +56,19 @@ def rename(console: Console, name: str, new_name: str) -> None:
 @click.argument("colour", metavar="#RRGGBB")
 @pass_console
 def colour(console: Console, name: str, colour: str) -> None:
-    """Give a project a colour."""
+    """Set a project's colour."""
     with console.client() as client:
         made = client.writing(
             project_actions.change, name, profile=client.profile, colour=colour
         ).result()
-    console.answer(_json(made), f"Project {made.name} is {made.colour} now.")
+    console.answer(_json(made), f"Project {made.name} is now {made.colour}.")
 
 
 @command("remove", example="sessionary projects remove Geography")
 @click.argument("name", metavar="NAME")
 @pass_console
 def remove(console: Console, name: str) -> None:
-    """Delete a project; its sessions stay, without one."""
+    """Delete a project; its sessions stay, without a project."""
     with console.client() as client:
         gone = client.writing(project_actions.remove, name, profile=client.profile).result()
     console.answer(_json(gone), f"Project {gone.name} removed; its sessions stay.")
@@ -90,11 +87,5 @@ def _json(project: Project) -> dict[str, Any]:
 projects = group(
     "projects",
     "List and change projects.",
-    {
-        "list": (list_projects, "List the projects."),
-        "add": (add, "Make a project."),
-        "rename": (rename, "Give a project another name."),
-        "colour": (colour, "Give a project a colour."),
-        "remove": (remove, "Delete a project; its sessions stay."),
-    },
+    [list_projects, add, rename, colour, remove],
 )

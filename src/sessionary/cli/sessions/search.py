@@ -16,9 +16,8 @@ from sessionary.actions.search.search import (
     result_json,
 )
 from sessionary.cli import times
-from sessionary.cli.console import Console
-from sessionary.cli.refs import REF, find_head
-from sessionary.cli.table import count
+from sessionary.cli.console import Console, count
+from sessionary.cli.sessions.refs import REF, find_head
 from sessionary.cli.tree import command, pass_console
 from sessionary.model.search_text import TITLE
 from sessionary.model.snippet import CLOSE, OPEN
@@ -27,7 +26,8 @@ from sessionary.model.terminal import display_width, fit, one_line, safe_termina
 if TYPE_CHECKING:
     from sessionary.client.client import Sessionary
 
-# How long the index is fed between two lines of progress.
+
+# How long the index is updated between two progress messages.
 STEP_SECONDS = 0.3
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 
@@ -43,16 +43,15 @@ BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 @click.option("--limit", type=click.IntRange(1, MOST_HITS), default=20, show_default=True)
 @click.option("--source", metavar="S", help="Only from this platform.")
 @click.option("--session", type=REF, metavar="REF", help="Only within this session.")
-@click.option("--all-hits", is_flag=True, help="Every hit, not the best of each session.")
-@click.option("--tools", is_flag=True, help="Tool output and reasoning, too.")
+@click.option("--all-hits", is_flag=True, help="Every hit, not only the best of each session.")
+@click.option("--tools", is_flag=True, help="Search tool output and reasoning too.")
 @click.option("--cursor", metavar="NEXT", help="Where the last page ended (its `next`).")
 @pass_console
 def search(console: Console, query: tuple[str, ...], **asked: Any) -> None:
-    """Find what was said.
+    """Search messages and titles.
 
-    Words must all be there; "words in quotation marks" stand together; -word must not be there;
-    word* is a beginning; OR, AND and NOT are operators in capitals. role: source: from: in: session:
-    tool: before: after: narrow.
+    All words must match. "A phrase" matches words in that order, -word excludes, word* matches a prefix;
+    OR, AND and NOT are operators. Filters: role: source: from: in: session: tool: before: after:
     """
     with console.client() as client:
         if asked["session"] is not None:
@@ -78,7 +77,7 @@ def search(console: Console, query: tuple[str, ...], **asked: Any) -> None:
 
 
 def _catch_up(console: Console, client: "Sessionary") -> None:
-    """Let the index see everything; a long wait shows how far it is."""
+    """Bring the index up to date; show the progress if that takes long."""
     state = client.store.catch_up(STEP_SECONDS).result()
     total = state.behind
     while state.behind:
@@ -87,14 +86,14 @@ def _catch_up(console: Console, client: "Sessionary") -> None:
         console.progress(f"Indexing: {done:,} of {total:,} changes")
         state = client.store.catch_up(STEP_SECONDS).result()
         if state.watermark == known and state.behind >= total:
-            break  # it does not move: the answer says what it lacks
+            break  # no progress: the answer says what is missing
         total = max(total, state.behind)
     console.end_progress()
 
 
 def _print_hit(console: Console, hit: Hit, *, now: datetime, zone: tzinfo | None) -> None:
     head = hit.session
-    name = one_line(head.title or head.preview or "(no words)")
+    name = one_line(head.title or head.preview or "(no text)")
     where = f"{head.source.platform}, {times.ago(hit.at, now=now, zone=zone)}"
     more = f", {hit.in_session:,} hits" if hit.in_session > 1 else ""
     place = head.id if hit.role == TITLE else f"{head.id} --around {hit.seq}"
@@ -103,7 +102,7 @@ def _print_hit(console: Console, hit: Hit, *, now: datetime, zone: tzinfo | None
         console.print(f"{fit(name, min(room, display_width(name)))}  {where}{more}")
     else:
         console.print(f"{name}  {where}{more}")
-    # The marks come last: whatever a message has of its own is made harmless before.
+    # The styles come last, after the text was made safe.
     line = safe_terminal(one_line(f"{hit.role}: {hit.snippet}"))
     is_bold = console.is_terminal and not config.is_plain_terminal()
     marks = (BOLD, PLAIN) if is_bold else (OPEN, CLOSE)
@@ -112,7 +111,7 @@ def _print_hit(console: Console, hit: Hit, *, now: datetime, zone: tzinfo | None
 
 
 def _tell_the_rest(console: Console, found: SearchResult) -> None:
-    """What the answer left out, and what could be asked next."""
+    """Print what the answer leaves out, and what to ask next."""
     if found.behind:
         console.note(
             f"The index is not complete: {count(found.behind, 'change')} not searched yet. "
@@ -122,10 +121,10 @@ def _tell_the_rest(console: Console, found: SearchResult) -> None:
         console.note(found.missing)
     if found.beginnings and found.hits:
         console.note(
-            f"Nothing has exactly these words; shown are words that begin so: {found.words}."
+            f"Nothing matches exactly; these hits have words that begin so: {found.words}."
         )
     elif found.relaxed and found.hits:
-        console.note(f"Nothing has all of these words; shown is what has any: {found.words}.")
+        console.note(f"Nothing has all of these words; these hits have some: {found.words}.")
     if not found.hits:
         console.note(f"Nothing found: {found.words}.")
     elif found.more:
@@ -133,9 +132,8 @@ def _tell_the_rest(console: Console, found: SearchResult) -> None:
     else:
         console.note(f"{count(found.total, 'hit')}: {found.words}.")
     if found.suggestion is not None:
-        console.note(f"Perhaps you meant: {found.suggestion}")
+        console.note(f"Did you mean: {found.suggestion}")
     if found.step_hits:
         many = f"{COUNTED_STEPS}+" if found.step_hits >= COUNTED_STEPS else f"{found.step_hits}"
         console.note(f"{many} more in tool output and reasoning; see them with --tools.")
-    if found.next is not None:
-        console.note(f"There is more: --cursor {found.next}")
+    console.note_more(found.next)

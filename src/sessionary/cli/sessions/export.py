@@ -1,33 +1,36 @@
-"""`sessionary export`."""
+"""`sessionary export`: sessions as files, each written whole or not at all."""
 
 import json
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from sessionary.actions.transfer import handover, jsonl_export, render
-from sessionary.cli.console import Console
-from sessionary.cli.files import refuse_to_overwrite, write_pieces
-from sessionary.cli.refs import REF, find_head
-from sessionary.cli.table import size
+from sessionary.cli.console import Console, size
+from sessionary.cli.sessions.refs import REF, find_head
 from sessionary.cli.tree import command, pass_console
+from sessionary.errors import BadInput, Conflict, NotFound, SessionaryError
 from sessionary.model.handover.forms import HANDOVER_FORMATS
 from sessionary.model.handover.passage import HandoverExcerpt
 from sessionary.model.record import ExportOptions
+from sessionary.store import filesystem
 
 if TYPE_CHECKING:
     from sessionary.client.client import Sessionary
 
-WAYS = {
+
+EXPORTERS = {
     "jsonl": jsonl_export.export_jsonl,
     "md": render.export_markdown,
     "html": render.export_html,
 }
-# What steers a terminal has no meaning in a page to read.
-SHOWN = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\ufffd")
+# Control characters have no meaning in a page to read.
+CONTROL_CHARACTERS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\ufffd")
 
 
 @command(
@@ -36,21 +39,23 @@ SHOWN = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\ufffd")
     "sessionary export Capitals --as claude-code --budget 50000 -o session.jsonl",
 )
 @click.argument("refs", nargs=-1, type=REF, metavar="[REF]…")
-@click.option("--format", "form", type=click.Choice(list(WAYS)), default="jsonl", show_default=True)
+@click.option(
+    "--format", "form", type=click.Choice(list(EXPORTERS)), default="jsonl", show_default=True
+)
 @click.option("--all", "everything", is_flag=True, help="Every session of the profile.")
-@click.option("--no-tools", is_flag=True, help="Leave out what tools were asked and answered.")
-@click.option("--no-reasoning", is_flag=True, help="Leave out what models thought.")
+@click.option("--no-tools", is_flag=True, help="Leave out tool calls and results.")
+@click.option("--no-reasoning", is_flag=True, help="Leave out the reasoning of models.")
 @click.option("--redact", is_flag=True, help="Hide people's ids, phone numbers and addresses.")
 @click.option(
     "--as",
     "tool",
     type=click.Choice(list(HANDOVER_FORMATS)),
-    help="A file that a tool goes on from.",
+    help="A file with which this tool continues the session.",
 )
-@click.option("--budget", type=int, help="With --as: at most so many tokens, the newest.")
+@click.option("--budget", type=int, help="With --as: at most this many tokens, the newest.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to a file.")
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
-@click.option("--mask-secrets", is_flag=True, help="Leave out keys, tokens and passwords.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@click.option("--mask-secrets", is_flag=True, help="Mask keys, tokens and passwords.")
 @pass_console
 def export(
     console: Console,
@@ -64,11 +69,11 @@ def export(
     budget: int | None,
     **left_out: bool,
 ) -> None:
-    """Write sessions: JSONL without loss, to be imported again; Markdown or HTML to read.
+    """Write sessions: as complete JSONL that can be imported again, or as Markdown or HTML to read.
 
-    With --as one session becomes a file that another tool can go on from.
+    With --as, write one session as a file with which another tool continues it.
     """
-    extent = ExportOptions(
+    options = ExportOptions(
         tools=not left_out["no_tools"],
         reasoning=not left_out["no_reasoning"],
         redact=left_out["redact"],
@@ -82,22 +87,22 @@ def export(
         if tool is not None:
             tokens = handover.BUDGET if budget is None else budget
             made = handover.passage(
-                client.store, ids[0], profile=client.profile, budget=tokens, extent=extent
+                client.store, ids[0], profile=client.profile, budget=tokens, extent=options
             )
             _hand_over(console, made, tool, output, force=force)
             return
-        pieces = _pieces(client, ids if refs else None, form, extent)
+        pieces = _pieces(client, ids if refs else None, form, options)
         _write(console, pieces, form, output, force=force)
 
 
 def _check(
     console: Console, refs: tuple[str, ...], *, form: str, everything: bool, **more: Any
 ) -> None:
-    """Refuse what does not go together."""
+    """Refuse options that exclude each other."""
     if more["tool"] is None and more["budget"] is not None:
-        raise click.UsageError("--budget goes with --as.")
+        raise click.UsageError("--budget needs --as.")
     if more["tool"] is not None and (everything or len(refs) != 1 or form != "jsonl"):
-        raise click.UsageError("--as takes one session, and no --format.")
+        raise click.UsageError("--as takes one session, and not --format or --all.")
     if bool(refs) is everything:
         raise click.UsageError("Name sessions, or give --all.")
     if console.json and more["output"] is None and (form != "jsonl" or more["tool"] is not None):
@@ -126,7 +131,7 @@ def _hand_over(
     *,
     force: bool,
 ) -> None:
-    """Write the file, and say how to go on with it."""
+    """Write the file, and print how to continue with it."""
     form = HANDOVER_FORMATS[tool]
     if output is None:
         for piece in form.pieces(made):
@@ -142,7 +147,7 @@ def _hand_over(
 
 
 def _print(console: Console, pieces: Iterator[str]) -> None:
-    """A terminal gets what it can show; a pipe gets every byte."""
+    """Print to a terminal without control characters, to a pipe byte for byte."""
     for piece in pieces:
         if console.is_terminal:
             console.print(piece.removesuffix("\n"))
@@ -151,9 +156,45 @@ def _print(console: Console, pieces: Iterator[str]) -> None:
 
 
 def _pieces(
-    client: "Sessionary", ids: list[str] | None, form: str, extent: ExportOptions
+    client: "Sessionary", ids: list[str] | None, form: str, options: ExportOptions
 ) -> Iterator[str]:
-    """The export, a line or an entry at a time, each with the end of its line."""
-    for piece in WAYS[form](client.store, ids, profile=client.profile, extent=extent):
-        shown = piece if form == "jsonl" else piece.translate(SHOWN)
+    """Yield the export in pieces of whole lines."""
+    for piece in EXPORTERS[form](client.store, ids, profile=client.profile, extent=options):
+        shown = piece if form == "jsonl" else piece.translate(CONTROL_CHARACTERS)
         yield shown if shown.endswith("\n") else f"{shown}\n"
+
+
+def write_pieces(path: Path, pieces: Iterable[str], *, force: bool) -> int:
+    """Write text to a private file and return its size in bytes; a failure leaves no file."""
+    refuse_to_overwrite(path, force=force)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        return _write_draft(draft, path, pieces)
+    except OSError as error:
+        raise SessionaryError(f"{path} was not written: {error.strerror}.") from error
+
+
+def _write_draft(draft: Path, path: Path, pieces: Iterable[str]) -> int:
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.writelines(pieces)
+            file.flush()
+            filesystem.sync(file.fileno())
+            written = file.tell()
+        os.replace(draft, path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(draft)
+        raise
+    return written
+
+
+def refuse_to_overwrite(path: Path, *, force: bool) -> None:
+    """Refuse a path that cannot be written, before any work is done."""
+    if path.is_dir():
+        raise BadInput(f"{path} is a directory; name a file.")
+    if path.exists() and not force:
+        raise Conflict(f"{path} exists already and was not changed. Add --force to overwrite it.")
+    if not path.absolute().parent.is_dir():
+        raise NotFound(f"There is no directory {path.absolute().parent}; nothing was written.")

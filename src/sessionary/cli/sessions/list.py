@@ -8,9 +8,8 @@ import click
 from sessionary.actions.sessions import lists
 from sessionary.actions.sessions.lists import Order
 from sessionary.cli import times
-from sessionary.cli.console import Console
-from sessionary.cli.refs import ENDED, PINNED, RUNNING
-from sessionary.cli.table import Column, count, money, table
+from sessionary.cli.console import Column, Console, count, money, table
+from sessionary.cli.sessions.refs import ENDED, PINNED, RUNNING
 from sessionary.cli.tree import command, pass_console
 from sessionary.errors import BadInput
 from sessionary.model.session import Kind, SessionFolder, SessionHead
@@ -23,7 +22,6 @@ FOLDERS = {
     "trash": SessionFolder.TRASH,
     "automation": SessionFolder.AUTOMATION,
 }
-
 COLUMNS = (
     Column("ID"),
     Column("ACTIVE", right=True),
@@ -43,17 +41,19 @@ COLUMNS = (
 @click.option("--kind", type=click.Choice([str(kind) for kind in Kind]), help="Only of this kind.")
 @click.option("--project", metavar="P", help="Only in this project.")
 @click.option("--model", metavar="M", help="Only with this model.")
-@click.option("--archived", is_flag=True, help="Those in the archive.")
-@click.option("--trash", is_flag=True, help="Those in the trash.")
-@click.option("--automation", is_flag=True, help="Those of jobs and subagents.")
-@click.option("--since", metavar="T", help="Active since: 2026-01-31, a time, or 7d.")
-@click.option("--until", metavar="T", help="Last active until then.")
-@click.option("--open/--ended", "is_open", default=None, help="Only open, or only ended ones.")
-@click.option("--pinned", is_flag=True, help="Only pinned ones.")
-@click.option("--pinned-first", is_flag=True, help="Pinned ones at the top.")
-@click.option("--text", metavar="WORDS", help="Only with these words in title or preview.")
+@click.option("--archived", is_flag=True, help="Sessions in the archive.")
+@click.option("--trash", is_flag=True, help="Sessions in the trash.")
+@click.option("--automation", is_flag=True, help="Sessions of jobs and subagents.")
+@click.option("--since", metavar="T", help="Active since a date, a time, or 7d for seven days ago.")
+@click.option("--until", metavar="T", help="Last active before then.")
+@click.option("--open/--ended", "is_open", default=None, help="Only open, or only ended sessions.")
+@click.option("--pinned", is_flag=True, help="Only pinned sessions.")
+@click.option("--pinned-first", is_flag=True, help="Pinned sessions first.")
+@click.option("--text", metavar="WORDS", help="Only with these words in the title or preview.")
 @click.option(
-    "--sort", type=click.Choice([str(each) for each in Order]), help="Instead of by activity."
+    "--sort",
+    type=click.Choice([str(each) for each in Order]),
+    help="Sort order (default: activity).",
 )
 @click.option("--limit", type=click.IntRange(1, lists.MAX_LIMIT), default=50, show_default=True)
 @click.option("--cursor", metavar="NEXT", help="Where the last page ended (its `next`).")
@@ -62,7 +62,7 @@ def list_sessions(console: Console, **asked: Any) -> None:
     """List sessions, newest activity first."""
     folder = _folder(asked)
     if asked["sort"] not in (None, Order.ACTIVITY) and (asked["pinned"] or asked["pinned_first"]):
-        raise click.UsageError("--pinned and --pinned-first go with the order of activity.")
+        raise click.UsageError("--pinned and --pinned-first need --sort activity.")
     with console.client() as client:
         now = client.moment().now
         filters = _filters(asked, folder=folder, now=now, zone=console.zone(client))
@@ -91,7 +91,7 @@ def list_sessions(console: Console, **asked: Any) -> None:
         console.note(
             "No sessions." if folder is SessionFolder.CHATS else f"No sessions in the {folder}."
         )
-    _tell_the_rest(console, page)
+    _note_the_rest(console, page)
 
 
 def _folder(asked: dict[str, Any]) -> SessionFolder:
@@ -129,7 +129,7 @@ def _filters(
 def _short_rows(
     heads: tuple[SessionHead, ...], *, now: datetime, zone: tzinfo | None
 ) -> list[list[str]]:
-    length = _telling_length([head.id for head in heads])
+    length = _unique_length([head.id for head in heads])
     return [
         [
             head.id[:length],
@@ -143,8 +143,8 @@ def _short_rows(
     ]
 
 
-def _telling_length(ids: list[str]) -> int:
-    """How much of each id has to be shown so that they can be told apart."""
+def _unique_length(ids: list[str]) -> int:
+    """Return how much of the ids must be shown to tell them apart."""
     longest = max(map(len, ids))
     for length in range(SHORTEST_ID, longest):
         if len({each[:length] for each in ids}) == len(ids):
@@ -161,7 +161,7 @@ def _fitted(rows: list[list[str]], *, width: int) -> str:
 
 
 def _full_table(heads: tuple[SessionHead, ...]) -> str:
-    """What a pipe gets: whole ids and times, nothing cut, the same columns always."""
+    """Return the table for a pipe: always the same columns, nothing shortened."""
     columns = (
         Column("ID"),
         Column("ACTIVE"),
@@ -192,12 +192,11 @@ def _name(head: SessionHead) -> str:
         )
         if holds
     )
-    return marks + (head.title or head.preview or "(no words)")
+    return marks + (head.title or head.preview or "(no text)")
 
 
-def _tell_the_rest(console: Console, page: lists.SessionPage) -> None:
-    if page.next is not None:
-        console.note(f"There is more: --cursor {page.next}")
+def _note_the_rest(console: Console, page: lists.SessionPage) -> None:
+    console.note_more(page.next)
     hidden = page.hidden
     if not hidden.total:
         return

@@ -1,0 +1,182 @@
+"""`sessionary agents`, `channels` and `config`: what sessionary.toml says, and whether it works."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from sessionary.agents.command import CommandRunner
+from sessionary.channels import registry
+from sessionary.cli.console import Column, Console
+from sessionary.cli.tree import command, group, pass_console
+from sessionary.config import Config, environment, imports, load, telemetry, web
+from sessionary.config.engine import EngineSettings, read
+from sessionary.errors import BadInput, RetryLater, Unreachable
+from sessionary.store.open import sqlite_path
+
+
+@command("list", example="sessionary agents list")
+@pass_console
+def list_agents(console: Console) -> None:
+    """List the configured agents. Without any, the demo agent answers."""
+    settings = read(_load(console))
+    items: list[dict[str, Any]] = [
+        {
+            "name": each.name,
+            "kind": each.kind,
+            "model": each.options.get("model"),
+            "default": each.name == settings.agent,
+        }
+        for each in settings.agents.values()
+    ]
+    items = items or [{"name": "demo", "kind": "script", "model": None, "default": True}]
+    console.print_list(
+        items,
+        (Column("NAME", flexible=True), Column("KIND"), Column("MODEL"), Column("ANSWERS")),
+        [
+            [
+                item["name"],
+                item["kind"],
+                str(item["model"] or ""),
+                "by default" if item["default"] else "when named",
+            ]
+            for item in items
+        ],
+        empty="",
+    )
+
+
+@command("list", example="sessionary channels list")
+@pass_console
+def list_channels(console: Console) -> None:
+    """List all channels: whether each is configured, and who may use it."""
+    settings = read(_load(console))
+    items: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "configured": name in settings.channels,
+            "extra": registry.KNOWN.get(name, (None, None))[1],
+            "access": _access(settings, name),
+        }
+        for name in dict.fromkeys([*settings.channels, *registry.KNOWN])
+    ]
+    console.print_list(
+        items,
+        (
+            Column("NAME"),
+            Column("STATE"),
+            Column("NEEDS"),
+            Column("WHO MAY WRITE", flexible=True),
+        ),
+        [
+            [
+                item["name"],
+                "configured" if item["configured"] else "-",
+                f"sessionary[{item['extra']}]" if item["extra"] else "",
+                item["access"] if item["configured"] else "",
+            ]
+            for item in items
+        ],
+        empty="",
+    )
+
+
+@command("check", example="sessionary channels check telegram")
+@click.argument("name")
+@pass_console
+def check_channel(console: Console, name: str) -> None:
+    """Check a channel: connect, and print the bot's account or what is missing."""
+    settings = read(_load(console))
+    if name not in settings.channels:
+        if name not in registry.KNOWN:
+            known = ", ".join(registry.KNOWN)
+            raise BadInput(f"There is no channel {name!r}. Known: {known}.")
+        raise BadInput(
+            f"sessionary.toml has no table [channels.{name}]. docs/channels/{name}.md explains, "
+            "step by step, what to write into it."
+        )
+    account = asyncio.run(_connect(name, settings.channels[name]))
+    who = _access(settings, name)
+    lines = [account]
+    if who == "nobody":
+        lines.append(
+            f"Nobody may use it yet: set allow or everyone in [access.{name}], "
+            f"or run: sessionary access allow {name} PERSON"
+        )
+    console.answer({"name": name, "ok": True, "says": account, "access": who}, "\n".join(lines))
+
+
+async def _connect(name: str, values: Mapping[str, Any]) -> str:
+    adapter = registry.build(name, values, environment())
+    try:
+        account: str = await registry.load(name).check(adapter)
+    except RetryLater as error:
+        why = str(error).rstrip(".")
+        raise Unreachable(
+            f"{why}. Check the network and [channels.{name}], then try again; nothing was changed."
+        ) from error
+    finally:
+        await adapter.close()
+    return account
+
+
+def _access(settings: EngineSettings, name: str) -> str:
+    """Who may use a channel according to sessionary.toml; commands may have allowed others."""
+    access = settings.access.get(name)
+    if access is None:
+        return "nobody"
+    if access.everyone:
+        return "everyone"
+    pairs = "strangers may ask" if access.strangers == "pair" else ""
+    listed = f"{len(access.allow)} people" if access.allow else ""
+    return ", ".join(each for each in (listed, pairs) if each) or "nobody"
+
+
+@command("check", example="sessionary config check")
+@pass_console
+def check_config(console: Console) -> None:
+    """Check sessionary.toml, and every secret, program and function that it names."""
+    loaded = _load(console)
+    settings = read(loaded)
+    web.read(loaded, environment())
+    telemetry.read(loaded, environment())
+    # Only this command needs the engine: `agents list` and `--help` start without it.
+    from sessionary.app.engine import Agents
+    from sessionary.importers.registry import importer
+
+    for source in imports.read(loaded).watch:
+        importer(source)
+    made = Agents(settings, folder=loaded.home)
+    for name in settings.agents:
+        runner = made.get(name).runner
+        if isinstance(runner, CommandRunner):
+            runner.check()
+    asyncio.run(_build_channels(settings))
+    sqlite_path(loaded.database)
+    value = {
+        "home": str(loaded.home),
+        "profile": loaded.profile,
+        "agents": sorted(settings.agents),
+        "channels": sorted(settings.channels),
+    }
+    agents = ", ".join(sorted(settings.agents)) or "none (the demo agent answers)"
+    channels = ", ".join(sorted(settings.channels)) or "none"
+    console.answer(value, f"The configuration is valid. Agents: {agents}. Channels: {channels}.")
+
+
+async def _build_channels(settings: EngineSettings) -> None:
+    """Build every channel with its secrets, as `serve` does, without connecting."""
+    for name, values in settings.channels.items():
+        await registry.build(name, values, environment()).close()
+
+
+def _load(console: Console) -> Config:
+    return load(home=console.home, database=console.database, profile=console.profile)
+
+
+COMMANDS: dict[str, click.Command] = {
+    "agents": group("agents", "List the configured agents.", [list_agents]),
+    "channels": group("channels", "List and check channels.", [list_channels, check_channel]),
+    "config": group("config", "Check the configuration.", [check_config]),
+}

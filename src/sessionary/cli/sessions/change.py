@@ -1,0 +1,332 @@
+"""`sessionary sessions append`, `rename`, `pin`, `trash`, …: one change to one session."""
+
+from collections.abc import Callable
+from datetime import datetime, tzinfo
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sessionary.actions.sessions import projects
+from sessionary.cli.console import Console, count, read_input
+from sessionary.cli.sessions.refs import find_head, find_session, ref_argument
+from sessionary.cli.times import clock_time, parse_time, span
+from sessionary.cli.tree import command, pass_console
+from sessionary.client.session import Session
+from sessionary.errors import BadInput
+from sessionary.model.message import Role
+from sessionary.model.session import Kind, SessionHead
+from sessionary.model.source import TERMINAL, Person, Source
+from sessionary.model.usage import Usage
+from sessionary.model.view import head_json, hold_json
+
+if TYPE_CHECKING:
+    from sessionary.client.client import Sessionary
+
+
+def _change(
+    console: Console, ref: str, change: Callable[[Session], SessionHead], what: str
+) -> None:
+    """Change the session that a person names, and print it as it is now."""
+    with console.client() as client:
+        head = change(find_session(client, ref))
+    _tell(console, head, what)
+
+
+def _tell(console: Console, head: SessionHead, what: str) -> None:
+    name = head.title or head.preview or ""
+    console.answer(head_json(head), f"{head.id} {what}: {name}" if name else f"{head.id} {what}")
+
+
+def _change_command(
+    name: str, about: str, change: Callable[[Session], SessionHead], what: str
+) -> click.Command:
+    """Make a command that takes nothing but a session."""
+
+    @command(name, example=f"sessionary sessions {name} Capitals", help=about)
+    @ref_argument
+    @pass_console
+    def change_session(console: Console, ref: str) -> None:
+        _change(console, ref, change, what)
+
+    return change_session
+
+
+pin = _change_command("pin", "Keep a session at the top of lists.", Session.pin, "pinned")
+unpin = _change_command(
+    "unpin",
+    "No longer keep a session at the top of lists.",
+    lambda session: session.pin(pinned=False),
+    "unpinned",
+)
+archive = _change_command(
+    "archive",
+    "Hide a session from the list; `list --archived` shows it.",
+    Session.archive,
+    "archived",
+)
+unarchive = _change_command(
+    "unarchive",
+    "Bring a session back from the archive.",
+    lambda session: session.archive(archived=False),
+    "unarchived",
+)
+trash = _change_command(
+    "trash",
+    "Move a session and its subagents to the trash for 30 days; `restore` takes them out.",
+    Session.trash,
+    "trashed",
+)
+restore = _change_command(
+    "restore",
+    "Take a session out of the trash, with the subagents that were trashed with it.",
+    Session.restore,
+    "restored",
+)
+reopen = _change_command("reopen", "Open an ended session again.", Session.reopen, "reopened")
+
+
+@command("rename", example='sessionary sessions rename 01jx4k "Capitals of Europe"')
+@ref_argument
+@click.argument("title", metavar="TITLE")
+@pass_console
+def rename(console: Console, ref: str, title: str) -> None:
+    """Give a session a title; an empty one removes it."""
+    _change(console, ref, lambda session: session.rename(title), "renamed")
+
+
+@command("purge", example="sessionary sessions purge Capitals --yes")
+@ref_argument
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@pass_console
+def purge(console: Console, ref: str, *, yes: bool) -> None:
+    """Delete a session's messages forever.
+
+    Messages that forks of it continue from are kept for them. Its usage stays in the reports.
+    """
+    with console.client() as client:
+        head = find_head(client, ref)
+        name = (
+            f"{head.id} ({head.title or head.preview})" if head.preview or head.title else head.id
+        )
+        messages = count(head.message_count, "message")
+        console.confirm(f"Session {name} with {messages} would be deleted forever.", yes=yes)
+        gone = client.find(head.id).purge()
+    value = {
+        "session_id": gone.session_id,
+        "entries": gone.entries,
+        "kept_for_others": gone.kept_for_others,
+    }
+    kept = (
+        f"; {count(gone.kept_for_others, 'entry')} kept for forks" if gone.kept_for_others else ""
+    )
+    console.answer(value, f"{gone.session_id} purged: {count(gone.entries, 'entry')} deleted{kept}")
+
+
+@command("fork", example='sessionary sessions fork Capitals --at 4 --title "Capitals, again"')
+@ref_argument
+@click.option("--at", type=click.IntRange(1), metavar="SEQ", help="The last entry to include.")
+@click.option("--title", metavar="TITLE", help="The fork's title.")
+@pass_console
+def fork(console: Console, ref: str, *, at: int | None, title: str | None) -> None:
+    """Begin a session with another's history up to an entry; nothing is copied."""
+    with console.client() as client:
+        head = find_session(client, ref).fork(at, title=title).head()
+    _tell(console, head, "forked")
+
+
+@command("end", example="sessionary sessions end Capitals")
+@ref_argument
+@click.option("--reason", default="closed", show_default=True, help="Why it ended.")
+@pass_console
+def end(console: Console, ref: str, *, reason: str) -> None:
+    """Close a session. One that has ended keeps its reason."""
+    _change(console, ref, lambda session: session.end(reason), "ended")
+
+
+@command(
+    "move",
+    example="sessionary sessions move Capitals Geography\nsessionary sessions move Capitals --none",
+)
+@ref_argument
+@click.argument("project", required=False)
+@click.option("--none", "to_none", is_flag=True, help="Take it out of its project.")
+@pass_console
+def move(console: Console, ref: str, project: str | None, *, to_none: bool) -> None:
+    """Move a session to a project, or out of one with --none."""
+    if (project is None) is not to_none:
+        raise click.UsageError("Name a project, or give --none.")
+    with console.client() as client:
+        head = client.writing(
+            projects.move, find_head(client, ref).id, project, profile=client.profile
+        ).result()
+    _tell(console, head, "moved")
+
+
+@command("undo", example="sessionary sessions undo Capitals\nsessionary sessions undo Capitals 3")
+@ref_argument
+@click.argument("rounds", type=click.IntRange(1), default=1, metavar="[N]")
+@pass_console
+def undo(console: Console, ref: str, rounds: int) -> None:
+    """Take back the person's last N messages and the replies to them; nothing is deleted."""
+    _change(console, ref, lambda session: session.undo(rounds), "undone")
+
+
+NEW = "new"
+ONLY_WITH_NEW = ("title", "source", "chat", "kind")
+TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+TOKEN_COUNT = click.IntRange(0)
+
+
+@command(
+    "append",
+    example='sessionary sessions append new --role user "What is the capital of Portugal?"\n'
+    "git log -1 | sessionary sessions append Capitals --role user -\n"
+    "sessionary sessions append Capitals --role assistant -- --lisbon",
+)
+@ref_argument
+@click.argument("text", metavar="TEXT")
+@click.option(
+    "--role",
+    # A tool result belongs to a call, which a text cannot name.
+    type=click.Choice([str(role) for role in Role if role is not Role.TOOL]),
+    default=str(Role.USER),
+    show_default=True,
+    help="Who wrote it.",
+)
+@click.option(
+    "--idempotency-key",
+    "idempotency_key",
+    metavar="KEY",
+    help="A message with the same key is added once.",
+)
+@click.option("--person", metavar="ID", help="The id of the person who wrote it.")
+@click.option("--title", metavar="TITLE", help="With new: the session's title.")
+@click.option("--source", metavar="PLATFORM", help="With new: the platform (default: terminal).")
+@click.option("--chat", metavar="ID", help="With new: the chat on that platform.")
+@click.option("--kind", type=click.Choice([str(kind) for kind in Kind]), help="With new: its kind.")
+@click.option("--model", metavar="M", help="The model that was called.")
+@click.option("--provider", metavar="P", help="Who serves the model.")
+@click.option("--input-tokens", type=TOKEN_COUNT, help="Tokens that the call read.")
+@click.option("--output-tokens", type=TOKEN_COUNT, help="Tokens that the call wrote.")
+@click.option("--cache-read-tokens", type=TOKEN_COUNT, help="Tokens read from the cache.")
+@click.option("--cache-write-tokens", type=TOKEN_COUNT, help="Tokens written to the cache.")
+@pass_console
+def append(console: Console, ref: str, text: str, **asked: Any) -> None:
+    """Add one message to a session; it is stored when the command ends.
+
+    REF is an id, the beginning of one, a title, or `new` for a new session. TEXT `-` reads standard
+    input; a text that begins with a dash must follow `--`.
+    """
+    if ref != NEW:
+        for name in ONLY_WITH_NEW:
+            if asked[name] is not None:
+                raise click.UsageError(f"--{name} needs REF new.")
+    content = read_input() if text == "-" else text
+    if not content:
+        raise BadInput("There is no text to append; nothing was written.")
+    person = None if asked["person"] is None else Person(asked["person"])
+    with console.client(create=ref == NEW) as client:
+        session = _new_session(client, asked) if ref == NEW else find_session(client, ref)
+        done = session.append(
+            asked["role"],
+            content,
+            idempotency_key=asked["idempotency_key"],
+            usage=_usage(asked),
+            person=person,
+        )
+    value = {"id": done.id, "session_id": done.session_id, "seq": done.seq}
+    again = " (already stored)" if done.repeated else ""
+    console.answer(value | {"repeated": done.repeated}, f"{done.session_id} #{done.seq}{again}")
+
+
+def _new_session(client: "Sessionary", asked: dict[str, Any]) -> "Session":
+    source = Source(platform=asked["source"] or TERMINAL, chat_id=asked["chat"])
+    return client.new_session(source, title=asked["title"], kind=Kind(asked["kind"] or Kind.CHAT))
+
+
+def _usage(asked: dict[str, Any]) -> Usage | None:
+    tokens: dict[str, Any] = {name: asked[name] or 0 for name in TOKENS}
+    if asked["model"] is None:
+        if any(asked[name] is not None for name in (*TOKENS, "provider")):
+            raise click.UsageError("Token counts need --model.")
+        return None
+    return Usage(model=asked["model"], provider=asked["provider"], **tokens)
+
+
+@command(
+    "hold",
+    example='sessionary sessions hold Capitals --reason "the build is running" --until 2h\n'
+    "sessionary sessions hold Capitals --reason audit --until 2026-12-31",
+)
+@ref_argument
+@click.option("--reason", required=True, metavar="TEXT", help="Why it must not be reset.")
+@click.option(
+    "--until", metavar="TIME", help="A date, a time, or a span from now. Default: until released."
+)
+@pass_console
+def hold(console: Console, ref: str, *, reason: str, until: str | None) -> None:
+    """Keep a session from being reset by its policy, until a time or until it is released.
+
+    An explicit command (/new, a switch, `sessions end`) still ends it.
+    """
+    with console.client() as client:
+        zone = client.config.zone
+        end = None if until is None else _hold_end(until, now=client.moment().now, zone=zone)
+        session = find_session(client, ref)
+        made = session.hold(reason, until=end)
+        id = session.head().id
+    moment = "until it is released" if end is None else f"until {clock_time(end, zone=zone)}"
+    value = {"session_id": id, **hold_json(made.reason, made.until)}
+    console.answer(value, f"{id} is held {moment}: {made.reason}")
+
+
+@command(
+    "release",
+    example='sessionary sessions release Capitals --reason "the build is running"\n'
+    "sessionary sessions release Capitals",
+)
+@ref_argument
+@click.option("--reason", metavar="TEXT", help="Which hold. Default: all of them.")
+@pass_console
+def release(console: Console, ref: str, *, reason: str | None) -> None:
+    """Release one hold of a session, or all of them."""
+    with console.client() as client:
+        session = find_session(client, ref)
+        gone = session.release(reason)
+        id = session.head().id
+    items = [hold_json(each.reason, each.until) for each in gone]
+    names = ", ".join(each.reason for each in gone)
+    text = f"{id} is released: {names}" if gone else f"{id} was not held."
+    console.answer({"session_id": id, "items": items, "next": None}, text)
+
+
+def _hold_end(text: str, *, now: datetime, zone: tzinfo) -> datetime:
+    """Read a time in the future; a span counts from now."""
+    try:
+        length = span(text)
+    except BadInput:
+        return parse_time(text, now=now, zone=zone, at_end=True)
+    try:
+        return now + length
+    except OverflowError:
+        raise BadInput(f"{text!r} from now is after the year 9999.") from None
+
+
+COMMANDS: dict[str, click.Command] = {
+    "append": append,
+    "rename": rename,
+    "pin": pin,
+    "unpin": unpin,
+    "archive": archive,
+    "unarchive": unarchive,
+    "trash": trash,
+    "restore": restore,
+    "purge": purge,
+    "fork": fork,
+    "end": end,
+    "reopen": reopen,
+    "hold": hold,
+    "release": release,
+    "move": move,
+    "undo": undo,
+}
