@@ -1,3 +1,4 @@
+--@ sqlite name 0004_imports
 -- Other tools' records: how far each was read, and which session is which of theirs.
 
 -- A file or a database that was read: what it looked like then, and where to read on.

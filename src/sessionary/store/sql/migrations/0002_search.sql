@@ -1,3 +1,4 @@
+--@ postgres
 -- The search index: derived from the log, kept apart from it, made again at any time.
 CREATE TABLE search_state (
     no        BIGINT PRIMARY KEY CHECK (no = 1),

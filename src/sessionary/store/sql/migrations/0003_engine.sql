@@ -1,3 +1,4 @@
+--@ sqlite name 0002_engine
 -- The engine: homes, access, budgets, schedules.
 
 -- A platform's default channel.

@@ -1,3 +1,4 @@
+--@ sqlite name 0003_web
 -- The web: who may come in over HTTP, and what was answered to whom.
 
 -- A program's right to use the HTTP interface. Only a hash of the token is kept.

@@ -1,10 +1,11 @@
+--@ sqlite name 0005_uploads
 -- Files on their way into the record, and lists by source.
 
 -- Bytes that a profile has brought in. They stay until an entry refers to them, or for a week.
 CREATE TABLE uploads (
-    profile     TEXT NOT NULL,
-    hash        TEXT NOT NULL REFERENCES blobs (hash),
-    uploaded_at INTEGER NOT NULL,
+    profile     TEXT COLLATE "C" NOT NULL,
+    hash        TEXT COLLATE "C" NOT NULL REFERENCES blobs (hash),
+    uploaded_at BIGINT NOT NULL,
     PRIMARY KEY (profile, hash)
 );
 CREATE INDEX uploads_by_hash ON uploads (hash);

@@ -1,3 +1,4 @@
+--@ postgres
 -- Words that wait to be sorted into the index are read by every search: let them be few.
 ALTER INDEX search_docs_by_words SET (gin_pending_list_limit = 128);
 -- Long texts are looked for in another way, and are few.

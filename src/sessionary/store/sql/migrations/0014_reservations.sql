@@ -1,3 +1,4 @@
+--@ sqlite name 0011_reservations
 -- What a running turn is expected to use. A budget counts it as used until the turn has ended.
 CREATE TABLE reservations (
     turn_id       TEXT COLLATE "C" NOT NULL,

@@ -173,7 +173,11 @@ CREATE TABLE receipts (
     session_no BIGINT NOT NULL,
     seq        BIGINT NOT NULL,
     PRIMARY KEY (profile, idem)
+--@ sqlite
+) WITHOUT ROWID;
+--@ postgres
 );
+--@ both
 
 -- What changed, one row each; the index and live views read on from the last position they saw.
 -- On SQLite positions are in the order of the commits, on PostgreSQL only nearly so.
@@ -193,7 +197,11 @@ CREATE TABLE blob_refs (
     hash     TEXT COLLATE "C" NOT NULL REFERENCES blobs (hash),
     entry_no BIGINT NOT NULL,
     PRIMARY KEY (hash, entry_no)
+--@ sqlite
+) WITHOUT ROWID;
+--@ postgres
 );
+--@ both
 CREATE INDEX blob_refs_by_entry ON blob_refs (entry_no);
 
 -- One row per model call. Sums are views; cost is unknown when null.
@@ -251,6 +259,17 @@ CREATE TABLE deliveries (
 CREATE INDEX deliveries_open ON deliveries (channel, no) WHERE state IN ('waiting', 'sending');
 CREATE INDEX deliveries_by_session ON deliveries (session_no) WHERE session_no IS NOT NULL;
 
+--@ sqlite
+CREATE TRIGGER entries_never_change BEFORE UPDATE ON entries
+BEGIN
+    SELECT RAISE(ABORT, 'the log is append-only');
+END;
+CREATE TRIGGER entries_leave_only_by_purge BEFORE DELETE ON entries
+WHEN (SELECT purged_at FROM sessions WHERE no = OLD.entry_no >> 24) IS NULL
+BEGIN
+    SELECT RAISE(ABORT, 'the log is append-only');
+END;
+--@ postgres
 CREATE FUNCTION entries_never_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'the log is append-only';

@@ -1,3 +1,4 @@
+--@ sqlite name 0006_upkeep
 -- Looking after a record of years: erasing a person, packing what is old.
 
 -- The receipts. The person is known only by a hash.
@@ -14,6 +15,15 @@ CREATE TABLE rewriting (
     entry_no BIGINT NOT NULL PRIMARY KEY
 );
 
+--@ sqlite
+DROP TRIGGER entries_leave_only_by_purge;
+CREATE TRIGGER entries_leave_only_by_purge BEFORE DELETE ON entries
+WHEN (SELECT purged_at FROM sessions WHERE no = OLD.entry_no >> 24) IS NULL
+    AND NOT EXISTS (SELECT 1 FROM rewriting e WHERE e.entry_no = OLD.entry_no)
+BEGIN
+    SELECT RAISE(ABORT, 'the log is append-only');
+END;
+--@ postgres
 CREATE OR REPLACE FUNCTION entries_leave_only_by_purge() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF (SELECT purged_at FROM sessions WHERE no = OLD.entry_no >> 24) IS NULL
@@ -22,6 +32,7 @@ BEGIN
     END IF;
     RETURN OLD;
 END $$;
+--@ both
 
 -- Messages of a session that has been quiet for long, compressed together. Their entries stay in the
 -- log and say in which pack their words are.

@@ -1,2 +1,0 @@
--- What is due is found by its time: a long queue costs a sender nothing.
-CREATE INDEX deliveries_due ON deliveries (not_before, no) WHERE state IN ('waiting', 'sending');

@@ -1,2 +1,0 @@
--- What could not be delivered is counted and listed without reading what was.
-CREATE INDEX deliveries_abandoned ON deliveries (profile, no) WHERE state = 'abandoned';
