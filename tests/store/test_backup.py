@@ -22,10 +22,9 @@ from sessionary.errors import (
     StoreUnavailable,
 )
 from sessionary.store import copy_store
-from sessionary.store.backup import BackupReport, backup, inspect
+from sessionary.store.backup import BackupReport, RestoreReport, backup, inspect, restore
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
-from sessionary.store.restore import RestoreReport, restore
 from sessionary.store.sqlite import db_file
 from tests.support.world import World
 from tests.transfer import exported, fill

@@ -14,9 +14,9 @@ from sessionary.store import copy_store
 from sessionary.store.database import Row, Store
 from sessionary.store.open import open_store
 from sessionary.store.sqlite import db_file
-from tests.store import copy_sql
 from tests.support.world import World
 from tests.transfer import exported, fill, imported
+from tools import copy_sql
 
 
 def opened(url: str, *, half_copied: bool = False) -> Store:
@@ -223,7 +223,7 @@ def test_an_import_into_the_copy_changes_nothing(stores: list[Store]) -> None:
 
 def test_the_queries_of_the_copy_are_made_from_the_schema() -> None:
     assert copy_sql.FILE.read_text(encoding="utf-8") == copy_sql.text(), (
-        "the schema has changed: run python -m tests.store.copy_sql, and see restart_numbers"
+        "the schema has changed: run python -m tools.copy_sql, and see restart_numbers"
     )
 
 

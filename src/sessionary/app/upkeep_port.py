@@ -9,7 +9,7 @@ from sessionary.actions.upkeep import verify
 from sessionary.client.client import Sessionary
 from sessionary.config.web import WebTable
 from sessionary.errors import StoreUnavailable
-from sessionary.store import backup, backups
+from sessionary.store import backup
 from sessionary.store.sqlite.store import SqliteStore
 
 FOLDER = "backups"
@@ -33,7 +33,8 @@ class HouseUpkeep:
             "folder": str(self._folder),
             "keep": self._keep,
             "backups": [
-                {"name": each.name, "bytes": each.bytes} for each in backups.listed(self._folder)
+                {"name": each.name, "bytes": each.bytes}
+                for each in backup.list_backups(self._folder)
             ],
             "bytes": _size(store.path) if isinstance(store, SqliteStore) else None,
             "tasks": ["backup", "verify", *(["shrink"] if isinstance(store, SqliteStore) else [])],
@@ -47,7 +48,7 @@ class HouseUpkeep:
         """A copy of everything, of all profiles, checked before it has its name."""
         machine = self._client.machine
         _make(self._folder)
-        file = backups.named(self._folder, machine.clock.now())
+        file = backup.new_backup_path(self._folder, machine.clock.now())
         made = backup.backup(
             self._client.store,
             file,
@@ -55,7 +56,7 @@ class HouseUpkeep:
             ids=machine.ids,
             progress=lambda done, whole: tell({"done": done, "whole": whole}),
         )
-        deleted = [] if self._keep is None else backups.delete_older(self._folder, self._keep)
+        deleted = [] if self._keep is None else backup.delete_old_backups(self._folder, self._keep)
         held = made.contents
         return {
             "file": made.file,

@@ -12,10 +12,7 @@ from sessionary.cli.tree import command, pass_console
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import BadInput, NotFound
 from sessionary.store import backup as backup_store
-from sessionary.store import backups
-from sessionary.store import restore as restore_store
 from sessionary.store.copy_store import copy_store
-from sessionary.store.move import move_home as move
 from sessionary.store.open import open_store, sqlite_path
 
 
@@ -42,7 +39,9 @@ def backup(
     if keep is not None and folder is None:
         raise click.UsageError("--keep needs --into.")
     with console.client() as client:
-        target = file if folder is None else backups.named(folder, SystemClock().now())
+        target = (
+            file if folder is None else backup_store.new_backup_path(folder, SystemClock().now())
+        )
         assert target is not None
         made = backup_store.backup(
             client.store,
@@ -53,7 +52,9 @@ def backup(
             progress=lambda done, whole: console.progress(share(done, whole)),
         )
     console.end_progress()
-    deleted = [] if folder is None or keep is None else backups.delete_older(folder, keep)
+    deleted = (
+        [] if folder is None or keep is None else backup_store.delete_old_backups(folder, keep)
+    )
     _tell_backup(console, made, deleted)
 
 
@@ -93,7 +94,7 @@ def restore(console: Console, file: Path, *, yes: bool) -> None:
         console.confirm(f"The store at {path} would be replaced by one with {sessions}.", yes=yes)
     if path is not None and console.database is None and Path(path).parent == settings.home:
         settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    done = restore_store.restore(
+    done = backup_store.restore(
         file,
         settings.database,
         clock=SystemClock(),
@@ -183,7 +184,7 @@ def move_home(console: Console, old: Path | None) -> None:
         where = " or ".join(str(each) for each in candidates)
         raise NotFound(f"There is no Hansard home at {where}; nothing was moved.")
     _refuse_named_path(found)
-    files = move(found, new, old_name=config.FORMER_NAME, new_name="sessionary")
+    files = backup_store.move_home(found, new, old_name=config.FORMER_NAME, new_name="sessionary")
     value = {"from": str(found), "to": str(new), "files": files}
     console.answer(value, f"{found} is now {new} ({count(files, 'file')} renamed).")
 

@@ -1,10 +1,9 @@
-"""A whole store into another database, row by row with all its numbers, and checked.
+"""Copy a whole store into another database, row by row with all its numbers, and compare both.
 
-The copy is the same store: it keeps the identity, and its generation is one higher, so that
-an index or a reader of the feed that knew the other database begins anew. Until the copy is
-whole and has been compared with its source, the target says so and is refused by `open_store`;
-a copy that was killed goes on where it stopped. The source must be at rest: a change while
-it is copied is found by the comparison at the end.
+The copy is the same store: it keeps the identity, and its generation is one higher, so that an index
+or a reader of the feed begins again. Until the copy is complete and compared, the target is marked
+and `open_store` refuses it; an interrupted copy continues where it stopped. Nobody may write to the
+source meanwhile: the comparison at the end would find the difference.
 """
 
 import hashlib
@@ -17,11 +16,11 @@ from sessionary.errors import Conflict
 from sessionary.model import codec
 from sessionary.store import queries
 from sessionary.store.database import Row, Store, Tx
+from sessionary.store.migrations import get_meta
 from sessionary.store.sqlite import db_file
 from sessionary.store.sqlite.store import SqliteStore
 
-# Derived, or each database's own.
-# What describes the store itself, and what is made from the rest by index and triggers.
+# Tables that describe the store itself, or are derived from the others.
 NOT_COPIED = frozenset({"meta", "schema_migrations", "session_orders"}) | {
     "search_state",
     "search_taken",
@@ -47,23 +46,23 @@ class CopyReport:
     resumed: bool = False
 
 
-class Reading(Protocol):
-    """How a copy reads its source: each page by itself, or all of them on one snapshot."""
+class ReadPage(Protocol):
+    """How a copy reads its source: each page in its own transaction, or all on one snapshot."""
 
     def __call__(self, action: Callable[..., T], /, *args: Any) -> T: ...
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedTable:
-    """A table as a copy sees it: its columns, and the key it is walked by."""
+    """A table to copy: its columns, the key by which it is read, and the key's smallest value."""
 
     name: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
     least: tuple[Any, ...]
 
-    def place(self, row: Row) -> list[Any]:
-        """Where a row stands in the walk."""
+    def key_of(self, row: Row) -> list[Any]:
+        """The key of a row."""
         return [row[self.columns.index(name)] for name in self.key]
 
 
@@ -73,28 +72,24 @@ def copy_store(
     *,
     progress: Callable[[str, int], None] = lambda table, rows: None,  # noqa: ARG005
 ) -> CopyReport:
-    """Copy everything into an empty target, or go on with a copy of the same source."""
-    running = source.read(_one, "count_running").result()
+    """Copy everything into an empty target, or continue a copy of the same source."""
+    running = source.read(_count_running).result()
     if running:
         raise Conflict(
             f"{running} turns are running in the source; nothing was copied. Stop it first."
         )
-
-    def read(action: Callable[..., T], /, *args: Any) -> T:
-        return source.read(action, *args).result()
-
-    return copy(read, target, progress=progress, generations=1)
+    return copy_rows(_reader(source), target, progress=progress, generations=1)
 
 
-def copy(
-    read: Reading,
+def copy_rows(
+    read: ReadPage,
     target: Store,
     *,
     progress: Callable[[str, int], None],
     generations: int,
 ) -> CopyReport:
     """Copy what `read` sees; the copy's generation is `generations` above the source's."""
-    store_id = read(_meta, "store_id")
+    store_id = read(get_meta, "store_id")
     assert store_id is not None
     resumed = target.write(_begin, store_id).result()
     done: dict[str, int] = {}
@@ -111,7 +106,7 @@ def copy(
                 f"The {table.name} of the source changed while they were copied: the copy is not "
                 "whole and stays unusable. Stop what uses the source, empty the target, try again."
             )
-    generation = int(read(_meta, GENERATION) or 0) + generations
+    generation = int(read(get_meta, GENERATION) or 0) + generations
     _finish(target, store_id, generation)
     return CopyReport(store_id, generation, done, resumed)
 
@@ -137,8 +132,8 @@ def tables() -> tuple[CopiedTable, ...]:
 
 
 def _begin(tx: Tx, store_id: str) -> bool:
-    """Mark the target as a copy that is not whole; say whether it was one already."""
-    marker = _meta(tx, MARKER)
+    """Mark the target as an unfinished copy; say whether it was one already."""
+    marker = get_meta(tx, MARKER)
     if marker is not None:
         if codec.decode(marker)["source"] != store_id:
             raise Conflict("The target is half a copy of another store; it was left as it is.")
@@ -150,32 +145,32 @@ def _begin(tx: Tx, store_id: str) -> bool:
 
 
 def _copy_table(
-    read: Reading, target: Store, table: CopiedTable, progress: Callable[[str, int], None]
+    read: ReadPage, target: Store, table: CopiedTable, progress: Callable[[str, int], None]
 ) -> int:
-    after, rows = target.read(_place, table).result()
+    after, rows = target.read(_progress_of, table).result()
     while page := read(_page, table, after):
-        after, rows = table.place(page[-1]), rows + len(page)
+        after, rows = table.key_of(page[-1]), rows + len(page)
         target.write(_put, table, page, after, rows).result()
         progress(table.name, rows)
     return rows
 
 
-def _place(tx: Tx, table: CopiedTable) -> tuple[list[Any], int]:
-    """Where the copy of a table stopped, and how many rows it has."""
-    marker = _meta(tx, MARKER)
+def _progress_of(tx: Tx, table: CopiedTable) -> tuple[list[Any], int]:
+    """The key where the copy of a table stopped, and how many rows it has."""
+    marker = get_meta(tx, MARKER)
     assert marker is not None
-    known = codec.decode(marker)["tables"].get(table.name)
-    return (list(table.least), 0) if known is None else (known[0], known[1])
+    after, rows = codec.decode(marker)["tables"].get(table.name) or (list(table.least), 0)
+    return after, rows
 
 
 def _page(tx: Tx, table: CopiedTable, after: list[Any]) -> list[Row]:
-    limit = PAGE if table.name != "blobs" else _blobs_at_once(tx, after[0])
+    limit = PAGE if table.name != "blobs" else _blob_page_size(tx, after[0])
     beyond = {f"after_{name}": value for name, value in zip(table.key, after, strict=True)}
     return tx.all(f"copy_page_{table.name}", limit=limit, **beyond)
 
 
-def _blobs_at_once(tx: Tx, after: str) -> int:
-    """How many blobs may be held in memory together; one at least."""
+def _blob_page_size(tx: Tx, after: str) -> int:
+    """How many blobs fit in memory together; at least one."""
     room = PAGE_BYTES
     count = 0
     for _, size in tx.all("blob_sizes", after=after, limit=PAGE):
@@ -187,14 +182,14 @@ def _blobs_at_once(tx: Tx, after: str) -> int:
 
 
 def _put(tx: Tx, table: CopiedTable, page: list[Row], after: list[Any], rows: int) -> None:
-    """Write a page, and in the same transaction how far the copy has come."""
+    """Write a page, and note how far the copy has come, in one transaction."""
     named = [dict(zip(table.columns, row, strict=True)) for row in page]
     if table.name == "sessions":
         for row in named:
             if row["parent_no"] is not None and row["parent_no"] > row["no"]:
                 row["parent_no"] = row["lineage"] = None  # its parent is not there yet
     tx.many(f"copy_row_{table.name}", named)
-    marker = codec.decode(_meta(tx, MARKER) or "")
+    marker = codec.decode(get_meta(tx, MARKER) or "")
     marker["tables"][table.name] = [after, rows]
     _mark(tx, marker)
 
@@ -208,7 +203,7 @@ def _set_parents(tx: Tx, late: list[Row]) -> None:
         tx.run("set_parent", no=no, parent_no=parent_no, lineage=lineage)
 
 
-def _digest(read: Reading, table: CopiedTable) -> tuple[int, str]:
+def _digest(read: ReadPage, table: CopiedTable) -> tuple[int, str]:
     """How many rows a table has, and a hash of all that is in them."""
     total = hashlib.sha256()
     count = 0
@@ -219,14 +214,14 @@ def _digest(read: Reading, table: CopiedTable) -> tuple[int, str]:
     return count, total.hexdigest()
 
 
-def _rows(read: Reading, table: CopiedTable) -> Iterator[Row]:
+def _rows(read: ReadPage, table: CopiedTable) -> Iterator[Row]:
     after = list(table.least)
     while page := read(_page, table, after):
         yield from page
-        after = table.place(page[-1])
+        after = table.key_of(page[-1])
 
 
-def _reader(store: Store) -> Reading:
+def _reader(store: Store) -> ReadPage:
     def read(action: Callable[..., T], /, *args: Any) -> T:
         return store.read(action, *args).result()
 
@@ -234,10 +229,10 @@ def _reader(store: Store) -> Reading:
 
 
 def _finish(target: Store, store_id: str, generation: int) -> None:
-    """Give the copy its identity and open it to others."""
+    """Give the copy its identity and remove the mark."""
     path = target.path if isinstance(target, SqliteStore) else db_file.MEMORY
     if path != db_file.MEMORY:
-        # Killed between these steps there is no side file, and the next start writes it anew.
+        # After a crash between these steps the file is missing, and the next start writes it.
         db_file.identity_file(path).unlink(missing_ok=True)
     target.write(_close, store_id, generation).result()
     if path != db_file.MEMORY:
@@ -255,11 +250,6 @@ def _mark(tx: Tx, marker: dict[str, Any]) -> None:
     tx.run("set_meta", name=MARKER, value=codec.encode(marker))
 
 
-def _meta(tx: Tx, name: str) -> str | None:
-    row = tx.one("get_meta", name=name)
-    return None if row is None else row[0]
-
-
-def _one(tx: Tx, name: str) -> Any:
-    row = tx.one(name)
-    return None if row is None else row[0]
+def _count_running(tx: Tx) -> int:
+    row = tx.one("count_running")
+    return 0 if row is None else row[0]

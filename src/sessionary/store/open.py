@@ -121,14 +121,14 @@ def _migrate_file(path: str, facts: dict[str, Any], *, create: bool) -> None:
 
 
 def _confirm(tx: Tx, path: str) -> None:
-    row = tx.one("get_meta", name="store_id")
-    if row is None:
+    store_id = migrations.get_meta(tx, "store_id")
+    if store_id is None:
         raise StoreUnavailable(f"{path} has no identity: it is not a Sessionary store, or damaged.")
-    db_file.confirm_identity(path, row[0])
+    db_file.confirm_identity(path, store_id)
 
 
 def _refuse_half_copy(tx: Tx, where: str) -> None:
-    if tx.one("get_meta", name="copy") is not None:
+    if migrations.get_meta(tx, "copy") is not None:
         raise StoreUnavailable(
             f"{where} is a copy of another store that is not whole; it was left as it is. "
             "Run `sessionary migrate` again to finish it."

@@ -15,6 +15,7 @@ from functools import cache
 import apsw
 
 from sessionary.store.database import logger
+from sessionary.store.migrations import get_meta
 from sessionary.store.search import indexer
 from sessionary.store.search.fts5 import SCORE, IndexTx, score
 from sessionary.store.sqlite import db_file
@@ -233,8 +234,7 @@ def _is_of_full_text(error: apsw.Error) -> bool:
 
 
 def _store_identity(tx: IndexTx) -> str:
-    rows = [tx.one("get_meta", name=name) for name in ("store_id", "generation")]
-    return "/".join("" if row is None else str(row[0]) for row in rows)
+    return "/".join(get_meta(tx, name) or "" for name in ("store_id", "generation"))
 
 
 def _identity(path: str) -> tuple[int, int] | None:

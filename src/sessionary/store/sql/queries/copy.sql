@@ -1,4 +1,4 @@
--- Every table, a page at a time by its key. Made from the schema by tests/store/copy_sql.py.
+-- Every table, a page at a time by its key. Made from the schema by tools/copy_sql.py.
 
 -- name: copy_key_blobs
 hash TEXT

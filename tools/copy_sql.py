@@ -1,4 +1,4 @@
-"""The queries of a copy, made from the schema: `python -m tests.store.copy_sql` writes them."""
+"""The queries of a copy, made from the schema: `python -m tools.copy_sql` writes them."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from sessionary.store.open import open_store
 
 FILE = Path(copy_store.__file__).parent / "sql" / "queries" / "copy.sql"
 HEAD = """\
--- Every table, a page at a time by its key. Made from the schema by tests/store/copy_sql.py.
+-- Every table, a page at a time by its key. Made from the schema by tools/copy_sql.py.
 """
 
 
@@ -56,7 +56,7 @@ SELECT {{{{copy_columns_{table}}}}} FROM {table} WHERE {beyond} ORDER BY {order}
 
 -- name: copy_row_{table}
 INSERT INTO {table} ({{{{copy_columns_{table}}}}}) VALUES ({values});
-"""
+"""  # noqa: S608
 
 
 if __name__ == "__main__":
