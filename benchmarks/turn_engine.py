@@ -11,13 +11,12 @@ from benchmarks import populate
 from benchmarks.goals import at_least, at_most
 from benchmarks.measure import Case, Contestant, Sample, Scale, repeat
 from benchmarks.raw import TEXT, RawLog
-from sessionary.agents import prompt, registry
+from sessionary.agents import registry
 from sessionary.agents.settings import AgentSettings
 from sessionary.clock import RandomIds, SystemClock
-from sessionary.engine.context import EngineContext
+from sessionary.engine.context import AccessPolicy, EngineContext, Settings
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Capabilities, DeliveryServices, Receive, Sent
-from sessionary.engine.settings import AccessPolicy, Settings
 from sessionary.model.message import message
 from sessionary.model.source import Channel
 from sessionary.model.turn import Delivery
@@ -131,7 +130,7 @@ class Talk:
             ids=RandomIds(),
             holder="bench",
             agent_for=lambda _, __: agent,
-            system_prompt=prompt.assemble,
+            system_prompt=registry.assemble,
             priced=lambda used: used,
             adapters={PLATFORM: wire},
             deliverable=frozenset({PLATFORM}),

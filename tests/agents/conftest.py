@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from sessionary.agents.model import ModelRunner
-from sessionary.agents.model_options import ModelOptions
+from sessionary.agents.model import ModelOptions, ModelRunner
 from sessionary.config.secret import Secret
 from sessionary.engine.ports import Runner
 from sessionary.testing.clock import FakeClock
@@ -24,7 +23,7 @@ async def server() -> AsyncIterator[ModelServer]:
 @pytest.fixture(scope="session")
 def libraries() -> None:
     """Load them once, outside any test that looks at the time."""
-    importlib.import_module("sessionary.agents.tool_calls")
+    importlib.import_module("sessionary.agents.tools")
     importlib.import_module("pydantic_ai.models.anthropic")
 
 

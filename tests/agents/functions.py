@@ -5,9 +5,9 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 
-from sessionary.agents.chats import last_user_text
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.model.message import Message, message
+from sessionary.model.transcript import last_user_text
 
 closed = threading.Event()
 

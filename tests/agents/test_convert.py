@@ -21,7 +21,7 @@ from pydantic_ai.usage import RequestUsage
 
 import sessionary
 from sessionary import prices
-from sessionary.agents import convert
+from sessionary.agents import provider
 from sessionary.errors import NotFound
 from sessionary.model.message import Entry, Message, Reasoning, Text, ToolCall, Unknown, message
 from sessionary.model.transcript import context
@@ -29,11 +29,11 @@ from sessionary.model.usage import CostStatus, Usage
 from sessionary.testing.clock import START
 from sessionary.testing.runner_suite import no_blob
 
-MAY_IMPORT_THE_LIBRARY = {"convert", "failures", "mcp_tools", "provider", "tool_calls"}
+MAY_IMPORT_THE_LIBRARY = {"provider", "tools", "mcp_tools"}
 
 
 def used(response: ModelResponse, base_url: str | None = None) -> Usage:
-    return convert.usage_of(response, call_id="c", at=START, base_url=base_url, task=None)
+    return provider.usage_of(response, call_id="c", at=START, base_url=base_url, task=None)
 
 
 def response(*parts: Any, **fields: Any) -> ModelResponse:
@@ -42,7 +42,7 @@ def response(*parts: Any, **fields: Any) -> ModelResponse:
 
 async def read_again(said: Message) -> ModelResponse:
     chats = context([Entry("s", 1, START, message("user", "hi")), Entry("s", 2, START, said)])
-    found = await convert.history("", chats, no_blob)
+    found = await provider.history("", chats, no_blob)
     assert isinstance(found[1], ModelResponse)
     return found[1]
 
@@ -74,7 +74,7 @@ async def test_signed_thoughts_go_back_as_they_came() -> None:
         ThinkingPart("", id="redacted_thinking", signature="s2", provider_name="anthropic"),
         ThinkingPart("three", provider_name="anthropic"),
     )
-    said = convert.message_of(response(*thoughts, TextPart("so"), canonical_system="anthropic"))
+    said = provider.message_of(response(*thoughts, TextPart("so"), canonical_system="anthropic"))
 
     again = await read_again(said)
 
@@ -94,7 +94,7 @@ async def test_a_result_finds_the_name_of_its_tool() -> None:
     chats = context([Entry("s", 1, START, said)])
     chats[1].pop("tool_name")
 
-    _, request = await convert.history("", chats, no_blob)
+    _, request = await provider.history("", chats, no_blob)
 
     (part,) = request.parts
     assert isinstance(part, ToolReturnPart)
@@ -104,7 +104,7 @@ async def test_a_result_finds_the_name_of_its_tool() -> None:
 async def test_the_system_prompt_stands_first_and_other_notes_where_they_were() -> None:
     chats = [{"role": "user", "content": ""}, {"role": "system", "content": "note"}]
 
-    (request,) = await convert.history("Be kind.", chats, no_blob)
+    (request,) = await provider.history("Be kind.", chats, no_blob)
 
     assert isinstance(request, ModelRequest)
     kinds = [part.part_kind for part in request.parts]
@@ -118,13 +118,13 @@ async def test_an_attachment_that_is_gone_is_named() -> None:
 
     piece = {"type": "attachment", "blob": "b", "media_type": "image/png", "name": "a.png"}
 
-    found = await convert.history("", [{"role": "user", "content": [piece]}], gone)
+    found = await provider.history("", [{"role": "user", "content": [piece]}], gone)
 
     assert "a.png (image/png): no longer kept" in str(found)
 
 
 def test_what_we_do_not_know_is_kept() -> None:
-    said = convert.message_of(response(NativeToolCallPart("web_search", {"q": "tea"})))
+    said = provider.message_of(response(NativeToolCallPart("web_search", {"q": "tea"})))
 
     (part,) = said.parts
     assert isinstance(part, Unknown)
@@ -136,7 +136,7 @@ def test_what_we_do_not_know_is_kept() -> None:
     [('{"a":1}', {"a": 1}), ("", {}), (None, {}), ("[1]", "[1]"), ("{", "{"), ({"a": 1}, {"a": 1})],
 )
 def test_arguments_are_an_object_or_kept_as_they_came(given: Any, kept: Any) -> None:
-    assert convert.arguments_of(ToolCallPart("look", given)) == kept
+    assert provider.arguments_of(ToolCallPart("look", given)) == kept
 
 
 def test_a_known_model_has_a_price() -> None:
@@ -180,7 +180,7 @@ def test_a_cost_that_the_provider_reports_is_taken() -> None:
 
 
 def test_a_long_result_is_cut_visibly() -> None:
-    text = convert.result_text({"at": timedelta(0), "x": "y" * 100}, longest=50)
+    text = provider.result_text({"at": timedelta(0), "x": "y" * 100}, longest=50)
 
     assert text.endswith("characters were left out]")
     assert len(text) < 100

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from sessionary.agents.model import ModelRunner
-from sessionary.agents.model_options import ModelOptions, ToolServer
+from sessionary.agents.model import ModelOptions, ModelRunner, ToolServer
 from sessionary.config.secret import Secret
 from sessionary.errors import AgentFailed, BadInput
 from sessionary.model.message import ToolResult

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from sessionary.agents.model import ModelRunner
-from sessionary.agents.model_options import ModelOptions
+from sessionary.agents.model import ModelOptions, ModelRunner
 from sessionary.config.secret import Secret
 from sessionary.engine.ports import Event, Runner
 from sessionary.errors import AgentFailed, BadInput, NotAllowed, RetryLater

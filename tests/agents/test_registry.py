@@ -9,14 +9,12 @@ import pytest
 
 from sessionary.agents import model
 from sessionary.agents.command import CommandRunner
-from sessionary.agents.echo import EchoRunner
-from sessionary.agents.model import ModelRunner
-from sessionary.agents.model_options import model_options
+from sessionary.agents.demo import EchoRunner, ScriptRunner
+from sessionary.agents.model import ModelRunner, model_options
 from sessionary.agents.python import PythonRunner
 from sessionary.agents.registry import build
-from sessionary.agents.script import ScriptRunner
 from sessionary.agents.settings import AgentSettings, Options
-from sessionary.agents.summarize import ExtractiveSummarizer, ModelSummarizer
+from sessionary.agents.summaries import ExtractiveSummarizer, ModelSummarizer
 from sessionary.config.secret import Secret
 from sessionary.errors import BadInput
 
@@ -102,7 +100,7 @@ def test_building_agents_loads_no_model_library() -> None:
     code = (
         "import sys, sessionary\n"
         "from sessionary.agents.registry import build\n"
-        "from sessionary.agents.settings import AgentSettings\n"
+        "from sessionary.agents.registry import AgentSettings\n"
         "build(AgentSettings('a', 'model', options={'model': 'openai:m'}), environ={})\n"
         "heavy = {'pydantic_ai', 'pydantic', 'openai', 'anthropic', 'mcp', 'fastmcp', 'httpx2'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"

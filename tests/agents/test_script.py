@@ -2,9 +2,7 @@
 
 import pytest
 
-from sessionary.agents.echo import EchoRunner
-from sessionary.agents.scenes import SCENES, SIGNATURE, scene_for
-from sessionary.agents.script import ScriptRunner
+from sessionary.agents.demo import SCENES, SIGNATURE, EchoRunner, ScriptRunner, scene_for
 from sessionary.engine.ports import Runner
 from sessionary.model.message import Role, ToolResult
 from sessionary.model.usage import CostStatus

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from sessionary.agents.prompt import DEFAULT_PROMPT, assemble
-from sessionary.agents.summarize import ExtractiveSummarizer, ModelSummarizer
-from sessionary.agents.titles import Titler
+from sessionary.agents.registry import DEFAULT_PROMPT, assemble
+from sessionary.agents.summaries import ExtractiveSummarizer, ModelSummarizer, Titler
 from sessionary.errors import AgentFailed, SessionaryError
 from sessionary.model.prompt import PromptContext, render
 from sessionary.model.reset import ResetReason

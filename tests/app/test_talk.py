@@ -12,7 +12,7 @@ from sessionary.actions.turns import Claim, Ending
 from sessionary.app.engine import build_engine
 from sessionary.app.talk import Talk
 from sessionary.client.client import Sessionary, connect
-from sessionary.engine.events import LiveEvent
+from sessionary.engine.context import LiveEvent
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.engine.turn import budgets
 from sessionary.model.key import SessionKey, key_for

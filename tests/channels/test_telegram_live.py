@@ -5,9 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from sessionary.agents.registry import Agent
-from sessionary.agents.summarize import ExtractiveSummarizer
-from sessionary.agents.titles import Titler
-from sessionary.engine.settings import AccessPolicy
+from sessionary.agents.summaries import ExtractiveSummarizer, Titler
+from sessionary.engine.context import AccessPolicy
 from sessionary.store.database import Store
 from sessionary.testing.channel_world import ChannelWorld, quick_settings
 from sessionary.testing.growing_suite import GrowingSuite, SlowRunner

@@ -10,7 +10,7 @@ from sessionary import config
 from sessionary.app.engine import engine_settings
 from sessionary.config.engine import EngineSettings, read
 from sessionary.config.table import Table
-from sessionary.engine.settings import Budget, Settings, Strangers, WhileRunning
+from sessionary.engine.context import Budget, Settings, Strangers, WhileRunning
 from sessionary.errors import BadInput
 from tests.project.code import ROOT
 

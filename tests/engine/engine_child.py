@@ -7,12 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sessionary.agents.echo import EchoRunner
+from sessionary.agents.demo import EchoRunner
 from sessionary.clock import RandomIds, SystemClock
-from sessionary.engine.context import EngineContext
+from sessionary.engine.context import AccessPolicy, Budget, EngineContext, Settings
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Event, Step, TurnRequest
-from sessionary.engine.settings import AccessPolicy, Budget, Settings
 from sessionary.errors import RetryLater, StoreUnavailable
 from sessionary.model.message import message, text_of
 from sessionary.model.source import Source

@@ -7,7 +7,7 @@ import pytest
 
 from sessionary.actions import access
 from sessionary.actions.upkeep import stats
-from sessionary.engine.settings import AccessPolicy, Budget, Settings, Strangers
+from sessionary.engine.context import AccessPolicy, Budget, Settings, Strangers
 from sessionary.errors import RetryLater
 from sessionary.model.message import message
 from sessionary.model.source import Person

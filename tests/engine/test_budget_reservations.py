@@ -12,8 +12,8 @@ from sessionary.actions import access
 from sessionary.actions.inbox import receive
 from sessionary.actions.upkeep import stats, verify
 from sessionary.clock import RandomIds, SystemClock
+from sessionary.engine.context import Budget
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
-from sessionary.engine.settings import Budget
 from sessionary.engine.turn import budgets, loop
 from sessionary.model.message import message
 from sessionary.model.turn import TurnState

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from sessionary.engine.context import Settings, WhileRunning
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
-from sessionary.engine.settings import Settings, WhileRunning
-from sessionary.engine.turn import lease, run
+from sessionary.engine.turn import run
 from sessionary.errors import BadInput
 from sessionary.model.message import Message, message
 from sessionary.model.turn import Turn, TurnState
@@ -208,7 +208,7 @@ async def test_one_that_says_nothing_at_all_is_seen_to_say_nothing(store: Store)
 
 async def test_words_are_durable_within_a_second_also_while_the_agent_pauses(store: Store) -> None:
     """T-3: the last words before a pause too, and a finished step that waits for the end."""
-    assert lease.CHECKPOINT_SECONDS <= 1
+    assert run.CHECKPOINT_SECONDS <= 1
     # Where it looks for messages rarely, and renews its lease rarely: neither makes it durable.
     rarely: Settings = replace(QUICK, poll_seconds=600, lease_seconds=6000)
     world = EngineWorld(store, settings=rarely)

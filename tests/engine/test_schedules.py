@@ -12,9 +12,9 @@ import pytest
 
 from sessionary.actions import access, schedules
 from sessionary.actions.schedules import ScheduleSpec
+from sessionary.engine.context import Budget
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Event, Step, TurnRequest
-from sessionary.engine.settings import Budget
 from sessionary.errors import BadInput, Conflict
 from sessionary.model.message import message
 from sessionary.model.prompt import HomeChannel

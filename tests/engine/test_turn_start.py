@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from sessionary.actions.upkeep import stats
+from sessionary.engine.context import Settings
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Agent, Event, Step, TurnRequest
-from sessionary.engine.settings import Settings
 from sessionary.errors import BadInput
 from sessionary.model.key import key_for
 from sessionary.model.message import message

@@ -9,7 +9,7 @@ from sessionary import errors
 from sessionary.actions import turns
 from sessionary.actions.retention import purge
 from sessionary.actions.sessions import edit, lists, log
-from sessionary.agents.scenes import SCENES, Says
+from sessionary.agents.demo import SCENES, Says
 from sessionary.client.session import LEASE_SECONDS
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.model import title

@@ -9,11 +9,10 @@ from typing import Any
 from sessionary.actions import turns
 from sessionary.actions.sessions import lists, read, routing
 from sessionary.actions.upkeep import stats
-from sessionary.engine.context import EngineContext
+from sessionary.engine.context import AccessPolicy, EngineContext, Settings
 from sessionary.engine.engine import Engine
 from sessionary.engine.intake import Received
 from sessionary.engine.ports import Runner
-from sessionary.engine.settings import AccessPolicy, Settings
 from sessionary.model.key import key_for
 from sessionary.model.message import Message, message
 from sessionary.model.prompt import PromptContext, render

@@ -11,7 +11,7 @@ import pytest
 
 from sessionary.actions.credentials import Scope
 from sessionary.clock import RandomIds, SystemClock
-from sessionary.engine.events import LiveEvent
+from sessionary.engine.context import LiveEvent
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.errors import Damaged, RetryLater, StoreUnavailable
 from sessionary.model.message import message

@@ -18,8 +18,8 @@ from pydantic_ai.exceptions import ModelRetry, ToolFailed
 from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.tools import ToolDefinition
 
-from sessionary.agents.model_options import ToolServer
-from sessionary.agents.tool_calls import Outcome
+from sessionary.agents.model import ToolServer
+from sessionary.agents.tools import Outcome
 from sessionary.errors import AgentFailed, BadInput
 from sessionary.model.terminal import one_line
 

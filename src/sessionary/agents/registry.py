@@ -1,19 +1,32 @@
-"""From what a configuration says of an agent to the runner that takes its turns."""
+"""From the settings of an agent to the runner that takes its turns."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sessionary.agents.command import CommandOptions, CommandRunner, program_environment
-from sessionary.agents.echo import EchoRunner
-from sessionary.agents.model import ModelRunner, require_library
-from sessionary.agents.model_options import model_options
+from sessionary.agents.demo import DEFAULT_PACE_SECONDS, EchoRunner, ScriptRunner
+from sessionary.agents.model import ModelRunner, model_options, require_library
 from sessionary.agents.python import PythonRunner
-from sessionary.agents.script import DEFAULT_PACE_SECONDS, ScriptRunner
 from sessionary.agents.settings import DEMO, AgentSettings, Options
-from sessionary.agents.summarize import ExtractiveSummarizer, ModelSummarizer
-from sessionary.agents.titles import Titler
+from sessionary.agents.summaries import ExtractiveSummarizer, ModelSummarizer, Titler
 from sessionary.engine.ports import Runner, Summarizer
 from sessionary.errors import BadInput
+from sessionary.model.prompt import PromptContext, render
+
+DEFAULT_PROMPT = """\
+You are a helpful agent. Answer in the language of the person who writes to you, plainly and to the
+point. Say so when you do not know something, and when a tool failed.
+"""
+
+
+def assemble(prompt: str | None, surroundings: PromptContext) -> str:
+    """The system prompt of a turn. The same facts give the same bytes.
+
+    What changes least stands first, and the note about a reset last, because it goes away with the
+    second turn: a provider's prompt cache holds as far as possible.
+    """
+    head = DEFAULT_PROMPT if prompt is None else prompt
+    return "\n\n".join(filter(None, (head.strip(), render(surroundings))))
 
 
 @dataclass(frozen=True, slots=True)

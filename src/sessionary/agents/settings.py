@@ -1,4 +1,4 @@
-"""What a configuration says of one agent, and how its secrets are kept."""
+"""The settings of one agent, and how its secrets are kept."""
 
 import difflib
 from collections.abc import Mapping

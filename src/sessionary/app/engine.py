@@ -7,15 +7,21 @@ from typing import TYPE_CHECKING
 
 from sessionary import config
 from sessionary.actions import schedules
-from sessionary.agents import prompt, registry
+from sessionary.agents import registry
 from sessionary.agents.settings import AgentSettings
 from sessionary.client.client import Sessionary
 from sessionary.config import engine as engine_config
 from sessionary.config.engine import EngineSettings
-from sessionary.engine.context import EngineContext
+from sessionary.engine.context import (
+    AccessPolicy,
+    Budget,
+    EngineContext,
+    Settings,
+    Strangers,
+    WhileRunning,
+)
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Adapter
-from sessionary.engine.settings import AccessPolicy, Budget, Settings, Strangers, WhileRunning
 from sessionary.errors import BadInput
 from sessionary.model.schedule import Run
 from sessionary.model.source import Source
@@ -89,7 +95,7 @@ def build_engine(
         agent_for=chosen.choose
         if instrumentation is None
         else instrumentation.agents(chosen.choose),
-        system_prompt=prompt.assemble,
+        system_prompt=registry.assemble,
         priced=partial(_priced, client),
         adapters=channels,
         # Also what another process delivers: whoever ends a turn puts its reply into the outbox.

@@ -16,8 +16,7 @@ from sessionary.client.client import Sessionary
 from sessionary.clock import Moment
 from sessionary.config import engine as engine_config
 from sessionary.engine import commands, intake
-from sessionary.engine.context import EngineContext
-from sessionary.engine.events import LiveEvent
+from sessionary.engine.context import EngineContext, LiveEvent
 from sessionary.engine.intake import Submission, SubmissionResult
 from sessionary.engine.turn.compaction import CompactionRequest
 from sessionary.errors import RetryLater

@@ -9,8 +9,7 @@ from sessionary.actions import inbox as receive
 from sessionary.actions.sessions import edit, read, revise, routing, titles
 from sessionary.actions.sessions import lists as listing_of
 from sessionary.clock import Moment
-from sessionary.engine.context import EngineContext
-from sessionary.engine.settings import TRUSTED
+from sessionary.engine.context import TRUSTED, EngineContext
 from sessionary.engine.turn.compaction import CompactionRequest
 from sessionary.errors import Ambiguous, BadInput, Conflict, NotFound, SessionaryError
 from sessionary.model.key import SessionKey

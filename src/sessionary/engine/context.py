@@ -1,19 +1,190 @@
-"""What the composition root gives to an engine."""
+"""What all loops of an engine share: settings, events, and the context that holds them."""
 
+import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
 
 from sessionary.clock import Clock, Ids, Moment
-from sessionary.engine.events import EventBus
 from sessionary.engine.ports import Adapter, Agent
-from sessionary.engine.settings import Settings
 from sessionary.model.key import Isolation, SessionKey, key_for
 from sessionary.model.prompt import PromptContext
 from sessionary.model.reset import Policies
 from sessionary.model.source import Source
 from sessionary.model.usage import Usage
 from sessionary.store.database import Store
+
+# Whoever writes here was authenticated by the machine or by the web server.
+TRUSTED = frozenset({"terminal", "web", "schedule"})
+
+
+class WhileRunning(StrEnum):
+    """What happens to a message that arrives while a turn runs."""
+
+    QUEUE = "queue"
+    INTERRUPT = "interrupt"
+
+
+class Strangers(StrEnum):
+    """What happens to a stranger's direct message."""
+
+    IGNORE = "ignore"
+    PAIR = "pair"
+
+
+@dataclass(frozen=True, slots=True)
+class AccessPolicy:
+    """Who may reach the agent on a platform."""
+
+    everyone: bool = False
+    allow: frozenset[str] = frozenset()
+    strangers: Strangers = Strangers.IGNORE
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much may be used in a day or a month; None means without limit.
+
+    `reserve_tokens` and `reserve_microusd`: how much each turn reserves when it begins; None means an estimate.
+    """
+
+    per: str = "day"
+    tokens: int | None = None
+    microusd: int | None = None
+    reserve_tokens: int | None = None
+    reserve_microusd: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The engine's own settings."""
+
+    lease_seconds: float = 30.0
+    poll_seconds: float = 1.0
+    sweep_seconds: float = 5.0
+    confirm_seconds: float = 3.0
+    show_seconds: float = 0.5
+    turn_seconds: float = 900.0
+    longest_output: int = 2_000_000
+    most_turns: int = 64
+    while_running: WhileRunning = WhileRunning.QUEUE
+    send_attempts: int = 12
+    send_seconds: float = 45.0
+    longest_backoff: float = 300.0
+    compact_at_tokens: int | None = None
+    access: Mapping[str, AccessPolicy] = field(default_factory=dict)
+    budgets: Mapping[str, Budget] = field(default_factory=dict)
+    finalizer: str | None = None
+
+    def access_for(self, platform: str) -> AccessPolicy:
+        """Return the policy of a platform; one that is not configured admits nobody."""
+        return self.access.get(platform, AccessPolicy())
+
+
+QUEUE_LENGTH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class LiveEvent:
+    """Something that happens in a running turn.
+
+    `kind` is "began", "delta", "thinking", "step", "ended" or "lost".
+    """
+
+    session_id: str
+    turn_id: str
+    kind: str
+    data: Any = None
+
+
+class EventBus:
+    """Passes live events to listeners.
+
+    A slow listener loses events and gets None in their place; a turn never waits for one.
+    """
+
+    def __init__(self) -> None:
+        self._queues: dict[asyncio.Queue[LiveEvent | None], str | None] = {}
+        self._partial: dict[str, tuple[str, list[str]]] = {}
+
+    def publish(self, live: LiveEvent) -> None:
+        """Pass an event to the listeners of its session, and to those of all sessions."""
+        self._note(live)
+        for queue, session_id in tuple(self._queues.items()):
+            if session_id is not None and session_id != live.session_id:
+                continue
+            try:
+                queue.put_nowait(live)
+            except asyncio.QueueFull:
+                self._overflow(queue)
+
+    @contextmanager
+    def listen(self, session_id: str | None = None) -> Iterator["asyncio.Queue[LiveEvent | None]"]:
+        """Yield a queue of one session's events, or of all; None in it means that some were lost."""
+        queue: asyncio.Queue[LiveEvent | None] = asyncio.Queue(QUEUE_LENGTH)
+        self._queues[queue] = session_id
+        try:
+            yield queue
+        finally:
+            del self._queues[queue]
+
+    def partial_text(self, session_id: str) -> LiveEvent | None:
+        """Return the text of the running turn's unfinished step, for listeners who come late."""
+        partial = self._partial.get(session_id)
+        if partial is None:
+            return None
+        turn_id, texts = partial
+        return LiveEvent(session_id, turn_id, "so_far", "".join(texts))
+
+    def _note(self, live: LiveEvent) -> None:
+        match live.kind:
+            case "began" | "step":
+                self._partial[live.session_id] = (live.turn_id, [])
+            case "delta" if live.session_id in self._partial:
+                self._partial[live.session_id][1].append(str(live.data))
+            case "ended" | "lost":
+                self._partial.pop(live.session_id, None)
+
+    def _overflow(self, queue: "asyncio.Queue[LiveEvent | None]") -> None:
+        while not queue.empty():
+            queue.get_nowait()
+        queue.put_nowait(None)
+
+
+class WakeSignal:
+    """Wakes a loop after a commit that concerns it, and after `seconds` in any case."""
+
+    def __init__(self, store: Store, concerns: Callable[[Any], bool], *, seconds: float) -> None:
+        self._seconds = seconds
+        self._concerns = concerns
+        self._event = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._stop = store.listen(self._on_commit)
+
+    def wake(self) -> None:
+        """Wake the loop now."""
+        self._event.set()
+
+    async def wait(self) -> None:
+        """Sleep until something concerns the loop, or until it is time to poll."""
+        # Not wait_for: under 3.11 it can swallow a cancellation that comes with the event.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._seconds):
+                await self._event.wait()
+        self._event.clear()
+
+    def close(self) -> None:
+        """Stop listening to commits."""
+        self._stop()
+
+    def _on_commit(self, events: Sequence[Any]) -> None:
+        # This runs in the thread that committed; the loop may be gone already.
+        if any(self._concerns(event) for event in events):
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._event.set)
 
 
 @dataclass(frozen=True, slots=True)

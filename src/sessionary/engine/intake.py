@@ -13,8 +13,7 @@ from sessionary.actions import access, files, inbox, outbox, turns
 from sessionary.actions.sessions import edit, log, routing
 from sessionary.clock import Moment
 from sessionary.engine import commands, notices
-from sessionary.engine.context import EngineContext
-from sessionary.engine.settings import TRUSTED, Strangers, WhileRunning
+from sessionary.engine.context import TRUSTED, EngineContext, Strangers, WhileRunning
 from sessionary.engine.turn.compaction import CompactionRequest, Compactor
 from sessionary.engine.turn.loop import TurnLoop, TurnStart, begin
 from sessionary.errors import NotAllowed, RetryLater, SessionaryError, StoreUnavailable

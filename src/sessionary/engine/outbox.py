@@ -12,8 +12,7 @@ from sessionary.actions import files, inbox, outbox
 from sessionary.actions.outbox import DeliveryAdded
 from sessionary.actions.sessions import read, routing
 from sessionary.actions.sessions.routing import Move
-from sessionary.engine.context import EngineContext
-from sessionary.engine.events import WakeSignal
+from sessionary.engine.context import EngineContext, WakeSignal
 from sessionary.engine.ports import Adapter
 from sessionary.errors import (
     NotAllowed,

@@ -10,12 +10,10 @@ from sessionary.actions.schedules import Due
 from sessionary.actions.sessions import edit, titles
 from sessionary.clock import Moment
 from sessionary.engine import notices
-from sessionary.engine.context import EngineContext
+from sessionary.engine.context import TRUSTED, EngineContext
 from sessionary.engine.ports import Agent
-from sessionary.engine.settings import TRUSTED
 from sessionary.engine.turn import budgets
-from sessionary.engine.turn.record import TurnTarget
-from sessionary.engine.turn.run import SERVER_STOPPED, TurnRun
+from sessionary.engine.turn.run import SERVER_STOPPED, TurnRun, TurnTarget
 from sessionary.errors import NotAllowed, RetryLater, SessionaryError, StoreUnavailable
 from sessionary.model.message import Text, message
 from sessionary.model.schedule import RunState

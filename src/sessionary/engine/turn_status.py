@@ -8,8 +8,7 @@ import logging
 from functools import partial
 
 from sessionary.actions.sessions import read
-from sessionary.engine.context import EngineContext
-from sessionary.engine.events import LiveEvent
+from sessionary.engine.context import EngineContext, LiveEvent
 from sessionary.engine.ports import Adapter, StreamingAdapter
 from sessionary.errors import SessionaryError
 from sessionary.model.source import Channel

@@ -11,15 +11,13 @@ from weakref import WeakKeyDictionary
 from sessionary.actions import outbox
 from sessionary.actions.sessions import lists, read
 from sessionary.actions.upkeep import stats
-from sessionary.agents.echo import EchoRunner
+from sessionary.agents.demo import EchoRunner
 from sessionary.agents.registry import Agent
-from sessionary.agents.summarize import ExtractiveSummarizer
-from sessionary.agents.titles import Titler
+from sessionary.agents.summaries import ExtractiveSummarizer, Titler
 from sessionary.clock import Moment
-from sessionary.engine.context import EngineContext
+from sessionary.engine.context import AccessPolicy, EngineContext, Settings
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Adapter, Receive
-from sessionary.engine.settings import AccessPolicy, Settings
 from sessionary.model.message import Message, Part, Role, Text
 from sessionary.model.prompt import render
 from sessionary.model.source import Channel, Source

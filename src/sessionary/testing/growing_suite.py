@@ -14,8 +14,8 @@ from typing import Protocol
 
 import pytest
 
+from sessionary.engine.context import AccessPolicy
 from sessionary.engine.ports import Delta, Event, Step, StreamingAdapter, TurnRequest
-from sessionary.engine.settings import AccessPolicy
 from sessionary.model.message import message
 from sessionary.store.database import Store
 from sessionary.testing.channel_world import ChannelWorld, Platform, delivery_to, quick_settings

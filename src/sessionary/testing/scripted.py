@@ -3,8 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from sessionary.agents.registry import Agent
-from sessionary.agents.summarize import ExtractiveSummarizer
-from sessionary.agents.titles import Titler
+from sessionary.agents.summaries import ExtractiveSummarizer, Titler
 from sessionary.engine.ports import Delta, Event, Runner, Step, TurnRequest
 from sessionary.model.message import message
 from sessionary.model.usage import Usage

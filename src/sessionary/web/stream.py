@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from sessionary.actions.credentials import AccessEnded
 from sessionary.actions.sessions import read
 from sessionary.actions.sessions.log import SessionChanged
-from sessionary.engine.events import LiveEvent
+from sessionary.engine.context import LiveEvent
 from sessionary.errors import Damaged, NotFound, RetryLater, StoreUnavailable
 from sessionary.model import codec
 from sessionary.model.session import Segment

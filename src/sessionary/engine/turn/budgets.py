@@ -12,7 +12,7 @@ from datetime import datetime
 from sessionary.actions import access, turns
 from sessionary.actions.sessions.log import Appended
 from sessionary.clock import Moment
-from sessionary.engine.settings import Budget, Settings
+from sessionary.engine.context import Budget, Settings
 from sessionary.model import codec
 from sessionary.model.message import Message
 from sessionary.model.session import SessionHead

@@ -12,12 +12,10 @@ from sessionary.actions import inbox, outbox, turns
 from sessionary.actions.inbox import ArrivalReceived
 from sessionary.clock import Moment
 from sessionary.engine import notices
-from sessionary.engine.context import EngineContext
-from sessionary.engine.events import WakeSignal
+from sessionary.engine.context import EngineContext, WakeSignal
 from sessionary.engine.turn import budgets
 from sessionary.engine.turn.compaction import Compactor
-from sessionary.engine.turn.record import TurnTarget
-from sessionary.engine.turn.run import SERVER_STOPPED, TurnRun
+from sessionary.engine.turn.run import SERVER_STOPPED, TurnRun, TurnTarget
 from sessionary.errors import Conflict, RetryLater, SessionaryError, StoreUnavailable
 from sessionary.model.key import SessionKey
 from sessionary.model.message import Text

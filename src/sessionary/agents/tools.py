@@ -9,9 +9,8 @@ from typing import Any, Protocol
 from pydantic_ai.messages import BinaryContent, ToolCallPart, ToolReturnPart
 from pydantic_ai.tools import ToolDefinition
 
-from sessionary.agents.convert import arguments_of, result_text
-from sessionary.agents.model_options import ModelOptions
-from sessionary.agents.provider import Answer, Conversation
+from sessionary.agents.model import ModelOptions
+from sessionary.agents.provider import Answer, Conversation, arguments_of, result_text
 from sessionary.engine.ports import Step
 from sessionary.errors import AgentFailed
 from sessionary.model.message import Message, Role, ToolResult
