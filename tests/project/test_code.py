@@ -28,7 +28,6 @@ DUPLICATES_LEFT = {
     "Place",
     "Platform",
     "Post",
-    "Progress",
     "Rules",
     "Scope",
     "Secret",
