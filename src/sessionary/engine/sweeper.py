@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -25,6 +26,7 @@ from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals
 
 FINALIZER_SECONDS = 60.0
+CHECK_CLOCK_SECONDS = 60.0
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -35,6 +37,8 @@ class Sweeper:
     def __init__(self, context: EngineContext) -> None:
         self._context = context
         self._suspects: dict[str, float] = {}
+        self._seen_at: datetime | None = None
+        self._check_clock_at = 0.0
         self._finalizing: asyncio.Task[None] | None = None
         self._finalizer = (
             None if context.settings.finalizer is None else load(context.settings.finalizer)
@@ -72,16 +76,29 @@ class Sweeper:
         if not task.cancelled() and task.exception() is not None:
             log.warning("the finalizers could not be run: %s", task.exception())
 
-    async def sweep(self) -> None:
-        """Do everything that is due now, once."""
-        context = self._context
-        settings = context.settings
-        await context.store.write(
+    async def _follow_clock(self) -> None:
+        """Shorten leases that a clock ahead of ours has set: at start, after ours went back, and each minute.
+
+        Not in every sweep: a write that waits while the clock jumps ahead would shorten new leases by its old time.
+        """
+        now, checked_at = self._context.clock.now(), time.monotonic()
+        went_back = self._seen_at is not None and now < self._seen_at
+        self._seen_at = now
+        if not went_back and checked_at < self._check_clock_at:
+            return
+        settings = self._context.settings
+        await self._context.store.write(
             sweeping.follow_clock,
-            now=context.clock.now(),
+            now=now,
             lease_seconds=settings.lease_seconds,
             send_seconds=settings.send_seconds * CLAIM_FACTOR,
         )
+        self._check_clock_at = checked_at + CHECK_CLOCK_SECONDS
+
+    async def sweep(self) -> None:
+        """Do everything that is due now, once."""
+        context = self._context
+        await self._follow_clock()
         dead = await self._dead_turns()
         await context.store.write(
             interrupt_dead, context=context, moment=context.moment(), among=dead
