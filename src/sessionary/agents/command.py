@@ -107,8 +107,10 @@ class Answers:
         text = "".join(self._said) if self._reply is None else self._reply
         if text or self._reply is not None or self._files:
             words = (Text(text),) if text or not self._files else ()
-            said = Message(Role.ASSISTANT, words, finish_reason="stop", extra=self._rubbish_mark())
-            yield self._step(said)
+            message = Message(
+                Role.ASSISTANT, words, finish_reason="stop", extra=self._rubbish_mark()
+            )
+            yield self._step(message)
         elif self._is_silent:
             raise AgentFailed(
                 f"The program {self._program} ended without an answer."
@@ -127,8 +129,8 @@ class Answers:
                 yield self._delta(text, thinking=given.get("thinking") is True)
             case {"delta": {"text": str(text), **rest}}:
                 yield self._delta(text, thinking=rest.get("thinking") is True)
-            case {"step": dict(said)}:
-                step = _message(said)
+            case {"step": dict(message)}:
+                step = _message(message)
                 self._take_usage(given.get("usage"))
                 yield self._step(step)
             case {"reply": str(text)}:
@@ -150,13 +152,13 @@ class Answers:
             self._said.append(text)
         return Delta(text, thinking=thinking)
 
-    def _step(self, said: Message) -> Step:
+    def _step(self, message: Message) -> Step:
         usage, self._usage = self._usage, None
         self._said.clear()
         self._is_silent = False
         files, self._files = self._files, []
         attached = tuple(attachment for attachment, _ in files)
-        with_files = replace(said, parts=(*said.parts, *attached)) if files else said
+        with_files = replace(message, parts=(*message.parts, *attached)) if files else message
         return Step(with_files, usage, tuple(data for _, data in files))
 
     def _take_usage(self, given: Any) -> None:
@@ -180,10 +182,10 @@ class Answers:
 _CUT = 4 * _LONGEST_EXAMPLE
 
 
-def _message(said: dict[str, Any]) -> Message:
-    content = said.get("parts", said.get("content"))
-    fields = {name: said[name] for name in _MESSAGE_FIELDS if said.get(name) is not None}
-    made = message(said.get("role", "assistant"), content, **fields)
+def _message(data: dict[str, Any]) -> Message:
+    content = data.get("parts", data.get("content"))
+    fields = {name: data[name] for name in _MESSAGE_FIELDS if data.get(name) is not None}
+    made = message(data.get("role", "assistant"), content, **fields)
     if made.role not in _ROLES:
         raise BadInput("an agent speaks as assistant or tool")
     return made

@@ -167,9 +167,9 @@ OTHERWISE = Scene(
 SCENES = (FAILING, EDITING, LONG, TOOL, GREETING, OTHERWISE)
 
 
-def scene_for(said: str) -> Scene:
+def scene_for(text: str) -> Scene:
     """The first scene whose words the person used."""
-    return next(scene for scene in SCENES if scene.words.search(said))
+    return next(scene for scene in SCENES if scene.words.search(text))
 
 
 MODEL = "demo"
@@ -217,17 +217,17 @@ class ScriptRunner:
 
     async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
         """Stream the scene: each tool call and its answer are steps, the last words too."""
-        said = last_user_text(request.context)
+        prompt = last_user_text(request.context)
         read = len(request.system_prompt) + sum(len(str(chat)) for chat in request.context)
         reply = _Reply(request.turn_id, read)
-        for act in (*scene_for(said).acts, Says(SIGNATURE)):
+        for act in (*scene_for(prompt).acts, Says(SIGNATURE)):
             match act:
                 case Thinks(text):
                     reply.parts.append(Reasoning(text))
                     async for piece in self._streamed(text):
                         yield Delta(piece, thinking=True)
                 case Says(text):
-                    words = text.replace("{said}", cut_middle(said, _LONGEST_QUOTE))
+                    words = text.replace("{said}", cut_middle(prompt, _LONGEST_QUOTE))
                     async for piece in self._streamed(_appended(reply.parts, words)):
                         yield Delta(piece)
                 case Uses():

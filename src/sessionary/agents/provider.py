@@ -243,9 +243,9 @@ async def _user_content(piece: Chat, blob: Blob) -> UserContent:
 def _response(chat: Chat) -> ModelResponse:
     details = [each for each in chat.get("reasoning_details", ()) if _is_ours(each)]
     parts: list[ModelResponsePart] = list(_thoughts(chat.get("reasoning", ""), details))
-    said = chat_text(chat["content"])
-    if said:
-        parts.append(TextPart(said))
+    text = chat_text(chat["content"])
+    if text:
+        parts.append(TextPart(text))
     for call in chat.get("tool_calls", ()):
         function = call["function"]
         parts.append(ToolCallPart(function["name"], function["arguments"], call["id"]))
@@ -548,8 +548,8 @@ def _lacks_finish_reason(model: Model, response: ModelResponse) -> bool:
     if not any(name.startswith(_SAY_WHY_ENDED) for name in families):
         return False
     # For OpenAI's form the library puts `stop` where nothing came; what came is in the details.
-    said = (response.provider_details or {}).get("finish_reason")
-    return said is None and response.finish_reason != "content_filter"
+    reason = (response.provider_details or {}).get("finish_reason")
+    return reason is None and response.finish_reason != "content_filter"
 
 
 def _delta(event: object) -> Delta | None:

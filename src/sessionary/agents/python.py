@@ -32,15 +32,15 @@ class PythonRunner:
 
     async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
         """Pass on what the function gives."""
-        said: list[str] = []
+        texts: list[str] = []
         silent = True
         async with contextlib.aclosing(self._items(request)) as items:
             async for item in items:
-                for event in _events(item, said, self._name):
+                for event in _events(item, texts, self._name):
                     silent = silent and not isinstance(event, Step)
                     yield event
-        if said:
-            yield Step(Message(Role.ASSISTANT, (Text("".join(said)),), finish_reason="stop"))
+        if texts:
+            yield Step(Message(Role.ASSISTANT, (Text("".join(texts)),), finish_reason="stop"))
         elif silent:
             raise AgentFailed(f"The agent {self._name} ended without saying anything.")
 
@@ -99,23 +99,23 @@ def _failure(error: Exception) -> str:
     return f"{what} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else what
 
 
-def _events(item: Any, said: list[str], name: str) -> Iterator[Event]:
+def _events(item: Any, texts: list[str], name: str) -> Iterator[Event]:
     """What one item means; texts are gathered in `said` until a step comes."""
     match item:
         case None:
             return
         case str():
-            said.append(item)
+            texts.append(item)
             yield Delta(item)
         case Delta():
             if not item.thinking:
-                said.append(item.text)
+                texts.append(item.text)
             yield item
         case Step():
-            said.clear()
+            texts.clear()
             yield item
         case Message():
-            said.clear()
+            texts.clear()
             yield Step(item)
         case _:
             kind = type(item).__name__

@@ -118,10 +118,12 @@ class Titler:
         derived = derive_title(first_user_text)
         if self._asker is None or derived is None:
             return derived, None
-        said = f"User: {cut_middle(first_user_text, _LONGEST_PIECE)}\n\nAgent: {cut_middle(reply, _LONGEST_PIECE)}"
+        conversation = f"User: {cut_middle(first_user_text, _LONGEST_PIECE)}\n\nAgent: {cut_middle(reply, _LONGEST_PIECE)}"
         try:
             async with asyncio.timeout(self._seconds):
-                answer, usage = await self._asker.ask(TITLE_INSTRUCTIONS, said, task=TITLE_TASK)
+                answer, usage = await self._asker.ask(
+                    TITLE_INSTRUCTIONS, conversation, task=TITLE_TASK
+                )
         except (SessionaryError, TimeoutError):
             return derived, None
         return cleaned(answer) or derived, usage

@@ -1,1 +1,1 @@
-"""The loops and the ports: what moves."""
+"""The loops, and the ports to platforms and agents."""

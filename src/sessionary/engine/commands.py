@@ -343,7 +343,7 @@ def _by_id(tx: Tx, request: CommandRequest) -> SessionHead:
 
 
 def _may_see(head: SessionHead, request: CommandRequest) -> bool:
-    """Rule D-6. At the terminal and in the workbench sits the owner, who sees the profile."""
+    """Whether the caller may see a session; the owner, at the terminal or in the workbench, sees the whole profile."""
     return request.source.platform in TRUSTED or routing.may_resume(head, request.source)
 
 
@@ -377,5 +377,5 @@ def _number(words: str, *, default: int) -> int:
 
 
 def _name(head: SessionHead) -> str:
-    said = head.title or head.preview or head.id
-    return f"“{one_line(said, 60)}”"
+    name = head.title or head.preview or head.id
+    return f"“{one_line(name, 60)}”"

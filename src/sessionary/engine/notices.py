@@ -1,4 +1,4 @@
-"""What the house itself says to people and to the agent: short, plain, in one place."""
+"""The notices that Sessionary itself sends to people."""
 
 from sessionary.model.terminal import one_line
 from sessionary.model.turn import TurnState

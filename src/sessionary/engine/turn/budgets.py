@@ -141,7 +141,7 @@ def reserve(
 def step(
     tx: Tx,
     lease: Lease,
-    said: Message,
+    message: Message,
     used: Usage | None,
     *,
     profile: str,
@@ -150,7 +150,7 @@ def step(
     files: tuple[bytes, ...] = (),
 ) -> Appended:
     """Add a finished step, and count what it used."""
-    done = turns.step(tx, lease, said, used, profile=profile, moment=moment, files=files)
+    done = turns.step(tx, lease, message, used, profile=profile, moment=moment, files=files)
     if used is not None:
         _count(tx, used, spending, profile=profile)
         access.use_reserved(

@@ -498,7 +498,7 @@ class TurnRun:
         self.reason: str | None = None
 
     async def run(self) -> TurnState:
-        """Run the turn; whatever happens, its end is recorded and its people are turn_input."""
+        """Run the turn; whatever happens, its end is recorded and its people are notified."""
         work = asyncio.create_task(self._work())
         is_cancelled = is_late = False
         async with LeaseHeartbeat(
