@@ -1,1 +1,1 @@
-"""Runners: who answers. Each speaks one outside language behind the Runner port."""
+"""The kinds of agents: each implements the Runner port for a model, a program or a function."""

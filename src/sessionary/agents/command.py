@@ -53,7 +53,7 @@ _ROLES = {Role.ASSISTANT, Role.TOOL}
 
 
 def request_line(request: TurnRequest) -> bytes:
-    """What the program is told, on one line."""
+    """Return the request that the program reads from its standard input, as one line."""
     session = request.session
     told = {
         "sessionary": PROTOCOL,
@@ -74,12 +74,12 @@ def request_line(request: TurnRequest) -> bytes:
 
 
 def too_much(program: str, total: int) -> AgentFailed:
-    """The error for a program that floods us."""
+    """Return the error for a program whose output exceeds the limit."""
     return AgentFailed(f"The program {program} wrote too much ({total} bytes) and was stopped.")
 
 
 class Answers:
-    """Turns the program's lines into events; keeps what belongs to the end of the turn."""
+    """Turns the program's output lines into events; collects what is recorded at the end of the turn."""
 
     def __init__(self, program: str, *, most_rubbish: int) -> None:
         self.rubbish = 0
@@ -93,7 +93,7 @@ class Answers:
         self._is_silent = True
 
     def read(self, line: bytes) -> Iterator[Event]:
-        """The events of one line."""
+        """Yield the events of one line."""
         if not line.strip():
             return
         try:
@@ -103,7 +103,7 @@ class Answers:
             self._count_rubbish(line)
 
     def end(self, last_words: str) -> Iterator[Event]:
-        """What is left when the program has ended well."""
+        """Yield the last events, after the program has exited successfully."""
         text = "".join(self._said) if self._reply is None else self._reply
         if text or self._reply is not None or self._files:
             words = (Text(text),) if text or not self._files else ()
@@ -118,7 +118,7 @@ class Answers:
             )
 
     def rubbish_note(self) -> str:
-        """A sentence about the lines that were not understood, or nothing."""
+        """Return a sentence about the lines that could not be parsed, or an empty string."""
         if not self.rubbish:
             return ""
         return f" {self.rubbish} of its lines were not understood, the first: {self._example!r}."
@@ -210,7 +210,7 @@ def _usage(given: Mapping[str, Any]) -> Usage:
 
 
 def _sum(one: Usage, other: Usage) -> Usage:
-    """Two calls for one step; the cost is known when both are."""
+    """Add the usage of two calls of one step; the cost is known if both costs are."""
     tokens = {name: getattr(one, name) + getattr(other, name) for name in _TOKENS}
     known = one.cost_microusd is not None and other.cost_microusd is not None
     cost = (one.cost_microusd or 0) + (other.cost_microusd or 0) if known else None
@@ -233,13 +233,13 @@ _ERROR_SECONDS = 0.5
 _LOOK_SECONDS = 0.1
 _BURIAL_SECONDS = 5.0
 
-# The variables that a program gets from the server's environment without being named in its settings: where things
-# are and how to speak to people. Everything else may be a secret of the server, such as a key or a database's address.
+# The environment variables that every program gets: paths and locale. Any other variable may hold a secret of the
+# server, such as an API key or a database URL, and must be named in the settings.
 _PASSED = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "TZ", "TMPDIR"}
     | {"TEMP", "TMP", "NO_COLOR", "SSL_CERT_FILE", "SSL_CERT_DIR"}
     | {"XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"}
-    # What programs on Windows do not start without.
+    # Programs on Windows do not start without these.
     | {"SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "USERPROFILE"}
     | {"APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES"}
 )
@@ -253,7 +253,7 @@ def program_environment(
     names: Collection[str] = (),
     added: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """What a program gets of an environment: the harmless part, the variables that are named, and what is added."""
+    """Return the environment of a program: the variables that are safe, those that are named, and the added ones."""
     passed = {
         name: value
         for name, value in environ.items()
@@ -264,11 +264,11 @@ def program_environment(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandOptions:
-    """Which program, where, and how much of it we bear."""
+    """The program, its working directory, and its limits."""
 
     command: tuple[str, ...]
     folder: str | None = None
-    # All of what the program gets; a secret of the server is not among it unless the settings name it.
+    # The whole environment of the program; it contains a secret of the server only if the settings name it.
     environ: Mapping[str, str] = field(
         default_factory=lambda: program_environment(config.environment()), repr=False
     )
@@ -280,7 +280,7 @@ class CommandOptions:
 
 
 class CommandRunner:
-    """Runs the program once for each turn; it and its children are gone when the turn is over."""
+    """Runs the program once per turn; the program and its children are ended with the turn."""
 
     def __init__(self, options: CommandOptions) -> None:
         if not options.command:
@@ -303,7 +303,7 @@ class CommandRunner:
             )
 
     async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
-        """Pass on what the program answers."""
+        """Yield the events of the program."""
         options = self._options
         answers = Answers(options.command[0], most_rubbish=options.most_rubbish_lines)
         async with _Child(await _start(options), options) as child:
@@ -323,11 +323,11 @@ class CommandRunner:
             _log.warning("%s:%s", options.command[0], answers.rubbish_note())
 
     async def close(self) -> None:
-        """There is nothing to let go of: a program ends with its turn."""
+        """Do nothing: a program ends with its turn."""
 
 
 class _Child:
-    """A running program with both its outputs watched; leaving ends its whole process group."""
+    """A running program whose outputs are read; leaving the context ends its whole process group."""
 
     def __init__(self, process: Process, options: CommandOptions) -> None:
         self._process = process
@@ -354,11 +354,11 @@ class _Child:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            # Whoever left the group may hold our pipes for ever: we let go of them.
+            # A process that left the group may keep our pipes open for ever: close our ends.
             self._process._transport.close()  # type: ignore[attr-defined]
 
     async def lines(self, request: bytes) -> AsyncGenerator[bytes]:
-        """What the program writes, line by line, as far as we bear it."""
+        """Yield the program's output by lines, up to the limit."""
         assert self._process.stdout is not None
         self._tasks.append(asyncio.create_task(self._tell(request)))
         kept, total = b"", 0
@@ -374,18 +374,18 @@ class _Child:
             yield kept
 
     async def ended(self) -> int:
-        """The code with which the program ended."""
+        """Return the exit code of the program."""
         await self._in_time(self._gone())
-        # What it said last may still be in the pipe.
+        # Its last output may still be in the pipe.
         await asyncio.wait(self._tasks[:1], timeout=_ERROR_SECONDS)
         return self._process.returncode or 0
 
     def last_words(self) -> str:
-        """The end of the standard error, to stand behind a sentence."""
+        """Return the last lines of the standard error, to append to a sentence."""
         return f" It said: {' / '.join(self._tail)}" if self._tail else ""
 
     async def _in_time(self, work: Awaitable[T]) -> T:
-        # Around one wait, never around a `yield`: the time-out would hit whoever iterates.
+        # Around one wait, never around a `yield`: there the time-out would cancel the caller.
         try:
             async with asyncio.timeout_at(self._deadline):
                 return await work
@@ -407,7 +407,7 @@ class _Child:
     async def _tell(self, request: bytes) -> None:
         stdin = self._process.stdin
         assert stdin is not None
-        # A program may end without reading what it was told.
+        # A program may end without reading its input.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             stdin.write(request)
             await stdin.drain()

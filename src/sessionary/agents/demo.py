@@ -16,14 +16,14 @@ SIGNATURE = "*Demo agent: this answer is scripted, no model was asked.*"
 
 @dataclass(frozen=True, slots=True)
 class Thinks:
-    """The agent thinks aloud before what it does next."""
+    """Reasoning that the agent shows."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """The agent uses a tool, which answers as written; nothing is run."""
+    """A tool call with a scripted result; nothing is run."""
 
     tool: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Uses:
 
 @dataclass(frozen=True, slots=True)
 class Says:
-    """The agent says something; `{said}` is what the person wrote."""
+    """A text; `{said}` is replaced by the person's message."""
 
     text: str
 
@@ -43,7 +43,7 @@ Act = Thinks | Uses | Says
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One scripted answer, and the words that call for it."""
+    """One scripted reply, and the words that select it."""
 
     name: str
     words: re.Pattern[str]
@@ -168,7 +168,7 @@ SCENES = (FAILING, EDITING, LONG, TOOL, GREETING, OTHERWISE)
 
 
 def scene_for(text: str) -> Scene:
-    """The first scene whose words the person used."""
+    """Return the first scene whose words are in the text."""
     return next(scene for scene in SCENES if scene.words.search(text))
 
 
@@ -181,7 +181,7 @@ _CHARACTERS_PER_TOKEN = 4
 
 @dataclass(slots=True)
 class _Reply:
-    """What the agent has said since its last finished step."""
+    """The parts of the reply since the last finished step."""
 
     turn_id: str
     read: int
@@ -189,7 +189,7 @@ class _Reply:
     parts: list[Part] = field(default_factory=list)
 
     def finished(self, reason: str) -> Step:
-        """The parts as a step, with what a model would have used; the next begins empty."""
+        """Return the parts as a step, with the usage that a model would report, and start an empty step."""
         self.calls += 1
         written = sum(len(getattr(part, "text", "")) for part in self.parts)
         thought = sum(len(part.text) for part in self.parts if isinstance(part, Reasoning))
@@ -210,13 +210,13 @@ class _Reply:
 
 
 class ScriptRunner:
-    """Plays the scene that fits what the person said; a delta every `pace` seconds."""
+    """Plays the scene that fits the person's message, one delta every `pace` seconds."""
 
     def __init__(self, *, pace: float = DEFAULT_PACE_SECONDS) -> None:
         self._pace = pace
 
     async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
-        """Stream the scene: each tool call and its answer are steps, the last words too."""
+        """Stream the scene: each tool call, its result and the last text are steps."""
         prompt = last_user_text(request.context)
         read = len(request.system_prompt) + sum(len(str(chat)) for chat in request.context)
         reply = _Reply(request.turn_id, read)
@@ -238,7 +238,7 @@ class ScriptRunner:
         yield reply.finished("stop")
 
     async def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: there are no resources."""
 
     async def _streamed(self, text: str) -> AsyncIterator[str]:
         for piece in _PIECES.findall(text):
@@ -247,7 +247,7 @@ class ScriptRunner:
 
 
 def _appended(parts: list[Part], words: str) -> str:
-    """Add words to what is being said; what of it is new on the screen."""
+    """Append text to the reply; return the delta to stream."""
     if parts and isinstance(parts[-1], Text):
         new = f"\n\n{words}"
         parts[-1] = Text(parts[-1].text + new)
@@ -266,10 +266,10 @@ class EchoRunner:
     """Answers with the last user text."""
 
     async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
-        """One delta, one step; nothing is asked of anyone."""
+        """Yield the text as one delta and one step."""
         text = last_user_text(request.context)
         yield Delta(text)
         yield Step(Message(Role.ASSISTANT, (Text(text),), finish_reason="stop"))
 
     async def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: there are no resources."""

@@ -26,7 +26,7 @@ from sessionary.model.terminal import one_line
 _LONGEST = 300
 _START_SECONDS = 30.0
 _NO_PARAMETERS = {"type": "object", "properties": {}}
-# What a server, its connection or the way there can raise; anything else is a fault of ours.
+# What a server or the connection to it can raise; anything else is a bug of ours.
 _BROKEN = (
     OSError,
     RuntimeError,
@@ -54,11 +54,11 @@ class OpenTools:
 
     @property
     def definitions(self) -> list[ToolDefinition]:
-        """What the model is told about them."""
+        """Return the definitions that the model is given."""
         return [tool.definition for tool in self._tools.values()]
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Outcome:
-        """Run one; its failure is an answer too."""
+        """Call a tool; a failure is returned as its result."""
         tool = self._tools[name]
         try:
             async with asyncio.timeout(self._timeout):
@@ -73,7 +73,7 @@ class OpenTools:
 
 
 class ToolServers:
-    """The configured servers; programs are started with the first turn and stay."""
+    """The configured servers; programs start with the first turn and keep running."""
 
     def __init__(self, servers: Sequence[ToolServer], *, timeout_seconds: float) -> None:
         self._timeout = timeout_seconds
@@ -81,7 +81,7 @@ class ToolServers:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[OpenTools]:
-        """The tools, connected; turns that run at once share a connection."""
+        """Connect, and yield the tools; concurrent turns share a connection."""
         tools: dict[str, _Tool] = {}
         async with AsyncExitStack() as stack:
             for server, toolset in self._servers:
@@ -95,9 +95,9 @@ class ToolServers:
             yield OpenTools(tools, timeout_seconds=self._timeout)
 
     async def close(self) -> None:
-        """End the programs."""
+        """Stop the server programs."""
         for _, toolset in self._servers:
-            # A connection that never came about raises again why.
+            # A connection that failed raises its error again.
             with contextlib.suppress(*_BROKEN):
                 await toolset.client.close()  # type: ignore[no-untyped-call]
 

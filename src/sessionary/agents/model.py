@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from sessionary.agents.tools import Tools
 
 
-# What a session may set for itself; the rest belongs to the configuration.
+# What a session's own settings may override.
 SESSION_SETTINGS = ("max_tokens", "seed", "temperature", "thinking", "top_p")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolServer:
-    """An MCP server: a program that we start, or an address. Its name begins its tools' names."""
+    """An MCP server: a program to start, or a URL. Its name is the prefix of its tools' names."""
 
     command: tuple[str, ...] = ()
     url: str | None = None
@@ -37,13 +37,13 @@ class ToolServer:
 
     @property
     def label(self) -> str:
-        """What to call it in a sentence."""
+        """Return its name for messages."""
         return self.name or self.url or " ".join(self.command[:2])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
-    """Which model, where, with which tools, and how patient we are."""
+    """The model, its endpoint, its tools, and the time limits."""
 
     model: str
     provider: str | None = None
@@ -102,7 +102,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 def require_library(agent: str) -> None:
-    """Refuse, in one line that says what to install, where the library is missing."""
+    """Raise an error that says what to install if the library is missing."""
     if importlib.util.find_spec(LIBRARY) is None:
         raise BadInput(
             f"{agent} asks a model; install what it needs: pip install 'sessionary[agents]'."
@@ -110,7 +110,7 @@ def require_library(agent: str) -> None:
 
 
 class ModelRunner:
-    """Asks the model until it has nothing more to ask of its tools."""
+    """Calls the model, and the tools that it asks for, until it answers without a tool call."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class ModelRunner:
         self._loaded: tuple[Provider, Tools] | None = None
 
     async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
-        """Stream what the model says; each response and each tool's answer is a step."""
+        """Stream the model's output; each response and each tool result is a step."""
         provider, tool_sets = await self._load()
         async with tool_sets.opened() as tools:
             conversation = await provider.conversation(request, tools.definitions)
@@ -153,7 +153,7 @@ class ModelRunner:
         )
 
     async def ask(self, system_prompt: str, text: str, *, task: str) -> tuple[str, Usage]:
-        """One question and its answer, outside any turn; what it was for is written down."""
+        """Ask one question outside a turn; the usage is recorded under `task`."""
         provider, _ = await self._load()
         conversation = await provider.question(system_prompt, text)
         async with aclosing(self._answered(conversation)) as answered:
@@ -164,7 +164,7 @@ class ModelRunner:
         raise AgentFailed("The model said nothing.")
 
     async def close(self) -> None:
-        """Close connections, end the tools' programs."""
+        """Close connections and stop the tools' programs."""
         if self._loaded is not None:
             for each in self._loaded:
                 await each.close()
@@ -173,12 +173,12 @@ class ModelRunner:
         async with self._loading:
             if self._loaded is None:
                 require_library(self._options.model)
-                # Seconds of importing: in a thread, so that leases are renewed meanwhile.
+                # Importing the library takes seconds: done in a thread, so that leases are renewed meanwhile.
                 self._loaded = await asyncio.to_thread(_loaded, self._options)
         return self._loaded
 
     async def _answered(self, conversation: "Conversation") -> "AsyncGenerator[Delta | Answer]":
-        """The next response; asked again while nothing of it was shown and the failure may pass."""
+        """Return the next response; retry a transient failure as long as nothing was streamed."""
         waits = self._waits()
         while True:
             shown = False
@@ -197,7 +197,7 @@ class ModelRunner:
                 await self._sleep(max(backoff, error.after))
 
     def _waits(self) -> Iterator[float]:
-        """How long to wait before each further attempt."""
+        """Yield the pauses before each retry."""
         for attempt in range(self._options.attempts - 1):
             yield min(
                 self._options.first_wait_seconds * 2**attempt, self._options.longest_wait_seconds

@@ -83,7 +83,7 @@ _RETRIED_STATUSES = {408, 409, 425, 500, 502, 503, 504, 529}
 
 
 def translated(error: AgentRunError | UserError, model: str) -> SessionaryError:
-    """The error a caller can do something about; `RetryLater` for what may pass by itself."""
+    """Return our error for the library's; `RetryLater` for a transient one."""
     after = getattr(error, "retry_after", None) or 0.0
     match error:
         case ModelRateLimitError():
@@ -121,7 +121,7 @@ def is_transient(error: Exception) -> bool:
 
 
 def _said(error: AgentRunError | UserError) -> str:
-    """The provider's own words on one line, without the request."""
+    """Return the provider's message on one line, without the request."""
     body = error.body if isinstance(error, ModelAPIError) else None
     match body:
         case {"error": {"message": str(words)}} | {"message": str(words)}:
@@ -140,7 +140,7 @@ Blob = Callable[[str], Awaitable[bytes]]
 
 
 async def history(system_prompt: str, context: Sequence[Chat], blob: Blob) -> list[ModelMessage]:
-    """The conversation as the library wants it: requests and responses by turns."""
+    """Return the conversation in the library's form: requests and responses in alternation."""
     messages: list[ModelMessage] = []
     waiting: list[ModelRequestPart] = [SystemPromptPart(system_prompt)] if system_prompt else []
     names: dict[str, str] = {}
@@ -160,7 +160,7 @@ async def history(system_prompt: str, context: Sequence[Chat], blob: Blob) -> li
 
 
 def message_of(response: ModelResponse) -> Message:
-    """What the model said, as we keep it."""
+    """Return the model's response as a message."""
     parts = [_part(part) for part in response.parts if _says_something(part)]
     if any(isinstance(part, Reasoning) and part.details for part in parts):
         parts = _with_details(parts, response)
@@ -176,7 +176,7 @@ def message_of(response: ModelResponse) -> Message:
 def usage_of(
     response: ModelResponse, *, call_id: str, at: datetime, base_url: str | None, task: str | None
 ) -> Usage:
-    """What the call used and cost, in our way of counting: cached input stands apart."""
+    """Return the usage and cost of a call; cached input is counted apart."""
     used = response.usage
     cached = used.cache_read_tokens + used.cache_write_tokens
     usage = Usage(
@@ -187,7 +187,7 @@ def usage_of(
         cache_write_tokens=used.cache_write_tokens,
         cache_write_1h_tokens=min(used.cache_write_1h_tokens, used.cache_write_tokens),
         reasoning_tokens=used.output_reasoning_tokens or used.details.get("reasoning_tokens", 0),
-        # Another's server may have a model of a known name: only its address tells its price.
+        # Another server may offer a model of a known name: the price depends on the endpoint.
         provider=response.provider_name if base_url is None else None,
         base_url=base_url,
         task=task,
@@ -197,7 +197,7 @@ def usage_of(
     )
     if used.input_tokens + used.output_tokens > 0:
         usage = prices.priced(usage, at=at)
-    # By its address, not by the name of whose language it speaks: it may be priced once more.
+    # By its endpoint, not by the API that it is compatible with: its price may differ.
     return usage if usage.provider else replace(usage, provider=urlsplit(base_url or "").hostname)
 
 
@@ -258,7 +258,7 @@ def _response(chat: Chat) -> ModelResponse:
 
 
 def _thoughts(text: str, details: list[dict[str, Any]]) -> list[ThinkingPart]:
-    """The model's thoughts as it signed them; unsigned ones are of no use to it any more."""
+    """Return the reasoning parts with their signatures; unsigned ones cannot be sent back."""
     if sum(each["length"] + 1 for each in details) - 1 != len(text):
         return []
     parts, at = [], 0
@@ -303,7 +303,7 @@ def _part(part: ModelResponsePart) -> Part:
 
 
 def _with_details(parts: list[Part], response: ModelResponse) -> list[Part]:
-    """Say how long each thought is: the context joins them into one text."""
+    """Note the length of each reasoning part: the context joins them into one text."""
     system = response.canonical_system
     named: dict[str, Any] = {} if system is None else {"system": system}
     return [
@@ -315,7 +315,7 @@ def _with_details(parts: list[Part], response: ModelResponse) -> list[Part]:
 
 
 def arguments_of(call: ToolCallPart) -> Any:
-    """The arguments as an object; as they came when they are none."""
+    """Return the arguments as an object, or unchanged if they are not one."""
     if not isinstance(call.args, str):
         return dict(call.args or {})
     try:
@@ -330,7 +330,7 @@ def _says_something(part: ModelResponsePart) -> bool:
 
 
 def result_text(content: Any, *, longest: int) -> str:
-    """A tool's answer as text; what is not text is named."""
+    """Return a tool's result as text; other content is named by its type."""
     if isinstance(content, str):
         text = content
     elif isinstance(content, BinaryContent):
@@ -343,11 +343,11 @@ def result_text(content: Any, *, longest: int) -> str:
     return text if left_out <= 0 else f"{text[:longest]}\n[{left_out} characters were left out]"
 
 
-# A key is asked for even by servers that want none.
+# The library requires a key even for servers that need none.
 NO_KEY = "none"
 OPENAI = "openai"
 _ADDRESSES = {"ollama": "http://127.0.0.1:11434/v1"}
-# Where the library tells us the finish reason as the provider gave it.
+# Where the library puts the provider's own finish reason.
 _SAY_WHY_ENDED = tuple(f"pydantic_ai.models.{name}" for name in ("openai", "anthropic", "google"))
 _WANTED = re.compile(r"Set the `(\w+)` environment variable")
 
@@ -362,17 +362,17 @@ class Answer:
 
     @property
     def response_id(self) -> str:
-        """What the provider calls this response; not unique with every provider."""
+        """Return the provider's id of this response; not every provider's is unique."""
         return self.response.provider_response_id or "call"
 
     def usage(self, *, call_id: str, at: datetime, base_url: str | None, task: str | None) -> Usage:
-        """What it used and cost."""
+        """Return its usage and cost."""
         return usage_of(self.response, call_id=call_id, at=at, base_url=base_url, task=task)
 
 
 @dataclass(slots=True)
 class Conversation:
-    """What the model has read and said in one turn, and how it is asked."""
+    """The messages of one turn so far, and how to get the next response."""
 
     model: Model
     messages: list[ModelMessage]
@@ -381,7 +381,7 @@ class Conversation:
     requires_finish_reason: bool = True
 
     async def ask(self) -> AsyncGenerator[Delta | Answer]:
-        """Stream the next response, then give it whole. A failure is one of ours."""
+        """Stream the next response, then yield it whole; raise only our own errors."""
         parameters = ModelRequestParameters(function_tools=list(self.tools))
         try:
             async with model_request_stream(
@@ -398,19 +398,19 @@ class Conversation:
         except FAILURES as error:
             raise translated(error, self.model.model_name) from error
         if self.requires_finish_reason and _lacks_finish_reason(self.model, response):
-            # The connection was closed in good order, but too early: what came is not the whole answer.
+            # The connection was closed cleanly but too early: the response is incomplete.
             raise RetryLater(
                 f"The model {self.model.model_name} closed the connection before its answer was complete.",
                 0.0,
             )
         answer = Answer(response, message_of(response), tuple(response.tool_calls))
         if not answer.calls and not answer.message.text:
-            # Some servers end a stream that broke as if it were complete.
+            # Some servers end a broken stream as if it were complete.
             raise RetryLater(f"The model {self.model.model_name} ended without an answer.", 0.0)
         yield answer
 
     def take(self, response: ModelResponse, results: Sequence[ToolReturnPart]) -> None:
-        """Go on from a response and what its tools answered, exactly as they were."""
+        """Add a response and its tool results, unchanged."""
         self.messages += [response, ModelRequest(parts=list(results))]
 
 
@@ -435,7 +435,7 @@ class Provider:
     async def conversation(
         self, request: TurnRequest, tools: Sequence[ToolDefinition]
     ) -> Conversation:
-        """The turn's conversation up to here."""
+        """Return the conversation of a turn so far."""
         await self._open()
         name = str(request.settings.get("model") or self._default).removeprefix(f"{self._kind}:")
         if name not in self._models:
@@ -446,7 +446,7 @@ class Provider:
         return Conversation(self._models[name], messages, settings, tools, is_strict)
 
     async def question(self, system_prompt: str, text: str) -> Conversation:
-        """A conversation of one question, without tools."""
+        """Return a conversation of one question, without tools."""
         await self._open()
         messages = await history(system_prompt, [{"role": "user", "content": text}], _none)
         is_strict = self._options.requires_finish_reason
@@ -458,7 +458,7 @@ class Provider:
         )
 
     async def close(self) -> None:
-        """Close the connections; a later question opens them again."""
+        """Close the connections; the next request opens new ones."""
         async with self._lock:
             if self._is_open:
                 self._is_open = False
@@ -472,7 +472,7 @@ class Provider:
 
     def _settings(self, of_session: Mapping[str, Any]) -> ModelSettings:
         own = {name: of_session[name] for name in SESSION_SETTINGS if name in of_session}
-        # The library's own retries would hide from us what was waited for.
+        # Retries are ours: the library's own would hide how long a call waited.
         base: dict[str, Any] = {"max_retries": 0, "timeout": self._options.timeout_seconds}
         if self._kind == "anthropic":
             base["cache"] = True
@@ -484,7 +484,7 @@ async def _none(blob: str) -> bytes:
 
 
 def _kind_and_name(options: ModelOptions) -> tuple[str, str]:
-    """The provider's name and the model's; `provider:model`, where no provider is named."""
+    """Split `provider:model`, unless the settings name the provider."""
     if options.provider is not None:
         return options.provider, options.model.removeprefix(f"{options.provider}:")
     kind, _, name = options.model.partition(":")
@@ -516,7 +516,7 @@ def _library_provider(kind: str, options: ModelOptions) -> LibraryProvider[Any]:
     base_url = options.base_url or _ADDRESSES.get(kind)
     if base_url is not None:
         given["base_url"] = base_url
-        # The key of the provider's own service is in the environment; it is not for others.
+        # The key in the environment is for the provider's own service, not for another server.
         given["api_key"] = NO_KEY
     if options.key is not None:
         given["api_key"] = options.key.reveal()
@@ -537,17 +537,17 @@ def _library_provider(kind: str, options: ModelOptions) -> LibraryProvider[Any]:
 
 def _model(kind: str, name: str, library: LibraryProvider[Any]) -> Model:
     if kind == OPENAI:
-        # What other servers speak too, unlike OpenAI's newer interface (`openai-responses`).
+        # The API that compatible servers offer too, unlike OpenAI's newer one (`openai-responses`).
         return OpenAIChatModel(name, provider=library)
     return infer_model(f"{kind}:{name}", provider_factory=lambda _: library)
 
 
 def _lacks_finish_reason(model: Model, response: ModelResponse) -> bool:
-    """Whether a provider that says why an answer ended did not say it."""
+    """Whether the finish reason is missing from a provider that always reports one."""
     families = {each.__module__ for each in type(model).__mro__}
     if not any(name.startswith(_SAY_WHY_ENDED) for name in families):
         return False
-    # For OpenAI's form the library puts `stop` where nothing came; what came is in the details.
+    # With OpenAI's API the library reports `stop` where none came; the details hold what came.
     reason = (response.provider_details or {}).get("finish_reason")
     return reason is None and response.finish_reason != "content_filter"
 

@@ -31,7 +31,7 @@ class PythonRunner:
         self._name = entry_point
 
     async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
-        """Pass on what the function gives."""
+        """Yield the events of the function."""
         texts: list[str] = []
         silent = True
         async with contextlib.aclosing(self._items(request)) as items:
@@ -45,7 +45,7 @@ class PythonRunner:
             raise AgentFailed(f"The agent {self._name} ended without saying anything.")
 
     async def close(self) -> None:
-        """There is nothing to let go of; threads end by themselves."""
+        """Do nothing: threads end by themselves."""
 
     async def _items(self, request: TurnRequest) -> AsyncGenerator[Any]:
         function = self._function
@@ -64,9 +64,9 @@ class PythonRunner:
 
 
 def load(entry_point: str, *, folder: Path | None = None) -> Callable[[TurnRequest], Any]:
-    """The function that `module:function` names; `folder` is where sessionary.toml is.
+    """Import the function that `module:function` names; `folder` is where sessionary.toml is.
 
-    A module that is in the folder comes before an installed one of the same name.
+    A module in the folder takes precedence over an installed one of the same name.
     """
     module_name, _, path = entry_point.partition(":")
     if not module_name or not path:
@@ -77,7 +77,7 @@ def load(entry_point: str, *, folder: Path | None = None) -> Callable[[TurnReque
             sys.path.insert(0, str(folder))
     try:
         found: Any = importlib.import_module(module_name)
-    except Exception as error:  # whatever the module does when it is loaded
+    except Exception as error:  # a module may raise anything when it is imported
         raise BadInput(
             f"The agent {entry_point} cannot be loaded: {_failure(error)}. "
             "--debug shows the traceback."
@@ -91,7 +91,7 @@ def load(entry_point: str, *, folder: Path | None = None) -> Callable[[TurnReque
 
 
 def _failure(error: Exception) -> str:
-    """What went wrong while a module was loaded, and in which of its lines."""
+    """Return the error for a module that failed to import, with its line."""
     words = str(error).strip().splitlines()
     what = f"{type(error).__name__}: {words[0]}" if words else type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
@@ -100,7 +100,7 @@ def _failure(error: Exception) -> str:
 
 
 def _events(item: Any, texts: list[str], name: str) -> Iterator[Event]:
-    """What one item means; texts are gathered in `said` until a step comes."""
+    """Yield the events of one item; texts are collected in `texts` until a step comes."""
     match item:
         case None:
             return
@@ -123,14 +123,14 @@ def _events(item: Any, texts: list[str], name: str) -> Iterator[Event]:
 
 
 async def _in_thread(call: Callable[[], Any]) -> AsyncGenerator[Any]:
-    """What a call returns, or yields one by one, out of a thread that no exit waits for."""
+    """Run a call in a daemon thread, which does not delay exit; yield what it returns or yields."""
     loop = asyncio.get_running_loop()
     arrived: asyncio.Queue[tuple[Any, BaseException | None]] = asyncio.Queue()
     taken = threading.Semaphore(0)
     left = threading.Event()
 
     def give(item: Any, error: BaseException | None = None) -> None:
-        # A loop that is closed has nobody left who waits.
+        # The loop may be closed; then nobody waits for the result.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(arrived.put_nowait, (item, error))
 
@@ -138,7 +138,7 @@ async def _in_thread(call: Callable[[], Any]) -> AsyncGenerator[Any]:
         try:
             _give_all(call(), give, lambda: taken.acquire() and not left.is_set())
         except BaseException as error:
-            # Raised again in the loop; a thread has nobody to tell.
+            # Raised again in the event loop.
             give(_END, error)
             return
         give(_END)

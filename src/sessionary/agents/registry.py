@@ -20,10 +20,10 @@ point. Say so when you do not know something, and when a tool failed.
 
 
 def assemble(prompt: str | None, surroundings: PromptContext) -> str:
-    """The system prompt of a turn. The same facts give the same bytes.
+    """Return the system prompt of a turn. The same facts give the same bytes.
 
-    What changes least stands first, and the note about a reset last, because it goes away with the
-    second turn: a provider's prompt cache holds as far as possible.
+    What changes least comes first; the note about a reset comes last, because the second turn omits it. So a
+    provider's prompt cache matches as much as possible.
     """
     head = DEFAULT_PROMPT if prompt is None else prompt
     return "\n\n".join(filter(None, (head.strip(), render(surroundings))))
@@ -31,7 +31,7 @@ def assemble(prompt: str | None, surroundings: PromptContext) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A named agent, ready for turns: who answers, who summarizes, who finds titles."""
+    """A named agent: its runner, its summarizer and its titler."""
 
     name: str
     prompt: str | None
@@ -40,12 +40,12 @@ class Agent:
     titler: Titler
 
     async def close(self) -> None:
-        """Let go of connections and processes."""
+        """Close connections and processes."""
         await self.runner.close()
 
 
 def build(settings: AgentSettings, *, environ: Mapping[str, str]) -> Agent:
-    """The agent that the settings describe; `environ` is where its secrets are looked up."""
+    """Build the agent that the settings describe; secrets are read from `environ`."""
     make = _KINDS.get(settings.kind)
     where = f"agent {settings.name!r}"
     if make is None:

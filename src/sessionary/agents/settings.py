@@ -25,7 +25,7 @@ class AgentSettings:
 
 
 class Options:
-    """The options of one agent; remembers what was asked for, to notice a misspelt name."""
+    """The options of one agent; keeps track of which were read, to refuse a misspelt name."""
 
     def __init__(
         self,
@@ -42,21 +42,21 @@ class Options:
         self._asked: list[str] = []
 
     def text(self, name: str) -> str | None:
-        """A text, or None when it is not given."""
+        """Return a text, or None if it is not given."""
         value = self._get(name)
         if value is not None and not isinstance(value, str):
             raise self._bad(name, "a text")
         return value or None
 
     def required(self, name: str) -> str:
-        """A text without which the agent cannot work."""
+        """Return a required text."""
         value = self.text(name)
         if value is None:
             raise BadInput(f"{self._where}: {name} is missing.")
         return value
 
     def number(self, name: str, default: float, *, least: float = 0) -> float:
-        """A number from `least` up."""
+        """Return a number of at least `least`."""
         value = self._get(name)
         if value is None:
             return default
@@ -65,14 +65,14 @@ class Options:
         return value
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """Yes or no."""
+        """Return a boolean."""
         value = self._get(name)
         if value is not None and not isinstance(value, bool):
             raise self._bad(name, "true or false")
         return default if value is None else value
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """A list of texts; one text alone is a list of one."""
+        """Return a list of texts; a single text is a list of one."""
         value = self._get(name)
         value = [value] if isinstance(value, str) else value or []
         if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
@@ -80,7 +80,7 @@ class Options:
         return tuple(value)
 
     def mapping(self, name: str) -> dict[str, Any]:
-        """A table of values."""
+        """Return a table."""
         value = self._get(name)
         if value is None:
             return {}
@@ -89,7 +89,7 @@ class Options:
         return dict(value)
 
     def tables(self, name: str) -> "list[Options]":
-        """A list of tables."""
+        """Return a list of tables."""
         value = self._get(name) or []
         if not isinstance(value, list | tuple) or not all(isinstance(x, Mapping) for x in value):
             raise self._bad(name, "a list of tables")
@@ -99,12 +99,12 @@ class Options:
         ]
 
     def secret(self, name: str) -> Secret | None:
-        """What `<name>_env` (a variable) or `<name>_file` (a path) leads to."""
+        """Return the secret in the variable `<name>_env` or the file `<name>_file`."""
         variable, path = self.text(f"{name}_env"), self.text(f"{name}_file")
         return secret.find(self._where, variable=variable, path=path, environ=self.environ)
 
     def refuse_unknown(self) -> None:
-        """Name an option that nobody asked for."""
+        """Refuse options that were never read."""
         for name in self._values:
             if name not in self._asked:
                 near = difflib.get_close_matches(name, self._asked, n=1)
@@ -113,7 +113,7 @@ class Options:
                 raise BadInput(f"{self._where}: there is no option {name!r}. {hint}")
 
     def bad(self, problem: str) -> BadInput:
-        """An error that says where the option stands."""
+        """Return an error that names the option's place in the settings."""
         return BadInput(f"{self._where}: {problem}")
 
     def _get(self, name: str) -> Any:

@@ -27,24 +27,24 @@ _MOST_TOOLS = 20
 
 
 class Asker(Protocol):
-    """Someone who answers a question."""
+    """Asks a model one question."""
 
     async def ask(self, system_prompt: str, text: str, *, task: str) -> tuple[str, Usage]:
-        """The answer, and what it cost."""
+        """Return the answer and its usage."""
 
 
 class ExtractiveSummarizer:
-    """Says what was asked, which tools were used and what was answered last; asks nobody."""
+    """Extracts the questions, the tools used and the last answer, without a model."""
 
     async def summarize(
         self, context: Sequence[Chat], *, focus: str | None
     ) -> tuple[str, Usage | None]:
-        """A summary in the conversation's own words."""
+        """Return an extract of the conversation."""
         return extracted(context, focus=focus), None
 
 
 class ModelSummarizer:
-    """Asks the model; where that fails, extracts."""
+    """Asks the model; falls back to an extract."""
 
     def __init__(self, asker: Asker, *, longest: int = LONGEST_ASKED) -> None:
         self._asker = asker
@@ -53,7 +53,7 @@ class ModelSummarizer:
     async def summarize(
         self, context: Sequence[Chat], *, focus: str | None
     ) -> tuple[str, Usage | None]:
-        """The model's summary, or an extract that says that it is one."""
+        """Return the model's summary, or an extract that is marked as one."""
         told = "\n\n".join(render_chats(context, longest=_LONGEST_MESSAGE))
         question = f"<conversation>\n{cut_middle(told, self._longest)}\n</conversation>"
         if focus:
@@ -68,7 +68,7 @@ class ModelSummarizer:
 
 
 def extracted(context: Sequence[Chat], *, focus: str | None = None) -> str:
-    """The summary that needs no model."""
+    """Return an extract of the conversation."""
     requests = [chat_text(chat.get("content")) for chat in context if chat["role"] == "user"]
     replies = [chat_text(chat.get("content")) for chat in context if chat["role"] == "assistant"]
     tools = [call["function"]["name"] for chat in context for call in chat.get("tool_calls", ())]
@@ -88,7 +88,7 @@ def extracted(context: Sequence[Chat], *, focus: str | None = None) -> str:
 
 
 def _ends(lines: list[str]) -> list[str]:
-    """The first and the last lines, where there are too many."""
+    """Keep the first and the last lines if there are too many."""
     if len(lines) <= _MOST_REQUESTS:
         return lines
     half = _MOST_REQUESTS // 2
@@ -107,18 +107,19 @@ _SECONDS = 30.0
 
 
 class Titler:
-    """Finds a title: the model's, else the first words of the person."""
+    """Finds a title: the model's, or else the first words of the person."""
 
     def __init__(self, asker: Asker | None = None, *, seconds: float = _SECONDS) -> None:
         self._asker = asker
         self._seconds = seconds
 
     async def title(self, first_user_text: str, reply: str) -> tuple[str | None, Usage | None]:
-        """A clean title, or None when there are no words to make one of; and what it cost."""
+        """Return a title, or None if there is no text for one; and its usage."""
         derived = derive_title(first_user_text)
         if self._asker is None or derived is None:
             return derived, None
-        conversation = f"User: {cut_middle(first_user_text, _LONGEST_PIECE)}\n\nAgent: {cut_middle(reply, _LONGEST_PIECE)}"
+        asked, answered = (cut_middle(text, _LONGEST_PIECE) for text in (first_user_text, reply))
+        conversation = f"User: {asked}\n\nAgent: {answered}"
         try:
             async with asyncio.timeout(self._seconds):
                 answer, usage = await self._asker.ask(
@@ -130,7 +131,7 @@ class Titler:
 
 
 def cleaned(answer: str) -> str | None:
-    """The title in a model's answer; None when it is none."""
+    """Return the title in a model's answer, or None if there is none."""
     first = next((line for line in answer.splitlines() if line.strip()), "")
     title = one_line(first).strip("\"'«»“”„‘’`*# .").removeprefix("Title:").strip("\"' ")
     is_title = 0 < len(title) <= MAX_TITLE and len(title.split()) <= _MOST_WORDS

@@ -1,4 +1,4 @@
-"""Running the tools that a model asks for: each answer is a step, and each failure an answer."""
+"""Runs the tools that a model calls: each result is a step, and a failure is a result."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -18,7 +18,7 @@ from sessionary.model.message import Message, Role, ToolResult
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a tool answered. Malformed: the model asked wrongly, and nothing was run."""
+    """The result of a tool call. Malformed: the call was invalid, and nothing was run."""
 
     content: Any
     is_error: bool = False
@@ -26,28 +26,28 @@ class Outcome:
 
 
 class OpenTools(Protocol):
-    """Tools that are ready to be called."""
+    """Tools that are connected."""
 
     @property
     def definitions(self) -> Sequence[ToolDefinition]:
-        """What the model is told about them."""
+        """Return the definitions that the model is given."""
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Outcome:
-        """Run one of them."""
+        """Call a tool."""
 
 
 class NoTools:
-    """Where nothing is configured."""
+    """No tools are configured."""
 
     definitions: Sequence[ToolDefinition] = ()
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Outcome:
-        """Never called: no name is known."""
+        """Never called: there are no tools."""
         raise KeyError(name)
 
 
 class TurnTools:
-    """The tools of one turn, and how often the model used them wrongly."""
+    """The tools of one turn, and the number of invalid calls."""
 
     def __init__(self, tools: OpenTools, options: ModelOptions) -> None:
         self._tools = tools
@@ -56,11 +56,11 @@ class TurnTools:
 
     @property
     def definitions(self) -> Sequence[ToolDefinition]:
-        """What the model is told about them."""
+        """Return the definitions that the model is given."""
         return self._tools.definitions
 
     async def steps(self, answer: Answer, conversation: Conversation) -> AsyncGenerator[Step]:
-        """Run what the model asked for, all at once; the conversation goes on with the answers."""
+        """Run the tool calls of a response concurrently, and add their results to the conversation."""
         tasks = [asyncio.create_task(self._outcome(call)) for call in answer.calls]
         results: list[ToolReturnPart] = []
         outcomes: list[Outcome] = []
@@ -95,8 +95,8 @@ class TurnTools:
         if outcome.is_error:
             text = f"Error: {text}"
         kept = ToolResult(call.tool_call_id, text, call.tool_name, is_error=outcome.is_error)
-        # The model reads what the log keeps, so that the next turn only extends it; pictures, which
-        # the log does not hold, are for this turn.
+        # The model reads what the log stores, so that the next turn only extends it; pictures, which
+        # the log does not store, are for this turn only.
         native = outcome.content if _has_pictures(outcome.content) else text
         step = Step(Message(Role.TOOL, (kept,)))
         return step, ToolReturnPart(call.tool_name, native, call.tool_call_id)
@@ -112,7 +112,7 @@ class TurnTools:
 
 
 class Tools:
-    """The tools that an agent is configured with."""
+    """The tools in an agent's settings."""
 
     def __init__(self, options: ModelOptions) -> None:
         self._options = options
@@ -124,7 +124,7 @@ class Tools:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[TurnTools]:
-        """The tools for one turn."""
+        """Yield the tools for one turn."""
         if self._servers is None:
             yield TurnTools(NoTools(), self._options)
             return
@@ -132,7 +132,7 @@ class Tools:
             yield TurnTools(tools, self._options)
 
     async def close(self) -> None:
-        """End the servers that we started."""
+        """Stop the servers that we started."""
         if self._servers is not None:
             await self._servers.close()
 
