@@ -17,5 +17,8 @@ export default defineConfig(
     files: ['**/*.svelte', '**/*.svelte.ts'],
     languageOptions: { parserOptions: { parser: ts.parser, extraFileExtensions: ['.svelte'], svelteConfig } },
   },
-  { files: ['src/worker/service-worker.js', 'src/worker/offline.js'], languageOptions: { globals: globals.serviceworker } },
+  {
+    files: ['src/worker/service-worker.js', 'src/worker/offline.js'],
+    languageOptions: { globals: globals.serviceworker },
+  },
 )

@@ -20,11 +20,16 @@ export function offline(): Plugin {
       const html = readFileSync(join(out, 'index.html'), 'utf8')
       const named = [...html.matchAll(/(?:src|href)="(\/assets\/[^"]+)"/g)].map((found) => found[1] ?? '')
       // The icons and the stream's worker are not named in the page and belong to the first look.
-      const more = readdirSync(join(out, 'assets')).filter((name) => /^(?:icons|events)-/.test(name) && !/\.(?:br|gz)$/.test(name))
+      const more = readdirSync(join(out, 'assets')).filter(
+        (name) => /^(?:icons|events)-/.test(name) && !/\.(?:br|gz)$/.test(name),
+      )
       const shell = [...new Set([...ALSO, ...named, ...more.map((name) => `/assets/${name}`)])].sort()
       const version = createHash('sha256').update(html).digest('hex').slice(0, 12)
       const source = readFileSync(join(root, 'src', 'worker', 'offline.js'), 'utf8')
-      writeFileSync(join(out, 'sw.js'), source.replace("'{shell}'", JSON.stringify(shell)).replace('{version}', version))
+      writeFileSync(
+        join(out, 'sw.js'),
+        source.replace("'{shell}'", JSON.stringify(shell)).replace('{version}', version),
+      )
     },
   }
 }

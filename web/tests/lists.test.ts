@@ -13,7 +13,13 @@ const ago = (days: number) => new Date(NOW - days * 86_400_000).toISOString()
 const head = (id: string, days: number): Head => ({ id, last_active_at: ago(days) }) as Head
 
 test('sessions are grouped by when something last happened', () => {
-  expect([0, 1, 4, 20, 60].map((days) => groupOf(ago(days), NOW))).toEqual(['today', 'yesterday', 'week', 'month', '2026-01'])
+  expect([0, 1, 4, 20, 60].map((days) => groupOf(ago(days), NOW))).toEqual([
+    'today',
+    'yesterday',
+    'week',
+    'month',
+    '2026-01',
+  ])
 })
 
 test('a pinned session stands above and not below again', () => {
@@ -31,14 +37,21 @@ test('a closed group keeps its heading and its count', () => {
 test('only the last group may have more than it counts', () => {
   const rows = rowsOf({ pinned: [], items: [head('a', 0), head('b', 4)], closed: [], more: true, now: NOW })
 
-  expect(rows.flatMap((row) => (row.kind === 'group' ? [[row.name, row.more]] : []))).toEqual([['today', false], ['week', true]])
+  expect(rows.flatMap((row) => (row.kind === 'group' ? [[row.name, row.more]] : []))).toEqual([
+    ['today', false],
+    ['week', true],
+  ])
 })
 
 test('a fork stands under what it came from, and alone where that is elsewhere', () => {
   const fork = (id: string, days: number, parent: string) => ({ ...head(id, days), lineage: 'fork', parent_id: parent })
   const rows = rowsOf({ pinned: [], items: [fork('b', 0, 'a'), head('a', 0), fork('c', 4, 'a')], closed: [], now: NOW })
 
-  expect(rows.flatMap((row) => (row.kind === 'head' ? [[row.head.id, row.depth]] : []))).toEqual([['a', 0], ['b', 1], ['c', 0]])
+  expect(rows.flatMap((row) => (row.kind === 'head' ? [[row.head.id, row.depth]] : []))).toEqual([
+    ['a', 0],
+    ['b', 1],
+    ['c', 0],
+  ])
 })
 
 test('subagents are one line until someone wants to see them', () => {
@@ -55,7 +68,11 @@ test('projects stand above everything and can be folded', () => {
   const shown = { pinned: [head('a', 0)], items: [], projects: [project], now: NOW }
 
   expect(rowsOf({ ...shown, closed: [] }).map((row) => row.key)).toEqual(['g-projects', 'p-p', 'g-pinned', 'pinned-a'])
-  expect(rowsOf({ ...shown, closed: ['projects'] }).map((row) => row.key)).toEqual(['g-projects', 'g-pinned', 'pinned-a'])
+  expect(rowsOf({ ...shown, closed: ['projects'] }).map((row) => row.key)).toEqual([
+    'g-projects',
+    'g-pinned',
+    'pinned-a',
+  ])
 })
 
 test('an address names a page, a session and a message', () => {
@@ -69,23 +86,45 @@ test('only the words of a query are marked', () => {
 })
 
 test('numbers are said shortly', () => {
-  expect([shortAge(ago(3), NOW), duration(62_000), tokens(12_400), money(5_000), money(1_250_000), money(null)]).toEqual(['3d', '1 m 2 s', '12k', '<$0.01', '$1.25', '–'])
+  expect([
+    shortAge(ago(3), NOW),
+    duration(62_000),
+    tokens(12_400),
+    money(5_000),
+    money(1_250_000),
+    money(null),
+  ]).toEqual(['3d', '1 m 2 s', '12k', '<$0.01', '$1.25', '–'])
 })
 
-const row = { group: '=1+1', calls: 1, input_tokens: 5, output_tokens: 5, cache_read_tokens: 0, cache_write_tokens: 0, reasoning_tokens: 0, cost_microusd: null, cost_status: null, unknown_cost_calls: 1 }
+const row = {
+  group: '=1+1',
+  calls: 1,
+  input_tokens: 5,
+  output_tokens: 5,
+  cache_read_tokens: 0,
+  cache_write_tokens: 0,
+  reasoning_tokens: 0,
+  cost_microusd: null,
+  cost_status: null,
+  unknown_cost_calls: 1,
+}
 
 test('a spreadsheet finds no formula in a name', () => {
   expect(csv([row]).split('\r\n')[1]).toMatch(/^'=1\+1,1,5,5/)
 })
 
 test('days without use have their place in the chart', () => {
-  const days = [{ ...row, group: '2026-03-01' }, { ...row, group: '2026-03-04' }]
+  const days = [
+    { ...row, group: '2026-03-01' },
+    { ...row, group: '2026-03-04' },
+  ]
 
   expect(bars(days, 100, 10).map((bar) => bar.value)).toEqual([10, 0, 0, 10])
 })
 
 test('a list in another order is one group, sorted as the server sorts', () => {
-  const named = (id: string, title: string | null, cost: number | null) => ({ ...head(id, 0), title, preview: 'm', cost_microusd: cost }) as Head
+  const named = (id: string, title: string | null, cost: number | null) =>
+    ({ ...head(id, 0), title, preview: 'm', cost_microusd: cost }) as Head
   const items = [named('a', 'Pear', 5), named('b', 'apple', null), named('c', null, 9)]
 
   expect(sorted(items, 'title').map((each) => each.id)).toEqual(['b', 'c', 'a'])
@@ -97,18 +136,43 @@ test('a list in another order is one group, sorted as the server sorts', () => {
 test('by beginning, sessions are grouped by when they began', () => {
   const items = [{ ...head('a', 0), began_at: ago(40) }] as Head[]
 
-  expect(rowsOf({ pinned: [], items, closed: [], now: NOW, order: 'created' })[0]).toMatchObject({ name: ago(40).slice(0, 7) })
+  expect(rowsOf({ pinned: [], items, closed: [], now: NOW, order: 'created' })[0]).toMatchObject({
+    name: ago(40).slice(0, 7),
+  })
 })
 
 test('keys are named as they stand on keyboards', () => {
-  expect(['mod+k', 'g ,', 'f2', 'shift+f3', 'delete', '#', '?'].map(shown)).toEqual(['Ctrl K', 'G ,', 'F2', '⇧F3', 'Del', '#', '?'])
+  expect(['mod+k', 'g ,', 'f2', 'shift+f3', 'delete', '#', '?'].map(shown)).toEqual([
+    'Ctrl K',
+    'G ,',
+    'F2',
+    '⇧F3',
+    'Del',
+    '#',
+    '?',
+  ])
 })
 
 test('usage begins with the newest day, or with what cost most', () => {
-  const row = (group: string, cost: number | null, input = 0) => ({ group, cost_microusd: cost, input_tokens: input, output_tokens: 0, cache_read_tokens: 0, cache_write_tokens: 0 }) as UsageRow
+  const row = (group: string, cost: number | null, input = 0) =>
+    ({
+      group,
+      cost_microusd: cost,
+      input_tokens: input,
+      output_tokens: 0,
+      cache_read_tokens: 0,
+      cache_write_tokens: 0,
+    }) as UsageRow
 
-  expect(ordered([row('2026-11-14', 1), row('2026-11-15', 2)], 'day').map((each) => each.group)).toEqual(['2026-11-15', '2026-11-14'])
-  expect(ordered([row('a', null, 5), row('b', 7), row('c', null, 9)], 'session').map((each) => each.group)).toEqual(['b', 'c', 'a'])
+  expect(ordered([row('2026-11-14', 1), row('2026-11-15', 2)], 'day').map((each) => each.group)).toEqual([
+    '2026-11-15',
+    '2026-11-14',
+  ])
+  expect(ordered([row('a', null, 5), row('b', 7), row('c', null, 9)], 'session').map((each) => each.group)).toEqual([
+    'b',
+    'c',
+    'a',
+  ])
 })
 
 test('an address that nobody could write names a session that is not there', () => {
@@ -116,7 +180,15 @@ test('an address that nobody could write names a session that is not there', () 
 })
 
 test('cached tokens are part of every sum', () => {
-  const used = { ...row, group: '2026-03-01', input_tokens: 1, output_tokens: 20, cache_read_tokens: 300, cache_write_tokens: 4000, reasoning_tokens: 5 }
+  const used = {
+    ...row,
+    group: '2026-03-01',
+    input_tokens: 1,
+    output_tokens: 20,
+    cache_read_tokens: 300,
+    cache_write_tokens: 4000,
+    reasoning_tokens: 5,
+  }
 
   expect(allTokens(used)).toBe(4321)
   expect(total([used, used])).toMatchObject({ tokens: 8642, cacheRead: 600, cacheWrite: 8000 })

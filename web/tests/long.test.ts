@@ -22,12 +22,23 @@ test('a text without lines is sliced between characters', () => {
 test('the part that is shown has the words that were looked for, or the end while the text grows', () => {
   expect(isLong(LINES)).toBe(true)
   expect(excerpt(LINES, [], false)).toMatchObject({ of: 'beginning', text: expect.stringMatching(/^line 0 /) })
-  expect(excerpt(LINES, ['line 8000'], false)).toMatchObject({ of: 'found', text: expect.stringContaining('line 8000 of') })
+  expect(excerpt(LINES, ['line 8000'], false)).toMatchObject({
+    of: 'found',
+    text: expect.stringContaining('line 8000 of'),
+  })
   expect(excerpt(LINES, ['nowhere'], false).of).toBe('beginning')
   expect(excerpt(LINES, [], true)).toMatchObject({ of: 'end', text: expect.stringMatching(/line 8999 of a text$/) })
 })
 
 test('every second piece is one of the words', () => {
-  expect(splitAtWords('An apple, a pear, APPLES', ['apple', 'pear'])).toEqual(['An ', 'apple', ', a ', 'pear', ', ', 'APPLE', 'S'])
+  expect(splitAtWords('An apple, a pear, APPLES', ['apple', 'pear'])).toEqual([
+    'An ',
+    'apple',
+    ', a ',
+    'pear',
+    ', ',
+    'APPLE',
+    'S',
+  ])
   expect(splitAtWords('plain', [])).toEqual(['plain'])
 })

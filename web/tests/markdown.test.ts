@@ -28,7 +28,9 @@ function html(text: string): HTMLElement {
 test.each(HOSTILE)('%s becomes harmless', (text) => {
   const box = html(text)
 
-  expect(box.querySelector('script, img, svg, iframe, style, form, input, object, embed, link, meta, math, video, audio')).toBeNull()
+  expect(
+    box.querySelector('script, img, svg, iframe, style, form, input, object, embed, link, meta, math, video, audio'),
+  ).toBeNull()
   for (const node of box.querySelectorAll('*')) {
     for (const { name, value } of node.attributes) {
       expect(name).not.toMatch(/^on|^style$|^id$|^src/)
@@ -49,7 +51,11 @@ test('links open elsewhere and tell nobody where they were', () => {
 })
 
 test('a text comes in blocks, so that a stream repaints only its last', () => {
-  expect(blocks('# a\n\ntext\n\n```\ncode\n\nmore\n```').map((block) => block.type)).toEqual(['heading', 'paragraph', 'code'])
+  expect(blocks('# a\n\ntext\n\n```\ncode\n\nmore\n```').map((block) => block.type)).toEqual([
+    'heading',
+    'paragraph',
+    'code',
+  ])
 })
 
 test('a numbered list begins with its own number', () => {
@@ -62,15 +68,20 @@ test('columns keep their alignment', () => {
   expect([...cells].map((cell) => cell.getAttribute('align'))).toEqual(['left', 'center', 'right'])
 })
 
-test.each(['<ol start="2x">', '<ol start="javascript:1">', '<ol start="-1e9">', '<p start="3">', '<p align="center">', '<td align="justify">', '<p dir="up">'])(
-  '%s loses the attribute that has no place or no form there',
-  (opening) => {
-    const made = document.createElement('div')
-    made.append(clean(/td/.test(opening) ? `<table><tr>${opening}x</td></tr></table>` : `${opening}x`))
+test.each([
+  '<ol start="2x">',
+  '<ol start="javascript:1">',
+  '<ol start="-1e9">',
+  '<p start="3">',
+  '<p align="center">',
+  '<td align="justify">',
+  '<p dir="up">',
+])('%s loses the attribute that has no place or no form there', (opening) => {
+  const made = document.createElement('div')
+  made.append(clean(/td/.test(opening) ? `<table><tr>${opening}x</td></tr></table>` : `${opening}x`))
 
-    expect(made.innerHTML).not.toMatch(/ (?:start|align|dir)=/)
-  },
-)
+  expect(made.innerHTML).not.toMatch(/ (?:start|align|dir)=/)
+})
 
 test('a direction that HTML of another library has stays', () => {
   const made = document.createElement('div')

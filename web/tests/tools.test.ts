@@ -2,11 +2,28 @@ import { expect, test } from 'vitest'
 import { describe as described, isNumbered, places } from '../src/lib/tools'
 import type { ToolStep } from '../src/lib/turns'
 
-const step = (name: string, given: object): ToolStep => ({ kind: 'tool', key: '1', seq: 1, call: { type: 'tool_call', id: '1', name, arguments: given as never }, result: null, at: '', doneAt: null, doneSeq: null })
+const step = (name: string, given: object): ToolStep => ({
+  kind: 'tool',
+  key: '1',
+  seq: 1,
+  call: { type: 'tool_call', id: '1', name, arguments: given as never },
+  result: null,
+  at: '',
+  doneAt: null,
+  doneSeq: null,
+})
 
 test('a step is told by what it did and to what', () => {
-  expect(described(step('Bash', { command: 'ls -l\ncat x' }))).toMatchObject({ family: 'run', target: 'ls -l', name: '' })
-  expect(described(step('weather', { city: 'Bonn' }))).toMatchObject({ family: 'other', name: 'weather', target: 'Bonn' })
+  expect(described(step('Bash', { command: 'ls -l\ncat x' }))).toMatchObject({
+    family: 'run',
+    target: 'ls -l',
+    name: '',
+  })
+  expect(described(step('weather', { city: 'Bonn' }))).toMatchObject({
+    family: 'other',
+    name: 'weather',
+    target: 'Bonn',
+  })
 })
 
 test('places are read only when every line names one', () => {

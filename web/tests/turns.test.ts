@@ -7,13 +7,27 @@ let seq = 0
 function entry(role: Entry['role'], parts: Part[] | string, more: Partial<Entry> = {}): Entry {
   seq += 1
   const made = typeof parts === 'string' ? [{ type: 'text', text: parts }] : parts
-  return { id: `s-${seq}`, session_id: 's', seq, kind: 'message', at: `2026-03-02T10:00:${String(seq % 60).padStart(2, '0')}Z`, turn_id: null, role, parts: made, text: typeof parts === 'string' ? parts : '', ...more }
+  return {
+    id: `s-${seq}`,
+    session_id: 's',
+    seq,
+    kind: 'message',
+    at: `2026-03-02T10:00:${String(seq % 60).padStart(2, '0')}Z`,
+    turn_id: null,
+    role,
+    parts: made,
+    text: typeof parts === 'string' ? parts : '',
+    ...more,
+  }
 }
 
 test('a question, its work and its answer are one round', () => {
   const found = rounds([
     entry('user', 'why?'),
-    entry('assistant', [{ type: 'text', text: 'Let me look.' }, { type: 'tool_call', id: 'c1', name: 'bash', arguments: { command: 'df -h' } }]),
+    entry('assistant', [
+      { type: 'text', text: 'Let me look.' },
+      { type: 'tool_call', id: 'c1', name: 'bash', arguments: { command: 'df -h' } },
+    ]),
     entry('tool', [{ type: 'tool_result', call_id: 'c1', content: 'full', is_error: true }]),
     entry('assistant', 'It is full.'),
   ])
@@ -51,20 +65,34 @@ test('a new day, a pause and another model are said', () => {
 })
 
 test('a step is described by what it did and its target', () => {
-  const [round] = rounds([entry('assistant', [{ type: 'tool_call', id: '1', name: 'run_command', arguments: '{"command": "ls\\nrm x"}' }])])
+  const [round] = rounds([
+    entry('assistant', [{ type: 'tool_call', id: '1', name: 'run_command', arguments: '{"command": "ls\\nrm x"}' }]),
+  ])
   const step = round?.steps[0]
 
   expect(step?.kind === 'tool' && describe(step)).toMatchObject({ family: 'run', target: 'ls' })
 })
 
 test('output in text blocks is joined, and a diff is known by its head', () => {
-  expect(outputText([{ type: 'text', text: 'a' }, { type: 'text', text: 'b' }])).toBe('a\nb')
+  expect(
+    outputText([
+      { type: 'text', text: 'a' },
+      { type: 'text', text: 'b' },
+    ]),
+  ).toBe('a\nb')
   expect(isUnifiedDiff('--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b')).toBe(true)
   expect(isUnifiedDiff('--- not a diff')).toBe(false)
 })
 
 test('a round that is as it was before is the same object', () => {
-  const said = (seq: number) => ({ seq, kind: 'message', role: 'user', at: '2026-11-16T08:00:00Z', parts: [{ type: 'text', text: 'hello' }] }) as unknown as Entry
+  const said = (seq: number) =>
+    ({
+      seq,
+      kind: 'message',
+      role: 'user',
+      at: '2026-11-16T08:00:00Z',
+      parts: [{ type: 'text', text: 'hello' }],
+    }) as unknown as Entry
   const entries = [said(1), said(2)]
   const first = rounds(entries)
   const second = rounds([...entries, said(3)], first)

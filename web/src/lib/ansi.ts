@@ -33,9 +33,14 @@ export function plain(text: string): string {
 }
 
 function push(out: Piece[], text: string, look: Look): void {
-  const shown = text.replace(/\r\n/g, '\n').replace(/^.*\r(?!$)/gm, '').replace(CONTROLS, '')
+  const shown = text
+    .replace(/\r\n/g, '\n')
+    .replace(/^.*\r(?!$)/gm, '')
+    .replace(CONTROLS, '')
   if (!shown) return
-  const classes = [look.fg, look.bold && 'a-bold', look.dim && 'a-dim', look.under && 'a-under'].filter(Boolean).join(' ')
+  const classes = [look.fg, look.bold && 'a-bold', look.dim && 'a-dim', look.under && 'a-under']
+    .filter(Boolean)
+    .join(' ')
   const last = out[out.length - 1]
   if (last && last.classes === classes) last.text += shown
   else out.push({ text: shown, classes })

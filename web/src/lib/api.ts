@@ -50,7 +50,9 @@ export async function send<T>(
     headers['Content-Type'] = 'application/json'
     init.body = JSON.stringify(body)
   }
-  return withToken(async (said) => answer<T>(await ask(url(path), { ...init, headers: { ...headers, 'X-CSRF-Token': said } })))
+  return withToken(async (said) =>
+    answer<T>(await ask(url(path), { ...init, headers: { ...headers, 'X-CSRF-Token': said } })),
+  )
 }
 
 /** Do it with the word that belongs to the cookie. Who logged in anew, in any tab, has another cookie. */
@@ -99,7 +101,12 @@ export function problem(status: number, body: string): Problem {
     // Not ours: the number says what can be said.
   }
   const kind = (said['type'] ?? '').replace('urn:sessionary:problem:', '')
-  return new Problem(status, kind, said['detail'] ?? `The server, or what stands before it, answered ${status}.`, said['committed'])
+  return new Problem(
+    status,
+    kind,
+    said['detail'] ?? `The server, or what stands before it, answered ${status}.`,
+    said['committed'],
+  )
 }
 
 /** The login is over: come back to the same place after it. */

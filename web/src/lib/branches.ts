@@ -20,7 +20,9 @@ export function partings(branches: readonly Stretch[]): Parting[] {
     known.push([before ? before[1] + 2 : first, last])
     by.set(first - 1, known)
   }
-  return [...by].map(([after, old]) => ({ after, old: old.filter(([first, last]) => first <= last) })).filter((each) => each.old.length)
+  return [...by]
+    .map(([after, old]) => ({ after, old: old.filter(([first, last]) => first <= last) }))
+    .filter((each) => each.old.length)
 }
 
 /** The parting whose versions begin with the entries from `first` on, after `before`. */

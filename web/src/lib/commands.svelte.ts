@@ -54,7 +54,11 @@ const handlers = new Map<string, Act[]>()
 export function provide(id: string, act: Act): () => void {
   const known = handlers.get(id) ?? []
   handlers.set(id, [...known, act])
-  return () => handlers.set(id, (handlers.get(id) ?? []).filter((each) => each !== act))
+  return () =>
+    handlers.set(
+      id,
+      (handlers.get(id) ?? []).filter((each) => each !== act),
+    )
 }
 
 export function provideAll(acts: Record<string, Act>): () => void {
@@ -84,7 +88,8 @@ export function onKey(event: KeyboardEvent): void {
   first = ''
   const isLetter = !name.startsWith('mod+') && !/^(?:shift\+)?f\d/.test(name)
   if (isLetter && (inField || !prefs.letters || !takesLetters())) return
-  const found = COMMANDS.find((each) => each.keys.includes(sequence)) ?? COMMANDS.find((each) => each.keys.includes(name))
+  const found =
+    COMMANDS.find((each) => each.keys.includes(sequence)) ?? COMMANDS.find((each) => each.keys.includes(name))
   if (isLetter && found?.changes && !takesLetters(found)) return
   if (!found && name === 'g') {
     first = name
@@ -100,7 +105,9 @@ function keyName(event: KeyboardEvent): string {
 }
 
 function isField(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && (target.isContentEditable || /^(?:input|textarea|select)$/i.test(target.tagName))
+  return (
+    target instanceof HTMLElement && (target.isContentEditable || /^(?:input|textarea|select)$/i.test(target.tagName))
+  )
 }
 
 const IS_MAC = /mac|iphone|ipad/i.test(navigator.platform)
@@ -110,6 +117,11 @@ export function shown(key: string): string {
   const named = (each: string) => (each === 'delete' ? 'Del' : each.toUpperCase())
   return key
     .split(' ')
-    .map((each) => each.replace(/[^+]+$|^\+$/, named).replace('mod+', IS_MAC ? '⌘' : 'Ctrl ').replace('shift+', '⇧'))
+    .map((each) =>
+      each
+        .replace(/[^+]+$|^\+$/, named)
+        .replace('mod+', IS_MAC ? '⌘' : 'Ctrl ')
+        .replace('shift+', '⇧'),
+    )
     .join(' ')
 }

@@ -8,15 +8,24 @@ let isPressed = false
 let isGiven = false
 let byKey = false
 
-addEventListener('pointerdown', () => { isPressed = true; byKey = false }, true)
-for (const name of ['pointerup', 'pointercancel', 'click'] as const) addEventListener(name, () => (isPressed = false), true)
+addEventListener(
+  'pointerdown',
+  () => {
+    isPressed = true
+    byKey = false
+  },
+  true,
+)
+for (const name of ['pointerup', 'pointercancel', 'click'] as const)
+  addEventListener(name, () => (isPressed = false), true)
 addEventListener('focusin', () => (origin = isGiven ? 'page' : isPressed ? 'pointer' : 'person'), true)
 addEventListener(
   'keydown',
   (event) => {
     byKey = true
     // Tab, arrows, Page Down: who uses these means what has the focus. A character may be meant for the composer.
-    if ([...event.key].length > 1 && !/^(?:Shift|Control|Alt|Meta|Dead|Process|CapsLock)$/.test(event.key)) origin = 'person'
+    if ([...event.key].length > 1 && !/^(?:Shift|Control|Alt|Meta|Dead|Process|CapsLock)$/.test(event.key))
+      origin = 'person'
   },
   true,
 )

@@ -21,7 +21,24 @@ import yaml from 'highlight.js/lib/languages/yaml'
 import { clean } from './markdown'
 
 const LANGUAGES = {
-  bash, cpp, csharp, css, diff, go, ini, java, javascript, json, markdown, python, ruby, rust, sql, typescript, xml, yaml,
+  bash,
+  cpp,
+  csharp,
+  css,
+  diff,
+  go,
+  ini,
+  java,
+  javascript,
+  json,
+  markdown,
+  python,
+  ruby,
+  rust,
+  sql,
+  typescript,
+  xml,
+  yaml,
 }
 for (const [name, language] of Object.entries(LANGUAGES)) hljs.registerLanguage(name, language)
 

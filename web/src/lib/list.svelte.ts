@@ -30,14 +30,32 @@ const COUNT_MS = 1000
 const LARGEST_PAGE = 200
 
 /** What a row needs; a field that is null, false, 0 or empty is left out by the server. */
-const FIELDS = 'id,source,kind,title,preview,model,project,pinned,archived,trashed,read_only,labels,last_active_at,ended_at,running,unread,parent_id,lineage,subagents,failed'
+const FIELDS =
+  'id,source,kind,title,preview,model,project,pinned,archived,trashed,read_only,labels,last_active_at,ended_at,running,unread,parent_id,lineage,subagents,failed'
 
 /** What a row needs besides, in an order. */
 const MORE: Record<Order, string> = { activity: '', created: ',began_at', title: '', cost: ',cost_microusd' }
 
 export function whole(head: Partial<Head>): Head {
-  const nothing = { title: null, preview: null, model: null, project: null, ended_at: null, parent_id: null, lineage: null, cost_microusd: null }
-  const no = { pinned: false, archived: false, trashed: false, read_only: false, running: false, unread: false, failed: false }
+  const nothing = {
+    title: null,
+    preview: null,
+    model: null,
+    project: null,
+    ended_at: null,
+    parent_id: null,
+    lineage: null,
+    cost_microusd: null,
+  }
+  const no = {
+    pinned: false,
+    archived: false,
+    trashed: false,
+    read_only: false,
+    running: false,
+    unread: false,
+    failed: false,
+  }
   return { ...nothing, ...no, labels: [], subagents: 0, ...head } as Head
 }
 
@@ -63,7 +81,9 @@ class List {
   private nextPage: Promise<void> | null = null
 
   filters = $derived(Object.fromEntries(FILTERS.map((name) => [name, router.route.query.get(name)])) as Filters)
-  isFiltered = $derived(FILTERS.some((name) => this.filters[name] && !(name === 'shelf' && this.filters.shelf === 'chats')))
+  isFiltered = $derived(
+    FILTERS.some((name) => this.filters[name] && !(name === 'shelf' && this.filters.shelf === 'chats')),
+  )
   all = $derived([...this.pinned, ...this.items.filter((head) => !this.pinned.some((each) => each.id === head.id))])
   chosen = $derived([...this.selected].map((id) => this.find(id)).filter((head): head is Head => !!head))
 
@@ -108,7 +128,9 @@ class List {
       const signal = this.abort.signal
       const [page, pinned] = await Promise.all([
         get<ListPage>('/sessions', { ...query, limit: 60, fields: this.fields }, signal),
-        this.isFiltered ? { items: [] } : get<ListPage>('/sessions', { pinned: true, limit: 200, fields: this.fields }, signal),
+        this.isFiltered
+          ? { items: [] }
+          : get<ListPage>('/sessions', { pinned: true, limit: 200, fields: this.fields }, signal),
       ])
       this.items = page.items.map(whole)
       this.pinned = sorted(pinned.items.map(whole), this.order)
@@ -134,7 +156,7 @@ class List {
 
   /** Every page that is left, for as long as someone still wants the end of the list. */
   async readAll(isWanted: () => boolean): Promise<void> {
-    for (let before: string | null = null; this.next && this.next !== before && isWanted(); ) {
+    for (let before: string | null = null; this.next && this.next !== before && isWanted();) {
       before = this.next
       await this.more(LARGEST_PAGE)
     }
@@ -164,7 +186,10 @@ class List {
       return
     }
     const page = await get<Page<Head>>(`/sessions/${parent.id}/children`)
-    this.kids = { ...this.kids, [parent.id]: page.items.filter((head) => head.lineage === 'subagent' && (!head.trashed || parent.trashed)) }
+    this.kids = {
+      ...this.kids,
+      [parent.id]: page.items.filter((head) => head.lineage === 'subagent' && (!head.trashed || parent.trashed)),
+    }
   }
 
   /** What came of something that was done here: changed in place, moved to where it belongs, or gone from this shelf. */
@@ -187,7 +212,9 @@ class List {
   }
 
   private takeAll(heads: Head[], isOwn = false): void {
-    const known = new Map([...Object.values(this.kids).flat(), ...this.pinned, ...this.items].map((head) => [head.id, head]))
+    const known = new Map(
+      [...Object.values(this.kids).flat(), ...this.pinned, ...this.items].map((head) => [head.id, head]),
+    )
     const fresh: Head[] = []
     for (const head of heads) {
       const old = known.get(head.id)
@@ -210,7 +237,11 @@ class List {
       const family = kids[head.parent_id ?? ''] ?? []
       const isThere = family.some((each) => each.id === head.id)
       const isShown = !head.trashed || this.shelf === 'trash'
-      kids[head.parent_id ?? ''] = isThere ? family.flatMap((each) => (each.id !== head.id ? [each] : isShown ? [head] : [])) : isShown ? [...family, head] : family
+      kids[head.parent_id ?? ''] = isThere
+        ? family.flatMap((each) => (each.id !== head.id ? [each] : isShown ? [head] : []))
+        : isShown
+          ? [...family, head]
+          : family
     }
     if (heads.length) this.kids = kids
   }
@@ -234,7 +265,9 @@ class List {
     this.items = this.items.filter((head) => head.id !== id)
     this.pinned = this.pinned.filter((head) => head.id !== id)
     if (Object.values(this.kids).some((heads) => heads.some((head) => head.id === id))) {
-      this.kids = Object.fromEntries(Object.entries(this.kids).map(([parent, heads]) => [parent, heads.filter((head) => head.id !== id)]))
+      this.kids = Object.fromEntries(
+        Object.entries(this.kids).map(([parent, heads]) => [parent, heads.filter((head) => head.id !== id)]),
+      )
     }
     this.select(id, false)
   }
@@ -276,7 +309,9 @@ class List {
 
   private placed(items: Head[], heads: Head[], fits: (head: Head) => boolean, more: boolean): Head[] {
     const fresh = new Map(heads.map((head) => [head.id, fits(head) ? head : null]))
-    const stay = items.map((each) => fresh.get(each.id) ?? (fresh.has(each.id) ? null : each)).filter((each) => each !== null)
+    const stay = items
+      .map((each) => fresh.get(each.id) ?? (fresh.has(each.id) ? null : each))
+      .filter((each) => each !== null)
     const here = new Set(items.map((each) => each.id))
     const added = [...fresh.values()].filter((head) => head !== null && !here.has(head.id)) as Head[]
     if (this.frozen) return [...added, ...stay]

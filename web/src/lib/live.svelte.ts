@@ -44,7 +44,10 @@ class Live {
   }
 
   private share(): void {
-    const worker = new SharedWorker(new URL('../worker/events.ts', import.meta.url), { type: 'module', name: 'sessionary' })
+    const worker = new SharedWorker(new URL('../worker/events.ts', import.meta.url), {
+      type: 'module',
+      name: 'sessionary',
+    })
     this.port = worker.port
     worker.port.onmessage = ({ data }: MessageEvent<Told>) => this.hear(data)
     worker.port.start()

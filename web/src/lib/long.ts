@@ -28,7 +28,7 @@ export function excerpt(text: string, marks: readonly string[], isGrowing: boole
 /** The text in parts that are laid out one by one; a part ends with a line, where there are lines. */
 export function slices(text: string): string[] {
   const parts: string[] = []
-  for (let from = 0; from < text.length; ) {
+  for (let from = 0; from < text.length;) {
     const line = text.lastIndexOf('\n', from + SLICE) + 1
     const to = from + SLICE >= text.length ? text.length : line > from ? line : whole(text, from + SLICE)
     parts.push(text.slice(from, to))

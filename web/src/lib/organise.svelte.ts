@@ -38,7 +38,12 @@ async function rename(): Promise<void> {
   let value = one.title ?? ''
   let problem: string | undefined
   for (;;) {
-    const title = await dialogs.ask({ title: t('cmd.rename'), value, button: t('cmd.rename'), ...(problem ? { problem } : {}) })
+    const title = await dialogs.ask({
+      title: t('cmd.rename'),
+      value,
+      button: t('cmd.rename'),
+      ...(problem ? { problem } : {}),
+    })
     if (title === null) return
     try {
       await verbs.rename(one, title)
@@ -54,9 +59,21 @@ async function label(): Promise<void> {
   const heads = meant()
   if (!heads.length) return
   const common = heads[0]?.labels.filter((each) => heads.every((head) => head.labels.includes(each))) ?? []
-  const text = await dialogs.ask({ title: t('cmd.label'), text: t('label.text'), value: common.join(', '), button: t('label.set') })
+  const text = await dialogs.ask({
+    title: t('cmd.label'),
+    text: t('label.text'),
+    value: common.join(', '),
+    button: t('label.set'),
+  })
   if (text === null) return
-  const wanted = [...new Set(text.split(',').map((each) => each.trim()).filter(Boolean))]
+  const wanted = [
+    ...new Set(
+      text
+        .split(',')
+        .map((each) => each.trim())
+        .filter(Boolean),
+    ),
+  ]
   await attempt(() => verbs.label(heads, wanted, common))
 }
 
@@ -73,11 +90,17 @@ export function provideOrganising(): () => void {
   return provideAll({
     rename,
     label,
-    pin: () => { const all = meant(); void attempt(() => verbs.pin(all, !all.every((each) => each.pinned))) },
+    pin: () => {
+      const all = meant()
+      void attempt(() => verbs.pin(all, !all.every((each) => each.pinned)))
+    },
     archive: then((all) => verbs.archive(all, !all.every((each) => each.archived))),
     trash: then((all) => (all.every((each) => each.trashed) ? verbs.restore(all) : verbs.trash(all))),
     move: () => attempt(() => projects.choose(meant())),
     fork: () => fork(meant()[0], null),
-    export: () => { const all = meant(); if (all.length) dialogs.export(all.map((each) => each.id)) },
+    export: () => {
+      const all = meant()
+      if (all.length) dialogs.export(all.map((each) => each.id))
+    },
   })
 }

@@ -1,7 +1,21 @@
 const ICONS: Record<string, string> = {
-  telegram: 'send', slack: 'hash', discord: 'message-circle', whatsapp: 'phone', signal: 'phone', sms: 'phone',
-  terminal: 'terminal', cli: 'terminal', web: 'globe', api: 'plug', email: 'mail', matrix: 'braces',
-  'claude-code': 'bot', claude_code: 'bot', hermes: 'bot', schedule: 'clock', cron: 'clock',
+  telegram: 'send',
+  slack: 'hash',
+  discord: 'message-circle',
+  whatsapp: 'phone',
+  signal: 'phone',
+  sms: 'phone',
+  terminal: 'terminal',
+  cli: 'terminal',
+  web: 'globe',
+  api: 'plug',
+  email: 'mail',
+  matrix: 'braces',
+  'claude-code': 'bot',
+  claude_code: 'bot',
+  hermes: 'bot',
+  schedule: 'clock',
+  cron: 'clock',
 }
 
 export function platformIcon(platform: string, kind = 'chat'): string {

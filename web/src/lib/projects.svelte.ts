@@ -42,7 +42,10 @@ class Projects {
   async create(): Promise<string | null> {
     const name = await dialogs.ask({ title: t('project.new'), value: '', button: t('action.create') })
     if (!name?.trim()) return null
-    const made = await send<Project>('POST', '/projects', { name, colour: COLOURS[this.items.length % COLOURS.length] ?? null })
+    const made = await send<Project>('POST', '/projects', {
+      name,
+      colour: COLOURS[this.items.length % COLOURS.length] ?? null,
+    })
     await this.load()
     return made.name
   }
@@ -59,7 +62,12 @@ class Projects {
   }
 
   async remove(project: Project): Promise<void> {
-    const sure = await dialogs.ask({ title: t('project.remove'), text: n('project.removeText', project.sessions), button: t('project.remove'), dangerous: true })
+    const sure = await dialogs.ask({
+      title: t('project.remove'),
+      text: n('project.removeText', project.sessions),
+      button: t('project.remove'),
+      dangerous: true,
+    })
     if (!sure) return
     await send('DELETE', `/projects/${encodeURIComponent(project.name)}`)
     if (router.route.query.get('project') === project.name) router.filter({ project: null })

@@ -42,18 +42,41 @@ function valueOf(head: Head, order: Order): string | number {
   return order === 'created' ? head.began_at : head.last_active_at
 }
 
-export function rowsOf({ pinned, items, kids = {}, projects = [], closed, more = false, now = clockNow.at, order = 'activity' }: Shown): Row[] {
+export function rowsOf({
+  pinned,
+  items,
+  kids = {},
+  projects = [],
+  closed,
+  more = false,
+  now = clockNow.at,
+  order = 'activity',
+}: Shown): Row[] {
   const rows: Row[] = []
   if (projects.length) {
     const isClosed = closed.includes('projects')
-    rows.push({ kind: 'group', key: 'g-projects', name: 'projects', count: projects.length, more: false, closed: isClosed })
+    rows.push({
+      kind: 'group',
+      key: 'g-projects',
+      name: 'projects',
+      count: projects.length,
+      more: false,
+      closed: isClosed,
+    })
     if (!isClosed) for (const project of projects) rows.push({ kind: 'project', key: `p-${project.id}`, project })
   }
   const groups = grouped(pinned, items, now, order)
   const last = [...groups.keys()].at(-1)
   for (const [name, heads] of groups) {
     const isClosed = closed.includes(name)
-    rows.push({ kind: 'group', key: `g-${name}`, name, count: heads.length, more: more && name === last, closed: isClosed })
+    rows.push({
+      kind: 'group',
+      key: `g-${name}`,
+      name,
+      count: heads.length,
+      more: more && name === last,
+      closed: isClosed,
+    })
     if (!isClosed) rows.push(...family(name, heads, kids, order))
   }
   return rows
@@ -65,7 +88,10 @@ function grouped(pinned: Head[], items: Head[], now: number, order: Order): Map<
   const above = new Set(pinned.map((head) => head.id))
   for (const head of items) {
     if (above.has(head.id)) continue
-    const name = order === 'title' || order === 'cost' ? order : groupOf(order === 'created' ? head.began_at : head.last_active_at, now)
+    const name =
+      order === 'title' || order === 'cost'
+        ? order
+        : groupOf(order === 'created' ? head.began_at : head.last_active_at, now)
     const group = groups.get(name)
     if (group) group.push(head)
     else groups.set(name, [head])
@@ -87,8 +113,10 @@ function family(group: string, heads: Head[], kids: Record<string, Head[]>, orde
   const add = (head: Head, depth: number) => {
     rows.push({ kind: 'head', key: `${group}-${head.id}`, head, depth: Math.min(depth, DEEPEST) })
     const found = kids[head.id]
-    if (head.subagents) rows.push({ kind: 'subagents', key: `${group}-a-${head.id}`, head, count: head.subagents, open: !!found })
-    for (const kid of found ?? []) rows.push({ kind: 'head', key: `${group}-${head.id}-${kid.id}`, head: kid, depth: Math.min(depth + 1, DEEPEST) })
+    if (head.subagents)
+      rows.push({ kind: 'subagents', key: `${group}-a-${head.id}`, head, count: head.subagents, open: !!found })
+    for (const kid of found ?? [])
+      rows.push({ kind: 'head', key: `${group}-${head.id}-${kid.id}`, head: kid, depth: Math.min(depth + 1, DEEPEST) })
     for (const fork of forks.get(head.id) ?? []) add(fork, depth + 1)
   }
   for (const head of roots) add(head, 0)

@@ -32,7 +32,11 @@ export class OpenSession {
   /** An earlier version that is looked at, instead of what stands now. */
   branch = $state.raw<{ stretch: Stretch; after: number; entries: Entry[] } | null>(null)
   partings = $derived(partings(this.detail?.branches ?? []))
-  shown = $derived(this.branch ? [...this.entries.filter((entry) => entry.seq <= (this.branch?.after ?? 0)), ...this.branch.entries] : this.entries)
+  shown = $derived(
+    this.branch
+      ? [...this.entries.filter((entry) => entry.seq <= (this.branch?.after ?? 0)), ...this.branch.entries]
+      : this.entries,
+  )
   rounds = $derived.by(() => (this.drawn = rounds(this.shown, this.drawn)))
   private drawn: Round[] = []
   private stop: () => void
@@ -70,17 +74,20 @@ export class OpenSession {
       ])
       let found = end
       const isBehind = detail.unread && !detail.running && around === null
-      if (isBehind && detail.read_through > 0 && (end.items[0]?.seq ?? 0) > detail.read_through) found = await this.window({ around: detail.read_through })
+      if (isBehind && detail.read_through > 0 && (end.items[0]?.seq ?? 0) > detail.read_through)
+        found = await this.window({ around: detail.read_through })
       // Where nothing was read yet and more stands above, no line could say what is new.
       const isInside = !found.more_before || (found.items[0]?.seq ?? 0) <= detail.read_through
-      if (!this.detail && isBehind && isInside) this.newFrom = found.items.find((entry) => entry.seq > detail.read_through)?.seq ?? null
+      if (!this.detail && isBehind && isInside)
+        this.newFrom = found.items.find((entry) => entry.seq > detail.read_through)?.seq ?? null
       this.detail = detail
       this.entries = found.items
       this.moreBefore = found.more_before
       this.moreAfter = found.more_after
       // What the stream told while the window was read may not be in it.
       if (!this.moreAfter) this.add(this.came)
-      if (detail.turn && !this.saying) this.saying = begun(detail.turn.id, detail.turn.partial ?? '', detail.turn.began_at)
+      if (detail.turn && !this.saying)
+        this.saying = begun(detail.turn.id, detail.turn.partial ?? '', detail.turn.began_at)
       if (!detail.turn) this.saying = null
     } catch (error) {
       if (isAbort(error)) return
@@ -140,7 +147,12 @@ export class OpenSession {
     const parting = this.partings.find(({ old }) => old.some((stretch) => stretch[1] === last))
     const stretch = parting?.old.find((each) => each[1] === last)
     if (!parting || !stretch) return
-    const query = { view: 'log', outputs: 'short', after: stretch[0] - 1, limit: Math.min(1000, stretch[1] - stretch[0] + 1) }
+    const query = {
+      view: 'log',
+      outputs: 'short',
+      after: stretch[0] - 1,
+      limit: Math.min(1000, stretch[1] - stretch[0] + 1),
+    }
     const raw = await get<EntryWindow>(`/sessions/${this.id}/entries`, query, this.abort.signal)
     this.branch = { stretch, after: parting.after, entries: readable(raw.items, stretch) }
   }
@@ -156,7 +168,11 @@ export class OpenSession {
   }
 
   private window(query: Record<string, number>): Promise<EntryWindow> {
-    return get<EntryWindow>(`/sessions/${this.id}/entries`, { ...query, limit: WINDOW, outputs: 'short' }, this.abort.signal)
+    return get<EntryWindow>(
+      `/sessions/${this.id}/entries`,
+      { ...query, limit: WINDOW, outputs: 'short' },
+      this.abort.signal,
+    )
   }
 
   private hear(name: string, data: unknown, position: number): void {
@@ -240,7 +256,8 @@ export class OpenSession {
       this.saying = begun(turnId, this.held.text, this.detail?.turn?.began_at ?? null)
     } else if (name === 'delta' || name === 'thinking') this.hold(name, turnId, String(data ?? ''))
     else if (name === 'step') this.held.fresh = true
-    else if (name === 'ended' || name === 'lost') this.finish(turnId, data as { state?: string; reason?: string } | null)
+    else if (name === 'ended' || name === 'lost')
+      this.finish(turnId, data as { state?: string; reason?: string } | null)
   }
 
   private hold(name: 'delta' | 'thinking', turnId: string, text: string): void {
@@ -248,7 +265,12 @@ export class OpenSession {
     this.held[name === 'delta' ? 'text' : 'thinking'] += text
     this.timer ??= setTimeout(() => {
       this.timer = undefined
-      this.saying = { ...(this.saying ?? begun(turnId, '', null)), turnId, text: this.held.text, thinking: this.held.thinking }
+      this.saying = {
+        ...(this.saying ?? begun(turnId, '', null)),
+        turnId,
+        text: this.held.text,
+        thinking: this.held.thinking,
+      }
     }, PAINT_MS)
   }
 
@@ -258,7 +280,16 @@ export class OpenSession {
     this.held = { text: '', thinking: '', fresh: false }
     const state = data?.state ?? 'lost'
     if (state !== 'done') {
-      this.ended = { id: turnId, session_id: this.id, state, agent: null, began_at: '', ended_at: new Date().toISOString(), first_seq: null, reason: data?.reason ?? null }
+      this.ended = {
+        id: turnId,
+        session_id: this.id,
+        state,
+        agent: null,
+        began_at: '',
+        ended_at: new Date().toISOString(),
+        first_seq: null,
+        reason: data?.reason ?? null,
+      }
     }
     setTimeout(() => {
       if (this.saying?.turnId === turnId) this.saying = null

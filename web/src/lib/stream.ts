@@ -12,8 +12,19 @@ export interface Told {
 }
 
 const NAMES = [
-  'hello', 'head', 'entry', 'gone', 'resync', 'closed',
-  'began', 'delta', 'thinking', 'step', 'ended', 'lost', 'so_far',
+  'hello',
+  'head',
+  'entry',
+  'gone',
+  'resync',
+  'closed',
+  'began',
+  'delta',
+  'thinking',
+  'step',
+  'ended',
+  'lost',
+  'so_far',
 ]
 const LONGEST_WAIT = 30_000
 /** Longer than the server's own sign of life. */
@@ -49,11 +60,22 @@ export class Stream {
   /** For a tab that begins to watch these sessions: the beginning of what the stream is telling. */
   begunIn(sessions: Iterable<string>): Told[] {
     const known = [...sessions].map((id) => this.soFar.get(id)).filter((each) => each !== undefined)
-    return known.map((data) => ({ kind: 'event', name: 'so_far', data: { ...data }, position: Number(this.position ?? 0) }))
+    return known.map((data) => ({
+      kind: 'event',
+      name: 'so_far',
+      data: { ...data },
+      position: Number(this.position ?? 0),
+    }))
   }
 
   watch(sessions: Iterable<string>): void {
-    const topics = ['list', ...[...new Set(sessions)].sort().slice(0, 40).map((id) => `session:${id}`)].join(',')
+    const topics = [
+      'list',
+      ...[...new Set(sessions)]
+        .sort()
+        .slice(0, 40)
+        .map((id) => `session:${id}`),
+    ].join(',')
     if (topics === this.topics) return
     this.topics = topics
     this.open()

@@ -53,7 +53,8 @@ export function duration(ms: number): string {
   const hours = Math.floor(minutes / 60)
   if (seconds < 1) return t('time.moment')
   if (seconds < 60) return t('time.seconds', { n: seconds })
-  if (minutes < 60) return both(t('time.minutes', { n: minutes }), seconds % 60 ? t('time.seconds', { n: seconds % 60 }) : '')
+  if (minutes < 60)
+    return both(t('time.minutes', { n: minutes }), seconds % 60 ? t('time.seconds', { n: seconds % 60 }) : '')
   return both(t('time.hours', { n: hours }), minutes % 60 ? t('time.minutes', { n: minutes % 60 }) : '')
 }
 

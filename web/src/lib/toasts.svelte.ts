@@ -36,14 +36,19 @@ class Toasts {
 
   let(id: number): void {
     this.hold(id)
-    this.timers.set(id, setTimeout(() => this.drop(id), SECONDS * 1000))
+    this.timers.set(
+      id,
+      setTimeout(() => this.drop(id), SECONDS * 1000),
+    )
   }
 
   /** A session was deleted for good: what would bring it back is not offered any more. */
   forget(session: string): void {
     this.items = this.items.map((each) => {
       const left = each.sessions.filter((id) => id !== session)
-      return left.length === each.sessions.length ? each : { ...each, sessions: left, undo: left.length ? each.undo : null }
+      return left.length === each.sessions.length
+        ? each
+        : { ...each, sessions: left, undo: left.length ? each.undo : null }
     })
   }
 

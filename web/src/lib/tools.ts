@@ -13,8 +13,15 @@ interface Described {
 }
 
 const ICONS: Record<Family, string> = {
-  run: 'terminal', edit: 'file-pen', write: 'file-pen', read: 'file-text', search: 'search', list: 'files',
-  fetch: 'globe', delegate: 'bot', other: 'wrench',
+  run: 'terminal',
+  edit: 'file-pen',
+  write: 'file-pen',
+  read: 'file-text',
+  search: 'search',
+  list: 'files',
+  fetch: 'globe',
+  delegate: 'bot',
+  other: 'wrench',
 }
 const FAMILIES: [RegExp, Family, string[]][] = [
   [/bash|shell|terminal|exec|run_?command|process/i, 'run', ['command', 'cmd', 'script', 'code']],
@@ -98,7 +105,10 @@ export function places(text: string): Place[] | null {
 
 /** Whether a file's text carries line numbers of its own. */
 export function isNumbered(text: string): boolean {
-  const lines = text.split('\n').filter((line) => line.trim()).slice(0, 5)
+  const lines = text
+    .split('\n')
+    .filter((line) => line.trim())
+    .slice(0, 5)
   return lines.length > 0 && lines.every((line) => /^\s*\d+[\t→|:]/.test(line))
 }
 

@@ -155,7 +155,13 @@ interface Seen {
   took: number
 }
 
-function take({ entry, isAnswer, took }: Seen, part: Part, key: string, steps: Step[], calls: Map<string, ToolStep>): void {
+function take(
+  { entry, isAnswer, took }: Seen,
+  part: Part,
+  key: string,
+  steps: Step[],
+  calls: Map<string, ToolStep>,
+): void {
   const at = entry.at
   if (part.type === 'tool_call') {
     const call = part as ToolCallPart
@@ -183,7 +189,9 @@ function isStep(part: Part): boolean {
 }
 
 function hasProse(entry: Entry): boolean {
-  return (entry.parts ?? []).some((part) => (part.type === 'text' && String(part.text ?? '').trim()) || part.type === 'attachment')
+  return (entry.parts ?? []).some(
+    (part) => (part.type === 'text' && String(part.text ?? '').trim()) || part.type === 'attachment',
+  )
 }
 
 export function attachments(entry: Entry): AttachmentPart[] {

@@ -95,12 +95,39 @@ export interface Detail extends Head {
 
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json }
 
-export interface TextPart { type: 'text'; text: string }
-export interface ReasoningPart { type: 'reasoning'; text: string }
-export interface ToolCallPart { type: 'tool_call'; id: string; name: string; arguments?: Json }
-export interface ToolResultPart { type: 'tool_result'; call_id: string; content?: Json; name?: string | null; is_error?: boolean; cut?: { lines: number; characters: number } }
-export interface AttachmentPart { type: 'attachment'; blob: string; media_type?: string; name?: string | null; size?: number | null }
-export interface UnknownPart { type?: string; [name: string]: Json | undefined }
+export interface TextPart {
+  type: 'text'
+  text: string
+}
+export interface ReasoningPart {
+  type: 'reasoning'
+  text: string
+}
+export interface ToolCallPart {
+  type: 'tool_call'
+  id: string
+  name: string
+  arguments?: Json
+}
+export interface ToolResultPart {
+  type: 'tool_result'
+  call_id: string
+  content?: Json
+  name?: string | null
+  is_error?: boolean
+  cut?: { lines: number; characters: number }
+}
+export interface AttachmentPart {
+  type: 'attachment'
+  blob: string
+  media_type?: string
+  name?: string | null
+  size?: number | null
+}
+export interface UnknownPart {
+  type?: string
+  [name: string]: Json | undefined
+}
 export type Part = TextPart | ReasoningPart | ToolCallPart | ToolResultPart | AttachmentPart | UnknownPart
 
 export interface Entry {

@@ -37,7 +37,8 @@ export class Upkeep {
       this.error = null
       if (this.job?.state === 'running') this.follow(this.job.id)
     } catch (failure) {
-      if (failure instanceof Problem && (failure.status === 403 || failure.status === 409)) this.refused = failure.message
+      if (failure instanceof Problem && (failure.status === 403 || failure.status === 409))
+        this.refused = failure.message
       else this.error = failure
     }
   }

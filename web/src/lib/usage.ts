@@ -1,7 +1,17 @@
 import { allTokens } from './tokens'
 import type { UsageRow } from './types'
 
-const COLUMNS = ['group', 'calls', 'input_tokens', 'output_tokens', 'cache_read_tokens', 'cache_write_tokens', 'reasoning_tokens', 'cost_microusd', 'unknown_cost_calls'] as const
+const COLUMNS = [
+  'group',
+  'calls',
+  'input_tokens',
+  'output_tokens',
+  'cache_read_tokens',
+  'cache_write_tokens',
+  'reasoning_tokens',
+  'cost_microusd',
+  'unknown_cost_calls',
+] as const
 
 export interface Total {
   calls: number
@@ -42,7 +52,9 @@ export function csv(rows: UsageRow[]): string {
     const safe = /^[=+\-@\t\r]/.test(text) && !/^-?\d+$/.test(text) ? `'${text}` : text
     return /[",\n\r]/.test(safe) ? `"${safe.replace(/"/g, '""')}"` : safe
   }
-  return [COLUMNS.join(','), ...rows.map((row) => COLUMNS.map((name) => cell(row[name])).join(','))].join('\r\n') + '\r\n'
+  return (
+    [COLUMNS.join(','), ...rows.map((row) => COLUMNS.map((name) => cell(row[name])).join(','))].join('\r\n') + '\r\n'
+  )
 }
 
 export interface Bar {
@@ -56,13 +68,17 @@ export interface Bar {
 
 /** Bars for days in order, with the days without use between them. */
 export function bars(rows: UsageRow[], width: number, height: number, most = 366): Bar[] {
-  const days = rows.filter((row) => row.group && /^\d{4}-\d\d-\d\d$/.test(row.group)).sort((a, b) => ((a.group ?? '') < (b.group ?? '') ? -1 : 1))
+  const days = rows
+    .filter((row) => row.group && /^\d{4}-\d\d-\d\d$/.test(row.group))
+    .sort((a, b) => ((a.group ?? '') < (b.group ?? '') ? -1 : 1))
   const end = days.at(-1)?.group
   if (!end) return []
   const by = new Map(days.map((row) => [row.group, allTokens(row)]))
   const first = Date.parse(days[0]?.group ?? end)
   const count = Math.min(most, Math.round((Date.parse(end) - first) / 86_400_000) + 1)
-  const names = Array.from({ length: count }, (_, place) => new Date(Date.parse(end) - (count - 1 - place) * 86_400_000).toISOString().slice(0, 10))
+  const names = Array.from({ length: count }, (_, place) =>
+    new Date(Date.parse(end) - (count - 1 - place) * 86_400_000).toISOString().slice(0, 10),
+  )
   const top = Math.max(1, ...names.map((name) => by.get(name) ?? 0))
   const step = width / count
   return names.map((label, place) => {

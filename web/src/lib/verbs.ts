@@ -37,7 +37,13 @@ export async function trash(heads: Head[]): Promise<void> {
   const done = await each(heads, async (head) => {
     list.take(await send<Head>('DELETE', `/sessions/${head.id}`))
   })
-  if (done.length) toasts.show(n('toast.trashed', done.length), () => restore(done), false, done.map((head) => head.id))
+  if (done.length)
+    toasts.show(
+      n('toast.trashed', done.length),
+      () => restore(done),
+      false,
+      done.map((head) => head.id),
+    )
 }
 
 export async function restore(heads: Head[]): Promise<void> {
@@ -76,7 +82,13 @@ export async function label(heads: Head[], wanted: string[], common: string[]): 
 }
 
 /** The tools that a conversation can go on in. */
-export const TOOLS = { 'claude-code': 'Claude Code', codex: 'Codex', openai: 'Chat Completions', 'open-webui': 'Open WebUI', hermes: 'Hermes' } as const
+export const TOOLS = {
+  'claude-code': 'Claude Code',
+  codex: 'Codex',
+  openai: 'Chat Completions',
+  'open-webui': 'Open WebUI',
+  hermes: 'Hermes',
+} as const
 
 /** A file to keep or to read, or one that a tool goes on from. */
 export type Form = 'jsonl' | 'md' | 'html' | keyof typeof TOOLS
@@ -95,9 +107,22 @@ export function isTool(form: Form): boolean {
   return form in TOOLS
 }
 
-export function exportQuery({ form, tools = true, reasoning = true, redact = false, masked = false, budget = null }: ExportWish) {
+export function exportQuery({
+  form,
+  tools = true,
+  reasoning = true,
+  redact = false,
+  masked = false,
+  budget = null,
+}: ExportWish) {
   const what = isTool(form) ? { as: form, budget } : { format: form }
-  return { ...what, tools: tools ? null : false, reasoning: reasoning ? null : false, redact: redact || null, mask_secrets: masked || null }
+  return {
+    ...what,
+    tools: tools ? null : false,
+    reasoning: reasoning ? null : false,
+    redact: redact || null,
+    mask_secrets: masked || null,
+  }
 }
 
 export function exportPath(ids: string[], wish: ExportWish): string {
@@ -124,7 +149,11 @@ async function each(heads: Head[], act: (head: Head) => Promise<unknown>): Promi
   }
   for (const [reason, those] of failed) {
     const [first] = those
-    toasts.show(first && those.length === 1 ? `${nameOf(first)}: ${reason}` : n('toast.failed', those.length, { reason }), null, true)
+    toasts.show(
+      first && those.length === 1 ? `${nameOf(first)}: ${reason}` : n('toast.failed', those.length, { reason }),
+      null,
+      true,
+    )
   }
   return done
 }
