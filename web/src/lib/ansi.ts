@@ -5,7 +5,9 @@ export interface Piece {
 }
 
 // Escape sequences: CSI, OSC (with its end), and two-character ones.
+// eslint-disable-next-line no-control-regex -- control characters are what is looked for
 const SEQUENCE = /\x1b\[([0-9;:]*)([A-Za-z])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]/g
+// eslint-disable-next-line no-control-regex -- control characters are what is looked for
 const CONTROLS = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]/g
 
 interface Look {

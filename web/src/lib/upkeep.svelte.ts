@@ -1,5 +1,5 @@
 /** Looking after the store: backups, checks, shrinking; one task at a time, asked how it goes. */
-import { explain, get, Problem, send } from './api'
+import { get, Problem, send } from './api'
 
 export type Task = 'backup' | 'verify' | 'shrink'
 
