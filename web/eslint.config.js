@@ -24,5 +24,5 @@ export default defineConfig(
       'svelte/prefer-svelte-reactivity': 'off',
     },
   },
-  { files: ['src/worker/offline.js'], languageOptions: { globals: globals.serviceworker } },
+  { files: ['src/worker/service-worker.js'], languageOptions: { globals: globals.serviceworker } },
 )

@@ -2,18 +2,18 @@ import { svelte } from '@sveltejs/vite-plugin-svelte'
 import { defineConfig } from 'vite'
 import { compress } from './build/compress.ts'
 import { icons } from './build/icons.ts'
-import { offline } from './build/offline.ts'
+import { serviceWorker } from './build/service-worker.ts'
 
 const FIRST_LOAD_BYTES = 110_000
 
 export default defineConfig({
-  plugins: [icons(), svelte(), offline(), compress(FIRST_LOAD_BYTES)],
+  plugins: [icons(), svelte(), serviceWorker(), compress(FIRST_LOAD_BYTES)],
   build: {
     outDir: '../src/sessionary/web/dist',
     emptyOutDir: true,
     target: 'es2022',
     reportCompressedSize: false,
-    // Small files must stay files: the content policy allows no data: scripts or styles.
+    // The content security policy forbids data: URLs, so small files must stay files.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
   },

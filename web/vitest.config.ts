@@ -4,6 +4,6 @@ import { defineConfig } from 'vitest/config'
 export default defineConfig({
   plugins: [svelte()],
   resolve: { conditions: ['browser'] },
-  // jsdom: DOMPurify is only as good as the document under it.
+  // jsdom, because DOMPurify is only as reliable as the DOM under it.
   test: { environment: 'jsdom', include: ['tests/**/*.test.ts'], isolate: false, maxWorkers: 2 },
 })

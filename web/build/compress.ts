@@ -1,4 +1,4 @@
-/** Writes `.br` and `.gz` beside each built text file, and refuses a first load that is too heavy. */
+/** Writes `.br` and `.gz` files beside the built ones, and fails if the first load is too large. */
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib'
@@ -38,7 +38,7 @@ function squeeze(path: string): void {
   writeFileSync(`${path}.br`, brotliCompressSync(bytes, { params }))
 }
 
-/** What `index.html` names: scripts, preloaded modules and styles, compressed by gzip. */
+/** The gzip size of what `index.html` loads: scripts, preloaded modules and styles. */
 function firstLoad(out: string): number {
   const html = readFileSync(join(out, 'index.html'), 'utf8')
   const names = [...html.matchAll(/(?:src|href)="(\/assets\/[^"]+\.(?:js|css))"/g)].map((found) => found[1] ?? '')

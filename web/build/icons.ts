@@ -1,10 +1,10 @@
-/** Collects the icons that are used into one file, so that they cost one request. */
+/** Collects the icons in use into one file, so that they need one request. */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import type { Plugin } from 'vite'
 
-// `blank` keeps the place of an icon.
+// An empty icon that only takes up space.
 const BLANK = '<symbol id="blank" viewBox="0 0 24 24"></symbol>'
 const NAMES = [
   'archive',

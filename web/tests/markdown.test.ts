@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { blocks, clean, renderBlock } from '../src/lib/markdown'
+import { blocks, sanitize, renderBlock } from '../src/lib/text/markdown'
 
 const HOSTILE = [
   '<script>alert(1)</script>',
@@ -78,14 +78,14 @@ test.each([
   '<p dir="up">',
 ])('%s loses the attribute that has no place or no form there', (opening) => {
   const made = document.createElement('div')
-  made.append(clean(/td/.test(opening) ? `<table><tr>${opening}x</td></tr></table>` : `${opening}x`))
+  made.append(sanitize(/td/.test(opening) ? `<table><tr>${opening}x</td></tr></table>` : `${opening}x`))
 
   expect(made.innerHTML).not.toMatch(/ (?:start|align|dir)=/)
 })
 
 test('a direction that HTML of another library has stays', () => {
   const made = document.createElement('div')
-  made.append(clean('<p dir="rtl">x</p>'))
+  made.append(sanitize('<p dir="rtl">x</p>'))
 
   expect(made.innerHTML).toBe('<p dir="rtl">x</p>')
 })

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { describe as described, isNumbered, places } from '../src/lib/tools'
-import type { ToolStep } from '../src/lib/turns'
+import { describeStep as described, hasLineNumbers, parseMatches } from '../src/lib/transcript/tools'
+import type { ToolStep } from '../src/lib/transcript/exchanges'
 
 const step = (name: string, given: object): ToolStep => ({
   kind: 'tool',
@@ -15,27 +15,27 @@ const step = (name: string, given: object): ToolStep => ({
 
 test('a step is told by what it did and to what', () => {
   expect(described(step('Bash', { command: 'ls -l\ncat x' }))).toMatchObject({
-    family: 'run',
+    toolKind: 'run',
     target: 'ls -l',
     name: '',
   })
   expect(described(step('weather', { city: 'Bonn' }))).toMatchObject({
-    family: 'other',
+    toolKind: 'other',
     name: 'weather',
     target: 'Bonn',
   })
 })
 
 test('places are read only when every line names one', () => {
-  expect(places('src/a.py:12:def run():\nsrc/b.py:3: x: int')).toEqual([
+  expect(parseMatches('src/a.py:12:def run():\nsrc/b.py:3: x: int')).toEqual([
     { path: 'src/a.py', line: '12', text: 'def run():' },
     { path: 'src/b.py', line: '3', text: ' x: int' },
   ])
-  expect(places('nothing found')).toBeNull()
-  expect(places('')).toBeNull()
+  expect(parseMatches('nothing found')).toBeNull()
+  expect(parseMatches('')).toBeNull()
 })
 
 test('a file that is numbered already is not numbered again', () => {
-  expect(isNumbered('  1\tone\n  2\ttwo')).toBe(true)
-  expect(isNumbered('one\ntwo')).toBe(false)
+  expect(hasLineNumbers('  1\tone\n  2\ttwo')).toBe(true)
+  expect(hasLineNumbers('one\ntwo')).toBe(false)
 })

@@ -1,27 +1,27 @@
-/** Words for people. English is always there; other languages come when they are chosen. */
+/** Translations. English is part of the bundle; other languages are loaded when they are chosen. */
 import english from '../locales/en.json'
-import { prefs } from './prefs.svelte'
+import { preferences } from './ui/preferences.svelte'
 
-export type Key = keyof typeof english
-type Words = Partial<Record<Key, string>>
+export type MessageKey = keyof typeof english
+type Messages = Partial<Record<MessageKey, string>>
 
 export const LANGUAGES = { auto: 'System', en: 'English', de: 'Deutsch', ru: 'Русский', 'zh-Hans': '简体中文' } as const
 
-const LOADERS: Record<string, () => Promise<{ default: Words }>> = {
+const LOADERS: Record<string, () => Promise<{ default: Messages }>> = {
   de: () => import('../locales/de.json'),
   ru: () => import('../locales/ru.json'),
   'zh-Hans': () => import('../locales/zh-Hans.json'),
 }
 
-let words = $state.raw<Words>(english)
+let messages = $state.raw<Messages>(english)
 let current = $state('en')
 
 export function language(): string {
   return current
 }
 
-export function chosen(wish: string, offered: readonly string[]): string {
-  if (wish !== 'auto') return wish
+export function resolveLanguage(preference: string, offered: readonly string[]): string {
+  if (preference !== 'auto') return preference
   for (const each of offered) {
     if (each.toLowerCase().startsWith('zh')) return 'zh-Hans'
     const short = each.split('-')[0] ?? 'en'
@@ -30,14 +30,14 @@ export function chosen(wish: string, offered: readonly string[]): string {
   return 'en'
 }
 
-export async function useLanguage(): Promise<void> {
-  const name = chosen(prefs.language, navigator.languages)
+export async function loadLanguage(): Promise<void> {
+  const name = resolveLanguage(preferences.language, navigator.languages)
   const load = LOADERS[name]
   try {
-    words = load ? { ...english, ...(await load()).default } : english
+    messages = load ? { ...english, ...(await load()).default } : english
     current = load ? name : 'en'
   } catch {
-    words = english
+    messages = english
     current = 'en'
   }
   document.documentElement.lang = current
@@ -45,17 +45,17 @@ export async function useLanguage(): Promise<void> {
 
 type Values = Record<string, string | number>
 
-export function t(key: Key, values: Values = {}): string {
-  return fill(words[key] ?? english[key] ?? key, values)
+export function t(key: MessageKey, values: Values = {}): string {
+  return fill(messages[key] ?? english[key] ?? key, values)
 }
 
-/** A word that depends on a number: `key_one`, `key_few`, `key_many`, `key_other`. */
+/** A message that depends on a number: `key_one`, `key_few`, `key_many`, `key_other`. */
 export function n(key: string, count: number, values: Values = {}): string {
   const form = new Intl.PluralRules(current).select(count)
-  const found = words[`${key}_${form}` as Key] ?? words[`${key}_other` as Key] ?? key
+  const found = messages[`${key}_${form}` as MessageKey] ?? messages[`${key}_other` as MessageKey] ?? key
   return fill(found, { n: count.toLocaleString(current), ...values })
 }
 
 export function fill(text: string, values: Values): string {
-  return text.replace(/\{(\w+)\}/g, (whole, name: string) => String(values[name] ?? whole))
+  return text.replace(/\{(\w+)\}/g, (placeholder, name: string) => String(values[name] ?? placeholder))
 }

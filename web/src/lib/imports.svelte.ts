@@ -1,7 +1,7 @@
-/** What other tools left on the server's machine, and the import that runs. */
-import { get, send } from './api'
+/** What can be imported on the server's machine, and the running import. */
+import { get, send } from './api/http'
 
-export interface Discovery {
+export interface ImportSource {
   tool: string
   title: string
   place: string
@@ -13,7 +13,7 @@ export interface Discovery {
   expires_at: string | null
 }
 
-export interface Outcome {
+export interface ImportResult {
   tool: string
   title: string
   added: number
@@ -23,35 +23,35 @@ export interface Outcome {
   skipped: number
   faults: { unit: string; where: string; why: string }[]
   left_out: Record<string, number>
-  /** How many files were read anew, had not changed, or brought nothing; each file is one of the three. */
+  /** All files; each is either imported, unchanged or omitted. */
   units: number
   imported_units: number
   unchanged_units: number
   omitted_units: number
-  /** The first of those that brought nothing, and why. */
+  /** The first omitted files, and why. */
   omissions: { unit: string; reason: string }[]
-  /** Answers that may still be growing, and when an import brings them. */
+  /** Replies that may still be growing, and when an import will include them. */
   held_back: number
   held_back_until: string | null
   notes: string[]
 }
 
-export interface Job {
+export interface ImportJob {
   id: string
   dry_run: boolean
   state: 'running' | 'done' | 'failed' | 'stopped'
   began_at: string
   ended_at: string | null
   progress: { tool: string; place: string; bytes: number; all_bytes: number; sessions: number; messages: number } | null
-  outcomes: Outcome[]
+  outcomes: ImportResult[]
   error: string | null
 }
 
-const LOOK_MS = 500
+const POLL_MS = 500
 
-export class Imports {
-  found = $state.raw<Discovery[]>([])
-  job = $state.raw<Job | null>(null)
+export class ImportRunner {
+  found = $state.raw<ImportSource[]>([])
+  job = $state.raw<ImportJob | null>(null)
   loaded = $state(false)
   error = $state.raw<unknown>(null)
   private timer: ReturnType<typeof setTimeout> | undefined
@@ -62,25 +62,25 @@ export class Imports {
   }
 
   async load(): Promise<void> {
-    await this.attempt(async () => {
-      const answer = await get<{ items: Discovery[]; job: Job | null }>('/imports')
+    await this.catchError(async () => {
+      const answer = await get<{ items: ImportSource[]; job: ImportJob | null }>('/imports')
       this.found = answer.items
       this.job = answer.job
     })
     this.loaded = true
-    this.follow()
+    this.pollWhileRunning()
   }
 
-  async begin(tools: string[], isDryRun: boolean): Promise<void> {
-    await this.attempt(async () => {
-      this.job = await send<Job>('POST', '/imports', { tools, dry_run: isDryRun })
+  async start(tools: string[], isDryRun: boolean): Promise<void> {
+    await this.catchError(async () => {
+      this.job = await send<ImportJob>('POST', '/imports', { tools, dry_run: isDryRun })
     })
-    this.follow()
+    this.pollWhileRunning()
   }
 
   async stop(): Promise<void> {
-    await this.attempt(async () => {
-      this.job = await send<Job>('DELETE', '/imports/last')
+    await this.catchError(async () => {
+      this.job = await send<ImportJob>('DELETE', '/imports/last')
     })
   }
 
@@ -89,22 +89,22 @@ export class Imports {
     clearTimeout(this.timer)
   }
 
-  private follow(): void {
+  private pollWhileRunning(): void {
     clearTimeout(this.timer)
     if (!this.isRunning || this.isClosed) return
-    this.timer = setTimeout(() => void this.look(), LOOK_MS)
+    this.timer = setTimeout(() => void this.poll(), POLL_MS)
   }
 
-  private async look(): Promise<void> {
-    await this.attempt(async () => {
-      this.job = await get<Job>('/imports/last')
+  private async poll(): Promise<void> {
+    await this.catchError(async () => {
+      this.job = await get<ImportJob>('/imports/last')
     })
-    // What was new is not any more.
+    // What can be imported has changed.
     if (!this.isRunning) await this.load()
-    else this.follow()
+    else this.pollWhileRunning()
   }
 
-  private async attempt(act: () => Promise<void>): Promise<void> {
+  private async catchError(act: () => Promise<void>): Promise<void> {
     try {
       await act()
       this.error = null

@@ -1,5 +1,5 @@
-/** Looking after the store: backups, checks, shrinking; one task at a time, asked how it goes. */
-import { get, Problem, send } from './api'
+/** Maintenance of the store: backup, check and shrink. Runs one task at a time and polls its progress. */
+import { get, ApiError, send } from './api/http'
 
 export type Task = 'backup' | 'verify' | 'shrink'
 
@@ -12,7 +12,7 @@ export interface UpkeepJob {
   error: string | null
 }
 
-export interface Overview {
+export interface UpkeepOverview {
   folder: string
   backups: { name: string; bytes: number }[]
   bytes: number | null
@@ -20,58 +20,58 @@ export interface Overview {
   jobs: UpkeepJob[]
 }
 
-const PAUSE_MS = 400
+const POLL_MS = 400
 
 export class Upkeep {
-  seen = $state.raw<Overview | null>(null)
+  overview = $state.raw<UpkeepOverview | null>(null)
   job = $state.raw<UpkeepJob | null>(null)
   error = $state.raw<unknown>(null)
-  /** Whoever is not the owner gets no buttons, and a word why. */
+  /** Why this person may not run maintenance. */
   refused = $state<string | null>(null)
   private timer: ReturnType<typeof setTimeout> | undefined
 
   async load(): Promise<void> {
     try {
-      this.seen = await get<Overview>('/upkeep')
-      this.job = this.seen.jobs[0] ?? null
+      this.overview = await get<UpkeepOverview>('/upkeep')
+      this.job = this.overview.jobs[0] ?? null
       this.error = null
-      if (this.job?.state === 'running') this.follow(this.job.id)
+      if (this.job?.state === 'running') this.poll(this.job.id)
     } catch (failure) {
-      if (failure instanceof Problem && (failure.status === 403 || failure.status === 409))
+      if (failure instanceof ApiError && (failure.status === 403 || failure.status === 409))
         this.refused = failure.message
       else this.error = failure
     }
   }
 
   async start(task: Task): Promise<void> {
-    await this.attempt(async () => {
+    await this.catchError(async () => {
       this.job = await send<UpkeepJob>('POST', '/upkeep', { task })
-      this.follow(this.job.id)
+      this.poll(this.job.id)
     })
   }
 
   async stop(): Promise<void> {
     const job = this.job
-    if (job) await this.attempt(() => send('DELETE', `/upkeep/${job.id}`))
+    if (job) await this.catchError(() => send('DELETE', `/upkeep/${job.id}`))
   }
 
-  leave(): void {
+  close(): void {
     clearTimeout(this.timer)
   }
 
-  private follow(id: string): void {
+  private poll(id: string): void {
     clearTimeout(this.timer)
     this.timer = setTimeout(async () => {
-      await this.attempt(async () => {
+      await this.catchError(async () => {
         this.job = await get<UpkeepJob>(`/upkeep/${id}`)
         if (this.job.state !== 'running') await this.load()
       })
-      // A server that is away for a moment is asked again.
-      if (this.job?.state === 'running') this.follow(id)
-    }, PAUSE_MS)
+      // Keep polling while the server is unreachable for a moment.
+      if (this.job?.state === 'running') this.poll(id)
+    }, POLL_MS)
   }
 
-  private async attempt(act: () => Promise<unknown>): Promise<void> {
+  private async catchError(act: () => Promise<unknown>): Promise<void> {
     try {
       await act()
       this.error = null

@@ -1,5 +1,5 @@
-import { allTokens } from './tokens'
-import type { UsageRow } from './types'
+import { totalTokens } from './format'
+import type { UsageRow } from './api/types'
 
 const COLUMNS = [
   'group',
@@ -24,11 +24,11 @@ export interface Total {
   unknown: number
 }
 
-export function total(rows: UsageRow[]): Total {
+export function sumUsage(rows: UsageRow[]): Total {
   const sum = { calls: 0, tokens: 0, input: 0, output: 0, cacheRead: 0, cacheWrite: 0, cost: 0, unknown: 0 }
   for (const row of rows) {
     sum.calls += row.calls
-    sum.tokens += allTokens(row)
+    sum.tokens += totalTokens(row)
     sum.input += row.input_tokens
     sum.output += row.output_tokens
     sum.cacheRead += row.cache_read_tokens
@@ -39,14 +39,14 @@ export function total(rows: UsageRow[]): Total {
   return sum
 }
 
-/** Days from the newest on; everything else from what cost most on. */
-export function ordered(rows: readonly UsageRow[], by: string): UsageRow[] {
+/** Sort days newest first, everything else by cost, highest first. */
+export function sortUsage(rows: readonly UsageRow[], by: string): UsageRow[] {
   if (by === 'day') return [...rows].sort((a, b) => ((a.group ?? '') < (b.group ?? '') ? 1 : -1))
-  return [...rows].sort((a, b) => (b.cost_microusd ?? 0) - (a.cost_microusd ?? 0) || allTokens(b) - allTokens(a))
+  return [...rows].sort((a, b) => (b.cost_microusd ?? 0) - (a.cost_microusd ?? 0) || totalTokens(b) - totalTokens(a))
 }
 
-/** A table that a spreadsheet opens; a cell that could be a formula is made plain text. */
-export function csv(rows: UsageRow[]): string {
+/** A CSV table. A cell that a spreadsheet would read as a formula becomes plain text. */
+export function toCsv(rows: UsageRow[]): string {
   const cell = (value: unknown): string => {
     const text = String(value ?? '')
     const safe = /^[=+\-@\t\r]/.test(text) && !/^-?\d+$/.test(text) ? `'${text}` : text
@@ -66,24 +66,24 @@ export interface Bar {
   value: number
 }
 
-/** Bars for days in order, with the days without use between them. */
-export function bars(rows: UsageRow[], width: number, height: number, most = 366): Bar[] {
+/** One bar per day in order, including days without usage. */
+export function chartBars(rows: UsageRow[], width: number, height: number, most = 366): Bar[] {
   const days = rows
     .filter((row) => row.group && /^\d{4}-\d\d-\d\d$/.test(row.group))
     .sort((a, b) => ((a.group ?? '') < (b.group ?? '') ? -1 : 1))
   const end = days.at(-1)?.group
   if (!end) return []
-  const by = new Map(days.map((row) => [row.group, allTokens(row)]))
+  const by = new Map(days.map((row) => [row.group, totalTokens(row)]))
   const first = Date.parse(days[0]?.group ?? end)
   const count = Math.min(most, Math.round((Date.parse(end) - first) / 86_400_000) + 1)
-  const names = Array.from({ length: count }, (_, place) =>
-    new Date(Date.parse(end) - (count - 1 - place) * 86_400_000).toISOString().slice(0, 10),
+  const names = Array.from({ length: count }, (_, index) =>
+    new Date(Date.parse(end) - (count - 1 - index) * 86_400_000).toISOString().slice(0, 10),
   )
   const top = Math.max(1, ...names.map((name) => by.get(name) ?? 0))
   const step = width / count
-  return names.map((label, place) => {
+  return names.map((label, index) => {
     const value = by.get(label) ?? 0
     const tall = (value / top) * height
-    return { x: place * step + step * 0.1, y: height - tall, width: step * 0.8, height: tall, label, value }
+    return { x: index * step + step * 0.1, y: height - tall, width: step * 0.8, height: tall, label, value }
   })
 }

@@ -1,7 +1,7 @@
-/** Owns the browser's only stream; every tab has a port and says which sessions it shows. */
-import { Stream, type Told } from '../lib/stream'
+/** The shared worker: owns the browser's only stream. Every tab has a port and tells which sessions it shows. */
+import { EventStream, type StreamMessage } from '../lib/live/event-stream'
 
-interface Wish {
+interface TabRequest {
   watch?: string[]
   retry?: boolean
   bye?: boolean
@@ -9,19 +9,19 @@ interface Wish {
 
 const scope = self as unknown as { onconnect: (event: MessageEvent) => void }
 const ports = new Map<MessagePort, string[]>()
-const stream = new Stream((told: Told) => {
-  for (const port of ports.keys()) port.postMessage(told)
+const stream = new EventStream((message: StreamMessage) => {
+  for (const port of ports.keys()) port.postMessage(message)
 })
 
 scope.onconnect = (event) => {
   const port = event.ports[0]
   if (!port) return
-  port.onmessage = ({ data }: MessageEvent<Wish>) => {
+  port.onmessage = ({ data }: MessageEvent<TabRequest>) => {
     if (data.bye) ports.delete(port)
     if (data.watch) ports.set(port, data.watch)
     if (data.retry) stream.retry()
-    if (data.watch) port.postMessage(stream.link)
-    for (const told of stream.begunIn(data.watch ?? [])) port.postMessage(told)
+    if (data.watch) port.postMessage(stream.connection)
+    for (const message of stream.partialReplies(data.watch ?? [])) port.postMessage(message)
     stream.watch([...ports.values()].flat())
   }
   port.start()

@@ -1,0 +1,49 @@
+/** The number of sessions by folder and by source, and the models in use. */
+import { get } from '../api/http'
+import { sessionList } from './session-list.svelte'
+import type { Page } from '../api/types'
+
+export interface SessionCounts {
+  items: { platform: string; sessions: number }[]
+  shelves: Record<string, number>
+  /** The server stops counting here: this number means «this many or more». */
+  most: number
+}
+
+class SessionCountStore {
+  private counts = $state.raw<SessionCounts | null>(null)
+  private usedModels = $state.raw<string[]>([])
+
+  /** The models of all sessions, loaded or not. */
+  models = $derived(
+    [...new Set([...(sessionList.filters.model ? [sessionList.filters.model] : []), ...this.usedModels])].sort(),
+  )
+
+  items = $derived.by(() => {
+    const known = new Map((this.counts?.items ?? []).map((each) => [each.platform, each.sessions]))
+    for (const source of sessionList.sources) if (!known.has(source)) known.set(source, 0)
+    return [...known].map(([name, count]) => ({ name, count: this.countText(count) }))
+  })
+
+  async load(): Promise<void> {
+    this.counts = await get<SessionCounts>('/sources', { shelf: sessionList.filters.shelf })
+  }
+
+  async loadModels(): Promise<void> {
+    this.usedModels = (await get<Page<{ model: string }>>('/models')).items.map((each) => each.model)
+  }
+
+  /** The number of sessions in a folder, formatted; empty until it is loaded. */
+  inFolder(shelf: string): string {
+    const by = this.counts?.shelves
+    if (!by) return ''
+    return this.countText(shelf === 'all' ? (by['chats'] ?? 0) + (by['automation'] ?? 0) : (by[shelf] ?? 0))
+  }
+
+  private countText(count: number): string {
+    const most = this.counts?.most ?? Infinity
+    return count >= most ? `${most.toLocaleString()}+` : count.toLocaleString()
+  }
+}
+
+export const sessionCounts = new SessionCountStore()
