@@ -22,9 +22,9 @@ SESSION = "Why the weekly report takes 40 minutes"
 # What each page is known by when it is ready.
 PAGES = {
     "search": ("/search?q=disk", ".hit"),
-    "live": ("/live", ".bindings li"),
+    "live": ("/live", ".item-list li"),
     "usage": ("/usage", ".chart"),
-    "import": ("/import", ".bindings li"),
+    "import": ("/import", ".item-list li"),
     "settings": ("/settings", ".setting"),
 }
 RESETS = '[reset]\nmode = "both"\nidle_minutes = 1440\n'
@@ -95,7 +95,7 @@ def main() -> None:
 
 def open_session(page: Page) -> None:
     """Open the session that has a little of everything."""
-    page.locator(".item", has_text=SESSION).first.click()
+    page.locator(".session-row", has_text=SESSION).first.click()
     page.locator(".message").first.wait_for()
     page.locator(".message img").first.wait_for()
 
@@ -116,20 +116,20 @@ def take(visitor: Visitor, page: Page, theme: str) -> None:
 def take_details(page: Page, theme: str) -> None:
     """A session with its work unfolded and its details beside it."""
     open_session(page)
-    page.locator(".log").focus()
+    page.locator(".transcript").focus()
     page.keyboard.press("i")
     page.locator(".legend").wait_for()
-    page.locator(".work .fold").first.click()
-    page.locator(".step .fold", has_text="Edited").click()
+    page.locator(".step-group .toggle").first.click()
+    page.locator(".step .toggle", has_text="Edited").click()
     page.locator(".diff-line.added").first.scroll_into_view_if_needed()
     page.screenshot(path=IMAGES / f"details-{theme}.png")
 
 
 def take_phone(visitor: Visitor, page: Page, theme: str) -> None:
     """The list, a session and every page on a phone."""
-    page.locator(".item").first.wait_for()
+    page.locator(".session-row").first.wait_for()
     page.screenshot(path=IMAGES / f"phone-list-{theme}.png")
-    page.locator(".item", has_text=SESSION).first.tap()
+    page.locator(".session-row", has_text=SESSION).first.tap()
     page.locator(".message img").first.wait_for()
     page.screenshot(path=IMAGES / f"phone-session-{theme}.png")
     for name, (path, ready) in PAGES.items():

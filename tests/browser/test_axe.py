@@ -11,7 +11,7 @@ pytestmark = pytest.mark.timeout(300)
 AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
 PAGES = ["/", "/search?q=disk", "/live", "/usage", "/import", "/settings"]
 # What has come when each of these pages is whole.
-CONTENT = [".item", ".hit", ".bindings li", "table.data", "pre", "h2"]
+CONTENT = [".session-row", ".hit", ".item-list li", "table.data", "pre", "h2"]
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 ANIMATIONS_END = """() => Promise.allSettled(document.getAnimations()
@@ -58,9 +58,9 @@ def test_axe_finds_nothing_on_a_phone(lived_in: Served, visit: Visitor, theme: s
     page = visit(lived_in, "/search", phone=True).page
     page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
     page.goto(lived_in.address)
-    expect(page.locator(".item").first).to_be_visible()
+    expect(page.locator(".session-row").first).to_be_visible()
     found = {"list": problems(page)}
-    page.locator(".item").nth(2).tap()
+    page.locator(".session-row").nth(2).tap()
     expect(page.locator(".message").first).to_be_visible()
     found["session"] = problems(page)
 
@@ -76,14 +76,14 @@ def test_axe_finds_nothing_on_the_narrowest_screen(lived_in: Served, visit: Visi
         expect(page.locator(there).first).to_be_visible()
         found[path] = problems(page)
     page.goto(lived_in.address)
-    page.locator(".item", has_text="Why").first.click()
+    page.locator(".session-row", has_text="Why").first.click()
     expect(page.locator(".message").first).to_be_visible()
-    page.locator(".log").focus()
+    page.locator(".transcript").focus()
     page.keyboard.press("End")
     page.keyboard.press("t")
-    expect(page.locator(".step .fold").first).to_be_visible()
+    expect(page.locator(".step .toggle").first).to_be_visible()
     settled(page)
-    for fold in page.locator(".step .fold").all()[:8]:
+    for fold in page.locator(".step .toggle").all()[:8]:
         fold.click()
     found["session"] = problems(page)
 
@@ -101,11 +101,11 @@ def test_axe_finds_nothing(lived_in: Served, visit: Visitor, theme: str) -> None
         expect(page.get_by_text("live", exact=True)).to_be_visible()
         found[path] = problems(page)
     page.goto(lived_in.address + "/")
-    page.locator(".item", has_text="Why").first.click()
+    page.locator(".session-row", has_text="Why").first.click()
     expect(page.locator(".message").first).to_be_visible()
-    page.locator(".log").focus()
+    page.locator(".transcript").focus()
     page.keyboard.press("t")
-    page.locator(".step .fold").nth(1).click()
+    page.locator(".step .toggle").nth(1).click()
     page.keyboard.press("i")
     expect(page.get_by_role("complementary", name="Details")).to_be_visible()
     found["session"] = problems(page)
@@ -117,7 +117,7 @@ def test_axe_finds_nothing(lived_in: Served, visit: Visitor, theme: str) -> None
     page.keyboard.press("Escape")
     page.goto(lived_in.address + "/?source=telegram")
     settled(page)
-    page.locator(".item").first.click(modifiers=["Control"])
+    page.locator(".session-row").first.click(modifiers=["Control"])
     expect(page.get_by_role("toolbar", name="Selected")).to_be_visible()
     page.get_by_role("button", name="More filters").click()
     found["selection and filters"] = problems(page)

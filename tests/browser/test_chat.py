@@ -30,19 +30,19 @@ def test_a_reply_goes_on_through_a_reload(gated: GatedAgent, visit: Visitor) -> 
     seen = visit(gated.server)
     page = seen.page
     seen.asks("Write a long answer")
-    expect(page.locator(".live .md")).to_contain_text("How a message")
+    expect(page.locator(".live-reply .markdown")).to_contain_text("How a message")
 
     page.reload()
 
     expect(page.locator(".message.user")).to_contain_text("Write a long answer")
-    expect(page.locator(".live .md")).to_contain_text("How a message")
+    expect(page.locator(".live-reply .markdown")).to_contain_text("How a message")
     gated.finish()
     expect(page.locator(".message.assistant")).to_contain_text("That was all.")
-    expect(page.locator(".live")).to_have_count(0)
+    expect(page.locator(".live-reply")).to_have_count(0)
     expect(page.locator(".message.assistant table")).to_be_visible()
-    whole = page.locator(".message.assistant .md").inner_text()
+    whole = page.locator(".message.assistant .markdown").inner_text()
     page.reload()
-    expect(page.locator(".message.assistant .md")).to_have_text(whole, use_inner_text=True)
+    expect(page.locator(".message.assistant .markdown")).to_have_text(whole, use_inner_text=True)
 
 
 def test_a_network_that_goes_and_comes_back_loses_nothing(
@@ -52,7 +52,7 @@ def test_a_network_that_goes_and_comes_back_loses_nothing(
         seen = visit(server)
         page = seen.page
         seen.asks("Write a long answer")
-        expect(page.locator(".live .md")).to_contain_text("How a message")
+        expect(page.locator(".live-reply .markdown")).to_contain_text("How a message")
 
         wire.cut()
         expect(page.get_by_text("The server does not answer")).to_be_visible()
@@ -64,11 +64,13 @@ def test_a_network_that_goes_and_comes_back_loses_nothing(
 
         expect(page.get_by_text("live", exact=True)).to_be_visible()
         expect(page.locator(".message.assistant")).to_contain_text("That was all.")
-        expect(page.locator(".live")).to_have_count(0)
+        expect(page.locator(".live-reply")).to_have_count(0)
         expect(page.get_by_role("textbox", name=WRITE)).to_have_value("typed in the dark")
-        came_back = page.locator(".message.assistant .md").inner_text()
+        came_back = page.locator(".message.assistant .markdown").inner_text()
         page.reload()
-        expect(page.locator(".message.assistant .md")).to_have_text(came_back, use_inner_text=True)
+        expect(page.locator(".message.assistant .markdown")).to_have_text(
+            came_back, use_inner_text=True
+        )
         expect(page.get_by_role("textbox", name=WRITE)).to_have_value("typed in the dark")
 
 
@@ -105,7 +107,7 @@ def test_what_waits_can_be_changed_and_taken_back(gated: GatedAgent, visit: Visi
     seen = visit(gated.server)
     page = seen.page
     seen.asks("Write a long answer")
-    expect(page.locator(".live .md")).to_contain_text("How a message")
+    expect(page.locator(".live-reply .markdown")).to_contain_text("How a message")
     waiting = page.get_by_role("list", name="Waiting messages").get_by_role("listitem")
     seen.says("first of two")
     expect(waiting).to_have_count(1)
@@ -128,11 +130,11 @@ def test_a_reply_can_be_stopped_and_what_was_said_stays(gated: GatedAgent, visit
     seen = visit(gated.server)
     page = seen.page
     seen.asks("Write a long answer")
-    expect(page.locator(".live .md")).to_contain_text("How a message")
+    expect(page.locator(".live-reply .markdown")).to_contain_text("How a message")
 
     page.keyboard.press("Control+.")
 
-    expect(page.locator(".live")).to_have_count(0)
+    expect(page.locator(".live-reply")).to_have_count(0)
     expect(page.locator(".message.assistant")).to_contain_text("interrupted here")
     expect(page.locator(".message.assistant")).to_contain_text("How a message")
 
@@ -216,7 +218,7 @@ def test_a_server_that_dies_in_a_reply_is_survived(tmp_path: Path, visit: Visito
     seen = visit(agent.server)
     page = seen.page
     seen.asks("Write a long answer")
-    expect(page.locator(".live .md")).to_contain_text("A turn begins")
+    expect(page.locator(".live-reply .markdown")).to_contain_text("A turn begins")
     port = int(agent.server.address.rpartition(":")[2])
     agent.server.stop(kill=True)
     expect(page.get_by_text("The server does not answer")).to_be_visible()
@@ -285,10 +287,10 @@ def test_a_command_is_answered_and_leads_where_it_says(talking: Served, visit: V
     before = page.url
 
     seen.says("/status")
-    expect(page.locator(".note.said")).to_contain_text("No turn is running.")
+    expect(page.locator(".notice.answer")).to_contain_text("No turn is running.")
     expect(page.locator(".message.user")).to_have_count(1)
     seen.says("/branch Another way")
-    expect(page.locator(".head h1")).to_have_text("Another way")
+    expect(page.locator(".session-header h1")).to_have_text("Another way")
     expect(page).not_to_have_url(before)
     seen.says("/new")
 

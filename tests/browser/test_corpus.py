@@ -138,12 +138,12 @@ def test_every_session_of_the_corpus_is_shown_and_harmless(
     for id in ids:
         page.goto(f"{server.address}/s/{id}")
         expect(page.locator(".message").last).to_be_visible()
-        page.locator(".log").focus()
+        page.locator(".transcript").focus()
         page.keyboard.press("End")
         page.keyboard.press("t")
-        expect(page.locator(".step .fold").first).to_be_visible()
+        expect(page.locator(".step .toggle").first).to_be_visible()
         settled(page)
-        for fold in page.locator(".step .fold").all():
+        for fold in page.locator(".step .toggle").all():
             fold.click()
         # The browser remembers that the details are open.
         details = page.get_by_role("complementary", name="Details")

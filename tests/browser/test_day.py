@@ -22,8 +22,8 @@ def open_session(page: Page, title: str) -> None:
     # A row is clicked when the others have made room for it.
     expect(page).to_have_url(re.compile("text="))
     settled(page)
-    page.locator(f'.item[title="{title}"]').click()
-    expect(page.locator(".head h1")).to_have_text(title)
+    page.locator(f'.session-row[title="{title}"]').click()
+    expect(page.locator(".session-header h1")).to_have_text(title)
     expect(page.locator(".message").first).to_be_visible()
     settled(page)
 
@@ -38,7 +38,7 @@ def test_an_empty_store_says_what_to_do(empty: Served, visit: Visitor) -> None:
 
 def test_the_first_load_is_light_and_asks_nobody_else(lived_in: Served, visit: Visitor) -> None:
     seen = visit(lived_in)
-    expect(seen.page.locator(".item").first).to_be_visible()
+    expect(seen.page.locator(".session-row").first).to_be_visible()
     expect(seen.page.get_by_text("live", exact=True)).to_be_visible()
 
     asked = [url for url in seen.requests if "/login" not in url]
@@ -51,7 +51,7 @@ def test_a_message_deep_in_an_old_session_is_found_and_landed_on(
     lived_in: Served, visit: Visitor
 ) -> None:
     page = visit(lived_in).page
-    expect(page.locator(".item").first).to_be_visible()
+    expect(page.locator(".session-row").first).to_be_visible()
 
     page.keyboard.press("Control+k")
     expect(page.get_by_role("dialog").get_by_role("combobox")).to_be_focused()
@@ -73,7 +73,7 @@ def test_hits_in_a_long_session_are_stepped_through(lived_in: Served, visit: Vis
     page = visit(lived_in).page
     found = page.evaluate(LONGEST)
     page.goto(f"{lived_in.address}/s/{found['id']}")
-    expect(page.locator(".round").last).to_be_in_viewport()
+    expect(page.locator(".exchange").last).to_be_in_viewport()
     settled(page)
 
     page.keyboard.press("Control+f")
@@ -90,7 +90,7 @@ def test_hits_in_a_long_session_are_stepped_through(lived_in: Served, visit: Vis
     expect(page.locator(".message.target")).to_be_in_viewport()
     page.keyboard.press("Escape")
 
-    expect(page.locator(".log")).to_be_focused()
+    expect(page.locator(".transcript")).to_be_focused()
 
 
 def test_older_messages_come_without_a_jump(lived_in: Served, visit: Visitor) -> None:
@@ -98,25 +98,29 @@ def test_older_messages_come_without_a_jump(lived_in: Served, visit: Visitor) ->
     found = page.evaluate(LONGEST)
     assert found["message_count"] > 200
     page.goto(f"{lived_in.address}/s/{found['id']}")
-    expect(page.locator(".round").last).to_be_in_viewport()
+    expect(page.locator(".exchange").last).to_be_in_viewport()
     settled(page)
-    before = page.locator(".round").count()
+    before = page.locator(".exchange").count()
     assert page.evaluate("document.querySelectorAll('*').length") <= MOST_NODES
 
-    page.locator(".log").evaluate("log => { log.scrollTop = 300 }")
+    page.locator(".transcript").evaluate("log => { log.scrollTop = 300 }")
 
-    expect(page.locator(".round")).not_to_have_count(before)
-    eventually(page, lambda: page.locator(".log").evaluate("log => log.scrollTop > 300"))
+    expect(page.locator(".exchange")).not_to_have_count(before)
+    eventually(page, lambda: page.locator(".transcript").evaluate("log => log.scrollTop > 300"))
 
 
 def test_what_is_new_is_where_reading_goes_on(own_demo: Served, visit: Visitor) -> None:
     page = visit(own_demo).page
-    expect(page.locator(".item", has_text="The kitchen tap").locator(".dot.blue")).to_be_visible()
+    expect(
+        page.locator(".session-row", has_text="The kitchen tap").locator(".dot.blue")
+    ).to_be_visible()
 
     open_session(page, "The kitchen tap")
 
     expect(page.get_by_text("New", exact=True)).to_be_in_viewport()
-    expect(page.locator(".item", has_text="The kitchen tap").locator(".dot")).to_have_count(0)
+    expect(page.locator(".session-row", has_text="The kitchen tap").locator(".dot")).to_have_count(
+        0
+    )
 
 
 def test_the_work_of_subagents_is_inside_the_step_that_sent_them(
@@ -124,18 +128,18 @@ def test_the_work_of_subagents_is_inside_the_step_that_sent_them(
 ) -> None:
     page = visit(lived_in).page
     open_session(page, "Why the weekly report takes 40 minutes")
-    row = page.locator(".slot", has=page.get_by_role("button", name="3 subagents"))
+    row = page.locator(".row-slot", has=page.get_by_role("button", name="3 subagents"))
     row.get_by_role("button").click()
-    expect(page.locator(".item", has_text="Measure the indexes")).to_be_visible()
+    expect(page.locator(".session-row", has_text="Measure the indexes")).to_be_visible()
 
-    page.locator(".work .fold").first.click()
+    page.locator(".step-group .toggle").first.click()
     page.get_by_role("button", name="Delegated").click()
-    expect(page.locator(".nested")).to_contain_text("so the index is not used")
+    expect(page.locator(".subagent-transcript")).to_contain_text("so the index is not used")
     page.get_by_role("button", name="Edited").click()
     expect(page.locator(".diff-line.added").nth(1)).to_contain_text("interval '7 days'")
 
-    page.locator(".nested a", has_text="Read the query plans").click()
-    expect(page.locator(".head h1")).to_have_text("Read the query plans")
+    page.locator(".subagent-transcript a", has_text="Read the query plans").click()
+    expect(page.locator(".session-header h1")).to_have_text("Read the query plans")
 
 
 def test_details_say_what_is_in_the_context_and_where_it_came_from(
@@ -143,12 +147,12 @@ def test_details_say_what_is_in_the_context_and_where_it_came_from(
 ) -> None:
     page = visit(lived_in).page
     open_session(page, "The weekly report with a summary table")
-    page.locator(".log").focus()
+    page.locator(".transcript").focus()
     page.keyboard.press("i")
     details = page.get_by_role("complementary", name="Details")
 
     expect(details.get_by_role("img", name="Context")).to_be_visible()
-    expect(details.locator(".family a")).to_have_text(["Why the weekly report takes 40 minutes"])
+    expect(details.locator(".lineage a")).to_have_text(["Why the weekly report takes 40 minutes"])
     expect(details.get_by_role("button", name="reports/weekly.sql")).to_be_visible()
     details.locator(".outline button", has_text="It used to take two minutes").click()
     expect(page.locator(".message.user", has_text="It used to take")).to_be_focused()

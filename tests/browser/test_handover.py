@@ -27,7 +27,7 @@ def test_the_dialog_says_how_to_go_on_and_the_file_is_for_that_tool(
     dialog = export_dialog(page)
 
     dialog.get_by_label("Claude Code").check()
-    expect(dialog.locator(".advice")).to_contain_text("claude --resume")
+    expect(dialog.locator(".command")).to_contain_text("claude --resume")
     dialog.get_by_label("Tool calls and their output").uncheck()
     with page.expect_download() as kept:
         dialog.get_by_role("link", name="Export").click()
@@ -37,7 +37,7 @@ def test_the_dialog_says_how_to_go_on_and_the_file_is_for_that_tool(
     assert {line["type"] for line in lines} >= {"user", "assistant"}
     assert "tool_use" not in json.dumps(lines)
     # What to do with the file stays to be read.
-    expect(dialog.locator(".advice")).to_be_visible()
+    expect(dialog.locator(".command")).to_be_visible()
     dialog.get_by_role("button", name="Close").click()
     expect(dialog).to_have_count(0)
 
@@ -54,8 +54,8 @@ def test_a_small_budget_says_what_stays_here(lived_in: Served, visit: Visitor) -
 
 def test_several_sessions_go_on_nowhere_else(lived_in: Served, visit: Visitor) -> None:
     page = visit(lived_in).page
-    page.locator(".item").nth(1).click(modifiers=["Control"])
-    page.locator(".item").nth(2).click(modifiers=["Control"])
+    page.locator(".session-row").nth(1).click(modifiers=["Control"])
+    page.locator(".session-row").nth(2).click(modifiers=["Control"])
     page.get_by_role("toolbar", name="Selected").get_by_role("button", name="Export").click()
     dialog = page.get_by_role("dialog", name="Export")
 

@@ -51,18 +51,18 @@ def test_hostile_text_is_harmless_and_asks_nobody(tmp_path: Path, visit: Visitor
         seen = visit(server, f"/s/{id}")
         page = seen.page
         expect(page.locator(".message").last).to_be_visible()
-        page.locator(".log").focus()
+        page.locator(".transcript").focus()
         page.keyboard.press("End")
         page.keyboard.press("t")
-        expect(page.locator(".step .fold").first).to_be_visible()
+        expect(page.locator(".step .toggle").first).to_be_visible()
         settled(page)
-        for fold in page.locator(".step .fold").all():
+        for fold in page.locator(".step .toggle").all():
             fold.click()
         page.keyboard.press("i")
         expect(page.get_by_role("complementary", name="Details")).to_be_visible()
         settled(page)
         hrefs = "links => links.map((link) => link.getAttribute('href') ?? 'https://')"
-        for href in page.locator(".md a").evaluate_all(hrefs):
+        for href in page.locator(".markdown a").evaluate_all(hrefs):
             assert href.startswith(("https://", "http://", "mailto:"))
         page.goto(f"{server.address}/search?q=window")
         expect(page.locator(".hit").first).to_be_visible()

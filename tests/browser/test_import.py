@@ -74,7 +74,7 @@ def test_records_are_imported_and_a_word_deep_in_them_is_landed_on(
     expect(page.get_by_text("All of it is here")).to_be_visible()
 
     page.get_by_role("link", name="See them").click()
-    expect(page.locator(".item")).to_have_count(1)
+    expect(page.locator(".session-row")).to_have_count(1)
     page.keyboard.press("Control+k")
     expect(page.get_by_role("dialog").get_by_role("combobox")).to_be_focused()
     page.keyboard.type("heron pond")
@@ -107,7 +107,7 @@ def test_a_file_without_a_conversation_is_left_out_with_its_reason(
         expect(page.locator("summary")).to_contain_text(
             "2 files: 1 imported, 0 unchanged, 1 left out"
         )
-        left_out = page.locator(".faults li", has_text="6f0c1b1e")
+        left_out = page.locator(".problems li", has_text="6f0c1b1e")
         expect(left_out).to_be_visible()
         expect(left_out).to_contain_text(re.compile(r"question|conversation"))
         expect(page.get_by_text("All of it is here")).to_be_visible()

@@ -126,7 +126,7 @@ def test_a_filter_of_several_words_can_be_typed_slowly(lived_in: Served, visit: 
     words.press_sequentially("tap")
 
     expect(page).to_have_url(re.compile(r"text=kitchen\+tap$"))
-    expect(page.locator('.item[title="The kitchen tap"]')).to_be_visible()
+    expect(page.locator('.session-row[title="The kitchen tap"]')).to_be_visible()
 
 
 def test_a_file_that_a_proxy_refuses_says_so(

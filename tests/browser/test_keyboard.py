@@ -35,21 +35,21 @@ def test_the_keyboard_is_enough(lived_in: Served, visit: Visitor, theme: str) ->
     page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
     expect(page.get_by_role("textbox", name=WRITE)).to_be_focused()
     page.keyboard.press("Escape")
-    expect(page.locator(".item").first).to_be_focused()
+    expect(page.locator(".session-row").first).to_be_focused()
 
     page.keyboard.press("j")
-    expect(page.locator(".item:focus")).to_have_count(1)
-    first = page.locator(".item:focus").get_attribute("title") or ""
+    expect(page.locator(".session-row:focus")).to_have_count(1)
+    first = page.locator(".session-row:focus").get_attribute("title") or ""
     page.keyboard.press("j")
-    expect(page.locator(".item:focus")).not_to_have_attribute("title", first)
-    name = page.locator(".item:focus").get_attribute("title")
+    expect(page.locator(".session-row:focus")).not_to_have_attribute("title", first)
+    name = page.locator(".session-row:focus").get_attribute("title")
     page.keyboard.press("Enter")
-    expect(page.locator(".head h1")).to_have_text(name or "")
+    expect(page.locator(".session-header h1")).to_have_text(name or "")
     settled(page)
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
     page.keyboard.press("Escape")
-    expect(page.locator(".item:focus")).to_have_count(1)
+    expect(page.locator(".session-row:focus")).to_have_count(1)
     go_to_usage(page)
     expect(page.get_by_role("heading", name="Usage")).to_be_visible()
     expect(page.get_by_role("main")).to_be_focused()
@@ -57,36 +57,36 @@ def test_the_keyboard_is_enough(lived_in: Served, visit: Visitor, theme: str) ->
 
 def test_a_row_that_goes_hands_its_focus_to_the_next(own_demo: Served, visit: Visitor) -> None:
     page = visit(own_demo, "/?source=discord").page
-    rows = page.locator(".item")
+    rows = page.locator(".session-row")
     expect(rows.nth(2)).to_be_visible()
     gone, next_one = (rows.nth(place).get_attribute("title") or "" for place in (0, 1))
     rows.nth(0).focus()
 
     page.keyboard.press("e")
 
-    expect(page.locator(f'.item[title="{gone}"]')).to_have_count(0)
-    expect(page.locator(f'.item[title="{next_one}"]')).to_be_focused()
+    expect(page.locator(f'.session-row[title="{gone}"]')).to_have_count(0)
+    expect(page.locator(f'.session-row[title="{next_one}"]')).to_be_focused()
     page.keyboard.press("z")
-    expect(page.locator(f'.item[title="{gone}"]')).to_have_count(1)
-    expect(page.locator(f'.item[title="{next_one}"]')).to_be_focused()
+    expect(page.locator(f'.session-row[title="{gone}"]')).to_have_count(1)
+    expect(page.locator(f'.session-row[title="{next_one}"]')).to_be_focused()
 
 
 def test_a_row_far_away_keeps_its_focus(lived_in: Served, visit: Visitor) -> None:
     page = visit(lived_in).page
-    row = page.locator(".item").nth(2)
+    row = page.locator(".session-row").nth(2)
     expect(row).to_be_visible()
     name = row.get_attribute("title") or ""
     row.focus()
 
     page.locator(".rows").evaluate("rows => { rows.scrollTop = 99999 }")
 
-    expect(page.locator(f'.item[title="{name}"]').first).to_be_focused()
-    expect(page.locator(".stuck .heading")).to_be_visible()
+    expect(page.locator(f'.session-row[title="{name}"]').first).to_be_focused()
+    expect(page.locator(".sticky-heading .group-heading")).to_be_visible()
 
 
 def test_dialogs_give_the_focus_back(lived_in: Served, visit: Visitor) -> None:
     page = visit(lived_in).page
-    row = page.locator(".item").nth(3)
+    row = page.locator(".session-row").nth(3)
     expect(row).to_be_visible()
     row.focus()
     for key in ("r", "l", "m", "Control+k", "?"):
@@ -108,9 +108,9 @@ def test_a_chat_without_a_mouse(talking: Served, visit: Visitor) -> None:
     expect(page.locator(".message.assistant")).to_contain_text("no model was asked")
 
     page.keyboard.press("Escape")
-    expect(page.locator(".log")).to_be_focused()
+    expect(page.locator(".transcript")).to_be_focused()
     page.keyboard.press("t")
-    expect(page.locator(".step.failed .fold")).to_be_visible()
+    expect(page.locator(".step.failed .toggle")).to_be_visible()
     page.keyboard.press("[")
     expect(page.locator(".message.user")).to_be_focused()
     page.keyboard.press("o")
@@ -125,16 +125,16 @@ def test_single_letters_can_be_switched_off(lived_in: Served, visit: Visitor) ->
     page = visit(lived_in, "/settings").page
     page.get_by_label("Single-letter shortcuts").uncheck()
     page.goto(lived_in.address)
-    expect(page.locator(".item").first).to_be_visible()
+    expect(page.locator(".session-row").first).to_be_visible()
     settled(page)
-    page.locator(".item").first.focus()
+    page.locator(".session-row").first.focus()
 
     page.keyboard.press("j")
     page.keyboard.press("Control+k")
 
     expect(page.get_by_role("dialog")).to_be_visible()
     page.keyboard.press("Escape")
-    expect(page.locator(".item").first).to_be_focused()
+    expect(page.locator(".session-row").first).to_be_focused()
 
 
 def test_two_messages_typed_in_a_row_are_both_sent_and_change_nothing_else(
@@ -173,13 +173,13 @@ def _change_of(method: str, body: str | None) -> str:
 
 def test_letters_do_nothing_where_the_page_put_the_focus(lived_in: Served, visit: Visitor) -> None:
     page = visit(lived_in).page
-    href = page.locator(".item").nth(5).get_attribute("href")
+    href = page.locator(".session-row").nth(5).get_attribute("href")
     page.goto(f"{lived_in.address}{href}")
-    log = page.locator(".log")
+    log = page.locator(".transcript")
     expect(log).to_be_focused()
     expect(page.locator(".message").first).to_be_visible()
     settled(page)
-    title = page.locator(".head h1").inner_text()
+    title = page.locator(".session-header h1").inner_text()
 
     page.keyboard.type("please explain more")
 
@@ -196,9 +196,9 @@ def test_a_click_on_a_message_does_not_make_letters_change_the_session(
     lived_in: Served, visit: Visitor
 ) -> None:
     page = visit(lived_in).page
-    page.locator(".item").nth(5).click()
-    expect(page.locator(".message .md").last).to_be_visible()
-    settled(page).locator(".message .md").last.click()
+    page.locator(".session-row").nth(5).click()
+    expect(page.locator(".message .markdown").last).to_be_visible()
+    settled(page).locator(".message .markdown").last.click()
 
     page.keyboard.type("explore")
 
@@ -213,13 +213,13 @@ def test_escape_in_the_composer_of_the_home_page_goes_to_the_list(
     lived_in: Served, visit: Visitor
 ) -> None:
     page = visit(lived_in).page
-    expect(page.locator(".item").first).to_be_visible()
+    expect(page.locator(".session-row").first).to_be_visible()
     expect(page.get_by_role("textbox", name=WRITE)).to_be_focused()
 
     page.keyboard.press("Escape")
-    expect(page.locator(".item").first).to_be_focused()
+    expect(page.locator(".session-row").first).to_be_focused()
     page.keyboard.press("Escape")
-    expect(page.locator(".item").first).to_be_focused()
+    expect(page.locator(".session-row").first).to_be_focused()
 
 
 def test_escape_in_the_composer_stays_where_there_is_nothing_else(
@@ -237,7 +237,7 @@ def test_escape_in_the_composer_stays_where_there_is_nothing_else(
 
 def test_x_selects_each_row_it_is_pressed_on(lived_in: Served, visit: Visitor) -> None:
     page = visit(lived_in).page
-    rows = page.locator(".item")
+    rows = page.locator(".session-row")
     expect(rows.nth(7)).to_be_visible()
     rows.nth(1).focus()
 
@@ -245,7 +245,7 @@ def test_x_selects_each_row_it_is_pressed_on(lived_in: Served, visit: Visitor) -
     page.keyboard.press("j")
     expect(rows.nth(2)).to_be_focused()
     page.keyboard.press("x")
-    chosen = page.locator(".item.chosen")
+    chosen = page.locator(".session-row.selected")
     expect(chosen).to_have_count(2)
     page.keyboard.press("j")
     expect(rows.nth(3)).to_be_focused()
@@ -278,15 +278,15 @@ def test_end_and_home_go_to_the_ends_of_the_whole_list(tmp_path: Path, visit: Vi
     _many_sessions(tmp_path, 420)
     with served(tmp_path) as server:
         page = visit(server).page
-        newest = page.locator(".item").first.get_attribute("title")
-        page.locator(".item").first.focus()
+        newest = page.locator(".session-row").first.get_attribute("title")
+        page.locator(".session-row").first.focus()
 
         page.keyboard.press("End")
 
-        expect(page.locator('.item[title="session 0"]')).to_be_focused()
-        expect(page.locator('.item[title="session 0"]')).to_be_in_viewport()
+        expect(page.locator('.session-row[title="session 0"]')).to_be_focused()
+        expect(page.locator('.session-row[title="session 0"]')).to_be_in_viewport()
         page.keyboard.press("Home")
-        expect(page.locator(f'.item[title="{newest}"]')).to_be_focused()
+        expect(page.locator(f'.session-row[title="{newest}"]')).to_be_focused()
 
 
 def test_end_and_home_go_to_the_ends_of_the_whole_transcript(
@@ -299,7 +299,7 @@ def test_end_and_home_go_to_the_ends_of_the_whole_transcript(
     with served(tmp_path) as server:
         page = visit(server, f"/s/{chat.id}").page
         expect(page.locator(".message").last).to_contain_text("message 149.")
-        page.locator(".log").focus()
+        page.locator(".transcript").focus()
 
         page.keyboard.press("Home")
         expect(page.locator(".message", has_text="message 0.")).to_be_focused()
@@ -320,12 +320,12 @@ def test_home_goes_to_the_first_message_although_the_end_moves_while_it_loads(
         page = visit(server, f"/s/{chat.id}").page
         expect(page.locator(".message").last).to_contain_text("message 149.")
         waiting = hold(page, "**/entries?*after=0*")
-        page.locator(".log").focus()
+        page.locator(".transcript").focus()
 
         page.keyboard.press("Home")
         eventually(page, lambda: waiting)
         # A row gets its true height late, and the end comes into view again.
-        page.locator(".log").dispatch_event("scroll")
+        page.locator(".transcript").dispatch_event("scroll")
         waiting[0].continue_()
 
         expect(page.locator(".message", has_text="message 0.")).to_be_focused()
@@ -340,7 +340,7 @@ def test_a_page_takes_the_focus_however_late_its_code_comes(
     waiting = hold(page, "**/assets/Usage-*.js")
 
     page.keyboard.press("Escape")
-    expect(page.locator(".item").first).to_be_focused()
+    expect(page.locator(".session-row").first).to_be_focused()
     go_to_usage(page)
     eventually(page, lambda: waiting)
     page.evaluate(FRAMES_PASS, 200)

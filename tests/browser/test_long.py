@@ -108,13 +108,13 @@ def many(tx: Tx, *, moment: Moment) -> None:
 def test_many_sessions_that_come_at_once_are_listed_at_once(empty: Served, visit: Visitor) -> None:
     seen = visit(empty)
     seen.asks("hello")
-    expect(seen.page.locator(".item")).to_have_count(1)
+    expect(seen.page.locator(".session-row")).to_have_count(1)
     seen.page.evaluate(WATCH, ".rows")
 
     with connect(home=str(empty.home)) as client:
         client.answer(client.writing(many, moment=client.moment()))
 
-    expect(seen.page.locator(".heading", has_text="Today")).to_contain_text(str(SESSIONS + 1))
+    expect(seen.page.locator(".group-heading", has_text="Today")).to_contain_text(str(SESSIONS + 1))
     assert seen.page.evaluate("window.changes") < SESSIONS / 4
 
 
@@ -129,7 +129,7 @@ def test_much_that_is_said_at_once_is_shown_at_once(empty: Served, visit: Visito
     seen = visit(empty)
     seen.asks("hello")
     expect(seen.page.locator(".message.assistant")).to_contain_text("no model was asked")
-    expect(seen.page.locator(".live")).to_have_count(0)
+    expect(seen.page.locator(".live-reply")).to_have_count(0)
     seen.page.evaluate(WATCH, ".column")
 
     with connect(home=str(empty.home)) as client:

@@ -17,11 +17,11 @@ pytestmark = pytest.mark.timeout(300)
 
 
 def row(page: Page, title: str) -> Locator:
-    return page.locator(f'.item[title="{title}"]')
+    return page.locator(f'.session-row[title="{title}"]')
 
 
 def titles(page: Page, count: int) -> list[str]:
-    rows = page.locator(".item")
+    rows = page.locator(".session-row")
     expect(rows.nth(count)).to_be_visible()
     settled(page)
     return [rows.nth(place).get_attribute("title") or "" for place in range(count)]
@@ -31,17 +31,17 @@ def test_what_is_organised_can_be_undone(own_demo: Served, visit: Visitor) -> No
     page = visit(own_demo).page
     name = titles(page, 6)[4]
     row(page, name).click()
-    title = page.locator(".head h1")
+    title = page.locator(".session-header h1")
     expect(title).to_have_text(name)
     expect(page.locator(".message").first).to_be_visible()
 
-    page.locator(".log").focus()
+    page.locator(".transcript").focus()
     page.keyboard.press("r")
     page.get_by_role("textbox", name="Rename").fill("Mine")
     page.keyboard.press("Enter")
     expect(title).to_have_text("Mine")
 
-    page.locator(".log").focus()
+    page.locator(".transcript").focus()
     page.keyboard.press("e")
     expect(row(page, "Mine")).to_have_count(0)
     page.get_by_role("button", name="Undo").click()
@@ -51,7 +51,7 @@ def test_what_is_organised_can_be_undone(own_demo: Served, visit: Visitor) -> No
     page.keyboard.press("p")
     pin = page.get_by_role("button", name="Pin", exact=True)
     expect(pin).to_have_attribute("aria-pressed", "true")
-    pinned = page.locator(".slot").filter(has=row(page, "Mine"))
+    pinned = page.locator(".row-slot").filter(has=row(page, "Mine"))
     today = page.get_by_text("Today")
 
     def stands_above() -> bool:
@@ -101,7 +101,7 @@ def test_many_are_chosen_labelled_moved_trashed_and_come_back(
     for name in names:
         expect(row(page, name)).to_have_count(1)
     page.goto(f"{own_demo.address}/?label=urgent&project=Website")
-    expect(page.locator(".item")).to_have_count(3)
+    expect(page.locator(".session-row")).to_have_count(3)
 
 
 def test_a_session_is_dropped_on_a_project(own_demo: Served, visit: Visitor) -> None:
@@ -155,7 +155,7 @@ def test_filters_are_counted_and_an_empty_one_says_the_way_out(
     expect(page.get_by_text("No session fits: telegram,slack, no such title.")).to_be_visible()
     page.get_by_role("link", name="Clear filters").click()
 
-    expect(page.locator(".item").first).to_be_visible()
+    expect(page.locator(".session-row").first).to_be_visible()
     expect(page).to_have_url(f"{lived_in.address}/")
 
 
@@ -164,7 +164,7 @@ def test_what_a_list_leaves_out_is_counted_and_shown(lived_in: Served, visit: Vi
 
     page.get_by_role("link", name=re.compile(r"Show: \d+ automation sessions hidden")).click()
 
-    expect(page.locator(".item", has_text="Morning summary").first).to_be_visible()
+    expect(page.locator(".session-row", has_text="Morning summary").first).to_be_visible()
     expect(page.get_by_role("button", name="Shelf: Automation")).to_be_visible()
 
 
@@ -177,7 +177,7 @@ def test_archived_sessions_are_counted_among_the_hidden_within_the_filter(
     page = visit(empty).page
     row(page, "Roses").focus()
     page.keyboard.press("e")
-    hidden = page.locator(".hidden-line")
+    hidden = page.locator(".hidden-sessions")
     expect(hidden).to_contain_text("1 archived session hidden")
 
     page.get_by_role("searchbox", name="Filter titles").fill("tulip")
@@ -282,13 +282,13 @@ def test_the_filter_offers_a_model_that_no_listed_session_has(
             saying = append.NewMessage(message("user", "hello"))
             client.writing(append.append_to_new, opening, saying, moment=client.moment()).result()
     page = visit(empty).page
-    expect(page.locator(".item").first).to_be_visible()
+    expect(page.locator(".session-row").first).to_be_visible()
 
     page.get_by_role("button", name="More filters").click()
     page.get_by_role("button", name="rare-model").click()
 
     expect(row(page, "Talk 0")).to_be_visible()
-    expect(page.locator(".item")).to_have_count(1)
+    expect(page.locator(".session-row")).to_have_count(1)
 
 
 def test_the_tokens_of_a_session_include_the_cache(empty: Served, visit: Visitor) -> None:
@@ -304,7 +304,7 @@ def test_the_tokens_of_a_session_include_the_cache(empty: Served, visit: Visitor
         id = chat.append("assistant", "hello", usage=used).session_id
     page = visit(empty, f"/s/{id}").page
 
-    expect(page.locator(".head .facts")).to_contain_text("433k tokens")
+    expect(page.locator(".session-header .facts")).to_contain_text("433k tokens")
     page.goto(f"{empty.address}/usage?by=session")
     expect(page.locator(".tiles")).to_contain_text("433kAll tokens")
     expect(page.locator("table.data tbody tr")).to_contain_text("433k1.0k2.0k30k400k")
@@ -312,11 +312,11 @@ def test_the_tokens_of_a_session_include_the_cache(empty: Served, visit: Visitor
 
 # Titles in the order of their letters below their heading; what is pinned stands above it.
 IS_SORTED = """() => {
-  const heading = [...document.querySelectorAll('.heading')].find((each) =>
+  const heading = [...document.querySelectorAll('.group-heading')].find((each) =>
     each.innerText.includes('By title'));
   const below = (name) =>
     heading.compareDocumentPosition(name) & Node.DOCUMENT_POSITION_FOLLOWING;
-  const names = [...document.querySelectorAll('.item .name')].filter(below);
+  const names = [...document.querySelectorAll('.session-row .name')].filter(below);
   const plain = names.map((name) => name.innerText).filter((name) => /^[ -~]/.test(name));
   const folded = plain.map((name) => name.replace(/[A-Z]/g, (up) => up.toLowerCase()));
   return folded.length > 3 && folded.every((name, at) => at === 0 || folded[at - 1] <= name);
@@ -327,13 +327,13 @@ def test_the_list_is_sorted_otherwise_and_the_address_says_so(
     lived_in: Served, visit: Visitor
 ) -> None:
     page = visit(lived_in).page
-    expect(page.locator(".item").first).to_be_visible()
+    expect(page.locator(".session-row").first).to_be_visible()
 
     page.get_by_role("button", name="More filters").click()
     page.get_by_role("button", name="Title", exact=True).click()
 
     expect(page).to_have_url(re.compile(r"sort=title"))
-    expect(page.locator(".heading", has_text="By title")).to_be_visible()
+    expect(page.locator(".group-heading", has_text="By title")).to_be_visible()
     eventually(page, IS_SORTED)
 
     page.get_by_role("button", name="Sorted by Title").click()

@@ -101,7 +101,7 @@ def test_one_outage_has_one_notice_and_everything_comes_back(
     expect(page.get_by_role("alert")).to_have_count(0)
     wire.mend()
     expect(page.locator(".message.user")).to_have_text(re.compile("hello, you"))
-    expect(page.locator(".item")).to_have_count(1)
+    expect(page.locator(".session-row")).to_have_count(1)
     expect(page.get_by_text(BANNER)).to_have_count(0)
     expect(page.get_by_role("alert")).to_have_count(0)
 
@@ -116,12 +116,12 @@ def test_what_cannot_be_done_to_several_sessions_is_said_once(
         page.goto(server.address)
         seen.asks(text)
         expect(page.locator(".message.assistant")).to_have_count(1)
-    items = page.locator(".item")
+    items = page.locator(".session-row")
     expect(items).to_have_count(2)
     settled(page)
     items.nth(0).click(modifiers=["Control"])
     items.nth(1).click(modifiers=["Control"])
-    expect(page.locator(".item.chosen")).to_have_count(2)
+    expect(page.locator(".session-row.selected")).to_have_count(2)
 
     wire.cut()
     page.get_by_role("toolbar").get_by_role("button", name="Archive").click()

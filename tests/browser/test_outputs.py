@@ -35,8 +35,8 @@ def test_all_lines_are_fetched_when_someone_wants_them(
     server, id = wordy
     seen = visit(server, f"/s/{id}")
     page = seen.page
-    page.locator(".work .fold").first.click()
-    page.locator(".step .fold").first.click()
+    page.locator(".step-group .toggle").first.click()
+    page.locator(".step .toggle").first.click()
     viewer = page.get_by_role("group", name="Output")
     expect(viewer).to_contain_text("line 39 of the log")
     expect(viewer).not_to_contain_text("line 40 of the log")
@@ -58,8 +58,8 @@ def test_a_server_that_is_gone_is_said_where_the_lines_would_be(
 ) -> None:
     server, id = wordy
     page = visit(server, f"/s/{id}").page
-    page.locator(".work .fold").first.click()
-    page.locator(".step .fold").first.click()
+    page.locator(".step-group .toggle").first.click()
+    page.locator(".step .toggle").first.click()
     server.stop(kill=True)
 
     page.get_by_role("button", name="Show all 3,000 lines").click()
@@ -82,8 +82,8 @@ def test_an_output_of_two_megabytes_is_shown_whole_without_a_pause(
         chat.append("assistant", "That is all of it.")
     with served(tmp_path) as server:
         page = visit(server, f"/s/{chat.id}").page
-        page.locator(".work .fold").first.click()
-        page.locator(".step .fold").first.click()
+        page.locator(".step-group .toggle").first.click()
+        page.locator(".step .toggle").first.click()
         pauses = PauseWatch(page)
 
         page.get_by_role("button", name="Show all 40,000 lines").click()
@@ -120,15 +120,15 @@ def test_a_hit_in_a_tool_result_opens_its_step_and_marks_the_words(
     page.locator(".hit").first.click()
 
     step = page.locator(".step.target")
-    expect(step.locator(".fold")).to_have_attribute("aria-expanded", "true")
+    expect(step.locator(".toggle")).to_have_attribute("aria-expanded", "true")
     expect(step.locator("mark").first).to_have_text(word)
     expect(step.locator("mark").first).to_be_in_viewport()
 
 
 def test_a_hit_opens_a_step_that_was_folded_before(searched: Served, visit: Visitor) -> None:
     page = visit(searched).page
-    page.locator(".item").first.click()
-    work = page.locator(".work > .fold")
+    page.locator(".session-row").first.click()
+    work = page.locator(".step-group > .toggle")
     work.click()
     expect(work).to_have_attribute("aria-expanded", "true")
     work.click()

@@ -7,7 +7,7 @@ from tests.browser.conftest import WRITE, Served, Visitor, eventually, settled
 
 pytestmark = pytest.mark.timeout(300)
 SMALL = """() => [...document.querySelectorAll('button, a, select, textarea')]
-    .filter((each) => each.checkVisibility() && !each.closest('.md, .facts, .vh, .hidden-line'))
+    .filter((each) => each.checkVisibility() && !each.closest('.markdown, .facts, .visually-hidden, .hidden-sessions'))
     .map((each) => ({ box: each.getBoundingClientRect(), name: each.outerHTML.slice(0, 120) }))
     .filter(({ box }) => box.width && box.height && (box.width < 24 || box.height < 24))
     .map(({ name }) => name)"""
@@ -26,8 +26,8 @@ FINGER = """async (row, { by, held }) => {
 def on_phone(server: Served, visit: Visitor) -> tuple[Page, Locator]:
     page = visit(server, "/search", phone=True).page
     page.goto(server.address + "/")
-    expect(page.locator(".item").first).to_be_visible()
-    return settled(page), page.locator(".item")
+    expect(page.locator(".session-row").first).to_be_visible()
+    return settled(page), page.locator(".session-row")
 
 
 def test_one_thing_is_shown_at_a_time(lived_in: Served, visit: Visitor) -> None:
@@ -36,7 +36,7 @@ def test_one_thing_is_shown_at_a_time(lived_in: Served, visit: Visitor) -> None:
     rows.nth(3).tap()
 
     expect(page.locator(".list")).to_have_count(0)
-    expect(page.locator(".head h1")).to_be_visible()
+    expect(page.locator(".session-header h1")).to_be_visible()
     expect(page.locator(".message").first).to_be_visible()
     settled(page)
     eventually(page, "document.documentElement.scrollWidth <= innerWidth")
@@ -48,7 +48,7 @@ def test_one_thing_is_shown_at_a_time(lived_in: Served, visit: Visitor) -> None:
 def test_a_swipe_archives_and_can_be_undone(own_demo: Served, visit: Visitor) -> None:
     page, rows = on_phone(own_demo, visit)
     name = rows.nth(4).get_attribute("title")
-    row = page.locator(f'.item[title="{name}"]')
+    row = page.locator(f'.session-row[title="{name}"]')
 
     row.evaluate(FINGER, {"by": -140, "held": False})
 
@@ -60,7 +60,7 @@ def test_a_swipe_archives_and_can_be_undone(own_demo: Served, visit: Visitor) ->
 def test_a_short_swipe_does_nothing(own_demo: Served, visit: Visitor) -> None:
     page, rows = on_phone(own_demo, visit)
     name = rows.nth(5).get_attribute("title")
-    row = page.locator(f'.item[title="{name}"]')
+    row = page.locator(f'.session-row[title="{name}"]')
 
     row.evaluate(FINGER, {"by": 40, "held": False})
 
@@ -100,7 +100,7 @@ def test_nothing_is_wider_than_the_narrowest_phone(
     page = visit(lived_in, "/search", phone=True).page
     page.set_viewport_size({"width": 320, "height": 640})
     page.goto(lived_in.address + path)
-    expect(page.locator(".item, .page h1").first).to_be_visible()
+    expect(page.locator(".session-row, .page h1").first).to_be_visible()
     settled(page)
 
     eventually(page, "document.documentElement.scrollWidth === 320")

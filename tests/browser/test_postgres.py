@@ -38,12 +38,12 @@ def test_a_day_on_postgresql(on_postgres: Served, visit: Visitor) -> None:
     expect(other.locator(".message.user")).to_have_count(2)
     expect(other.locator(".message.assistant").last).to_contain_text("demo agent")
 
-    page.locator(".log").focus()
+    page.locator(".transcript").focus()
     page.keyboard.press("r")
     page.get_by_role("textbox", name="Rename").fill("Files by the sea")
     page.keyboard.press("Enter")
-    expect(page.locator(".head h1")).to_have_text("Files by the sea")
-    expect(other.locator(".item", has_text="Files by the sea")).to_have_count(1)
+    expect(page.locator(".session-header h1")).to_have_text("Files by the sea")
+    expect(other.locator(".session-row", has_text="Files by the sea")).to_have_count(1)
 
     page.keyboard.press("Control+k")
     expect(page.get_by_role("dialog").get_by_role("combobox")).to_be_focused()
@@ -53,8 +53,8 @@ def test_a_day_on_postgresql(on_postgres: Served, visit: Visitor) -> None:
     page.locator(".option", has=page.locator(".snippet")).first.click()
     expect(page.locator(".message.target")).to_be_in_viewport()
 
-    page.locator(".log").focus()
+    page.locator(".transcript").focus()
     page.keyboard.press("#")
-    expect(page.locator(".item", has_text="Files by the sea")).to_have_count(0)
+    expect(page.locator(".session-row", has_text="Files by the sea")).to_have_count(0)
     page.get_by_role("button", name="Undo").click()
-    expect(page.locator(".item", has_text="Files by the sea")).to_have_count(1)
+    expect(page.locator(".session-row", has_text="Files by the sea")).to_have_count(1)

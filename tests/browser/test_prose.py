@@ -67,8 +67,8 @@ def opened(visit: Visitor, texts: Texts, name: str, *, phone: bool = False) -> P
 def test_a_numbered_list_goes_on_and_columns_are_aligned(texts: Texts, visit: Visitor) -> None:
     page = opened(visit, texts, "formatted")
 
-    expect(page.locator(".md ol")).to_have_js_property("start", 4)
-    cells = page.locator(".md tbody tr").first.locator("td")
+    expect(page.locator(".markdown ol")).to_have_js_property("start", 4)
+    cells = page.locator(".markdown tbody tr").first.locator("td")
     expect(cells.nth(0)).to_have_css("text-align", re.compile("left"))
     expect(cells.nth(1)).to_have_css("text-align", re.compile("right"))
     expect(cells.nth(6)).to_have_css("text-align", re.compile("center"))
@@ -86,10 +86,10 @@ def test_every_paragraph_and_list_has_the_direction_of_its_words(
         return words.left + words.right > box.left + box.right ? 'right' : 'left'
     }"""
 
-    words = page.locator(".message.assistant .md p")
+    words = page.locator(".message.assistant .markdown p")
     eventually(page, lambda: words.nth(0).evaluate(side) == "left")
     eventually(page, lambda: words.nth(1).evaluate(side) == "right")
-    expect(page.locator(".message.assistant .md ul:dir(rtl)")).to_have_count(1)
+    expect(page.locator(".message.assistant .markdown ul:dir(rtl)")).to_have_count(1)
 
 
 def test_a_wide_table_scrolls_in_its_own_frame_on_a_phone(texts: Texts, visit: Visitor) -> None:
@@ -97,12 +97,12 @@ def test_a_wide_table_scrolls_in_its_own_frame_on_a_phone(texts: Texts, visit: V
     frame = page.get_by_role("group", name="Table")
 
     eventually(page, lambda: frame.evaluate("node => node.scrollWidth > node.clientWidth"))
-    log = page.locator(".log")
+    log = page.locator(".transcript")
     eventually(page, lambda: log.evaluate("node => node.scrollWidth <= node.clientWidth"))
-    expect(page.locator(".md th")).to_have_text(COLUMNS)
+    expect(page.locator(".markdown th")).to_have_text(COLUMNS)
     lines = """cells => cells.map((cell) =>
         Math.round(cell.clientHeight / parseFloat(getComputedStyle(cell).lineHeight)))"""
-    heads = page.locator(".md th")
+    heads = page.locator(".markdown th")
     eventually(page, lambda: heads.evaluate_all(lines) == [1] * len(COLUMNS))
     frame.focus()
     page.keyboard.press("ArrowRight")
@@ -141,7 +141,7 @@ def test_a_very_long_message_is_folded_and_shown_whole_without_a_pause(
     page.get_by_role("button", name="Show all of it (2.0 MB)").click()
 
     expect(page.get_by_role("button", name="Show only the beginning")).to_be_visible()
-    page.locator(".log").focus()
+    page.locator(".transcript").focus()
     page.keyboard.press("End")
     expect(answer.locator(".slice").last).to_be_in_viewport()
     expect(answer.locator(".slice").last).to_contain_text("The needle is at the end.")

@@ -36,10 +36,10 @@ def fails_once(page: Page, pattern: str, *, method: str = "GET") -> None:
 @pytest.mark.parametrize(
     ("path", "asked", "there"),
     [
-        ("/?shelf=chats", "**/api/v1/sessions?*shelf*", ".item"),
+        ("/?shelf=chats", "**/api/v1/sessions?*shelf*", ".session-row"),
         ("/search?q=disk", "**/api/v1/search?*", ".hit"),
         ("/usage", "**/api/v1/usage?*", ".chart"),
-        ("/live", "**/api/v1/bindings?*", ".bindings li"),
+        ("/live", "**/api/v1/bindings?*", ".item-list li"),
         ("/settings", "**/api/v1/upkeep", "button:text('Back up now')"),
     ],
 )
@@ -61,7 +61,7 @@ def test_a_dead_link_says_so_and_leaves_the_stream_alive(lived_in: Served, visit
     page = visit(lived_in, "/s/nowhere").page
 
     expect(page.get_by_text("There is no such session.")).to_be_visible()
-    expect(page.locator(".head h1")).to_have_text("Not found")
+    expect(page.locator(".session-header h1")).to_have_text("Not found")
     expect(page.get_by_text("live", exact=True)).to_be_visible()
 
 
@@ -89,7 +89,7 @@ def test_a_search_that_fails_does_not_look_like_one_without_hits(
 
 def test_an_undo_that_fails_says_so(own_demo: Served, visit: Visitor) -> None:
     page = visit(own_demo).page
-    page.locator(".item").nth(2).focus()
+    page.locator(".session-row").nth(2).focus()
     page.keyboard.press("m")
     page.get_by_role("combobox").select_option("Website")
     page.get_by_role("button", name="Move").click()
@@ -107,7 +107,7 @@ def test_ages_go_on_while_nothing_happens(lived_in: Served, visit: Visitor) -> N
     page = visit(lived_in, "/login").page
     page.clock.install()
     page.goto(lived_in.address)
-    age = page.locator(".item", has_text="The kitchen tap").locator(".age")
+    age = page.locator(".session-row", has_text="The kitchen tap").locator(".age")
     expect(age).to_have_text(re.compile(r"^\d+m$"))
 
     page.clock.fast_forward("05:00:00")
@@ -155,9 +155,9 @@ def test_focus_that_came_by_itself_shows_with_the_first_key(
     lived_in: Served, visit: Visitor
 ) -> None:
     page = visit(lived_in).page
-    href = page.locator(".item").nth(3).get_attribute("href")
+    href = page.locator(".session-row").nth(3).get_attribute("href")
     page.goto(f"{lived_in.address}{href}")
-    log = page.locator(".log")
+    log = page.locator(".transcript")
     expect(log).to_be_focused()
 
     expect(log).to_have_css("box-shadow", "none")
@@ -185,5 +185,5 @@ def test_any_script_and_any_length_has_its_place(
         prose = page.locator(".message", has_text="مرحبا").locator("[dir=auto]").first
         eventually(page, lambda: prose.evaluate("node => node.matches(':dir(rtl)')"))
         eventually(page, "document.documentElement.scrollWidth <= innerWidth")
-        log = page.locator(".log")
+        log = page.locator(".transcript")
         eventually(page, lambda: log.evaluate("node => node.scrollWidth <= node.clientWidth"))

@@ -89,7 +89,7 @@ def test_a_tab_goes_on_when_another_has_logged_in_anew(empty: Served, visit: Vis
     two = seen.another_tab(f"{empty.address}/login")
     two.get_by_label("Password").fill(PASSWORD)
     two.get_by_role("button", name="Log in").click()
-    expect(two.locator(".item").first).to_be_visible()
+    expect(two.locator(".session-row").first).to_be_visible()
 
     seen.says("list the files")
 
@@ -110,16 +110,16 @@ def test_a_tab_that_comes_late_shows_a_reply_from_its_beginning(
 ) -> None:
     seen = visit(patient.server, script=script)
     seen.asks("tell me")
-    expect(seen.page.locator(".live .md")).to_have_text("The beginning,")
+    expect(seen.page.locator(".live-reply .markdown")).to_have_text("The beginning,")
 
     two = seen.another_tab(seen.page.url)
-    expect(two.locator(".live .md")).to_have_text("The beginning,")
+    expect(two.locator(".live-reply .markdown")).to_have_text("The beginning,")
     patient.go_on()
 
     for page in (seen.page, two):
-        expect(page.locator(".live .md")).to_have_text("The beginning, the rest.")
+        expect(page.locator(".live-reply .markdown")).to_have_text("The beginning, the rest.")
     patient.finish()
-    expect(two.locator(".live")).to_have_count(0)
+    expect(two.locator(".live-reply")).to_have_count(0)
     expect(two.locator(".message.assistant")).to_have_count(1)
     expect(two.locator(".message.assistant")).to_contain_text("The beginning, the rest.")
 
@@ -130,12 +130,12 @@ def test_a_tab_that_changes_to_a_session_shows_its_reply_from_the_beginning(
     seen = visit(patient.server)
     two = seen.another_tab(patient.server.address)
     seen.asks("tell me")
-    expect(seen.page.locator(".live .md")).to_have_text("The beginning,")
+    expect(seen.page.locator(".live-reply .markdown")).to_have_text("The beginning,")
 
-    two.locator(".item", has_text="tell me").click()
-    expect(two.locator(".live .md")).to_have_text("The beginning,")
+    two.locator(".session-row", has_text="tell me").click()
+    expect(two.locator(".live-reply .markdown")).to_have_text("The beginning,")
     patient.go_on()
 
-    expect(two.locator(".live .md")).to_have_text("The beginning, the rest.")
+    expect(two.locator(".live-reply .markdown")).to_have_text("The beginning, the rest.")
     patient.finish()
-    expect(two.locator(".live")).to_have_count(0)
+    expect(two.locator(".live-reply")).to_have_count(0)

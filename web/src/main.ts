@@ -1,6 +1,6 @@
+import './app.css'
 import { mount } from 'svelte'
 import App from './App.svelte'
-import './app.css'
 import { loadLanguage } from './lib/i18n.svelte'
 import { sessionList } from './lib/sessions/session-list.svelte'
 import { live } from './lib/live/live.svelte'

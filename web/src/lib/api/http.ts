@@ -100,7 +100,7 @@ export function responseError(status: number, body: string): ApiError {
   } catch {
     // Not an answer of our server: the status must be enough.
   }
-  const kind = (fields['type'] ?? '').replace('urn:sessionary:responseError:', '')
+  const kind = (fields['type'] ?? '').replace('urn:sessionary:problem:', '')
   return new ApiError(
     status,
     kind,

@@ -13,7 +13,7 @@ async function write(text: string): Promise<void> {
   const before = document.activeElement as HTMLElement | null
   const box = document.createElement('textarea')
   box.value = text
-  box.className = 'vh'
+  box.className = 'visually-hidden'
   // Beside the focused element: while a dialog is open, nothing outside of it can be selected.
   const parent = before === document.body ? before : before?.parentElement
   ;(parent ?? document.body).append(box)

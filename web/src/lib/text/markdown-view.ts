@@ -29,7 +29,7 @@ export function renderMarkdown(node: HTMLElement, { text, labels, highlights = [
   while (node.childElementCount > unchanged) node.lastElementChild?.remove()
   for (const token of tokens.slice(unchanged)) {
     const block = document.createElement('div')
-    block.className = 'md-block'
+    block.className = 'markdown-block'
     block.append(renderBlock(token))
     decorateBlock(block, labels)
     node.append(block)
