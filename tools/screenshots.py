@@ -88,7 +88,7 @@ def main() -> None:
             visitor = Visitor(browser, server)
             for theme in THEMES:
                 with visitor.page(theme, WINDOW) as page:
-                    page.get_by_text("of another tool").wait_for()
+                    page.get_by_text("from another tool").wait_for()
                     page.screenshot(path=IMAGES / f"empty-{theme}.png")
         browser.close()
 

@@ -108,17 +108,17 @@ def test_what_waits_can_be_changed_and_taken_back(gated: GatedAgent, visit: Visi
     page = seen.page
     seen.asks("Write a long answer")
     expect(page.locator(".live-reply .markdown")).to_contain_text("How a message")
-    waiting = page.get_by_role("list", name="Waiting messages").get_by_role("listitem")
+    waiting = page.get_by_role("list", name="Queued messages").get_by_role("listitem")
     seen.says("first of two")
     expect(waiting).to_have_count(1)
     seen.says("second of two")
     expect(waiting).to_have_count(2)
 
-    waiting.nth(0).get_by_role("button", name="Edit the waiting message").click()
-    page.get_by_role("textbox", name="Edit the waiting message").fill("changed my mind")
+    waiting.nth(0).get_by_role("button", name="Edit queued message").click()
+    page.get_by_role("textbox", name="Edit queued message").fill("changed my mind")
     page.get_by_role("button", name="Apply").click()
     expect(waiting.nth(0)).to_contain_text("changed my mind")
-    waiting.nth(1).get_by_role("button", name="Take the waiting message back").click()
+    waiting.nth(1).get_by_role("button", name="Remove queued message").click()
     expect(waiting).to_have_count(1)
     gated.finish()
 
@@ -135,7 +135,7 @@ def test_a_reply_can_be_stopped_and_what_was_said_stays(gated: GatedAgent, visit
     page.keyboard.press("Control+.")
 
     expect(page.locator(".live-reply")).to_have_count(0)
-    expect(page.locator(".message.assistant")).to_contain_text("interrupted here")
+    expect(page.locator(".message.assistant")).to_contain_text("interrupted")
     expect(page.locator(".message.assistant")).to_contain_text("How a message")
 
 
@@ -159,7 +159,7 @@ def test_an_edited_message_leaves_its_old_version_reachable(
     page.reload()
     expect(page.locator(".message.user")).to_contain_text("Ada")
     expect(versions).to_contain_text("1/2")
-    page.get_by_role("button", name="Go on from here in a copy").click()
+    page.get_by_role("button", name="Continue from here in a copy").click()
 
     expect(page).not_to_have_url(re.compile("branch="))
     expect(page.locator(".message.user")).to_contain_text("Ada")

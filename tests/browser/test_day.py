@@ -32,7 +32,7 @@ def test_an_empty_store_says_what_to_do(empty: Served, visit: Visitor) -> None:
     page = visit(empty).page
 
     expect(page.get_by_role("heading", name="No sessions yet")).to_be_visible()
-    expect(page.get_by_role("link", name="Import what you have")).to_be_visible()
+    expect(page.get_by_role("link", name="Import your history")).to_be_visible()
     expect(page.get_by_role("textbox", name=WRITE)).to_be_focused()
 
 
@@ -197,13 +197,13 @@ def test_live_says_which_chat_is_where_and_resets_it(own_demo: Served, visit: Vi
     chat.get_by_role("button", name="Reset Mei").click()
     page.get_by_role("dialog").get_by_role("button", name="Reset").click()
 
-    expect(chat).to_contain_text("last reset: asked for")
+    expect(chat).to_contain_text("last reset: on request")
 
 
 def test_a_search_without_hits_says_what_was_searched(lived_in: Served, visit: Visitor) -> None:
     page = visit(lived_in, "/search?q=xyzzyqwert").page
 
-    expect(page.get_by_text("Nothing found for")).to_be_visible()
+    expect(page.get_by_text("No results for")).to_be_visible()
     expect(page.get_by_text(re.compile(r"\d+ sessions were searched"))).to_be_visible()
 
 
@@ -212,7 +212,7 @@ def test_who_is_logged_out_comes_back_to_the_same_place(empty: Served, visit: Vi
     page = seen.page
     page.get_by_label("New password").fill("correct horse battery")
     page.get_by_role("button", name="Set password").click()
-    expect(page.get_by_text("The password is set")).to_be_visible()
+    expect(page.get_by_text("Password changed")).to_be_visible()
     seen.context.clear_cookies()
 
     page.goto(f"{empty.address}/usage?by=model")

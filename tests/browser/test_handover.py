@@ -47,7 +47,7 @@ def test_a_small_budget_says_what_stays_here(lived_in: Served, visit: Visitor) -
 
     dialog.get_by_label("Chat Completions").check()
     expect(dialog.get_by_text("stay here")).to_have_count(0)
-    dialog.get_by_label("Tokens at most").fill("60")
+    dialog.get_by_label("Maximum tokens").fill("60")
 
     expect(dialog.get_by_text("stay here")).to_be_visible()
 

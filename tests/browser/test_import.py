@@ -62,18 +62,18 @@ def test_records_are_imported_and_a_word_deep_in_them_is_landed_on(
     with_records: Served, visit: Visitor
 ) -> None:
     page = visit(with_records).page
-    expect(page.get_by_text("1 file of another tool was found")).to_be_visible()
-    page.get_by_role("link", name="Import what you have").click()
+    expect(page.get_by_text("1 file from another tool was found")).to_be_visible()
+    page.get_by_role("link", name="Import your history").click()
     expect(page.get_by_label("Claude Code")).to_be_checked()
 
-    page.get_by_role("button", name="Look first, change nothing").click()
-    expect(page.get_by_role("heading", name="An import would bring")).to_be_visible()
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_role("heading", name="An import would add")).to_be_visible()
     page.get_by_role("button", name="Import", exact=True).click()
     expect(page.get_by_role("heading", name="Imported")).to_be_visible()
     expect(page.get_by_text("1 record could not be read")).to_be_visible()
-    expect(page.get_by_text("All of it is here")).to_be_visible()
+    expect(page.get_by_text("Everything is imported")).to_be_visible()
 
-    page.get_by_role("link", name="See them").click()
+    page.get_by_role("link", name="Show sessions").click()
     expect(page.locator(".session-row")).to_have_count(1)
     page.keyboard.press("Control+k")
     expect(page.get_by_role("dialog").get_by_role("combobox")).to_be_focused()
@@ -97,17 +97,17 @@ def test_a_file_without_a_conversation_is_left_out_with_its_reason(
         page = visit(server, "/import").page
         expect(page.get_by_text("2 new files")).to_be_visible()
 
-        page.get_by_role("button", name="Look first, change nothing").click()
+        page.get_by_role("button", name="Preview").click()
         expect(page.locator("summary")).to_contain_text(
-            "2 files: 1 to import, 0 unchanged, 1 left out"
+            "2 files: 1 to import, 0 unchanged, 1 skipped"
         )
         page.get_by_role("button", name="Import", exact=True).click()
 
         expect(page.get_by_role("heading", name="Imported")).to_be_visible()
         expect(page.locator("summary")).to_contain_text(
-            "2 files: 1 imported, 0 unchanged, 1 left out"
+            "2 files: 1 imported, 0 unchanged, 1 skipped"
         )
         left_out = page.locator(".problems li", has_text="6f0c1b1e")
         expect(left_out).to_be_visible()
         expect(left_out).to_contain_text(re.compile(r"question|conversation"))
-        expect(page.get_by_text("All of it is here")).to_be_visible()
+        expect(page.get_by_text("Everything is imported")).to_be_visible()

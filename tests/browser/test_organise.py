@@ -149,10 +149,10 @@ def test_filters_are_counted_and_an_empty_one_says_the_way_out(
     choice.check()
     page.get_by_label("Slack").check()
     page.keyboard.press("Escape")
-    expect(page.get_by_role("button", name="Remove the filter Slack")).to_be_visible()
+    expect(page.get_by_role("button", name="Remove filter: Slack")).to_be_visible()
 
     page.get_by_role("searchbox", name="Filter titles").fill("no such title")
-    expect(page.get_by_text("No session fits: telegram,slack, no such title.")).to_be_visible()
+    expect(page.get_by_text("No session matches: telegram,slack, no such title.")).to_be_visible()
     page.get_by_role("link", name="Clear filters").click()
 
     expect(page.locator(".session-row").first).to_be_visible()
@@ -165,7 +165,7 @@ def test_what_a_list_leaves_out_is_counted_and_shown(lived_in: Served, visit: Vi
     page.get_by_role("link", name=re.compile(r"Show: \d+ automation sessions hidden")).click()
 
     expect(page.locator(".session-row", has_text="Morning summary").first).to_be_visible()
-    expect(page.get_by_role("button", name="Shelf: Automation")).to_be_visible()
+    expect(page.get_by_role("button", name="Folder: Automation")).to_be_visible()
 
 
 def test_archived_sessions_are_counted_among_the_hidden_within_the_filter(
@@ -206,7 +206,7 @@ def test_a_purged_session_is_said_to_be_gone_for_good_and_offers_no_way_back(
     with connect(home=str(empty.home)) as client:
         client.find(id).purge()
 
-    expect(page.get_by_text("This session was deleted for good.")).to_be_visible()
+    expect(page.get_by_text("This session was permanently deleted.")).to_be_visible()
     expect(page.get_by_role("button", name="Restore")).to_have_count(0)
     expect(page.get_by_role("button", name="Undo")).to_have_count(0)
     expect(page.get_by_role("button", name="Continue in a copy")).to_have_count(0)
@@ -221,7 +221,7 @@ def test_a_chat_begun_in_a_projects_view_is_in_that_project(empty: Served, visit
     page = seen.page
     page.get_by_role("button", name="Garden 0").click()
     page.get_by_role("link", name="New chat").click()
-    expect(page.get_by_text("It will be in the project Garden.")).to_be_visible()
+    expect(page.get_by_text("The chat will be in the project Garden.")).to_be_visible()
 
     seen.asks("What about the roses?")
 
@@ -246,7 +246,7 @@ def test_a_new_chat_by_its_key_stays_in_the_project_of_the_open_session(
     page.keyboard.press("n")
 
     expect(page).to_have_url(f"{empty.address}/?project=Garden")
-    expect(page.get_by_text("It will be in the project Garden.")).to_be_visible()
+    expect(page.get_by_text("The chat will be in the project Garden.")).to_be_visible()
 
 
 def test_a_subagent_leaves_its_parents_row_for_the_trash_and_comes_back(

@@ -138,9 +138,9 @@ def test_a_very_long_message_is_folded_and_shown_whole_without_a_pause(
     assert len(answer.inner_text()) < 10_000
     pauses = PauseWatch(page)
 
-    page.get_by_role("button", name="Show all of it (2.0 MB)").click()
+    page.get_by_role("button", name="Show all (2.0 MB)").click()
 
-    expect(page.get_by_role("button", name="Show only the beginning")).to_be_visible()
+    expect(page.get_by_role("button", name="Show less")).to_be_visible()
     page.locator(".transcript").focus()
     page.keyboard.press("End")
     expect(answer.locator(".slice").last).to_be_in_viewport()

@@ -60,7 +60,7 @@ def test_a_fault_is_said_and_trying_again_helps(
 def test_a_dead_link_says_so_and_leaves_the_stream_alive(lived_in: Served, visit: Visitor) -> None:
     page = visit(lived_in, "/s/nowhere").page
 
-    expect(page.get_by_text("There is no such session.")).to_be_visible()
+    expect(page.get_by_text("This session does not exist.")).to_be_visible()
     expect(page.locator(".session-header h1")).to_have_text("Not found")
     expect(page.get_by_text("live", exact=True)).to_be_visible()
 
@@ -68,7 +68,7 @@ def test_a_dead_link_says_so_and_leaves_the_stream_alive(lived_in: Served, visit
 def test_an_address_that_nobody_could_write_says_so_too(lived_in: Served, visit: Visitor) -> None:
     page = visit(lived_in, "/s/%E0%A4%A").page
 
-    expect(page.get_by_text("There is no such session.")).to_be_visible()
+    expect(page.get_by_text("This session does not exist.")).to_be_visible()
 
 
 def test_a_search_that_fails_does_not_look_like_one_without_hits(

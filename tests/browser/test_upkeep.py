@@ -17,10 +17,10 @@ def test_a_backup_a_check_and_a_smaller_file_are_a_button_away(
     page = visit(own_demo, "/settings").page
 
     page.get_by_role("button", name="Back up now").click()
-    expect(page.get_by_text("sessions,").filter(has_text="checked.")).to_be_visible()
+    expect(page.get_by_text("sessions,").filter(has_text="verified.")).to_be_visible()
     expect(page.get_by_role("heading", name="1 backup")).to_be_visible()
     page.get_by_role("button", name="Check now").click()
-    expect(page.get_by_text("Everything holds:")).to_be_visible()
+    expect(page.get_by_text("No problems found:")).to_be_visible()
     page.get_by_role("button", name="Shrink now").click()
     page.get_by_role("dialog").get_by_role("button", name="Shrink now").click()
     expect(page.get_by_text("before,")).to_be_visible()

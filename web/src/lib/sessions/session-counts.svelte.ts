@@ -34,10 +34,10 @@ class SessionCountStore {
   }
 
   /** The number of sessions in a folder, formatted; empty until it is loaded. */
-  inFolder(shelf: string): string {
+  inFolder(folder: string): string {
     const by = this.counts?.shelves
     if (!by) return ''
-    return this.countText(shelf === 'all' ? (by['chats'] ?? 0) + (by['automation'] ?? 0) : (by[shelf] ?? 0))
+    return this.countText(folder === 'all' ? (by['chats'] ?? 0) + (by['automation'] ?? 0) : (by[folder] ?? 0))
   }
 
   private countText(count: number): string {

@@ -6,7 +6,7 @@ import { SORT_ORDERS, sorted, type SortOrder } from './list-rows'
 import { toasts } from '../ui/toasts.svelte'
 import type { SessionSummary, Page } from '../api/types'
 
-export const SHELVES = ['chats', 'automation', 'all', 'archive', 'trash'] as const
+export const FOLDERS = ['chats', 'automation', 'all', 'archive', 'trash'] as const
 export const FILTERS = ['shelf', 'source', 'project', 'model', 'kind', 'label', 'read_only', 'text'] as const
 type Filters = Record<(typeof FILTERS)[number], string | null>
 
@@ -97,7 +97,7 @@ class SessionListStore {
     [...this.selected].map((id) => this.find(id)).filter((summary): summary is SessionSummary => !!summary),
   )
 
-  get shelf(): string {
+  get folder(): string {
     return this.filters.shelf ?? 'chats'
   }
 
@@ -260,7 +260,7 @@ class SessionListStore {
     for (const summary of summaries) {
       const family = subagentsOf[summary.parent_id ?? ''] ?? []
       const isThere = family.some((each) => each.id === summary.id)
-      const isShown = !summary.trashed || this.shelf === 'trash'
+      const isShown = !summary.trashed || this.folder === 'trash'
       subagentsOf[summary.parent_id ?? ''] = isThere
         ? family.flatMap((each) => (each.id !== summary.id ? [each] : isShown ? [summary] : []))
         : isShown
@@ -272,7 +272,7 @@ class SessionListStore {
 
   /** Reload the number of hidden sessions: one may have been archived or moved. */
   private recount(): void {
-    if (!['chats', 'all'].includes(this.shelf)) return
+    if (!['chats', 'all'].includes(this.folder)) return
     this.countTimer ??= setTimeout(() => {
       this.countTimer = undefined
       const loadedQuery = this.loadedQuery
@@ -358,9 +358,9 @@ class SessionListStore {
 
   private matches(summary: SessionSummary): boolean {
     const { project, model, kind, label, text, read_only } = this.filters
-    const shelf = shelfOf(summary)
-    const onShelf = this.shelf === 'all' ? shelf === 'chats' || shelf === 'automation' : shelf === this.shelf
-    if (!onShelf || (this.sources.length && !this.sources.includes(summary.source.platform))) return false
+    const folder = folderOf(summary)
+    const isInFolder = this.folder === 'all' ? folder === 'chats' || folder === 'automation' : folder === this.folder
+    if (!isInFolder || (this.sources.length && !this.sources.includes(summary.source.platform))) return false
     if ((project && summary.project !== project) || (model && summary.model !== model)) return false
     if ((kind && summary.kind !== kind) || (label && !summary.labels.includes(label))) return false
     if (read_only && !summary.read_only) return false
@@ -372,7 +372,7 @@ function hiddenCounts(page: ListPage): Hidden {
   return { ...page.hidden_by_shelf, isAtLeast: page.hidden_at_least }
 }
 
-function shelfOf(summary: SessionSummary): string {
+function folderOf(summary: SessionSummary): string {
   if (summary.trashed) return 'trash'
   if (summary.archived) return 'archive'
   return summary.kind === 'job' || summary.kind === 'subagent' ? 'automation' : 'chats'

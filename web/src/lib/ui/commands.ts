@@ -32,7 +32,7 @@ export const COMMANDS: Command[] = [
   { id: 'select-range', label: 'cmd.selectRange', keys: ['shift+x'], group: 'session', changesSession: true },
   { id: 'trash', label: 'cmd.trash', keys: ['#', 'delete'], group: 'session', changesSession: true },
   { id: 'export', label: 'action.export', keys: [], group: 'session' },
-  { id: 'fork', label: 'head.fork', keys: [], group: 'session' },
+  { id: 'fork', label: 'header.fork', keys: [], group: 'session' },
   { id: 'undo', label: 'cmd.undo', keys: ['z'], group: 'session' },
   { id: 'find', label: 'cmd.find', keys: ['mod+f'], group: 'view' },
   { id: 'find-next', label: 'find.next', keys: ['f3'], group: 'view' },
