@@ -6,8 +6,16 @@ from sessionary.clock import RandomIds, SystemClock
 from sessionary.store import copy_store
 from sessionary.store.database import Tx
 from sessionary.store.open import open_store
+from sessionary.store.sqlite.db_file import SqliteTx
 
 FILE = Path(copy_store.__file__).parent / "sql" / "queries" / "copy.sql"
+# Every column of every table with its type, and its place in the primary key.
+COLUMNS = """\
+SELECT t.name, c.name, c.type, c.pk FROM sqlite_master t JOIN pragma_table_info(t.name) c
+WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite%' ORDER BY t.name, c.cid"""
+REFERENCES = """\
+SELECT t.name, f."table" FROM sqlite_master t JOIN pragma_foreign_key_list(t.name) f
+WHERE t.type = 'table'"""
 HEAD = """\
 -- Every table, a page at a time by its key. Made from the schema by tools/copy_sql.py.
 """
@@ -23,10 +31,12 @@ def text() -> str:
 
 
 def _text(tx: Tx) -> str:
+    assert isinstance(tx, SqliteTx)
+    execute = tx.connection.execute
     known: dict[str, list[tuple[str, str, int]]] = {}
-    for table, column, kind, place in tx.all("list_columns"):
+    for table, column, kind, place in execute(COLUMNS):
         known.setdefault(table, []).append((column, kind, place))
-    references = {(table, other) for table, other in tx.all("list_references") if table != other}
+    references = {(table, other) for table, other in execute(REFERENCES) if table != other}
     wanted = sorted(known.keys() - copy_store.NOT_COPIED)
     ordered: list[str] = []
     while wanted:

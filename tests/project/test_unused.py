@@ -7,8 +7,8 @@ from sessionary.store import queries
 from tests.project.code import modules
 
 FOLDER = Path(queries.__file__).parent / "sql" / "queries"
-# Asked by tests alone: what the two databases have, and what packs take.
-OF_TESTS = {"list_columns", "list_references", "numbered_columns", "size_of_packs"}
+# Asked by tests alone: what packs take.
+OF_TESTS = {"size_of_packs"}
 
 NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 PIECE = re.compile(r"\{\{(\w+)\}\}")

@@ -10,10 +10,12 @@ from sessionary.actions.sessions.lists import Order, SessionFilters, list_sessio
 from sessionary.actions.upkeep import verify
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import Conflict, StoreUnavailable
-from sessionary.store import copy_store
+from sessionary.store import copy_store, queries
 from sessionary.store.database import Row, Store
 from sessionary.store.open import open_store
 from sessionary.store.sqlite import db_file
+from sessionary.store.sqlite.store import SqliteStore
+from tests.store.raw import execute
 from tests.support.world import World
 from tests.transfer import exported, fill, imported
 from tools import copy_sql
@@ -227,10 +229,18 @@ def test_the_queries_of_the_copy_are_made_from_the_schema() -> None:
     )
 
 
+COLUMNS_OF_POSTGRES = (
+    "SELECT table_name, column_name FROM information_schema.columns"
+    " WHERE table_schema = current_schema()"
+)
+
+
 def test_both_databases_have_the_columns_that_are_copied(stores: list[Store]) -> None:
     for store in stores:
+        is_sqlite = isinstance(store, SqliteStore)
+        rows = execute(store.url, copy_sql.COLUMNS if is_sqlite else COLUMNS_OF_POSTGRES)
         found: dict[str, set[str]] = {}
-        for table, column, _, _ in store.read(lambda tx: tx.all("list_columns")).result():
+        for table, column, *_ in rows:
             found.setdefault(table, set()).add(column)
         copied = {table.name: set(table.columns) for table in copy_store.tables()}
         assert copied == {
@@ -239,12 +249,13 @@ def test_both_databases_have_the_columns_that_are_copied(stores: list[Store]) ->
 
 
 def test_every_number_that_postgres_gives_is_restarted(migrated_url: str) -> None:
-    store = opened(migrated_url)
-    try:
-        rows = store.read(lambda tx: tx.all("numbered_columns")).result()
-        text = (copy_sql.FILE.parent / "postgres" / "copying.sql").read_text(encoding="utf-8")
-        assert rows
-        for table, column in rows:
-            assert f"pg_get_serial_sequence('{table}', '{column}')" in text
-    finally:
-        store.close()
+    rows = execute(
+        migrated_url,
+        "SELECT table_name, column_name FROM information_schema.columns"
+        " WHERE table_schema = current_schema() AND is_identity = 'YES'",
+    )
+    text = queries.load("postgres")["restart_numbers"]
+
+    assert rows
+    for table, column in rows:
+        assert f"pg_get_serial_sequence('{table}', '{column}')" in text

@@ -26,12 +26,13 @@ def explainable(dialect: str) -> dict[str, str]:
 
 
 # The two engines of the search take their words differently; their own tests compare the answers.
-FILES = ("sqlite/search.sql", "sqlite/ranges.sql", "postgres/search.sql", "search.sql")
+FILES = ("sqlite/search.sql", "postgres/search.sql", "search.sql")
 SEARCH = {name for file in FILES for name in names_in(file)}
 
 
 # What one database needs and the other does by itself; the other skips it.
 ONLY_SQLITE = {
+    "begin_index",
     "add_place",
     "add_shard",
     "check_integrity",
@@ -46,11 +47,14 @@ ONLY_SQLITE = {
     "widen_shard",
 }
 ONLY_POSTGRES = {
+    "add_index_state",
+    "for_no_key_update",
+    "for_update",
     "handed_out",
+    "lock_index",
     "lock_key",
     "lock_session_no",
     "matching_docs",
-    "numbered_columns",
     "plan_by_index",
     "ranked",
     "restart_numbers",

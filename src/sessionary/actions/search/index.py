@@ -129,7 +129,7 @@ class IndexSearch:
             _, entry_no, at, length, shelf = rows[no]
             session_no = entry_no >> SEQ_BITS
             if shelf is None:
-                sessions.known(None, session_no)
+                raise sessions.missing(session_no)
             if shelf in _HIDDEN:
                 session_no = _living_fork(self._tx, session_no, entry_no & MAX_SEQ)
             if session_no and self._is_inside(entry_no):

@@ -1,14 +1,14 @@
-"""A query in PostgreSQL's tsquery language. Words are letters and digits only: quoting is safe."""
+"""Queries in PostgreSQL's tsquery language. Words are letters and digits only, so quoting is safe."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sessionary.model.query import Query, Term
-from sessionary.store.search.indexer import HASHED, PLACES, hashed
+from sessionary.store.search.indexer import DOCS_PER_CHANGE, HASHED, hashed
 
 BLOCK_BITS = 14
 _FAR = 2**62
-# How many blocks are asked at a time, newest first; a common word has enough matches in the first.
+# How many blocks are searched at a time, newest first; a common word has enough matches in the first.
 _STEPS = (2, 6, 24)
 
 
@@ -20,34 +20,34 @@ def match_params(
     newest: int | None,
     below: int | None,
 ) -> list[dict[str, Any]]:
-    """The parameters of the question: first about the newest blocks, at last about everything.
+    """The parameters of the queries to run: first on the newest blocks, at last on everything.
 
-    GIN finds all matches before it gives one. With a block as one more word it finds few. `newest`
+    GIN finds all matches before it returns one; with a block as one more word it finds few. `newest`
     is the last position of the feed.
     """
     last = (_FAR if below is None else below) - 1
     below = last + 1
-    questions = []
+    found = []
     if newest is not None:
-        block = min((newest + 1) * PLACES - 1, last) >> BLOCK_BITS
+        block = min((newest + 1) * DOCS_PER_CHANGE - 1, last) >> BLOCK_BITS
         for step in _STEPS:
             if block < 2 * step:
-                break  # the rest is hardly more
+                break  # there are hardly more blocks than in this step
             blocks = _blocks(range(block, block - step, -1))
-            questions.append(_question(query, [*facets, blocks], without) | {"below": last + 1})
+            found.append(_params(query, [*facets, blocks], without) | {"below": last + 1})
             block -= step
             below = min(last + 1, (block + 1) << BLOCK_BITS)
-    return [*questions, _question(query, facets, without) | {"below": below}]
+    return [*found, _params(query, facets, without) | {"below": below}]
 
 
-def _question(
+def _params(
     query: Query, facets: Sequence[Sequence[str]], without: Sequence[str]
 ) -> dict[str, Any]:
     given = [_any(map(_quoted, group)) for group in facets]
     given += [f"!{_quoted(word)}" for word in without]
     wanted = [_any(map(_term, group)) for group in query.groups]
     unwanted = [f"!{_term(term)}" for term in query.unwanted]
-    # Words of a long text have no places: whoever finds them looks at the text itself.
+    # The words of a long text have no positions: a match must be confirmed in the text itself.
     loose = [_any(map(_loose, group)) for group in query.groups]
     return {
         "match": " & ".join([*wanted, *unwanted, *given]),

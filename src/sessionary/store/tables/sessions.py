@@ -141,7 +141,7 @@ def get(tx: Tx, id: str, *, profile: str) -> SessionHead | None:
 
 def get_by_no(tx: Tx, no: int) -> SessionHead:
     """The head of a session that is known to be there."""
-    return head(known(tx.one("get_head_by_no", no=no), no))
+    return head(existing(tx.one("get_head_by_no", no=no), no))
 
 
 def by_numbers(tx: Tx, numbers: Iterable[int]) -> dict[int, SessionHead]:
@@ -150,26 +150,31 @@ def by_numbers(tx: Tx, numbers: Iterable[int]) -> dict[int, SessionHead]:
     rows = tx.all("get_heads_by_no", numbers=pg_array_literal(wanted))
     found = {row[0]: head(row) for row in rows}
     for no in wanted - found.keys():
-        known(None, no)
+        raise missing(no)
     return found
 
 
-def known(row: Row | None, no: int) -> Row:
-    """The row of a session that another row refers to. Sessions are never deleted: without it, `Damaged`."""
+def missing(no: int) -> Damaged:
+    """The error for a session that another row refers to: sessions are never deleted."""
+    return Damaged(f"Session number {no} is missing: the store is damaged. {REMEDY}")
+
+
+def existing(row: Row | None, no: int) -> Row:
+    """The row of a session that another row refers to; raises `Damaged` if it is missing."""
     if row is None:
-        raise Damaged(f"Session number {no} is missing: the store is damaged. {REMEDY}")
+        raise missing(no)
     return row
 
 
 def settings(tx: Tx, no: int) -> Any:
     """The model's settings that a session has of its own, as they came; None without any."""
-    row = known(tx.one("get_settings", no=no), no)
+    row = existing(tx.one("get_settings", no=no), no)
     return None if row[0] is None else codec.decode(row[0])
 
 
 def details(tx: Tx, no: int) -> Details:
     """The rest of a session's facts."""
-    row = known(tx.one("get_details", no=no), no)
+    row = existing(tx.one("get_details", no=no), no)
     settings, prompt_hash, workspace, extra, draft, finalized_at, compacted_seq, epoch = row
     return Details(
         settings=None if settings is None else codec.decode(settings),
@@ -332,7 +337,7 @@ def segments(tx: Tx, no: int, *, through: int | None = None) -> list[Segment]:
     upper = FAR_FUTURE if through is None else through
     line = ancestors(tx, no)
     if not line:
-        known(None, no)
+        raise missing(no)
     for own_no, id, base_seq, last_seq in line:
         last = min(upper, last_seq)
         if last > base_seq:

@@ -63,7 +63,7 @@ class StoredSession:
 
 def link(tx: Tx, no: int) -> LineageLink:
     """A session's place in its lineage."""
-    row = sessions.known(tx.one("lineage_of", no=no), no)
+    row = sessions.existing(tx.one("lineage_of", no=no), no)
     name, shelf, parent_no, lineage, base_seq, _ = row
     inherits = lineage is not None and Lineage(lineage).inherits
     return LineageLink(no, name, shelf == SessionFolder.GONE, parent_no, inherits, base_seq)

@@ -13,6 +13,9 @@
 d.no, d.entry_no, d.at, d.length, s.shelf
 FROM search_docs d LEFT JOIN sessions s ON s.no = d.entry_no >> 24
 
+-- name: get_docs
+SELECT {{doc_columns}} WHERE d.no {{among_numbers}};
+
 -- name: hidden_sessions
 -- Those in the trash that no fork continues. 0 stands for all of other profiles: when anyone else is here,
 -- the profile is one of the words that are looked for.

@@ -3,22 +3,6 @@
 -- name: has_migrations
 SELECT 1 FROM pg_tables WHERE tablename = 'schema_migrations' AND schemaname = current_schema();
 
--- name: lock_key
--- Before the binding is read: PostgreSQL lets two readers see no binding. Ends with the transaction.
-SELECT pg_advisory_xact_lock(hashtextextended(:profile || '/' || :key, 0));
-
--- name: lock_session
--- Hold a session's row until the transaction ends; the first statement of whatever depends on it.
-SELECT no FROM sessions WHERE id = :id AND profile = :profile AND shelf <> 'gone' FOR NO KEY UPDATE;
-
--- name: lock_session_no
--- The same by its number, whatever has become of it.
-SELECT no FROM sessions WHERE no = :no FOR NO KEY UPDATE;
-
--- name: lock_dead_turn
--- A turn whose lease ran out and stays so: whoever renews it waits, and finds that it has ended.
-SELECT id FROM turns WHERE id = :id AND state = 'running' AND lease_until < :now FOR UPDATE;
-
 -- name: server_time
 -- What time the server has, whoever asks.
 SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT);
@@ -61,3 +45,34 @@ CAST(LEAST({{largest_sum}}, COALESCE(SUM(u.cache_read_tokens), 0)) AS BIGINT),
 CAST(LEAST({{largest_sum}}, COALESCE(SUM(u.cache_write_tokens), 0)) AS BIGINT),
 CAST(LEAST({{largest_sum}}, COALESCE(SUM(u.reasoning_tokens), 0)) AS BIGINT),
 CAST(LEAST({{largest_sum}}, COALESCE(SUM(u.cost_microusd), 0)) AS BIGINT)
+
+-- name: advance_with_entry
+-- All that most appends need, at once: the server is asked one time.
+WITH advanced AS ({{advance}}), logged AS (
+    INSERT INTO entries (entry_no, kind, role, at, turn_id, body)
+    SELECT no << 24 | last_seq, 'message', :role, :at, NULLIF(:turn_id, ''), :body FROM advanced
+), told AS (
+    INSERT INTO feed (session_no, seq, what) SELECT no, last_seq, 'entry' FROM advanced
+)
+SELECT no, last_seq, wants_preview FROM advanced;
+
+-- name: wait_briefly
+-- For the rest of this transaction no lock is waited for longer than this many milliseconds.
+SET LOCAL lock_timeout = 100;
+
+-- name: plan_by_index
+-- Every query has its index. A young table has no statistics yet, a plan is kept, and reading the whole
+-- table would go on when it has grown.
+SET enable_seqscan = off;
+
+-- name: restart_numbers
+-- The rows came with their numbers; the next one is given from behind the highest.
+SELECT setval(pg_get_serial_sequence('projects', 'no'), GREATEST((SELECT MAX(no) FROM projects), 1), EXISTS (SELECT 1 FROM projects)),
+    setval(pg_get_serial_sequence('sessions', 'no'), GREATEST((SELECT MAX(no) FROM sessions), 1), EXISTS (SELECT 1 FROM sessions)),
+    setval(pg_get_serial_sequence('turns', 'no'), GREATEST((SELECT MAX(no) FROM turns), 1), EXISTS (SELECT 1 FROM turns)),
+    setval(pg_get_serial_sequence('arrivals', 'no'), GREATEST((SELECT MAX(no) FROM arrivals), 1), EXISTS (SELECT 1 FROM arrivals)),
+    setval(pg_get_serial_sequence('feed', 'position'), GREATEST((SELECT MAX(position) FROM feed), 1), EXISTS (SELECT 1 FROM feed)),
+    setval(pg_get_serial_sequence('usage', 'no'), GREATEST((SELECT MAX(no) FROM usage), 1), EXISTS (SELECT 1 FROM usage)),
+    setval(pg_get_serial_sequence('deliveries', 'no'), GREATEST((SELECT MAX(no) FROM deliveries), 1), EXISTS (SELECT 1 FROM deliveries)),
+    setval(pg_get_serial_sequence('schedules', 'no'), GREATEST((SELECT MAX(no) FROM schedules), 1), EXISTS (SELECT 1 FROM schedules)),
+    setval(pg_get_serial_sequence('packs', 'no'), GREATEST((SELECT MAX(no) FROM packs), 1), EXISTS (SELECT 1 FROM packs));

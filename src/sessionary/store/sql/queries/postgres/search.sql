@@ -107,9 +107,6 @@ WITH found AS MATERIALIZED ({{matching_docs}}), newest AS (
 -- name: these_numbers
 unnest(CAST(:numbers AS BIGINT[])) AS w (value)
 
--- name: get_docs
-SELECT {{doc_columns}} WHERE d.no = ANY (CAST(:numbers AS BIGINT[]));
-
 -- name: near_words
 -- Words of the newest documents that begin alike: candidates for another spelling.
 SELECT word, CAST(ndoc AS BIGINT) FROM ts_stat(
@@ -121,7 +118,7 @@ WITH state AS (UPDATE search_state SET watermark = 0, seen = 0, horizon = '0'),
     taken AS (DELETE FROM search_taken), titles AS (DELETE FROM search_titles)
 DELETE FROM search_docs;
 
--- name: begin_index
+-- name: add_index_state
 -- The state came with the tables, unless someone emptied them.
 INSERT INTO search_state (no, watermark, seen, horizon) VALUES (1, 0, 0, '0')
 ON CONFLICT (no) DO NOTHING;

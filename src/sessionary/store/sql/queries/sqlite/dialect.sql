@@ -3,13 +3,6 @@
 -- name: has_migrations
 SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'schema_migrations';
 
--- name: lock_session
--- The one writer holds every row already.
-SELECT no FROM sessions WHERE id = :id AND profile = :profile AND shelf <> 'gone';
-
--- name: lock_dead_turn
-SELECT id FROM turns WHERE id = :id AND state = 'running' AND lease_until < :now;
-
 -- name: check_integrity
 PRAGMA integrity_check(20);
 
@@ -53,3 +46,12 @@ MIN({{largest_sum}}, COALESCE(SUM(u.cache_read_tokens >> 26), 0) * 67108864 + CO
 MIN({{largest_sum}}, COALESCE(SUM(u.cache_write_tokens >> 26), 0) * 67108864 + COALESCE(SUM(u.cache_write_tokens & 67108863), 0)),
 MIN({{largest_sum}}, COALESCE(SUM(u.reasoning_tokens >> 26), 0) * 67108864 + COALESCE(SUM(u.reasoning_tokens & 67108863), 0)),
 MIN({{largest_sum}}, COALESCE(SUM(u.cost_microusd >> 26), 0) * 67108864 + COALESCE(SUM(u.cost_microusd & 67108863), 0))
+
+-- name: advance_with_entry
+-- All that most appends need; each statement does nothing when the one before it did nothing.
+{{advance}};
+INSERT INTO entries (entry_no, kind, role, at, turn_id, body)
+SELECT no << 24 | last_seq, 'message', :role, :at, NULLIF(:turn_id, ''), :body FROM sessions
+WHERE id = :id AND changes() = 1;
+INSERT INTO feed (session_no, seq, what)
+SELECT no, last_seq, 'entry' FROM sessions WHERE id = :id AND changes() = 1;

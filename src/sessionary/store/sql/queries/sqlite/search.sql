@@ -1,9 +1,5 @@
 -- Search on SQLite: the index is a file of its own, to which the log is attached.
 
--- name: lock_index
--- The index file has one writer, and positions are given in the order of the commits: all is settled.
-SELECT 1;
-
 -- name: index_state
 SELECT s.watermark, MAX(0, (SELECT COALESCE(MAX(position), 0) FROM feed) - s.watermark), 0 FROM search_state s;
 
@@ -63,9 +59,6 @@ ORDER BY search_words.rowid DESC LIMIT :limit;
 -- name: these_numbers
 json_each('[' || TRIM(:numbers, '{}') || ']') w
 
--- name: get_docs
-SELECT {{doc_columns}} WHERE d.no {{among_numbers}};
-
 -- name: index_shards
 SELECT no, first_at, last_at FROM search_shards ORDER BY no DESC;
 
@@ -103,3 +96,17 @@ FROM feed f WHERE f.position > (SELECT watermark FROM search_state)
 -- name: docs_without_words
 SELECT d.no FROM search_docs d WHERE d.no >= :first AND d.no < :beyond
   AND NOT EXISTS (SELECT 1 FROM search_words_docsize w WHERE w.id = d.no) LIMIT 1;
+
+-- name: index_blocks
+SELECT no, first_at, last_at FROM search_blocks WHERE no >= :first AND no < :beyond;
+
+-- name: widen_block
+INSERT INTO search_blocks (no, first_at, last_at) VALUES (:no, :first_at, :last_at)
+ON CONFLICT (no) DO UPDATE SET
+    first_at = MIN(first_at, excluded.first_at), last_at = MAX(last_at, excluded.last_at);
+
+-- name: add_place
+INSERT OR IGNORE INTO search_places (session_no, shard) VALUES (:session_no, :shard);
+
+-- name: places_of_sessions
+SELECT shard, session_no FROM search_places WHERE session_no {{among_numbers}};
