@@ -13,12 +13,12 @@ from benchmarks.measure import Case, Contestant, Sample, Scale, repeat
 from benchmarks.raw import TEXT, RawLog
 from sessionary.agents import registry
 from sessionary.agents.settings import AgentSettings
+from sessionary.channels.base import ChannelAdapter, ChannelOptions
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.engine.context import AccessPolicy, EngineContext, Settings
 from sessionary.engine.engine import Engine
-from sessionary.engine.ports import Capabilities, DeliveryServices, Receive, Sent
+from sessionary.engine.ports import Capabilities, Receive, Sent
 from sessionary.model.message import message
-from sessionary.model.source import Channel
 from sessionary.model.turn import Delivery
 from sessionary.store.database import Store
 
@@ -33,13 +33,14 @@ FLOOR = f"raw SQLite, {COMMITS} commits"
 FIRST_FLOOR = f"raw SQLite, {FIRST_WORD_COMMITS} commits"
 
 
-class Wire:
+class Wire(ChannelAdapter):
     """A platform without a network: whoever waits for a reply is told."""
 
     platform = PLATFORM
     capabilities = Capabilities()
 
     def __init__(self) -> None:
+        super().__init__(ChannelOptions())
         self._waiting: dict[str, asyncio.Future[None]] = {}
 
     def reply(self, chat_id: str) -> "asyncio.Future[None]":
@@ -47,10 +48,7 @@ class Wire:
         self._waiting[chat_id] = asyncio.get_running_loop().create_future()
         return self._waiting[chat_id]
 
-    def attach(self, _: DeliveryServices, /) -> None:
-        """Nothing is needed."""
-
-    async def run(self, _: Receive) -> None:
+    async def run(self, receive: Receive) -> None:
         """Messages are handed to the engine."""
         await asyncio.Event().wait()
 
@@ -60,12 +58,6 @@ class Wire:
         if waiting is not None:
             waiting.set_result(None)
         return Sent()
-
-    async def typing(self, channel: Channel) -> None:
-        """Nobody looks."""
-
-    async def close(self) -> None:
-        """Nothing is held."""
 
 
 class Talk:

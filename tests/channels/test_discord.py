@@ -13,7 +13,7 @@ from sessionary.actions.sessions.lists import SessionFilters, list_sessions
 from sessionary.channels import discord as channel
 from sessionary.channels.discord.adapter import DiscordAdapter
 from sessionary.channels.discord.client import discord
-from sessionary.channels.discord.inbound import Rules
+from sessionary.channels.discord.inbound import DiscordOptions
 from sessionary.config.secret import Secret
 from sessionary.config.table import Table
 from sessionary.engine.commands import REGISTRY
@@ -56,7 +56,9 @@ class DiscordPlatform(FakeDiscord):
     largest_sent = 1000
 
     def adapter(self, **rules: Any) -> DiscordAdapter:
-        return DiscordAdapter(Secret(TOKEN), Rules(largest_file=1000, largest_sent=1000, **rules))
+        return DiscordAdapter(
+            Secret(TOKEN), DiscordOptions(largest_file=1000, largest_sent=1000, **rules)
+        )
 
     async def says(
         self, text: str, *, number: int, person: str | None = None, file: bytes | None = None
@@ -375,7 +377,7 @@ async def test_a_message_can_be_edited_and_typing_shown(platform: DiscordPlatfor
     sent = await adapter.send(delivery_to(PLACE, "hel"))
     assert sent.platform_message_id is not None
 
-    await adapter.edit(PLACE, sent.platform_message_id, "hello")
+    await adapter.edit_text(PLACE, sent.platform_message_id, "hello")
     await adapter.typing(PLACE)
     await adapter.close()
 
@@ -398,7 +400,7 @@ async def test_the_configuration_makes_an_adapter_that_says_who_it_is(
     values = {"token_env": "T", "answer": "always", "always_in": ["1"], "observe": True}
     adapter = channel.build(Table(values, "[channels.discord]"), {"T": TOKEN})
 
-    assert await channel.check(adapter) == f"Discord knows this bot as Sessionary (id {BOT})."
+    assert await adapter.check() == f"Discord knows this bot as Sessionary (id {BOT})."
     await adapter.close()
 
 

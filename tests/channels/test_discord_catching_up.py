@@ -127,7 +127,7 @@ async def test_what_is_older_than_a_day_is_not_asked_for(
 async def test_of_very_much_only_the_newest_is_asked_for(
     platform: DiscordPlatform, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adapter, "MOST_MESSAGES", 3)
+    monkeypatch.setattr(adapter, "MAX_MESSAGES", 3)
     await conversed(platform, store)
     for text in ("a", "b", "c", "d", "e"):
         await platform.writes(text)
@@ -147,4 +147,4 @@ async def test_a_channel_that_cannot_be_read_any_more_keeps_nobody_from_being_he
         found = await heard(world, 4)
 
     assert sorted(found) == [["one"], ["one"], ["one", "two"]]
-    assert f"what was said meanwhile in discord:{GENERAL} cannot be read" in caplog.text
+    assert f"missed messages in discord:{GENERAL} cannot be read" in caplog.text

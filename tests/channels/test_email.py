@@ -8,17 +8,16 @@ import pytest
 from sessionary.channels import registry
 from sessionary.channels.email import inbound, outbound
 from sessionary.channels.email.client import wait_in
-from sessionary.channels.email.inbound import Ignored, Mail, Rules
-from sessionary.channels.email.markup import text_of_html
-from sessionary.channels.email.outbound import Identity, Thread
-from sessionary.channels.email.quotes import own_words
+from sessionary.channels.email.inbound import IgnoredMail, Mail, MailRules
+from sessionary.channels.email.mail_text import own_words, text_of_html
+from sessionary.channels.email.outbound import MailSender, MailThread
 from sessionary.errors import BadInput, Unreachable
 from sessionary.model.message import Attachment, Text
 from sessionary.model.source import Channel
 from sessionary.testing.channel_world import delivery_to
 
-RULES = Rules("bot@example.org")
-ME = Identity("bot@example.org", "Bot")
+RULES = MailRules("bot@example.org")
+ME = MailSender("bot@example.org", "Bot")
 SETTINGS: dict[str, Any] = {
     "address": "bot@example.org",
     "password_env": "PASSWORD",
@@ -41,15 +40,15 @@ def a_mail(text: str = "hello", **headers: str) -> EmailMessage:
     return mail
 
 
-def read(mail: EmailMessage, rules: Rules = RULES) -> Mail:
+def read(mail: EmailMessage, rules: MailRules = RULES) -> Mail:
     found = inbound.read(mail.as_bytes(), rules)
     assert isinstance(found, Mail), found
     return found
 
 
-def ignored(mail: EmailMessage, rules: Rules = RULES) -> str:
+def ignored(mail: EmailMessage, rules: MailRules = RULES) -> str:
     found = inbound.read(mail.as_bytes(), rules)
-    assert isinstance(found, Ignored)
+    assert isinstance(found, IgnoredMail)
     return found.reason
 
 
@@ -120,7 +119,7 @@ def test_what_no_person_wrote_is_not_answered(headers: dict[str, str], why: str)
 
 def test_our_own_answer_that_comes_back_is_ignored() -> None:
     sent = outbound.compose(
-        delivery_to(Channel("email", "ada@example.org", "<1@example.org>"), "hi"), ME, Thread()
+        delivery_to(Channel("email", "ada@example.org", "<1@example.org>"), "hi"), ME, MailThread()
     )
     sent.replace_header("From", "ada@example.org")
 
@@ -128,7 +127,7 @@ def test_our_own_answer_that_comes_back_is_ignored() -> None:
 
 
 def test_a_sender_for_whom_the_mail_server_does_not_vouch_is_ignored() -> None:
-    strict = Rules("bot@example.org", authserv_id="mx.example.org")
+    strict = MailRules("bot@example.org", authserv_id="mx.example.org")
     good = "mx.example.org; spf=pass; dmarc=pass header.from=example.org"
 
     assert "vouch" in ignored(a_mail(), strict)
@@ -143,11 +142,11 @@ def test_a_sender_for_whom_the_mail_server_does_not_vouch_is_ignored() -> None:
 
 
 def test_a_forged_verdict_below_the_servers_own_is_not_believed() -> None:
-    strict = Rules("bot@example.org", authserv_id="mx.example.org")
+    strict = MailRules("bot@example.org", authserv_id="mx.example.org")
     raw = b"Authentication-Results: mx.example.org; dmarc=fail\r\n"
     raw += b"Authentication-Results: mx.example.org; dmarc=pass\r\n" + a_mail().as_bytes()
 
-    assert isinstance(inbound.read(raw, strict), Ignored)
+    assert isinstance(inbound.read(raw, strict), IgnoredMail)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +217,7 @@ def test_files_are_taken_and_a_large_one_is_named() -> None:
     mail.add_attachment(b"small", maintype="image", subtype="png", filename="../../a.png")
     mail.add_attachment(b"x" * 2000, maintype="image", subtype="png", filename="b.png")
 
-    said, files = inbound.message_of(read(mail, Rules("bot@example.org", largest_file=1000)))
+    said, files = inbound.message_of(read(mail, MailRules("bot@example.org", largest_file=1000)))
 
     words, small, large = said.parts
     assert words == Text("look")
@@ -242,14 +241,14 @@ def test_files_are_taken_and_a_large_one_is_named() -> None:
     ],
 )
 def test_a_broken_mail_is_read_or_ignored_and_never_fails(raw: bytes) -> None:
-    assert isinstance(inbound.read(raw, RULES), Mail | Ignored)
+    assert isinstance(inbound.read(raw, RULES), Mail | IgnoredMail)
 
 
 def test_an_answer_stands_below_what_it_answers() -> None:
     channel = Channel("email", "ada@example.org", "<root@x>")
 
     sent = outbound.compose(
-        delivery_to(channel, "hi"), ME, Thread("Re: Tea", ("<root@x>", "<2@x>"))
+        delivery_to(channel, "hi"), ME, MailThread("Re: Tea", ("<root@x>", "<2@x>"))
     )
 
     assert sent["To"] == "ada@example.org"
@@ -263,13 +262,13 @@ def test_an_answer_stands_below_what_it_answers() -> None:
 def test_a_long_id_goes_back_as_it_came() -> None:
     root = f"<{'x' * 200}@example.org>"
 
-    sent = outbound.compose(delivery_to(Channel("email", "a@x.org", root), "hi"), ME, Thread())
+    sent = outbound.compose(delivery_to(Channel("email", "a@x.org", root), "hi"), ME, MailThread())
 
     assert f"References: {root}".encode() in sent.as_bytes()
 
 
 def test_a_subject_cannot_smuggle_a_header_in() -> None:
-    thread = Thread("Tea\r\nBcc: all@example.org", ("<1@x>",))
+    thread = MailThread("Tea\r\nBcc: all@example.org", ("<1@x>",))
 
     sent = outbound.compose(delivery_to(Channel("email", "a@x.org", "<1@x>"), "hi"), ME, thread)
 
@@ -279,7 +278,7 @@ def test_a_subject_cannot_smuggle_a_header_in() -> None:
 @pytest.mark.parametrize("address", ["nobody", "a b@c", "a@x.org, b@x.org", "@"])
 def test_what_is_no_address_is_unreachable(address: str) -> None:
     with pytest.raises(Unreachable):
-        outbound.compose(delivery_to(Channel("email", address), "hi"), ME, Thread())
+        outbound.compose(delivery_to(Channel("email", address), "hi"), ME, MailThread())
 
 
 def test_a_server_that_asks_for_time_gets_it() -> None:

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sessionary.channels import email as channel
 from sessionary.errors import BadInput, NotAllowed, Unreachable
 from sessionary.testing.adapter_suite import AdapterSuite
 from sessionary.testing.channel_world import Door, delivery_to, taking_in, until
@@ -91,9 +90,9 @@ async def test_an_address_that_does_not_exist_is_unreachable(
 
 
 async def test_checking_says_who_the_bot_is(platform: MailPlatform) -> None:
-    assert platform.address in await channel.check(platform.adapter())
+    assert platform.address in await platform.adapter().check()
     platform.revoke()
     adapter = platform.adapter()
     platform.revoke()
     with pytest.raises(NotAllowed, match="password"):
-        await channel.check(adapter)
+        await adapter.check()

@@ -6,7 +6,6 @@ from functools import partial
 
 import pytest
 
-from sessionary.channels import matrix as channel
 from sessionary.errors import BadInput, NotAllowed, RetryLater, Unreachable
 from sessionary.model.message import Attachment
 from sessionary.model.source import Channel
@@ -132,10 +131,10 @@ async def test_a_room_that_we_are_not_in_is_unreachable(platform: MatrixPlatform
 
 
 async def test_checking_says_who_the_bot_is(platform: MatrixPlatform) -> None:
-    assert platform.bot in await channel.check(platform.adapter())
+    assert platform.bot in await platform.adapter().check()
     platform.revoke()
     with pytest.raises(NotAllowed, match="token"):
-        await channel.check(platform.adapter())
+        await platform.adapter().check()
 
 
 async def heard_at_last(platform: MatrixPlatform, door: Door, count: int) -> list[str]:

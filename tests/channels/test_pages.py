@@ -282,7 +282,7 @@ class Posted:
     def __init__(self, address: str, url: str) -> None:
         self._address, self._url = address, url
 
-    async def webhook(self, headers: Any, body: bytes) -> int:
+    async def handle_webhook(self, headers: Any, body: bytes) -> int:
         return (await posted(self._address, self._url, body, headers))[0]
 
 

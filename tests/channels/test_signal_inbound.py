@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from sessionary.channels.base import ReceivedMessage, WithdrawnMessage
 from sessionary.channels.signal import inbound, outbound
-from sessionary.channels.signal.inbound import Heard, Me, Withdrawn
+from sessionary.channels.signal.inbound import SignalAccount
 from sessionary.model.key import key_for
 from sessionary.model.message import Text, Unknown
 from tests.support.fake_signal import (
@@ -19,7 +20,7 @@ from tests.support.fake_signal import (
     envelope,
 )
 
-ME = Me(ACCOUNT, ACCOUNT_UUID)
+ME = SignalAccount(ACCOUNT, ACCOUNT_UUID)
 
 
 def test_a_person_has_a_number_and_a_uuid_that_stays() -> None:
@@ -35,7 +36,7 @@ def test_a_person_who_hides_their_number_later_stays_in_the_conversation() -> No
     given = envelope(dataMessage=data_message("hi", number=2)) | {"sourceNumber": None}
     without = inbound.event({"envelope": given}, ME)
 
-    assert isinstance(without, Heard)
+    assert isinstance(without, ReceivedMessage)
     assert without.source.user_id == KNOWN_UUID
     assert key_for(without.source) == key_for(with_number.source)
 
@@ -56,8 +57,8 @@ def test_two_people_who_write_in_the_same_instant_are_told_apart() -> None:
         inbound.event({"envelope": envelope(who, dataMessage=data)}, ME) for who in (None, "7")
     )
 
-    assert isinstance(one, Heard)
-    assert isinstance(other, Heard)
+    assert isinstance(one, ReceivedMessage)
+    assert isinstance(other, ReceivedMessage)
     assert one.source.platform_message_id != other.source.platform_message_id
 
 
@@ -136,11 +137,11 @@ def test_an_edit_is_heard_and_a_withdrawal_is_remembered() -> None:
     gone = data_message(None, number=3, remoteDelete={"timestamp": 5})
     withdrawn = inbound.event({"envelope": envelope(dataMessage=gone)}, ME)
 
-    assert isinstance(heard, Heard)
+    assert isinstance(heard, ReceivedMessage)
     assert heard.text == f"{inbound.EDITED}\nat six"
     assert heard.extra == {"edits": "5"}
-    assert isinstance(withdrawn, Withdrawn)
-    assert withdrawn.timestamp == "5"
+    assert isinstance(withdrawn, WithdrawnMessage)
+    assert withdrawn.message_id == "5"
 
 
 def test_a_message_without_words_gets_some_and_is_kept_as_it_came() -> None:
@@ -161,7 +162,7 @@ def test_a_file_to_be_seen_once_is_not_kept() -> None:
     assert heard.text == "[a file to be seen once, left out]"
 
 
-def _heard(data: dict[str, Any]) -> Heard:
+def _heard(data: dict[str, Any]) -> ReceivedMessage:
     event = inbound.event({"envelope": envelope(dataMessage=data), "account": ACCOUNT}, ME)
-    assert isinstance(event, Heard)
+    assert isinstance(event, ReceivedMessage)
     return event

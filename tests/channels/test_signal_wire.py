@@ -10,10 +10,9 @@ import pytest
 
 from sessionary.actions import outbox
 from sessionary.actions.sessions import lists, read
-from sessionary.channels import registry
-from sessionary.channels.signal import adapter as adapter_module
-from sessionary.channels.signal import build, check, inbound
-from sessionary.channels.signal.inbound import Rules
+from sessionary.channels import base, registry
+from sessionary.channels.signal import build, inbound
+from sessionary.channels.signal.inbound import SignalOptions
 from sessionary.clock import Moment
 from sessionary.config.table import Table
 from sessionary.errors import (
@@ -59,7 +58,7 @@ async def test_a_message_taken_back_is_told_with_the_next_one(platform: FakeSign
 
 
 async def test_what_is_said_in_a_group_meanwhile_is_told_when_wished(platform: FakeSignal) -> None:
-    platform.rules = Rules(observe=True)
+    platform.options = SignalOptions(observe=True)
     door = Door()
     async with taking_in(platform.adapter(), door):
         for number, text in enumerate(["lunch?", "/whoami", "\ufffc where?"], 1):
@@ -217,7 +216,7 @@ class BusyDoor(Door):
 async def test_a_message_waits_in_hand_while_nobody_knows_who_may_enter(
     platform: FakeSignal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adapter_module, "BUSY_SECONDS", 0.01)
+    monkeypatch.setattr(base, "STORE_WAIT_SECONDS", 0.01)
     door = BusyDoor()
     async with taking_in(platform.adapter(), door):
         await platform.says("look", number=1, file=b"%PDF-1.7")
@@ -262,7 +261,6 @@ async def test_a_stranger_who_takes_something_back_is_not_heard(platform: FakeSi
 async def test_a_connection_that_is_cut_is_made_again(
     platform: FakeSignal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adapter_module, "FIRST_PAUSE_SECONDS", 0.01)
     door = Door()
     async with taking_in(platform.adapter(), door):
         await platform.says("one", number=1)
@@ -278,7 +276,6 @@ async def test_a_connection_that_is_cut_is_made_again(
 async def test_after_a_cut_the_daemon_is_told_what_was_durable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(adapter_module, "FIRST_PAUSE_SECONDS", 0.01)
     async with FakeSignal("http") as platform:
         door = Door(_wait_at_second)
         async with taking_in(platform.adapter(), door):
@@ -324,7 +321,7 @@ async def test_the_check_names_the_account(platform: FakeSignal) -> None:
     given = {"account": ACCOUNT, "address": platform.address}
     adapter = registry.build("signal", given, {})
 
-    assert await check(adapter) == f"Signal knows this account as {ACCOUNT} (signal-cli 0.13.24)."
+    assert await adapter.check() == f"Signal knows this account as {ACCOUNT} (signal-cli 0.13.24)."
     await adapter.close()
 
 
@@ -332,7 +329,7 @@ async def test_the_check_of_a_daemon_that_is_away_says_so() -> None:
     adapter = build(Table({"account": ACCOUNT, "address": "tcp://127.0.0.1:1"}, "[x]"), {})
 
     with pytest.raises(RetryLater, match="daemon is not there"):
-        await check(adapter)
+        await adapter.check()
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ from sessionary.actions.files import read_blob
 from sessionary.actions.sessions import read
 from sessionary.actions.sessions.lists import SessionFilters, list_sessions
 from sessionary.channels import slack as channel
-from sessionary.channels.slack import client, signature
-from sessionary.channels.slack.adapter import Keys, SlackAdapter
-from sessionary.channels.slack.client import Wire
-from sessionary.channels.slack.inbound import Rules
+from sessionary.channels.slack import client, inbound
+from sessionary.channels.slack.adapter import SlackAdapter, SlackKeys
+from sessionary.channels.slack.client import SlackClient
+from sessionary.channels.slack.inbound import SlackOptions
 from sessionary.config.secret import Secret
 from sessionary.config.table import Table
 from sessionary.errors import BadInput, NotAllowed, RetryLater, Unreachable
@@ -64,13 +64,15 @@ class SlackPlatform(FakeSlack):
     largest_sent = 1000
 
     def adapter(self, **rules: Any) -> SlackAdapter:
-        keys = Keys(Secret(TOKEN), app_token=Secret(APP_TOKEN))
+        keys = SlackKeys(Secret(TOKEN), app_token=Secret(APP_TOKEN))
         return SlackAdapter(
-            keys, Rules(largest_file=1000, largest_sent=1000, **rules), wire=self.wire()
+            keys,
+            SlackOptions(largest_file=1000, largest_sent=1000, pause_seconds=0.1, **rules),
+            client=self.client(),
         )
 
-    def wire(self) -> Wire:
-        return Wire(TOKEN, app_token=APP_TOKEN, api=self.api, ping_seconds=PING_SECONDS)
+    def client(self) -> SlackClient:
+        return SlackClient(TOKEN, app_token=APP_TOKEN, api=self.api, ping_seconds=PING_SECONDS)
 
     async def says(
         self, text: str, *, number: int, person: str | None = None, file: bytes | None = None
@@ -95,9 +97,11 @@ class PostingPlatform(SlackPlatform):
     """The same, but messages are posted to the bot's address, signed."""
 
     def adapter(self, **rules: Any) -> SlackAdapter:
-        keys = Keys(Secret(TOKEN), signing_secret=Secret(SIGNING_SECRET))
+        keys = SlackKeys(Secret(TOKEN), signing_secret=Secret(SIGNING_SECRET))
         adapter = SlackAdapter(
-            keys, Rules(largest_file=1000, largest_sent=1000, **rules), wire=self.wire()
+            keys,
+            SlackOptions(largest_file=1000, largest_sent=1000, pause_seconds=0.1, **rules),
+            client=self.client(),
         )
         self.door = adapter.webhook
         return adapter
@@ -415,7 +419,7 @@ async def test_a_message_can_be_edited(platform: SlackPlatform) -> None:
     sent = await adapter.send(delivery_to(PLACE, "hel"))
     assert sent.platform_message_id is not None
 
-    await adapter.edit(PLACE, sent.platform_message_id, "hello")
+    await adapter.edit_text(PLACE, sent.platform_message_id, "hello")
     await adapter.typing(PLACE)
     await adapter.close()
 
@@ -425,7 +429,7 @@ async def test_a_message_can_be_edited(platform: SlackPlatform) -> None:
 async def test_the_bot_says_who_it_is(platform: SlackPlatform) -> None:
     adapter = platform.adapter()
 
-    found = await channel.check(adapter)
+    found = await adapter.check()
 
     assert found == f"Slack knows this bot as sessionary (id {BOT}) in The House."
     await adapter.close()
@@ -451,7 +455,7 @@ async def _posted(adapter: SlackAdapter, body: bytes) -> int | str:
     at = str(int(adapter._now()))
     headers = {
         "X-Slack-Request-Timestamp": at,
-        "X-Slack-Signature": signature.sign(SIGNING_SECRET, at, body),
+        "X-Slack-Signature": inbound.sign(SIGNING_SECRET, at, body),
     }
     assert adapter.webhook is not None
     return await adapter.webhook(headers, body)

@@ -6,14 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionary.channels.slack import inbound, outbound, signature
-from sessionary.channels.slack.inbound import Heard, Me, Names, Rules
+from sessionary.channels.base import printable
+from sessionary.channels.slack import inbound, outbound
+from sessionary.channels.slack.inbound import SlackMessage, SlackNames, SlackOptions
 from sessionary.model.key import key_for
 
-ME = Me("U1")
+ME = "U1"
 
 
-def heard(text: str = "hello", **more: Any) -> Heard:
+def heard(text: str = "hello", **more: Any) -> SlackMessage:
     event = {"type": "message", "channel": "C5", "user": "U7", "ts": "9.0", "text": text}
     found = inbound.read_event({"type": "event_callback", "event": event | more})
     assert found is not None
@@ -34,7 +35,7 @@ def heard(text: str = "hello", **more: Any) -> Heard:
 def test_each_place_is_a_conversation_of_its_own(
     more: dict[str, Any], threads: bool, key: str
 ) -> None:
-    source = inbound.source_of(heard(**more), Rules(threads=threads), Names())
+    source = inbound.source_of(heard(**more), SlackOptions(threads=threads), SlackNames())
 
     assert str(key_for(source)) == key
 
@@ -70,18 +71,18 @@ def test_an_edited_message_keeps_its_id() -> None:
 @pytest.mark.parametrize(
     ("text", "more", "rules", "is_addressed"),
     [
-        ("hello", {}, Rules(), False),
-        ("<@U1> hello", {}, Rules(), True),
-        ("<@U1|bot> hello", {}, Rules(), True),
-        ("<@U12> hello", {}, Rules(), False),
-        ("hello", {"channel": "D5"}, Rules(), True),
-        ("hello", {"parent_user_id": "U1"}, Rules(), True),
-        ("hello", {}, Rules(always=True), True),
-        ("hello", {}, Rules(always_in=frozenset({"C5"})), True),
+        ("hello", {}, SlackOptions(), False),
+        ("<@U1> hello", {}, SlackOptions(), True),
+        ("<@U1|bot> hello", {}, SlackOptions(), True),
+        ("<@U12> hello", {}, SlackOptions(), False),
+        ("hello", {"channel": "D5"}, SlackOptions(), True),
+        ("hello", {"parent_user_id": "U1"}, SlackOptions(), True),
+        ("hello", {}, SlackOptions(always=True), True),
+        ("hello", {}, SlackOptions(always_in=frozenset({"C5"})), True),
     ],
 )
 def test_the_agent_is_spoken_to_by_these_rules(
-    text: str, more: dict[str, Any], rules: Rules, is_addressed: bool
+    text: str, more: dict[str, Any], rules: SlackOptions, is_addressed: bool
 ) -> None:
     assert inbound.is_addressed(heard(text, **more), ME, rules) is is_addressed
 
@@ -156,15 +157,14 @@ def test_no_text_breaks_the_rendering_or_rings_everybody(text: str) -> None:
 
 @given(st.text(max_size=300), st.integers(1, 40))
 def test_every_piece_fits_and_is_not_empty(text: str, times: int) -> None:
-    posts = outbound.posts_of(text * times)
+    posts = [outbound.post_of(each) for each in outbound.split(printable(text * times))]
 
-    assert posts
     assert all(post.rendered.strip() for post in posts)
     assert all(len(post.rendered) <= outbound.LONGEST_SECTION for post in posts)
 
 
 def test_signs_that_grow_are_cut_smaller() -> None:
-    posts = outbound.posts_of("&" * 3000)
+    posts = [outbound.post_of(each) for each in outbound.split("&" * 3000)]
 
     assert all(len(post.rendered) <= outbound.LONGEST_SECTION for post in posts)
     assert sum(post.rendered.count("&amp;") for post in posts) == 3000
@@ -173,7 +173,7 @@ def test_signs_that_grow_are_cut_smaller() -> None:
 def _headers(body: bytes, at: str, secret: str = "s") -> dict[str, str]:
     return {
         "X-Slack-Request-Timestamp": at,
-        "X-Slack-Signature": signature.sign(secret, at, body),
+        "X-Slack-Signature": inbound.sign(secret, at, body),
     }
 
 
@@ -195,7 +195,7 @@ def _headers(body: bytes, at: str, secret: str = "s") -> dict[str, str]:
 def test_a_request_is_slacks_only_if_signed_just_now(
     headers: dict[str, str], body: bytes, problem: str | None
 ) -> None:
-    found = signature.problem("s", headers, body, now=1000)
+    found = inbound.signature_problem("s", headers, body, now=1000)
 
     assert (found is None) if problem is None else (problem in (found or ""))
 
@@ -210,6 +210,6 @@ def test_the_signature_is_that_of_slacks_own_example() -> None:
         b".47445629121.803a0bc887a14d10d2c447fce8b6703c"
     )
 
-    found = signature.sign("8f742231b10e8888abcd99yyyzzz85a5", "1531420618", body)
+    found = inbound.sign("8f742231b10e8888abcd99yyyzzz85a5", "1531420618", body)
 
     assert found == "v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503"

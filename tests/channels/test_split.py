@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionary.channels.split import split_text, utf16_units
+from sessionary.channels.base import split_text, utf16_units
 
 WORDS = st.lists(st.text(alphabet="abc😀é", min_size=1, max_size=30), max_size=80)
 

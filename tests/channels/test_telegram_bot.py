@@ -11,7 +11,6 @@ from telegram.error import BadRequest, Forbidden, InvalidToken
 from sessionary.actions import files
 from sessionary.actions.sessions import lists, read
 from sessionary.channels import registry
-from sessionary.channels import telegram as channel
 from sessionary.channels.telegram.adapter import TelegramAdapter
 from sessionary.errors import BadInput, NotAllowed, RetryLater, Unreachable
 from sessionary.model.message import Attachment, Message
@@ -302,13 +301,16 @@ async def test_the_token_is_written_nowhere(
     fake: FakeTelegram, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
+    # As a program sets it at its start; restored after the test.
+    caplog.set_level(logging.INFO, logger="httpx")
+    registry.quiet_libraries()
     adapter = fake.adapter()
     await adapter.send(delivery_to(fake.chat, "hello"))
     fake.revoke()
     with pytest.raises(NotAllowed) as caught:
         await adapter.send(delivery_to(fake.chat, "hello"))
 
-    assert TOKEN not in caplog.text + str(caught.value) + repr(adapter.settings)
+    assert TOKEN not in caplog.text + str(caught.value) + repr(adapter.options)
     assert "BotFather" in str(caught.value)
     await adapter.close()
 
@@ -317,7 +319,7 @@ async def test_a_check_says_who_the_bot_is_and_what_it_will_hear(fake: FakeTeleg
     adapter = fake.adapter()
     await fake.says("hello", number=1)
 
-    told = await channel.check(adapter)
+    told = await adapter.check()
     await adapter.close()
 
     assert "@clerk_bot (4242)" in told

@@ -4,9 +4,14 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from sessionary.channels.split import utf16_units
-from sessionary.channels.telegram import markdown, outbound
+from sessionary.channels.base import printable, utf16_units
+from sessionary.channels.telegram import outbound
+from sessionary.channels.telegram.adapter import TelegramAdapter
+from sessionary.channels.telegram.settings import TelegramSettings
+from sessionary.config.secret import Secret
 from sessionary.model.message import Attachment, Part, Reasoning, Text
+from sessionary.model.source import Channel
+from sessionary.testing.channel_world import delivery_to
 from tests.support import fake_telegram_text as telegram
 
 
@@ -35,72 +40,77 @@ from tests.support import fake_telegram_text as telegram
     ],
 )
 def test_markdown_as_telegram_writes_it(written: str, sent: str) -> None:
-    assert markdown.render(written) == sent
-    telegram.shown(markdown.render(written), "MarkdownV2")
+    assert outbound.render(written) == sent
+    telegram.shown(outbound.render(written), "MarkdownV2")
 
 
 @hypothesis.given(strategies.text(alphabet="ab _*[]()~`>#+-=|{}.!\\\n1&<:", max_size=60))
 def test_telegram_takes_every_rendering(text: str) -> None:
-    telegram.shown(markdown.render(text), "MarkdownV2")
+    telegram.shown(outbound.render(text), "MarkdownV2")
 
 
 @hypothesis.given(strategies.text(max_size=200))
 def test_every_word_is_still_there(text: str) -> None:
-    for piece in outbound.texts(text):
-        assert piece.plain.strip()
-        piece.plain.encode()
+    for piece in outbound.split(printable(text)):
+        assert piece.strip()
+        piece.encode()
 
 
 def test_a_long_text_is_cut_into_messages_that_fit() -> None:
     text = "\n\n".join(f"paragraph {number} " + "word " * 50 for number in range(60))
 
-    pieces = outbound.texts(text)
+    pieces = outbound.split(text)
 
     assert len(pieces) > 3
-    assert all(utf16_units(piece.plain) <= outbound.LONGEST for piece in pieces)
-    assert " ".join(piece.plain for piece in pieces).split() == text.split()
+    assert all(utf16_units(piece) <= outbound.LONGEST for piece in pieces)
+    assert " ".join(pieces).split() == text.split()
 
 
 def test_a_fence_that_is_cut_is_closed_and_opened_again() -> None:
     code = "\n".join(f"line({number})" for number in range(1000))
 
-    pieces = outbound.texts(f"See:\n```python\n{code}\n```")
+    pieces = outbound.split(f"See:\n```python\n{code}\n```")
 
     assert len(pieces) > 1
     for piece in pieces:
-        assert piece.plain.count("```") == 2
-        assert piece.markup is not None
-        telegram.shown(piece.markup, "MarkdownV2")
-    assert pieces[1].plain.startswith("```python\n")
+        assert piece.count("```") == 2
+        markup = outbound.markup_of(piece)
+        assert markup is not None
+        telegram.shown(markup, "MarkdownV2")
+    assert pieces[1].startswith("```python\n")
 
 
 def test_emoji_are_counted_as_telegram_counts_them() -> None:
-    pieces = outbound.texts("😀" * 3000)
+    pieces = outbound.split("😀" * 3000)
 
-    assert [utf16_units(piece.plain) <= 4096 for piece in pieces] == [True] * len(pieces)
-    assert "".join(piece.plain for piece in pieces) == "😀" * 3000
+    assert [utf16_units(piece) <= 4096 for piece in pieces] == [True] * len(pieces)
+    assert "".join(pieces) == "😀" * 3000
 
 
-@pytest.mark.parametrize("text", ["", "  \n ", "\x00\x01", "\n\n"])
+def pieces_of(*parts: Part | str) -> list[str | Attachment]:
+    adapter = TelegramAdapter(TelegramSettings(token=Secret("t")))
+    return adapter.pieces(delivery_to(Channel("telegram", "7"), *parts))
+
+
+@pytest.mark.parametrize("text", ["", "  \n ", "\x01", "\n\n"])
 def test_what_says_nothing_is_not_sent(text: str) -> None:
-    assert outbound.texts(text) == []
+    assert pieces_of(text) == []
 
 
 def test_half_a_character_is_replaced_visibly() -> None:
-    assert outbound.texts("a\ud800b")[0].plain == "a\ufffdb"
+    assert pieces_of("a\ud800b") == ["a\ufffdb"]
 
 
 def test_thoughts_are_not_sent_and_files_come_last() -> None:
     file = Attachment("0" * 64, name="a.pdf")
-    parts: tuple[Part, ...] = (Reasoning("hm"), file, Text("see"))
 
-    assert outbound.pieces(parts) == [*outbound.texts("see"), file]
+    assert pieces_of(Reasoning("hm"), file, Text("see")) == ["see", file]
 
 
 def test_a_piece_that_was_too_long_comes_in_halves() -> None:
-    piece = outbound.texts("word " * 500)[0]
+    piece = outbound.split("word " * 500)[0]
 
     halves = outbound.halves(piece)
 
     assert len(halves) == 2
-    assert " ".join(half.plain for half in halves).split() == piece.plain.split()
+    assert " ".join(halves).split() == piece.split()

@@ -5,71 +5,75 @@ import json
 
 import pytest
 
-from sessionary.channels import registry, webhook
-from sessionary.channels.webhook import inbound, signing
+from sessionary.channels import registry
+from sessionary.channels.webhook import messages
 from sessionary.channels.webhook.adapter import WebhookAdapter
-from sessionary.channels.webhook.settings import Fields, WebhookSettings
-from sessionary.channels.webhook.template import Template
+from sessionary.channels.webhook.settings import BodyFields, BodyTemplate, WebhookSettings
 from sessionary.config.secret import Secret
 from sessionary.errors import BadInput, NotAllowed, RetryLater, Unreachable
 from sessionary.testing.channel_world import Door, delivery_to, taking_in
 from tests.support.fake_program import FakeProgram
 
-SETTINGS = WebhookSettings(Secret("s"))
+SETTINGS = WebhookSettings(secret=Secret("s"))
 NOW = 1_772_442_000.0
 BODY = b'{"a": 1}'
 
 
 def test_what_we_sign_we_believe() -> None:
-    assert signing.problem(SETTINGS, signing.sign(SETTINGS, BODY, NOW), BODY, NOW) is None
+    assert (
+        messages.signature_problem(SETTINGS, messages.sign(SETTINGS, BODY, NOW), BODY, NOW) is None
+    )
 
 
 @pytest.mark.parametrize("seconds", [-299, 0, 299])
 def test_a_signature_is_good_for_five_minutes(seconds: float) -> None:
-    headers = signing.sign(SETTINGS, BODY, NOW)
+    headers = messages.sign(SETTINGS, BODY, NOW)
 
-    assert signing.problem(SETTINGS, headers, BODY, NOW + seconds) is None
+    assert messages.signature_problem(SETTINGS, headers, BODY, NOW + seconds) is None
 
 
 @pytest.mark.parametrize("seconds", [-302, 302])
 def test_then_it_is_not(seconds: float) -> None:
-    headers = signing.sign(SETTINGS, BODY, NOW)
+    headers = messages.sign(SETTINGS, BODY, NOW)
 
-    assert "too old" in str(signing.problem(SETTINGS, headers, BODY, NOW + seconds))
+    assert "too old" in str(messages.signature_problem(SETTINGS, headers, BODY, NOW + seconds))
 
 
 @pytest.mark.parametrize(
     ("headers", "body"),
     [
         ({}, BODY),
-        (signing.sign(SETTINGS, BODY, NOW), b'{"a":1}'),
-        (signing.sign(WebhookSettings(Secret("t")), BODY, NOW), BODY),
+        (messages.sign(SETTINGS, BODY, NOW), b'{"a":1}'),
+        (messages.sign(WebhookSettings(secret=Secret("t")), BODY, NOW), BODY),
         ({"x-sessionary-signature": "sha256=é", "x-sessionary-timestamp": "1772442000"}, BODY),
-        (signing.sign(SETTINGS, BODY, NOW) | {"x-sessionary-timestamp": "1772442001"}, BODY),
-        (signing.sign(SETTINGS, BODY, NOW) | {"x-sessionary-timestamp": "٣"}, BODY),
-        (signing.sign(SETTINGS, BODY, NOW) | {"x-sessionary-timestamp": ""}, BODY),
-        (signing.sign(SETTINGS, BODY, NOW) | {"x-sessionary-timestamp": "9" * 400}, BODY),
+        (messages.sign(SETTINGS, BODY, NOW) | {"x-sessionary-timestamp": "1772442001"}, BODY),
+        (messages.sign(SETTINGS, BODY, NOW) | {"x-sessionary-timestamp": "٣"}, BODY),
+        (messages.sign(SETTINGS, BODY, NOW) | {"x-sessionary-timestamp": ""}, BODY),
+        (messages.sign(SETTINGS, BODY, NOW) | {"x-sessionary-timestamp": "9" * 400}, BODY),
     ],
 )
 def test_nothing_else_is_believed(headers: dict[str, str], body: bytes) -> None:
-    assert signing.problem(SETTINGS, headers, body, NOW) is not None
+    assert messages.signature_problem(SETTINGS, headers, body, NOW) is not None
 
 
 def test_header_names_have_no_case() -> None:
-    headers = {name.title(): value for name, value in signing.sign(SETTINGS, BODY, NOW).items()}
+    headers = {name.title(): value for name, value in messages.sign(SETTINGS, BODY, NOW).items()}
 
-    assert signing.problem(SETTINGS, headers, BODY, NOW) is None
+    assert messages.signature_problem(SETTINGS, headers, BODY, NOW) is None
 
 
 def test_a_signature_as_github_makes_it_is_believed() -> None:
     github = WebhookSettings(
-        Secret("It's a Secret to Everybody"),
+        secret=Secret("It's a Secret to Everybody"),
         signature_header="x-hub-signature-256",
         timestamp_header="",
     )
     given = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
 
-    assert signing.problem(github, {"X-Hub-Signature-256": given}, b"Hello, World!", NOW) is None
+    assert (
+        messages.signature_problem(github, {"X-Hub-Signature-256": given}, b"Hello, World!", NOW)
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,25 +94,25 @@ def test_a_template_is_filled_from_the_body(written: str, filled: str) -> None:
         "deep": {"list": [{"name": "a"}, {"name": "b"}]},
     }
 
-    assert Template(written).fill(body) == filled
+    assert BodyTemplate(written).fill(body) == filled
 
 
 @pytest.mark.parametrize("written", ["{missing}", "{text.deeper}", "{list.7}", "{list.-1}", "{no}"])
 def test_what_is_missing_is_named(written: str) -> None:
     with pytest.raises(BadInput, match=r"nothing at"):
-        Template(written).fill({"text": "hi", "list": [1], "no": None})
+        BodyTemplate(written).fill({"text": "hi", "list": [1], "no": None})
 
 
 @pytest.mark.parametrize("written", ["{", "a } b", "{a{b}}"])
 def test_a_lonely_brace_is_refused(written: str) -> None:
     with pytest.raises(BadInput, match="brace"):
-        Template(written)
+        BodyTemplate(written)
 
 
 def test_only_the_named_places_are_looked_at() -> None:
     body = {"chat_id": "a", "person_id": 7, "text": "hi", "message_id": 1, "session_id": "x"}
 
-    source, said = inbound.read(json.dumps(body).encode(), Fields())
+    source, said = messages.read(json.dumps(body).encode(), BodyFields())
 
     assert source.extra == {}
     assert (source.chat_id, source.user_id, source.platform_message_id) == ("a", "7", "1")
@@ -122,7 +126,7 @@ async def test_a_signed_body_that_cannot_be_used_is_refused_for_good(body: bytes
     adapter, door = WebhookAdapter(SETTINGS, now=lambda: NOW), Door()
     async with taking_in(adapter, door):
         await asyncio.sleep(0)
-        assert await adapter.webhook(signing.sign(SETTINGS, body, NOW), body) == 422
+        assert await adapter.handle_webhook(messages.sign(SETTINGS, body, NOW), body) == 422
 
     assert door.said == []
 
@@ -130,7 +134,7 @@ async def test_a_signed_body_that_cannot_be_used_is_refused_for_good(body: bytes
 async def test_before_it_runs_nothing_is_taken() -> None:
     adapter = WebhookAdapter(SETTINGS, now=lambda: NOW)
 
-    assert await adapter.webhook(signing.sign(SETTINGS, BODY, NOW), BODY) == 503
+    assert await adapter.handle_webhook(messages.sign(SETTINGS, BODY, NOW), BODY) == 503
 
 
 async def test_without_a_call_back_the_answer_stays_in_the_session() -> None:
@@ -178,9 +182,9 @@ async def test_the_configuration_makes_an_adapter() -> None:
     adapter = registry.build("webhook", values, {"HOOK": "s3cret"})
 
     assert isinstance(adapter, WebhookAdapter)
-    assert adapter.settings.fields.text == Template("Push by {who}")
-    assert "example.org" in await webhook.check(adapter)
-    assert "s3cret" not in repr(adapter.settings)
+    assert adapter.options.fields.text == BodyTemplate("Push by {who}")
+    assert "example.org" in await adapter.check()
+    assert "s3cret" not in repr(adapter.options)
 
 
 @pytest.mark.parametrize(

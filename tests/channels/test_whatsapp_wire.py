@@ -10,9 +10,10 @@ import pytest
 from sessionary.actions import outbox
 from sessionary.actions.sessions import lists, read
 from sessionary.channels import registry
-from sessionary.channels.whatsapp import build, check, inbound, outbound
+from sessionary.channels.base import ReceivedMessage, WithdrawnMessage
+from sessionary.channels.whatsapp import build, inbound, outbound
 from sessionary.channels.whatsapp.adapter import WhatsAppAdapter
-from sessionary.channels.whatsapp.inbound import Failure, Heard, Rules, Withdrawn
+from sessionary.channels.whatsapp.inbound import FailedDelivery, WhatsAppOptions
 from sessionary.clock import Moment
 from sessionary.config.table import Table
 from sessionary.errors import BadInput, NotAllowed, RetryLater, SessionaryError, Unreachable
@@ -67,10 +68,10 @@ async def test_the_signature_is_of_the_bytes_and_not_of_their_meaning(
     async with taking_in(platform.adapter(), door):
         assert platform.current is not None
         await until(lambda: _is_open(platform), "it is not open")
-        assert await platform.current.webhook(headers, body.replace(b": ", b":")) == 401
-        assert await platform.current.webhook({"X-Hub-Signature-256": ""}, body) == 401
+        assert await platform.current.handle_webhook(headers, body.replace(b": ", b":")) == 401
+        assert await platform.current.handle_webhook({"X-Hub-Signature-256": ""}, body) == 401
         assert door.texts == []
-        assert await platform.current.webhook(headers, body) == 200
+        assert await platform.current.handle_webhook(headers, body) == 200
         assert door.texts == ["hello"]
 
 
@@ -80,8 +81,8 @@ async def test_the_house_answers_meta_over_http(store: Store, platform: FakeWhat
     assert isinstance(adapter, WhatsAppAdapter)
     parts = WebContext(
         store,
-        webhooks={"whatsapp": adapter.webhook},
-        challenges={"whatsapp": adapter.challenge},
+        webhooks={"whatsapp": adapter.handle_webhook},
+        challenges={"whatsapp": adapter.answer_challenge},
     )
     transport = httpx2.ASGITransport(create_app(parts))
     asked = {"hub.mode": "subscribe", "hub.challenge": "1158", "hub.verify_token": VERIFY_TOKEN}
@@ -143,7 +144,7 @@ def test_a_person_without_a_number_can_be_answered() -> None:
     given = payload(message, contacts=[{"user_id": "US.13491208655302"}])
     heard = next(inbound.events(given, NUMBER_ID))
 
-    assert isinstance(heard, Heard)
+    assert isinstance(heard, ReceivedMessage)
     assert outbound.recipient(heard.source.chat_id or "") == {
         "recipient_type": "individual",
         "recipient": "US.13491208655302",
@@ -153,7 +154,7 @@ def test_a_person_without_a_number_can_be_answered() -> None:
 def test_a_reply_names_what_it_replies_to() -> None:
     heard = _heard(_message(text={"body": "yes"}, context={"from": NUMBER, "id": "wamid.9"}))
 
-    assert inbound.message_of(heard, None).extra == {"replies_to": "wamid.9"}
+    assert heard.extra == {"replies_to": "wamid.9"}
 
 
 @pytest.mark.parametrize(
@@ -189,17 +190,17 @@ def test_an_edit_is_heard_and_a_withdrawal_is_remembered() -> None:
     revoke = _message("revoke", revoke={"original_message_id": "wamid.1"})
     heard, withdrawn = inbound.events(payload(edit, revoke), NUMBER_ID)
 
-    assert isinstance(heard, Heard)
+    assert isinstance(heard, ReceivedMessage)
     assert heard.text == "[an earlier message, changed to:]\nat six"
     assert heard.extra == {"edits": "wamid.1"}
-    assert isinstance(withdrawn, Withdrawn)
+    assert isinstance(withdrawn, WithdrawnMessage)
     assert withdrawn.message_id == "wamid.1"
 
 
 async def test_in_a_group_only_what_is_said_to_the_agent_reaches_it(
     platform: FakeWhatsApp,
 ) -> None:
-    platform.rules = Rules(observe=True)
+    platform.options = WhatsAppOptions(observe=True)
     door = Door()
     async with taking_in(platform.adapter(), door):
         await until(lambda: _is_open(platform), "it is not open")
@@ -422,7 +423,7 @@ async def test_a_token_that_is_refused_later_stops_the_channel(
 async def test_the_check_names_the_number(platform: FakeWhatsApp) -> None:
     adapter = registry.build("whatsapp", _settings(base_url=platform.url), _environ())
 
-    assert await check(adapter) == "WhatsApp knows this number as Sessionary (+1 555-078-3881)."
+    assert await adapter.check() == "WhatsApp knows this number as Sessionary (+1 555-078-3881)."
     await adapter.close()
 
 
@@ -445,7 +446,7 @@ def test_a_setting_that_is_wrong_is_named(change: dict[str, Any], words: str) ->
 def test_a_failure_without_a_name_is_still_told() -> None:
     failed = payload(statuses=[{"status": "failed", "recipient_id": KNOWN}])
 
-    assert list(inbound.events(failed, NUMBER_ID)) == [Failure(KNOWN, None, {})]
+    assert list(inbound.events(failed, NUMBER_ID)) == [FailedDelivery(KNOWN, None, {})]
 
 
 def _send_back(tx: Tx, world: ChannelWorld) -> None:
@@ -462,9 +463,9 @@ def _message(kind: str = "text", **about: Any) -> dict[str, Any]:
     return {"from": KNOWN, "id": "wamid.1", "timestamp": "1739321024", "type": kind, **about}
 
 
-def _heard(message: dict[str, Any]) -> Heard:
+def _heard(message: dict[str, Any]) -> ReceivedMessage:
     (event,) = inbound.events(payload(message), NUMBER_ID)
-    assert isinstance(event, Heard)
+    assert isinstance(event, ReceivedMessage)
     return event
 
 

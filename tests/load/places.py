@@ -47,7 +47,7 @@ class HouseDoor:
         self._session = session
         self._url = f"{address}/api/v1/channels/{name}/webhook"
 
-    async def webhook(self, headers: Mapping[str, str], body: bytes) -> int:
+    async def handle_webhook(self, headers: Mapping[str, str], body: bytes) -> int:
         """Post; the status of the answer."""
         given = {"content-type": "application/json", **headers}
         try:

@@ -7,8 +7,8 @@ import time
 from typing import Any, Self
 
 from sessionary.channels.webhook.adapter import WebhookAdapter
+from sessionary.channels.webhook.messages import sign, signature_problem
 from sessionary.channels.webhook.settings import WebhookSettings
-from sessionary.channels.webhook.signing import problem, sign
 from sessionary.config.secret import Secret
 from sessionary.model.source import Channel
 from tests.support.http_server import LOST, HttpServer, Request, Response
@@ -51,7 +51,7 @@ class FakeProgram:
         """How both sides sign."""
         given: dict[str, Any] = {"call_back": f"{self._server.url}/answers", "pause_seconds": 0.01}
         given["largest_sent"] = self.largest_sent
-        return WebhookSettings(SECRET, **{**given, **self._settings})
+        return WebhookSettings(secret=SECRET, **{**given, **self._settings})
 
     def adapter(self) -> WebhookAdapter:
         """An adapter that this program posts to."""
@@ -115,23 +115,27 @@ class FakeProgram:
     async def forges(self, text: str, *, number: int) -> int:
         """Post with a signature of another secret."""
         body = self.body(text, number=number)
-        wrong = sign(WebhookSettings(Secret("guessed"), **self._settings), body, self.now())
-        return await self._given().webhook(wrong, body)
+        wrong = sign(WebhookSettings(secret=Secret("guessed"), **self._settings), body, self.now())
+        return await self._given().handle_webhook(wrong, body)
 
     async def replays_late(self, text: str, *, number: int) -> int | None:
         """Post what was signed an hour ago."""
         body = self.body(text, number=number)
-        return await self._given().webhook(sign(self.settings, body, self.now() - 3600), body)
+        return await self._given().handle_webhook(
+            sign(self.settings, body, self.now() - 3600), body
+        )
 
     async def _post(self, body: bytes) -> int:
-        return await self._given().webhook(sign(self.settings, body, self.now()), body)
+        return await self._given().handle_webhook(sign(self.settings, body, self.now()), body)
 
     def _given(self) -> Posted:
         assert self.current is not None
         return self.current
 
     async def _answer(self, request: Request) -> Response:
-        if self._revoked or problem(self.settings, request.headers, request.body, self.now()):
+        if self._revoked or signature_problem(
+            self.settings, request.headers, request.body, self.now()
+        ):
             return Response(401)
         if self._refusals:
             return self._refusals.pop(0)

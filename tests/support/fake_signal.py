@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from sessionary.channels.signal import daemon_at
 from sessionary.channels.signal.adapter import SignalAdapter
-from sessionary.channels.signal.inbound import Rules
+from sessionary.channels.signal.inbound import SignalOptions
 from sessionary.model.source import Channel
 from tests.support.listening import Listening
 
@@ -42,7 +42,9 @@ class FakeSignal:
         self.sent: list[Json] = []
         self.typing: list[Json] = []
         self.files: dict[str, bytes] = {}
-        self.rules = Rules(largest_file=LARGEST_FILE, largest_sent=LARGEST_FILE)
+        self.options = SignalOptions(
+            largest_file=LARGEST_FILE, largest_sent=LARGEST_FILE, pause_seconds=0.01
+        )
         self.downloads = 0
         self.listeners = 0
         self.last_event_ids: list[str | None] = []
@@ -73,8 +75,8 @@ class FakeSignal:
 
     def adapter(self) -> SignalAdapter:
         """A fresh adapter, not yet connected."""
-        daemon = daemon_at(self.address, ACCOUNT, self.rules.largest_file)
-        return SignalAdapter(daemon, ACCOUNT, self.rules)
+        daemon = daemon_at(self.address, ACCOUNT, self.options.largest_file)
+        return SignalAdapter(daemon, ACCOUNT, self.options)
 
     async def says(
         self, text: str, *, number: int, person: str | None = None, file: bytes | None = None

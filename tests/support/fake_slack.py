@@ -14,7 +14,7 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
-from sessionary.channels.slack import signature
+from sessionary.channels.slack import inbound
 from tests.support.platform_server import HOST, PlatformServer, Post
 
 Json = dict[str, Any]
@@ -131,7 +131,10 @@ class FakeSlack(PlatformServer):
         """Post to the bot's address, signed with a secret, as if some seconds ago."""
         body = json.dumps(payload).encode()
         at = str(int(time.time() - age))
-        headers = {signature.TIMESTAMP: at, signature.SIGNATURE: signature.sign(secret, at, body)}
+        headers = {
+            "x-slack-request-timestamp": at,
+            "x-slack-signature": inbound.sign(secret, at, body),
+        }
         return await door(headers, body)
 
     def attach(self, name: str, data: bytes) -> Json:

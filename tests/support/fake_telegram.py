@@ -362,8 +362,9 @@ class PostingTelegram(FakeTelegram):
         return await self._posted(body, self.webhook.get("secret_token", ""))
 
     async def _posted(self, body: bytes, secret: str) -> int:
-        door = None if self._adapter is None else self._adapter.webhook
-        return 404 if door is None else await door({SECRET_HEADER: secret}, body)
+        if self._adapter is None or self._adapter.webhook is None:
+            return 404
+        return await self._adapter.handle_webhook({SECRET_HEADER: secret}, body)
 
 
 _GIFTS = ("senddocument", "sendphoto")

@@ -1,4 +1,4 @@
-"""WhatsApp on loopback: the Graph API of one number, and the posts that Meta makes to its app.
+"""WhatsApp on loopback: the GraphClient API of one number, and the posts that Meta makes to its app.
 
 It posts straight to the adapter that was made last, signed, and again until that answers 200.
 """
@@ -12,8 +12,8 @@ from collections import deque
 from typing import Any, Self
 
 from sessionary.channels.whatsapp.adapter import WhatsAppAdapter
-from sessionary.channels.whatsapp.client import Graph
-from sessionary.channels.whatsapp.inbound import Rules
+from sessionary.channels.whatsapp.client import GraphClient
+from sessionary.channels.whatsapp.inbound import WhatsAppOptions
 from sessionary.config.secret import Secret
 from sessionary.model.source import Channel
 from tests.support.http_server import LOST, HttpServer, Request, Response, json_response
@@ -43,7 +43,7 @@ class FakeWhatsApp:
         self.posts: list[dict[str, Any]] = []
         self.typing: list[str] = []
         self.media: dict[str, tuple[bytes, str]] = {}
-        self.rules = Rules(largest_file=LARGEST_FILE, largest_sent=LARGEST_FILE)
+        self.options = WhatsAppOptions(largest_file=LARGEST_FILE, largest_sent=LARGEST_FILE)
         self.uploads: dict[str, tuple[str, bytes]] = {}
         self.downloads = 0
         self.current: Posted | None = None
@@ -76,8 +76,8 @@ class FakeWhatsApp:
 
     def adapter(self) -> WhatsAppAdapter:
         """A fresh adapter, to which is posted from now on."""
-        graph = Graph(NUMBER_ID, Secret(TOKEN), base_url=self.url, version=_VERSION)
-        made = WhatsAppAdapter(graph, Secret(APP_SECRET), Secret(VERIFY_TOKEN), self.rules)
+        graph = GraphClient(NUMBER_ID, Secret(TOKEN), base_url=self.url, version=_VERSION)
+        made = WhatsAppAdapter(graph, Secret(APP_SECRET), Secret(VERIFY_TOKEN), self.options)
         self.current = self.made = made
         return made
 
@@ -111,7 +111,7 @@ class FakeWhatsApp:
     async def post(self, given: dict[str, Any], *, secret: str = APP_SECRET) -> int:
         """Post something once; the status of the answer."""
         assert self.current is not None
-        return await self.current.webhook(*signed(given, secret))
+        return await self.current.handle_webhook(*signed(given, secret))
 
     async def forges(self, text: str, *, number: int) -> int:
         """Someone else posts a message of the known person."""
@@ -256,7 +256,7 @@ def payload(*messages: dict[str, Any], number_id: str = NUMBER_ID, **more: Any) 
 
 
 def graph_error(code: int, details: str = "as the test wished") -> dict[str, Any]:
-    """An error as the Graph API tells of it."""
+    """An error as the GraphClient API tells of it."""
     return {
         "error": {
             "message": f"(#{code}) something",

@@ -13,7 +13,7 @@ _AGAIN_SECONDS = 0.01
 class Posted(Protocol):
     """Whoever is posted to: an adapter, or a server that has one."""
 
-    async def webhook(self, headers: Mapping[str, str], body: bytes) -> int:
+    async def handle_webhook(self, headers: Mapping[str, str], body: bytes) -> int:
         """Take a post; the status of the answer."""
 
 

@@ -7,10 +7,11 @@ import httpx2
 import pytest
 
 from sessionary.clock import RandomIds, SystemClock
+from sessionary.engine.ports import Challenge
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
 from sessionary.web.app import create_app
-from sessionary.web.context import Challenge, WebContext
+from sessionary.web.context import WebContext
 
 HOOK = "/api/v1/channels/sample/webhook"
 

@@ -9,7 +9,7 @@ from sessionary.client.client import Sessionary
 from sessionary.model.view import time_text
 
 if TYPE_CHECKING:
-    from sessionary.app.imports import Discovery, ToolImport
+    from sessionary.app.imports import Discovery, Outcome
 
 
 class WebImports:
@@ -26,9 +26,7 @@ class WebImports:
         from sessionary.app import imports
 
         now = self._client.machine.clock.now()
-        return [
-            plain(each) for each in imports.discover(self._client, imports.this_user(), now=now)
-        ]
+        return [plain(each) for each in imports.discover(self._client, imports.here(), now=now)]
 
     def run(
         self, tools: Sequence[str], *, dry_run: bool, tell: Callable[[dict[str, Any]], None]
@@ -36,21 +34,21 @@ class WebImports:
         """Import from where the tools keep their records; or only look."""
         from sessionary.app import imports
 
-        requests = imports.default_requests(imports.this_user(), tools)
+        wishes = imports.default_wishes(imports.here(), tools)
         if dry_run:
-            found = imports.preview(self._client, requests, is_profile_chosen=True)
+            found = imports.look(self._client, wishes, is_profile_asked_for=True)
             return [plain(each) for each in found.outcomes]
         # Whoever imports here is let into this profile alone: nothing is written to another.
         done = imports.run(
             self._client,
-            requests,
+            wishes,
             lambda progress: tell(asdict(progress)),
-            is_profile_chosen=True,
+            is_profile_asked_for=True,
         )
         return [plain(each) for each in done.outcomes]
 
 
-def plain(value: "Discovery | ToolImport") -> dict[str, Any]:
+def plain(value: "Discovery | Outcome") -> dict[str, Any]:
     """An answer without classes; times as text."""
     return {
         name: time_text(each) if isinstance(each, datetime) else each

@@ -16,7 +16,7 @@ from sessionary.errors import BadInput, NotFound
 from sessionary.importers import registry
 from sessionary.importers.base import driver, files
 from sessionary.importers.base.driver import SHOWN, Fault, ToolImportReport
-from sessionary.importers.base.events import Importer, Unit, UserEnvironment
+from sessionary.importers.base.events import Importer, Unit, Where
 from sessionary.importers.base.session_merger import ImportTarget
 from sessionary.importers.registry import Recogniser
 from sessionary.store.filesystem import BESIDE
@@ -27,7 +27,7 @@ SOON = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True)
-class ImportRequest:
+class Wish:
     """Something to be imported: a directory or a file, and the tool whose records are meant.
 
     Without a tool every file of a directory goes to the tool that wrote it.
@@ -56,7 +56,7 @@ class Discovery:
 
 
 @dataclass(frozen=True, slots=True)
-class ImportProgress:
+class Progress:
     """How far an import is. `place` is what is being read."""
 
     tool: str
@@ -76,7 +76,7 @@ class Omission:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolImport:
+class Outcome:
     """What an import of one tool's records did, or would do.
 
     Every unit that was found is told: `units == imported_units + unchanged_units + omitted_units`.
@@ -121,7 +121,7 @@ class UnknownFiles:
 class ImportResult:
     """What an import did, or would do, for each tool."""
 
-    outcomes: tuple[ToolImport, ...]
+    outcomes: tuple[Outcome, ...]
     unknown: tuple[UnknownFiles, ...] = ()
     # Files and directories that cannot be looked into, so that nobody can tell whose they are.
     faults: tuple[Fault, ...] = ()
@@ -129,12 +129,12 @@ class ImportResult:
     failures: tuple[str, ...] = ()
 
 
-OnProgress = Callable[[ImportProgress], None]
+Tell = Callable[[Progress], None]
 
 
-def this_user() -> UserEnvironment:
+def here() -> Where:
     """This machine, as its user sees it."""
-    return UserEnvironment(config.user_home(), config.environment())
+    return Where(config.user_home(), config.environment())
 
 
 def tools() -> list[tuple[str, str]]:
@@ -142,20 +142,20 @@ def tools() -> list[tuple[str, str]]:
     return [(each.name, each.title) for each in registry.importers()]
 
 
-def default_requests(
-    where: UserEnvironment, names: Sequence[str] = (), *, must_exist: bool = True
-) -> list[ImportRequest]:
+def default_wishes(
+    where: Where, names: Sequence[str] = (), *, must_exist: bool = True
+) -> list[Wish]:
     """Every place on the machine where the named tools, or any, keep their records."""
     importers = [registry.importer(name) for name in names] if names else registry.importers()
     return [
-        ImportRequest(importer.name, place)
+        Wish(importer.name, place)
         for importer in importers
         for place in dict.fromkeys(map(_resolved, importer.places(where)))
         if not must_exist or files.is_directory(place) or files.is_file(place)
     ]
 
 
-def request_for(path: Path, tool: str | None = None) -> ImportRequest | None:
+def wish_for(path: Path, tool: str | None = None) -> Wish | None:
     """What someone means who names a path; None when it is a file of no known tool.
 
     A file that is not a record of the tool that was named is refused.
@@ -163,15 +163,15 @@ def request_for(path: Path, tool: str | None = None) -> ImportRequest | None:
     place = _resolved(path)
     importer = None if tool is None else registry.importer(tool)
     if files.is_directory(place):
-        return ImportRequest(tool, place, is_named=True)
+        return Wish(tool, place, is_named=True)
     found = Recogniser().tool_of(place)
     why = registry.unreadable(place) if found is None else None
     if why is not None:
         raise BadInput(f"{why} Nothing was imported.")
     if importer is None:
-        return None if found is None else ImportRequest(found.name, place, is_named=True)
+        return None if found is None else Wish(found.name, place, is_named=True)
     if found is importer or registry.accepts(importer, place):
-        return ImportRequest(importer.name, place, is_named=True)
+        return Wish(importer.name, place, is_named=True)
     if found is None:
         raise BadInput(
             f"{path} is no record of {importer.title}: nothing in its beginning is known. "
@@ -196,38 +196,35 @@ def now(client: Sessionary | None) -> datetime:
     return (Machine.real() if client is None else client.machine).clock.now()
 
 
-def discover(
-    client: Sessionary | None, where: UserEnvironment, *, now: datetime
-) -> list[Discovery]:
+def discover(client: Sessionary | None, where: Where, *, now: datetime) -> list[Discovery]:
     """What is on the machine, tool by tool; without a house all of it is new."""
-    found = [_discovery(client, request, now=now) for request in default_requests(where)]
+    found = [_discovery(client, wish, now=now) for wish in default_wishes(where)]
     return [each for each in found if each.units]
 
 
-def preview(
-    client: Sessionary | None, requests: Sequence[ImportRequest], *, is_profile_chosen: bool = False
+def look(
+    client: Sessionary | None, wishes: Sequence[Wish], *, is_profile_asked_for: bool = False
 ) -> ImportResult:
     """What an import would find. Nothing is changed."""
-    plan = _plan_imports(client, requests, is_profile_chosen=is_profile_chosen)
+    plan = _planned(client, wishes, is_profile_asked_for=is_profile_asked_for)
     return plan.result(
-        driver.preview(part.target, part.importer, part.units, check=part.check)
-        for part in plan.parts
+        driver.look(part.target, part.importer, part.units, check=part.check) for part in plan.parts
     )
 
 
 def run(
     client: Sessionary,
-    requests: Sequence[ImportRequest],
-    on_progress: OnProgress = lambda _: None,
+    wishes: Sequence[Wish],
+    tell: Tell = lambda _: None,
     *,
-    is_profile_chosen: bool = False,
+    is_profile_asked_for: bool = False,
 ) -> ImportResult:
     """Import what is new. What a tool keeps in a profile of its own goes there, unless one was asked for."""
-    plan = _plan_imports(client, requests, is_profile_chosen=is_profile_chosen)
-    return plan.result(_run(client, part, on_progress) for part in plan.parts)
+    plan = _planned(client, wishes, is_profile_asked_for=is_profile_asked_for)
+    return plan.result(_run(client, part, tell) for part in plan.parts)
 
 
-def refuse_own_store(database: str | None, path: Path) -> None:
+def refuse_own(database: str | None, path: Path) -> None:
     """Never read the store as if it were someone else's: a plain open and close drops its locks."""
     place = _resolved(path)
     for own in _own_paths(database):
@@ -240,7 +237,7 @@ def refuse_own_store(database: str | None, path: Path) -> None:
 
 
 @dataclass(slots=True)
-class _ToolPlan:
+class _Part:
     """The records of one tool that are read one after the other."""
 
     importer: Importer
@@ -260,10 +257,10 @@ class _ToolPlan:
 
 
 @dataclass(slots=True)
-class _ImportPlan:
+class _Plan:
     """What is to be read for whom."""
 
-    parts: list[_ToolPlan] = field(default_factory=list)
+    parts: list[_Part] = field(default_factory=list)
     unknown: list[UnknownFiles] = field(default_factory=list)
     # What cannot be looked into, so that nobody can tell whose it is.
     faults: list[Fault] = field(default_factory=list)
@@ -273,7 +270,7 @@ class _ImportPlan:
 
     def result(self, reports: Iterable[ToolImportReport]) -> ImportResult:
         """What came of it, once every part was read."""
-        outcomes: list[ToolImport] = []
+        outcomes: list[Outcome] = []
         omitted: dict[str, str] = {}
         for part, report in zip(self.parts, reports, strict=True):
             outcomes.append(_outcome(part, report))
@@ -289,64 +286,62 @@ class _ImportPlan:
         )
 
 
-def _plan_imports(
-    client: Sessionary | None, requests: Sequence[ImportRequest], *, is_profile_chosen: bool
-) -> _ImportPlan:
+def _planned(
+    client: Sessionary | None, wishes: Sequence[Wish], *, is_profile_asked_for: bool
+) -> _Plan:
     """Find the units of each wish; `BadInput` or `NotFound` when the only one has none."""
-    for request in requests:
-        refuse_own_store(_database(client), request.place)
-    plan = _ImportPlan()
+    for wish in wishes:
+        refuse_own(_database(client), wish.place)
+    plan = _Plan()
     recogniser = Recogniser()
-    parts: dict[str, _ToolPlan] = {}
+    parts: dict[str, _Part] = {}
 
-    def plan_of(name: str) -> _ToolPlan:
+    def part_of(name: str) -> _Part:
         if name not in parts:
             importer = registry.importer(name)
             target = None
             if client is not None:
-                target = _target(client, importer, is_profile_chosen=is_profile_chosen)
-            parts[name] = _ToolPlan(importer, target, recogniser)
+                target = _target(client, importer, is_profile_asked_for=is_profile_asked_for)
+            parts[name] = _Part(importer, target, recogniser)
         return parts[name]
 
-    for request in requests:
+    for wish in wishes:
         with files.noting_closed() as closed:
             try:
-                if request.is_named and files.is_directory(request.place):
-                    _plan_folder(plan, request, plan_of)
+                if wish.is_named and files.is_directory(wish.place):
+                    _plan_folder(plan, wish, part_of)
                 else:
-                    assert request.tool is not None
-                    part = plan_of(request.tool)
-                    part.places.append(request.place)
-                    units = _found(part.importer, request.place)
+                    assert wish.tool is not None
+                    part = part_of(wish.tool)
+                    part.places.append(wish.place)
+                    units = _found(part.importer, wish.place)
                     part.units += units
-                    if request.is_named:
-                        plan.named[request.place] = [unit.name for unit in units]
+                    if wish.is_named:
+                        plan.named[wish.place] = [unit.name for unit in units]
             except (BadInput, NotFound) as error:
-                if len(requests) == 1:
+                if len(wishes) == 1:
                     raise
                 # What else was asked for need not wait for it.
-                if request.tool is not None:
-                    plan_of(request.tool).faults.append(Fault(str(request.place), "", str(error)))
-                if request.is_named:
+                if wish.tool is not None:
+                    part_of(wish.tool).faults.append(Fault(str(wish.place), "", str(error)))
+                if wish.is_named:
                     plan.failures.append(str(error))
         for path, why in dict(closed).items():
             fault = Fault(str(path), "", f"it cannot be read ({why}); it was left alone")
-            (plan if request.tool is None else plan_of(request.tool)).faults.append(fault)
+            (plan if wish.tool is None else part_of(wish.tool)).faults.append(fault)
     plan.parts = list(parts.values())
     return plan
 
 
-def _plan_folder(
-    plan: _ImportPlan, request: ImportRequest, plan_of: Callable[[str], _ToolPlan]
-) -> None:
+def _plan_folder(plan: _Plan, wish: Wish, part_of: Callable[[str], _Part]) -> None:
     """Give every file of a named directory to the tool that wrote it."""
-    place = request.place
-    only = None if request.tool is None else registry.importer(request.tool)
+    place = wish.place
+    only = None if wish.tool is None else registry.importer(wish.tool)
     _refuse_closed(place)
     found = registry.scan(place, only)
     names: list[str] = []
     for tool in dict.fromkeys([*found.units, *found.fruitless]):
-        part = plan_of(tool)
+        part = part_of(tool)
         part.places.append(place)
         units = found.units.get(tool, [])
         part.units += units
@@ -354,17 +349,17 @@ def _plan_folder(
         for path in found.fruitless.get(tool, []):
             part.fruitless[str(path)] = "it is known by its beginning, but there is nothing to read"
     if only is not None and found.others:
-        listed = ", ".join(
+        told = ", ".join(
             f"{count:,} of {registry.importer(name).title}" for name, count in found.others.items()
         )
         if names:
-            plan_of(only.name).notes.append(
-                f"Not asked for, and left alone: files of other tools in {place}: {listed}."
+            part_of(only.name).notes.append(
+                f"Not asked for, and left alone: files of other tools in {place}: {told}."
             )
         else:
             raise BadInput(
                 f"There is no record of {only.title} in {place}; it has files of other tools: "
-                f"{listed}. Nothing was imported. Import them with: sessionary import {place}"
+                f"{told}. Nothing was imported. Import them with: sessionary import {place}"
             )
     for path, why in found.unreadable:
         plan.faults.append(Fault(str(path), "", why))
@@ -392,14 +387,14 @@ def _refuse_closed(place: Path) -> None:
         raise BadInput(f"{place} cannot be read ({error.strerror}); it was left alone.") from error
 
 
-def _run(client: Sessionary, part: _ToolPlan, on_progress: OnProgress) -> ToolImportReport:
+def _run(client: Sessionary, part: _Part, tell: Tell) -> ToolImportReport:
     assert part.target is not None
     own = [
         found
         for path in _own_paths(_database(client))
         if (found := files.identity(path)) is not None
     ]
-    progress = _progress_reporter(part, part.target, on_progress)
+    progress = _teller(part, part.target, tell)
     return driver.run(
         part.target,
         part.importer,
@@ -422,15 +417,15 @@ def _found(importer: Importer, place: Path) -> list[Unit]:
         raise BadInput(f"{where} cannot be read ({error.strerror}); it was left alone.") from error
 
 
-def _discovery(client: Sessionary | None, request: ImportRequest, *, now: datetime) -> Discovery:
-    assert request.tool is not None
-    importer = registry.importer(request.tool)
+def _discovery(client: Sessionary | None, wish: Wish, *, now: datetime) -> Discovery:
+    assert wish.tool is not None
+    importer = registry.importer(wish.tool)
     target = None if client is None else _target(client, importer)
     count = size = new = new_size = 0
     ends: list[datetime] = []
-    for unit in _listed(importer, request.place):
+    for unit in _listed(importer, wish.place):
         count, size = count + 1, size + unit.size
-        more = driver.unread_bytes(target, unit)
+        more = driver.ahead(target, unit)
         # A file that was read to its end and has only grown older has nothing new in it.
         if more:
             new, new_size = new + 1, new_size + more
@@ -439,7 +434,7 @@ def _discovery(client: Sessionary | None, request: ImportRequest, *, now: dateti
     return Discovery(
         tool=importer.name,
         title=importer.title,
-        place=str(request.place),
+        place=str(wish.place),
         units=count,
         bytes=size,
         new_units=new,
@@ -458,7 +453,7 @@ def _listed(importer: Importer, place: Path) -> list[Unit]:
 
 
 def _target(
-    client: Sessionary, importer: Importer, *, is_profile_chosen: bool = False
+    client: Sessionary, importer: Importer, *, is_profile_asked_for: bool = False
 ) -> ImportTarget:
     return ImportTarget(
         client.store,
@@ -466,27 +461,25 @@ def _target(
         importer.name,
         importer.title,
         client.moment(),
-        is_profile_chosen=is_profile_chosen,
+        is_asked_for=is_profile_asked_for,
         version=sessionary.__version__,
     )
 
 
-def _progress_reporter(
-    part: _ToolPlan, target: ImportTarget, on_progress: OnProgress
-) -> driver.OnUnitProgress:
-    total = sum(driver.unread_bytes(target, unit) or 0 for unit in part.units)
+def _teller(part: _Part, target: ImportTarget, tell: Tell) -> driver.Progress:
+    total = sum(driver.ahead(target, unit) or 0 for unit in part.units)
     name = part.importer.name
 
     def progress(report: ToolImportReport, unit: Unit) -> None:
         sessions = report.added + report.extended
-        on_progress(ImportProgress(name, unit.name, report.bytes, total, sessions, report.messages))
+        tell(Progress(name, unit.name, report.bytes, total, sessions, report.messages))
 
     return progress
 
 
-def _outcome(part: _ToolPlan, report: ToolImportReport) -> ToolImport:
+def _outcome(part: _Part, report: ToolImportReport) -> Outcome:
     omissions = part.fruitless | report.omissions
-    return ToolImport(
+    return Outcome(
         tool=part.importer.name,
         title=part.importer.title,
         places=tuple(map(str, dict.fromkeys(part.places))),

@@ -25,7 +25,7 @@ from sessionary.store.database import REMEDY, Store, Tx
 from sessionary.store.open import sqlite_path
 from sessionary.store.sqlite import db_file
 from sessionary.web import server
-from sessionary.web.context import Challenge, WebContext, Webhook, WebSettings
+from sessionary.web.context import WebContext, WebSettings
 from sessionary.web.server import Ready
 
 CHECK_SECONDS = 24 * 3600.0
@@ -56,6 +56,7 @@ async def serve(
     That takes 15 seconds at most, however dead the store is: 5 for requests, 2 for an import, 8 for
     turns and channels.
     """
+    registry.quiet_libraries()
     settings = engine_config.read(client.config)
     web = web_config.read(client.config, config.environment())
     # A server checks its own files.
@@ -68,6 +69,7 @@ async def serve(
     instrumentation = None if exporter is None else exporter.instrumentation
     engine = build_engine(client, adapters=adapters, agents=agents, instrumentation=instrumentation)
     ingest = telemetry.open_ingest(client)
+    running = engine.context.adapters
     parts = WebContext(
         store=engine.context.store,
         profile=client.profile,
@@ -76,8 +78,8 @@ async def serve(
         policies=client.policies,
         clock=client.machine.clock,
         ids=client.machine.ids,
-        webhooks=_webhooks(engine.context.adapters),
-        challenges=_challenges(engine.context.adapters),
+        webhooks={name: each.webhook for name, each in running.items() if each.webhook},
+        challenges={name: each.challenge for name, each in running.items() if each.challenge},
         traces=None if ingest is None else ingest.ingest_spans,
         logs=None if ingest is None else ingest.ingest_logs,
         imports=WebImports(client),
@@ -193,15 +195,3 @@ def channels_of(client: Sessionary) -> dict[str, Adapter]:
     named = engine_config.read(client.config).channels
     environ = config.environment()
     return {name: registry.build(name, values, environ) for name, values in named.items()}
-
-
-def _webhooks(adapters: Mapping[str, Adapter]) -> dict[str, Webhook]:
-    """The doors of those channels to which platforms post."""
-    found = {name: getattr(adapter, "webhook", None) for name, adapter in adapters.items()}
-    return {name: door for name, door in found.items() if door is not None}
-
-
-def _challenges(adapters: Mapping[str, Adapter]) -> dict[str, Challenge]:
-    """How those channels prove their address, where a platform asks for it."""
-    found = {name: getattr(adapter, "challenge", None) for name, adapter in adapters.items()}
-    return {name: prove for name, prove in found.items() if prove is not None}

@@ -1,96 +1,123 @@
-"""Files that hang on messages: taken in up to a limit, and named where they are left out."""
+"""Files that people send and that agents send, and the text that replaces a file that cannot be passed on."""
 
 import hashlib
+import mimetypes
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from sessionary.errors import RetryLater, SessionaryError
+from sessionary.errors import SessionaryError
 from sessionary.model.message import Attachment, Part, Text
 from sessionary.model.terminal import one_line
 
 MEGABYTE = 1024 * 1024
 # Slack posts a message four times.
-MOST_TRIES = 4
-_MOST_FAILURES = 1000
-_LONGEST_NAME = 100
-_LONGEST_REASON = 200
+MAX_ATTEMPTS = 4
+_MAX_COUNTS = 1000
+_MAX_NAME = 100
+_MAX_REASON = 200
+BYTES = "application/octet-stream"
+
+
+class FileRefused(Exception):
+    """The platform does not accept a file; the message is the reason."""
+
+
+class FileTooLarge(SessionaryError):
+    """A file that a person sent is larger than the channel's limit."""
 
 
 @dataclass(frozen=True, slots=True)
-class File:
-    """A file that a platform holds for us."""
+class IncomingFile:
+    """A file that the platform keeps for us. `id` is what the platform gives its bytes for: an id or a URL."""
+
+    id: str
+    name: str | None = None
+    media_type: str = BYTES
+    size: int | None = None
+    kind: str = ""
+
+    @property
+    def label(self) -> str:
+        """What to call it: its name, else its kind or type."""
+        return self.name or self.kind or self.media_type
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingFile:
+    """A file of the agent, ready to be sent."""
 
     name: str
-    size: int
-    url: str
-    media_type: str = "application/octet-stream"
+    media_type: str
+    data: bytes = field(repr=False)
+
+    @property
+    def kind(self) -> str:
+        """Return `image` for `image/png`."""
+        return self.media_type.partition("/")[0]
 
 
-Fetch = Callable[[File], Awaitable[bytes]]
-
-
-class Failures:
-    """How often files could not be fetched: one that never can must not hold up what comes after."""
+class FailureCounter:
+    """Counts failures by name, so that one thing that always fails does not block what comes after it."""
 
     def __init__(self) -> None:
         self._counts: OrderedDict[str, int] = OrderedDict()
 
     def is_hopeless(self, name: str) -> bool:
-        """Note that a file could not be fetched now; whether to go on without it."""
+        """Count a failure; return whether to go on without this thing."""
         self._counts[name] = self._counts.pop(name, 0) + 1
-        while len(self._counts) > _MOST_FAILURES:
+        while len(self._counts) > _MAX_COUNTS:
             self._counts.popitem(last=False)
-        return self._counts[name] >= MOST_TRIES
-
-
-async def fetched(
-    files: Iterable[File], largest: int, fetch: Fetch, failures: Failures
-) -> tuple[tuple[Part, ...], tuple[bytes, ...]]:
-    """The parts of a message for its files, and the bytes of those that were taken in.
-
-    A file that may come later raises `RetryLater`, until it has failed too often.
-    """
-    parts: list[Part] = []
-    held: list[bytes] = []
-    for file in files:
-        if file.size > largest:
-            parts.append(too_large(file.name, largest, file.size))
-            continue
-        try:
-            data = await fetch(file)
-        except SessionaryError as error:  # the message is worth more than its file
-            if isinstance(error, RetryLater) and not failures.is_hopeless(file.url):
-                raise
-            parts.append(gone(file.name))
-            continue
-        if len(data) > largest:  # it was said to be smaller
-            parts.append(too_large(file.name, largest, len(data)))
-            continue
-        parts.append(attachment(data, file.media_type, file.name))
-        held.append(data)
-    return tuple(parts), tuple(held)
-
-
-def too_large(name: str, largest: int, size: int | None = None) -> Text:
-    """What stands in the place of a file that is not taken in: the agent and the person learn of it."""
-    much = "" if size is None else f" ({size / MEGABYTE:.1f} MB)"
-    most = largest / MEGABYTE
-    return Text(
-        f"[The file “{_short(name)}”{much} is too large and was left out; at most {most:g} MB.]"
-    )
-
-
-def gone(name: str, why: str | None = None) -> Text:
-    """What stands in the place of a file that the platform does not give out."""
-    reason = "" if why is None else f": {one_line(why, _LONGEST_REASON).rstrip('.')}"
-    return Text(f"[The file “{_short(name)}” could not be fetched and was left out{reason}.]")
+        return self._counts[name] >= MAX_ATTEMPTS
 
 
 def attachment(data: bytes, media_type: str, name: str | None = None) -> Attachment:
-    """The file that these bytes are."""
+    """Return the part that names these bytes."""
     return Attachment(hashlib.sha256(data).hexdigest(), media_type, name, len(data))
 
 
-def _short(name: str) -> str:
-    return one_line(name, _LONGEST_NAME)
+def attachments_of(parts: tuple[Part, ...]) -> list[Attachment]:
+    """Return the files of a delivery."""
+    return [part for part in parts if isinstance(part, Attachment)]
+
+
+def not_received_too_large(name: str, limit: int, size: int | None = None) -> Text:
+    """Return what the agent reads in place of a file that is too large."""
+    actual = "" if size is None else f" ({size / MEGABYTE:.1f} MB)"
+    most = limit / MEGABYTE
+    name = one_line(name, _MAX_NAME)
+    return Text(f"[The file “{name}”{actual} is too large and was left out; at most {most:g} MB.]")
+
+
+def not_received(name: str, reason: str | None = None) -> Text:
+    """Return what the agent reads in place of a file that the platform does not give out."""
+    why = "" if reason is None else f": {one_line(reason, _MAX_REASON).rstrip('.')}"
+    name = one_line(name, _MAX_NAME)
+    return Text(f"[The file “{name}” could not be fetched and was left out{why}.]")
+
+
+def not_sent(file: Attachment, reason: str) -> str:
+    """Return what the person reads in place of a file of the agent, and where they find it."""
+    why = one_line(reason, _MAX_REASON)
+    return f"[The file “{name_of(file)}” could not be sent: {why}. It is kept in the workbench.]"
+
+
+def not_sent_too_large(file: Attachment, limit: int) -> str:
+    """Return what the person reads in place of a file that is too large for the channel."""
+    most = limit / MEGABYTE
+    return not_sent(file, f"it is too large for this channel, which takes at most {most:g} MB")
+
+
+def name_of(file: Attachment) -> str:
+    """Return the file's name on one line and without a path, or a made-up one."""
+    name = one_line((file.name or "").replace("\\", "/").rpartition("/")[2], _MAX_NAME)
+    if name.strip(". "):
+        return name
+    return f"file{mimetypes.guess_extension(media_type_of(file)) or ''}"
+
+
+def media_type_of(file: Attachment) -> str:
+    """Return the media type without parameters; the type of plain bytes if it is not valid."""
+    full = file.media_type.partition(";")[0].strip().lower()
+    main, slash, sub = full.partition("/")
+    is_valid = slash and full.isascii() and full.isprintable() and " " not in full and main and sub
+    return full if is_valid else BYTES

@@ -1,39 +1,36 @@
-"""From what the configuration says of a platform to the adapter that speaks to it."""
+"""The platforms that have a channel, and their adapters by configuration."""
 
-import importlib
+import logging
 from collections.abc import Mapping
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from sessionary.config.table import Table
 from sessionary.engine.ports import Adapter
 from sessionary.errors import BadInput
 
-# Platform: the module with `build` and `check`, and the extra that brings its library.
-KNOWN: dict[str, tuple[str, str | None]] = {
-    "telegram": ("sessionary.channels.telegram", "telegram"),
-    "discord": ("sessionary.channels.discord", "discord"),
-    "slack": ("sessionary.channels.slack", "slack"),
-    "whatsapp": ("sessionary.channels.whatsapp", "whatsapp"),
-    "signal": ("sessionary.channels.signal", "signal"),
-    "matrix": ("sessionary.channels.matrix", "matrix"),
-    "email": ("sessionary.channels.email", "email"),
-    "webhook": ("sessionary.channels.webhook", None),
-    "api": ("sessionary.channels.api", None),
+# Each platform, and the extra with its library.
+KNOWN: dict[str, str | None] = {
+    "telegram": "telegram",
+    "discord": "discord",
+    "slack": "slack",
+    "whatsapp": "whatsapp",
+    "signal": "signal",
+    "matrix": "matrix",
+    "email": "email",
+    "webhook": None,
+    "api": None,
 }
 
 
-class Channel(Protocol):
-    """What the package of a platform offers."""
+class ChannelModule(Protocol):
+    """The package of a platform."""
 
     def build(self, table: Table, environ: Mapping[str, str]) -> Adapter:
-        """The adapter that the settings describe."""
-
-    async def check(self, adapter: Adapter) -> str:
-        """Connect, and say who the bot is; the error says what is missing and how to get it."""
+        """Return the adapter that the settings describe."""
 
 
 def build(platform: str, values: Mapping[str, Any], environ: Mapping[str, str]) -> Adapter:
-    """The adapter of a platform, from its table of the configuration."""
+    """Return the adapter of a platform, from its table of the configuration."""
     table = Table(values, f"[channels.{platform}]")
     table.leave(("agent",))
     adapter = load(platform).build(table, environ)
@@ -41,17 +38,65 @@ def build(platform: str, values: Mapping[str, Any], environ: Mapping[str, str]) 
     return adapter
 
 
-def load(platform: str) -> Channel:
-    """The package of a platform; its library is an extra that may not be there."""
-    known = KNOWN.get(platform)
-    if known is None:
+def quiet_libraries() -> None:
+    """Keep secrets and duplicates of libraries out of the log; called where a program starts, never at import."""
+    # It logs every address at INFO, and Telegram's contain the bot's token.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    # It logs every error that it also returns to us; we log those that matter.
+    logging.getLogger("nio.responses").setLevel(logging.CRITICAL)
+
+
+def load(platform: str) -> ChannelModule:
+    """Return the package of a platform, whose library is an extra that may be missing."""
+    if platform not in KNOWN:
         raise BadInput(f"There is no channel {platform!r}. Known: {', '.join(KNOWN)}.")
-    module, extra = known
     try:
-        return cast(Channel, importlib.import_module(module))
+        return _import(platform)
     except ModuleNotFoundError as error:
         if error.name is not None and error.name.startswith("sessionary"):
-            raise BadInput(f"This version has no channel {platform!r} yet.") from error
+            raise
         raise BadInput(
-            f"The channel {platform!r} needs an extra: install sessionary[{extra}] ({error})."
+            f"The channel {platform!r} needs an extra: install sessionary[{KNOWN[platform]}] "
+            f"({error})."
         ) from error
+
+
+def _import(platform: str) -> ChannelModule:
+    """Import one platform: each has its own library, which may be missing and is slow to load."""
+    match platform:
+        case "telegram":
+            from sessionary.channels import telegram
+
+            return telegram
+        case "discord":
+            from sessionary.channels import discord
+
+            return discord
+        case "slack":
+            from sessionary.channels import slack
+
+            return slack
+        case "whatsapp":
+            from sessionary.channels import whatsapp
+
+            return whatsapp
+        case "signal":
+            from sessionary.channels import signal
+
+            return signal
+        case "matrix":
+            from sessionary.channels import matrix
+
+            return matrix
+        case "email":
+            from sessionary.channels import email
+
+            return email
+        case "webhook":
+            from sessionary.channels import webhook
+
+            return webhook
+        case _:
+            from sessionary.channels import api
+
+            return api

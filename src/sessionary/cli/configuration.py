@@ -56,7 +56,7 @@ def list_channels(console: Console) -> None:
         {
             "name": name,
             "configured": name in settings.channels,
-            "extra": registry.KNOWN.get(name, (None, None))[1],
+            "extra": registry.KNOWN.get(name),
             "access": _access(settings, name),
         }
         for name in dict.fromkeys([*settings.channels, *registry.KNOWN])
@@ -108,9 +108,10 @@ def check_channel(console: Console, name: str) -> None:
 
 
 async def _connect(name: str, values: Mapping[str, Any]) -> str:
+    registry.quiet_libraries()
     adapter = registry.build(name, values, environment())
     try:
-        account: str = await registry.load(name).check(adapter)
+        return await adapter.check()
     except RetryLater as error:
         why = str(error).rstrip(".")
         raise Unreachable(
@@ -118,7 +119,6 @@ async def _connect(name: str, values: Mapping[str, Any]) -> str:
         ) from error
     finally:
         await adapter.close()
-    return account
 
 
 def _access(settings: EngineSettings, name: str) -> str:

@@ -13,7 +13,7 @@ import click
 
 from sessionary import config
 from sessionary.app import imports
-from sessionary.app.imports import ImportRequest, ImportResult, ToolImport
+from sessionary.app.imports import ImportResult, Outcome, Wish
 from sessionary.cli.console import Console
 from sessionary.cli.tree import command, pass_console
 from sessionary.errors import BadInput, NotFound
@@ -41,7 +41,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from sessionary.app.imports import Discovery, ImportProgress, UnknownFiles
+from sessionary.app.imports import Discovery, Progress, UnknownFiles
 from sessionary.cli.console import Column, size, table
 from sessionary.importers.base.driver import WORDLESS, Fault
 
@@ -52,7 +52,7 @@ OURS = "sessionary"
 class ImportPlan:
     """What a person asked for: records of tools, and files of our own lines."""
 
-    requests: list[ImportRequest] = field(default_factory=list)
+    wishes: list[Wish] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
 
 
@@ -115,7 +115,7 @@ def import_(
 def _discover(console: Console) -> None:
     with _client_if_any(console) as client:
         now = imports.now(client)
-        found = imports.discover(client, imports.this_user(), now=now)
+        found = imports.discover(client, imports.here(), now=now)
     value = {"items": [to_json(each) for each in found]}
     console.answer(value, discovery_text(found, now=now, width=console.width))
 
@@ -125,9 +125,9 @@ def _run(console: Console, plan: ImportPlan) -> None:
         total = import_exports(console, client, plan.lines)
         result = imports.run(
             client,
-            plan.requests,
-            ProgressMeter(console.progress).show,
-            is_profile_chosen=console.profile is not None,
+            plan.wishes,
+            ProgressMeter(console.progress).tell,
+            is_profile_asked_for=console.profile is not None,
         )
     console.end_progress()
     _answer(console, total, result, dry_run=False)
@@ -137,7 +137,7 @@ def _preview(console: Console, plan: ImportPlan) -> None:
     with _client_if_any(console) as client:
         total = preview_exports(client, plan.lines)
         asked = console.profile is not None
-        result = imports.preview(client, plan.requests, is_profile_chosen=asked)
+        result = imports.look(client, plan.wishes, is_profile_asked_for=asked)
     _answer(console, total, result, dry_run=True)
 
 
@@ -173,7 +173,7 @@ def _watch(console: Console, plan: ImportPlan) -> None:
     stop = threading.Event()
     sums: dict[str, int] = {"added": 0, "extended": 0, "messages": 0, "skipped": 0}
 
-    def show(outcome: ToolImport) -> None:
+    def tell(outcome: Outcome) -> None:
         for name in sums:
             sums[name] += getattr(outcome, name)
         console.end_progress()
@@ -188,7 +188,7 @@ def _watch(console: Console, plan: ImportPlan) -> None:
         try:
             console.note("Watching; Ctrl-C ends it.")
             meter = ProgressMeter(console.progress)
-            watch(client, plan.requests, stop=stop, on_import=show, on_progress=meter.show)
+            watch(client, plan.wishes, stop=stop, tell=tell, progress=meter.tell)
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)
@@ -203,8 +203,8 @@ def _plan(console: Console, what: tuple[str, ...], *, is_all: bool) -> ImportPla
     if is_all:
         if words:
             raise click.UsageError("--all takes no SOURCE and no PATH.")
-        plan.requests = imports.default_requests(imports.this_user())
-        if not plan.requests:
+        plan.wishes = imports.default_wishes(imports.here())
+        if not plan.wishes:
             raise NotFound("No records of other tools were found on this machine.")
         return plan
     tool = None
@@ -217,7 +217,7 @@ def _plan(console: Console, what: tuple[str, ...], *, is_all: bool) -> ImportPla
         words = []
     elif words[0] in registry.NAMES and not os.path.lexists(words[0]):
         tool = words.pop(0)
-        plan.requests = [] if words else _default(tool)
+        plan.wishes = [] if words else _default(tool)
     database = config.load(home=console.home, database=console.database).database
     for word in plan.lines:
         if word != STDIN:
@@ -227,9 +227,9 @@ def _plan(console: Console, what: tuple[str, ...], *, is_all: bool) -> ImportPla
     return plan
 
 
-def _default(tool: str) -> list[ImportRequest]:
-    where = imports.this_user()
-    found = imports.default_requests(where, [tool])
+def _default(tool: str) -> list[Wish]:
+    where = imports.here()
+    found = imports.default_wishes(where, [tool])
     if not found:
         places = ", ".join(map(str, registry.importer(tool).places(where)))
         looked = f"Looked in {places}." if places else "It has no place of its own."
@@ -250,9 +250,9 @@ def _add(plan: ImportPlan, word: str, tool: str | None, database: str) -> None:
             f"{word} is an export of Sessionary's own; nothing was imported. "
             f"Import it with: sessionary import {word}"
         )
-    request = imports.request_for(Path(word), tool)
-    if request is not None:
-        plan.requests.append(request)
+    wish = imports.wish_for(Path(word), tool)
+    if wish is not None:
+        plan.wishes.append(wish)
     elif stat.S_ISREG(os.stat(word).st_mode) and is_own_export(word):
         plan.lines.append(word)
     else:
@@ -272,7 +272,7 @@ def _check(word: str, database: str) -> None:
         raise BadInput("A path cannot hold that character; nothing was imported.") from error
     if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
         raise BadInput(f"{word} is neither a file nor a directory; nothing was imported.")
-    imports.refuse_own_store(database, Path(word))
+    imports.refuse_own(database, Path(word))
 
 
 def _near(word: str) -> str:
@@ -388,7 +388,7 @@ def exports_text(total: ExportTotal, *, dry_run: bool) -> str:
     return "\n".join(lines)
 
 
-MAX_SHOWN = 10
+SHOWN = 10
 _COLUMNS = (
     Column("SOURCE"),
     Column("WHERE", flexible=True),
@@ -407,22 +407,22 @@ class ProgressMeter:
         self._tool: str | None = None
         self._began = 0.0
 
-    def show(self, progress: ImportProgress) -> None:
+    def tell(self, progress: Progress) -> None:
         """Show it."""
         now = time.monotonic()
         if progress.tool != self._tool:
             self._tool, self._began = progress.tool, now
-        elapsed = now - self._began
-        rate = progress.bytes / elapsed if elapsed > 0 else 0.0
+        spent = now - self._began
+        rate = progress.bytes / spent if spent > 0 else 0.0
         text = f"{progress.tool}: {size(progress.bytes)} of {size(progress.all_bytes)}"
         text += f", {progress.messages:,} messages"
-        if elapsed > 1 and rate > 0:
+        if spent > 1 and rate > 0:
             left = max(0.0, progress.all_bytes - progress.bytes) / rate
             text += f", {size(int(rate))}/s, {_span(left)} left"
         self._show(text)
 
 
-def to_json(value: Discovery | ToolImport) -> dict[str, Any]:
+def to_json(value: Discovery | Outcome) -> dict[str, Any]:
     """An answer as a dictionary of plain values."""
     made = asdict(value)
     for name, each in made.items():
@@ -459,16 +459,16 @@ def discovery_text(found: Sequence[Discovery], *, now: datetime, width: int | No
     return "\n".join(lines)
 
 
-def outcome_text(done: ToolImport, *, dry_run: bool) -> str:
+def outcome_text(done: Outcome, *, dry_run: bool) -> str:
     """What an import of one tool's records did, or would do."""
-    lines = [fault_text(each) for each in done.faults[:MAX_SHOWN]]
+    lines = [fault_text(each) for each in done.faults[:SHOWN]]
     if done.skipped > len(lines):
         lines.append(f"… and {done.skipped - len(lines):,} more that could not be read")
-    lines += done.notes[:MAX_SHOWN]
+    lines += done.notes[:SHOWN]
     if done.left_out:
         most = sorted(done.left_out.items(), key=lambda each: -each[1])
-        text = ", ".join(f"{number:,} {what}" for what, number in most[:MAX_SHOWN])
-        lines.append(f"{done.title}: left out: {text}{', …' if len(most) > MAX_SHOWN else ''}")
+        told = ", ".join(f"{number:,} {what}" for what, number in most[:SHOWN])
+        lines.append(f"{done.title}: left out: {told}{', …' if len(most) > SHOWN else ''}")
     lines += _omitted(done)
     if done.held_back:
         assert done.held_back_until is not None
@@ -490,12 +490,12 @@ def unknown_text(found: UnknownFiles) -> str:
     )
 
 
-def _omitted(done: ToolImport) -> list[str]:
+def _omitted(done: Outcome) -> list[str]:
     """The units that brought nothing, by the reason; a fault that was told is not told again."""
-    text = {(each.unit, each.why) for each in done.faults}
+    told = {(each.unit, each.why) for each in done.faults}
     by_reason: dict[str, list[str]] = {}
     for each in done.omissions:
-        if (each.unit, each.reason) not in text:
+        if (each.unit, each.reason) not in told:
             by_reason.setdefault(each.reason, []).append(each.unit)
     lines = [
         f"{done.title}: {count(len(units), 'file')} brought nothing: {reason}: "
@@ -509,37 +509,37 @@ def _omitted(done: ToolImport) -> list[str]:
 
 
 def _listed(names: Sequence[str], total: int) -> str:
-    shown = ", ".join(names[:MAX_SHOWN])
-    return f"{shown}, …" if total > MAX_SHOWN else shown
+    shown = ", ".join(names[:SHOWN])
+    return f"{shown}, …" if total > SHOWN else shown
 
 
-def fault_text(text: Fault) -> str:
+def fault_text(told: Fault) -> str:
     """A fault in one line; a reason that names its file says it once."""
-    if text.why.startswith(text.unit):
-        return text.why
-    return f"{text.unit}: {_place(text.where)}{text.why}"
+    if told.why.startswith(told.unit):
+        return told.why
+    return f"{told.unit}: {_place(told.where)}{told.why}"
 
 
-def _done(done: ToolImport) -> str:
+def _done(done: Outcome) -> str:
     if not done.units:
         return f"{done.title}: nothing of its records is there."
     if done.omitted_units == done.units:
         return f"{done.title}: nothing was imported."
-    text = f"{done.title}: {count(done.added, 'session')} added, {done.extended:,} extended"
-    text += f", {done.unchanged:,} unchanged" if done.unchanged else ""
-    text += f": {count(done.messages, 'new message')}"
-    text += f", {done.skipped:,} skipped" if done.skipped else ""
+    told = f"{done.title}: {count(done.added, 'session')} added, {done.extended:,} extended"
+    told += f", {done.unchanged:,} unchanged" if done.unchanged else ""
+    told += f": {count(done.messages, 'new message')}"
+    told += f", {done.skipped:,} skipped" if done.skipped else ""
     if done.unchanged_units:
-        text += f"; {done.unchanged_units:,} of {count(done.units, 'file')} had not changed"
-    return f"{text}."
+        told += f"; {done.unchanged_units:,} of {count(done.units, 'file')} had not changed"
+    return f"{told}."
 
 
-def _dry(done: ToolImport) -> str:
-    text = f"{done.title}: {count(done.added, 'session')} would be added"
-    text += f", {done.extended:,} looked through for more" if done.extended else ""
-    text += f": {count(done.messages, 'message')} read"
-    text += f", {done.skipped:,} skipped" if done.skipped else ""
-    return f"{text}. Nothing was changed."
+def _dry(done: Outcome) -> str:
+    told = f"{done.title}: {count(done.added, 'session')} would be added"
+    told += f", {done.extended:,} looked through for more" if done.extended else ""
+    told += f": {count(done.messages, 'message')} read"
+    told += f", {done.skipped:,} skipped" if done.skipped else ""
+    return f"{told}. Nothing was changed."
 
 
 def _warning(found: Discovery, *, now: datetime) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from sessionary.model.message import Message
 from sessionary.model.session import SessionHead
@@ -95,6 +95,8 @@ class Capabilities:
 
     longest_text: int = 4000
     shows_typing: bool = False
+    # Whether `show` is called with the partial reply.
+    streams: bool = False
     ids_needed_for_mentions: bool = False
     notes: tuple[str, ...] = ()
 
@@ -122,12 +124,12 @@ class Receive(Protocol):
         """Return whether this person may write to the agent; call it before fetching their files."""
 
 
-@runtime_checkable
-class StreamingAdapter(Protocol):
-    """An adapter that can also show a reply while it is being written."""
+# Handles a post of the platform: headers and the raw body in, an HTTP status out. It checks the signature before it
+# reads the body, and answers when the message is durable. A text is what the platform wants to read back.
+Webhook = Callable[[Mapping[str, str], bytes], Awaitable[int | str]]
 
-    async def show(self, channel: Channel, turn_id: str, text: str) -> None:
-        """Show the partial reply of a turn; its delivery replaces it."""
+# Proves to the platform that the webhook's address is ours: the query in, the text to answer with out; None refuses.
+Challenge = Callable[[Mapping[str, str]], str | None]
 
 
 class DeliveryServices(Protocol):
@@ -155,11 +157,15 @@ class DeliveryServices(Protocol):
 class Adapter(Protocol):
     """The connection to a platform.
 
+    `sessionary.channels.base.ChannelAdapter` implements what is the same on every platform.
     `send` raises `RetryLater` or `Unreachable`; after any other error it is unclear whether the message was sent.
     """
 
     platform: str
     capabilities: Capabilities
+    # None where the platform posts nothing to us.
+    webhook: Webhook | None
+    challenge: Challenge | None
 
     def attach(self, services: DeliveryServices, /) -> None:
         """Take what this adapter may call; called once before `run`."""
@@ -172,6 +178,12 @@ class Adapter(Protocol):
 
     async def typing(self, channel: Channel) -> None:
         """Show the typing indicator, where the platform has one."""
+
+    async def show(self, channel: Channel, turn_id: str, text: str) -> None:
+        """Show the partial reply of a turn; its delivery replaces it."""
+
+    async def check(self) -> str:
+        """Connect, and return who the bot is; an error says what is missing and how to get it."""
 
     async def close(self) -> None:
         """Close connections."""

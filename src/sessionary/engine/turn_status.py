@@ -9,7 +9,7 @@ from functools import partial
 
 from sessionary.actions.sessions import read
 from sessionary.engine.context import EngineContext, LiveEvent
-from sessionary.engine.ports import Adapter, StreamingAdapter
+from sessionary.engine.ports import Adapter
 from sessionary.errors import SessionaryError
 from sessionary.model.source import Channel
 from sessionary.store.database import Tx
@@ -30,7 +30,7 @@ class TurnStatusDisplay:
     def is_wanted(self) -> bool:
         """Whether any channel can show something."""
         return any(
-            adapter.capabilities.shows_typing or isinstance(adapter, StreamingAdapter)
+            adapter.capabilities.shows_typing or adapter.capabilities.streams
             for adapter in self._context.adapters.values()
         )
 
@@ -95,7 +95,7 @@ class TurnStatusDisplay:
         self, adapter: Adapter, channel: Channel, session_id: str, turn_id: str
     ) -> None:
         shown = ""
-        while isinstance(adapter, StreamingAdapter):
+        while adapter.capabilities.streams:
             await asyncio.sleep(self._context.settings.show_seconds)
             live = self._context.bus.partial_text(session_id)
             text = "" if live is None or live.turn_id != turn_id else str(live.data)

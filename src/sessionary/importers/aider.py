@@ -18,7 +18,7 @@ from sessionary.importers.base.events import (
     Skipped,
     Unit,
     UsageEvent,
-    UserEnvironment,
+    Where,
 )
 from sessionary.importers.base.files import raw_lines
 from sessionary.model.usage import Usage
@@ -41,8 +41,9 @@ class Aider:
     name = "aider"
     title = "Aider"
 
-    def places(self, user: UserEnvironment) -> list[Path]:
+    def places(self, where: Where) -> list[Path]:
         """None: its histories lie in repositories, and a home directory is not searched for them."""
+        del where
         return []
 
     def recognises(self, path: Path) -> bool:
@@ -53,12 +54,13 @@ class Aider:
 
     def find(self, place: Path) -> Iterator[Unit]:
         """One unit a history; a directory that was named is searched a little."""
-        named = files.named_or_below(place, suffixes=(HISTORY,), depth=3)
+        named = [place] if files.is_file(place) else files.walk(place, suffixes=(HISTORY,), depth=3)
         for path in named:
-            yield files.unit(path)
+            yield Unit(str(path), path, files.stamp_of(path), files.size_of(path))
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
         """The sessions of a history, one after the other."""
+        del resume
         history = _History(unit.path)
         with files.opened(unit.path) as file:
             # A last line without its end is still being written: it comes another time.
@@ -99,19 +101,19 @@ class _History:
         elif line.startswith("#### "):
             # A fence that an answer left open does not swallow the next question.
             self._is_fenced = False
-            yield from self._add_line("user", line.removeprefix("#### ").rstrip())
+            yield from self._speak("user", line.removeprefix("#### ").rstrip())
         elif (line.startswith("> ") or line == ">") and not self._is_fenced:
             found = _MODEL.match(line)
             if found is not None:
                 self._model = found[1]
-                yield from self._emit(Facts(fields={"model": found[1]}))
+                yield from self._tell(Facts(fields={"model": found[1]}))
             used = _USED.fullmatch(line)
             if used is not None:
-                yield from self._emit(UsageEvent(usage=self._usage(used)))
-            yield from self._add_line("system", line.removeprefix(">").strip())
+                yield from self._tell(UsageEvent(usage=self._usage(used)))
+            yield from self._speak("system", line.removeprefix(">").strip())
         elif line.strip() or self._role == "assistant":
             self._is_fenced ^= line.startswith("```")
-            yield from self._add_line("assistant", line)
+            yield from self._speak("assistant", line)
 
     def end(self) -> Iterator[Event]:
         """The session is over."""
@@ -138,7 +140,7 @@ class _History:
             Facts(fields={"workspace": {"path": str(self._folder)}}),
         ]
 
-    def _emit(self, event: Event) -> Iterator[Event]:
+    def _tell(self, event: Event) -> Iterator[Event]:
         """Tell something of the session; before its first words it waits."""
         if self._waiting is not None and isinstance(event, MessageEvent) and event.role != "system":
             waiting, self._waiting = self._waiting, None
@@ -163,7 +165,7 @@ class _History:
             cache_write=written,
         )
 
-    def _add_line(self, role: str, words: str) -> Iterator[Event]:
+    def _speak(self, role: str, words: str) -> Iterator[Event]:
         if role != self._role:
             yield from self._flush()
             self._role = role
@@ -175,10 +177,10 @@ class _History:
         if not words or self._at is None:
             return
         content = MessageContent()
-        content.add_text(words)
+        content.say(words)
         self._number += 1
         model = self._model if role == "assistant" else None
-        yield from self._emit(content.to_message(role, self._at, id=f"{self._number}", model=model))
+        yield from self._tell(content.said(role, self._at, id=f"{self._number}", model=model))
 
 
 def _count(text: str | None) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.errors import BadInput
-from sessionary.formats import anthropic_blocks, coerce
+from sessionary.formats import anthropic_blocks, coerce, parts
 from sessionary.importers.base import files
 from sessionary.importers.base.content import MessageContent, call_usage, first_time, parse_time
 from sessionary.importers.base.events import (
@@ -20,19 +20,19 @@ from sessionary.importers.base.events import (
     Skipped,
     Unit,
     UsageEvent,
-    UserEnvironment,
+    Where,
     begin_session,
 )
 from sessionary.model.usage import Usage
 
-HISTORY, SCREEN = "api_conversation_history.json", "ui_messages.json"
+TALK, SCREEN = "api_conversation_history.json", "ui_messages.json"
 ITEM, FACTS = "history_item.json", "task_metadata.json"
 _EXTENSIONS = ("saoudrizwan.claude-dev", "rooveterinaryinc.roo-cline", "kilocode.kilo-code")
 _EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
 _OPEN, _CLOSE = "<task>", "</task>"
 _AROUND = "<environment_details>"
 # How newer releases tell the model what a tool did: as the person's words, behind the call.
-_RESULT_TEXT = re.compile(r"\[(?P<tool>[a-z_]+)(?: for .*?)?\] Result:\n?(?P<result>.*)", re.DOTALL)
+_TOLD = re.compile(r"\[(?P<tool>[a-z_]+)(?: for .*?)?\] Result:\n?(?P<result>.*)", re.DOTALL)
 # What the command line calls the messages of a session, and how it wraps what a person types.
 MESSAGES = ".messages.json"
 _TYPED = re.compile(r"\s*<user_input[^>]*>(.*)</user_input>\s*", re.DOTALL)
@@ -44,42 +44,46 @@ class Cline:
     name = "cline"
     title = "Cline"
 
-    def places(self, user: UserEnvironment) -> list[Path]:
+    def places(self, where: Where) -> list[Path]:
         """The directories of each extension in each editor, and that of the command line."""
         roots = (".config", "Library/Application Support", "AppData/Roaming")
-        users = [user.home / root / name / "User" for root in roots for name in _EDITORS]
-        users.append(user.home / ".vscode-server" / "data" / "User")
+        users = [where.home / root / name / "User" for root in roots for name in _EDITORS]
+        users.append(where.home / ".vscode-server" / "data" / "User")
         found = [user / "globalStorage" / each for user in users for each in _EXTENSIONS]
-        return [*found, user.home / ".cline" / "data"]
+        return [*found, where.home / ".cline" / "data"]
 
     def recognises(self, path: Path) -> bool:
         """Whether it is one of a task's files, and one of them holds a conversation; or a session's."""
         if path.name.endswith(MESSAGES):
             return files.is_file(path) and _is_session(path)
-        if path.name not in (HISTORY, SCREEN) or not files.is_file(path):
+        if path.name not in (TALK, SCREEN) or not files.is_file(path):
             return False
-        return any(_holds_conversation(path.with_name(name)) for name in (HISTORY, SCREEN))
+        return any(_holds_conversation(path.with_name(name)) for name in (TALK, SCREEN))
 
     def find(self, place: Path) -> Iterator[Unit]:
         """One unit a task; those that others began come after them."""
         found: list[tuple[bool, Unit]] = []
         for folder in _tasks(place):
-            item = files.read_record(folder / ITEM)
+            item = coerce.record(files.read_json_if_any(folder / ITEM))
             parent = coerce.name(item.get("parentTaskId"))
-            known = [folder / name for name in (HISTORY, SCREEN, ITEM, FACTS)]
+            known = [folder / name for name in (TALK, SCREEN, ITEM, FACTS)]
             beside = tuple(path for path in known if files.is_file(path))
             size = files.size_of(*beside)
             unit = Unit(str(folder), beside[0], files.stamp_of(*known), size, beside, hint=parent)
             found.append((parent is not None, unit))
         for path in _sessions(place):
             facts = _facts_of(path)
-            parent = coerce.name(files.read_record(facts).get("parent_session_id"))
+            parent = coerce.name(
+                coerce.record(files.read_json_if_any(facts)).get("parent_session_id")
+            )
             stamp, size = files.stamp_of(path, facts), files.size_of(path, facts)
             unit = Unit(str(path), path, stamp, size, (facts,), hint=parent)
             found.append((parent is not None, unit))
         yield from (unit for _, unit in sorted(found, key=lambda each: (each[0], each[1].name)))
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+        """One task or session."""
+        del resume
         if unit.path.name.endswith(MESSAGES):
             yield from _session(unit.path, unit.hint)
             return
@@ -94,18 +98,18 @@ def _tasks(place: Path) -> Iterator[Path]:
         return
     inner = place / "tasks"
     root = inner if files.is_directory(inner) else place
-    found = files.walk(root, suffixes=(HISTORY, SCREEN), depth=1)
+    found = files.walk(root, suffixes=(TALK, SCREEN), depth=1)
     yield from sorted({each.parent for each in found})
 
 
 def _holds_conversation(path: Path) -> bool:
     """Whether a file begins as a list of messages, or of what was on the screen."""
-    head = files.json_head(path)
+    head = files.head(path).lstrip(b"\xef\xbb\xbf \t\r\n")
     return head.startswith(b"[") and (b'"role"' in head or b'"ts"' in head)
 
 
 def _is_task(place: Path) -> bool:
-    return files.is_file(place / HISTORY) or files.is_file(place / SCREEN)
+    return files.is_file(place / TALK) or files.is_file(place / SCREEN)
 
 
 def _sessions(place: Path) -> Iterator[Path]:
@@ -134,7 +138,7 @@ def _facts_of(path: Path) -> Path:
 def _session(path: Path, parent: str | None) -> Iterator[Event]:
     """One session of the command line."""
     given = coerce.record(files.read_json(path))
-    facts = files.read_record(_facts_of(path))
+    facts = coerce.record(files.read_json_if_any(_facts_of(path)))
     messages = given.get("messages")
     if not isinstance(messages, list):
         raise BadInput(f"{path} has no messages that can be read.")
@@ -171,7 +175,7 @@ def _session_message(session: str, message: Json, number: int, at: datetime) -> 
     used = _session_usage(f"{session}:{name}", coerce.record(message.get("metrics")), model, at)
     if content:
         is_model = role == "assistant"
-        yield content.to_message(role, at, id=name, model=model if is_model else None, usage=used)
+        yield content.said(role, at, id=name, model=model if is_model else None, usage=used)
     elif used:
         yield UsageEvent(usage=used)
 
@@ -180,14 +184,14 @@ def _add_session_block(content: MessageContent, block: Json) -> None:
     words, results = block.get("text"), coerce.records(block.get("content"))
     if isinstance(words, str) and block.get("type") == "text":
         typed = _TYPED.fullmatch(words)
-        content.add_text(words if typed is None else typed[1])
+        content.say(words if typed is None else typed[1])
     elif (
         block.get("type") == "tool_result" and results and all("result" in each for each in results)
     ):
-        text = "\n".join(coerce.text(each["result"]) or str(each["result"]) for each in results)
+        told = "\n".join(coerce.text(each["result"]) or str(each["result"]) for each in results)
         is_error = any(each.get("success") is False for each in results)
         id, name = coerce.text(block.get("tool_use_id")), coerce.name(block.get("name"))
-        content.add_result(id, text, name=name, is_error=is_error)
+        content.add(parts.tool_result(id, told, name=name, is_error=is_error))
     else:
         anthropic_blocks.add_block(content, block)
 
@@ -218,27 +222,25 @@ class _Task:
         self._folder = folder
         self._parent = parent
         self._screen = coerce.records(_list_of(folder / SCREEN))
-        self._item = files.read_record(folder / ITEM)
-        self._facts = files.read_record(folder / FACTS)
+        self._item = coerce.record(files.read_json_if_any(folder / ITEM))
+        self._facts = coerce.record(files.read_json_if_any(folder / FACTS))
         first = self._screen[0].get("ts") if self._screen else None
-        otherwise = files.changed_at(
-            folder / (HISTORY if files.is_file(folder / HISTORY) else SCREEN)
-        )
+        otherwise = files.changed_at(folder / (TALK if files.is_file(folder / TALK) else SCREEN))
         self._began = first_time(first, folder.name, self._item.get("ts")) or otherwise
 
     def events(self) -> Iterator[Event]:
         """All that is known of it."""
-        history = _list_of(self._folder / HISTORY)
-        if history is None and not self._screen:
+        talk = _list_of(self._folder / TALK)
+        if talk is None and not self._screen:
             raise BadInput(f"{self._folder} has no messages that can be read.")
         yield begin_session(self._folder.name, self._began, parent=self._parent)
         yield Facts(fields=self._fields())
-        if history is None:
-            yield Skipped(where=HISTORY, why="it is not there or not JSON; the screen was read")
+        if talk is None:
+            yield Skipped(where=TALK, why="it is not there or not JSON; the screen was read")
             yield from self._seen()
         else:
-            yield from self._messages(history)
-        yield from self._usage()
+            yield from self._said(talk)
+        yield from self._spent()
 
     def _fields(self) -> Json:
         first = self._screen[0].get("text") if self._screen else None
@@ -250,12 +252,12 @@ class _Task:
         model = self._model_at(None)
         return fields | ({"model": model} if model else {})
 
-    def _messages(self, history: list[Any]) -> Iterator[Event]:
+    def _said(self, talk: list[Any]) -> Iterator[Event]:
         seen = self._times()
         at = self._began
         # Calls of the last answer whose results have not come.
         open_calls: list[Json] = []
-        for number, message in enumerate(history):
+        for number, message in enumerate(talk):
             if not isinstance(message, dict):
                 yield Skipped(where=f"message {number + 1}", why="not an object")
                 continue
@@ -265,7 +267,7 @@ class _Task:
             if message.get("role") == "assistant":
                 open_calls = [part for part in content.parts if part["type"] == "tool_call"]
             if results:
-                yield results.to_message("tool", at, id=f"{number}:results")
+                yield results.said("tool", at, id=f"{number}:results")
             if message.get("isSummary") is True:
                 words = [part["text"] for part in content.parts if part["type"] == "text"]
                 yield Compacted(summary="\n".join(words), at=at)
@@ -280,7 +282,7 @@ class _Task:
         if role == "user" and "tool_result" in kinds and "text" not in kinds:
             role = "tool"
         model = self._model_at(at) if role == "assistant" else None
-        return content.to_message(role, at, id=f"{number}", model=model)
+        return content.said(role, at, id=f"{number}", model=model)
 
     def _times(self) -> dict[int, datetime]:
         """When each message of the model's was on the screen."""
@@ -310,17 +312,17 @@ class _Task:
             kind = message.get("say") or message.get("ask")
             content = MessageContent()
             if kind == "reasoning":
-                content.add_reasoning(message.get("text") or message.get("reasoning"))
+                content.think(message.get("text") or message.get("reasoning"))
             elif kind in ("task", "text", "user_feedback", "completion_result", "followup"):
-                content.add_text(message.get("text"))
+                content.say(message.get("text"))
             for image in coerce.items(message.get("images")):
                 content.attach_url(image)
             if content:
                 is_person = number == 0 or kind in ("task", "user_feedback")
                 role = "user" if is_person else "assistant"
-                yield content.to_message(role, at, id=f"screen {number}")
+                yield content.said(role, at, id=f"screen {number}")
 
-    def _usage(self) -> Iterator[UsageEvent]:
+    def _spent(self) -> Iterator[UsageEvent]:
         for message in self._screen:
             if message.get("say") != "api_req_started" or message.get("partial") is True:
                 continue
@@ -361,21 +363,21 @@ def _without_results(message: Json, calls: list[Json], results: MessageContent) 
     waiting: Json | None = None
     for block in given:
         words = coerce.record(block).get("text")
-        text = _RESULT_TEXT.fullmatch(words) if isinstance(words, str) else None
-        call = None if text is None else _call_named(calls, text["tool"])
-        if text is not None and call is not None:
+        told = _TOLD.fullmatch(words) if isinstance(words, str) else None
+        call = None if told is None else _call_named(calls, told["tool"])
+        if told is not None and call is not None:
             calls.remove(call)
-            result = text["result"].strip("\n")
+            result = told["result"].strip("\n")
             if result:
-                results.add_result(call["id"], result, name=call["name"])
+                results.add(parts.tool_result(call["id"], result, name=call["name"]))
             waiting = None if result else call
         elif waiting is not None and isinstance(words, str) and not words.startswith("<"):
-            results.add_result(waiting["id"], words, name=waiting["name"])
+            results.add(parts.tool_result(waiting["id"], words, name=waiting["name"]))
             waiting = None
         else:
             rest.append(block)
     if waiting is not None:
-        results.add_result(waiting["id"], "", name=waiting["name"])
+        results.add(parts.tool_result(waiting["id"], "", name=waiting["name"]))
     return rest
 
 
@@ -390,12 +392,12 @@ def _add(content: MessageContent, given: object) -> None:
         if not isinstance(words, str) or coerce.record(block).get("type") != "text":
             anthropic_blocks.add_block(content, block)
         elif words.startswith(_AROUND):
-            content.add_unknown({"type": "environment_details", "text": words})
+            content.keep({"type": "environment_details", "text": words})
         else:
             bare = words.strip()
             if bare.startswith(_OPEN) and bare.endswith(_CLOSE):
                 words = bare.removeprefix(_OPEN).removesuffix(_CLOSE).strip("\n")
-            content.add_text(words)
+            content.say(words)
 
 
 IMPORTER = Cline()

@@ -34,7 +34,7 @@ from sessionary.importers.base.events import (
     SourceRewritten,
     Unit,
     UsageEvent,
-    UserEnvironment,
+    Where,
 )
 from sessionary.importers.base.files import JsonLine
 from sessionary.model.session import Kind, Lineage
@@ -54,7 +54,7 @@ _HEAD = 256 * 1024
 _UNSETTLED = "~"
 
 
-CHECKPOINT_EVERY = 256 * 1024
+MARK_EVERY = 256 * 1024
 NEAR_END = 1024 * 1024
 # A copy of another thread is written at one stroke, when the thread begins.
 AT_ONCE = timedelta(seconds=1)
@@ -72,7 +72,7 @@ _INJECTED = (
     "<user_shell_command>",
 )
 _REPEATED = frozenset({"user_message", "agent_message", "agent_reasoning", "item_completed"})
-_NOTICES = {"error": "message", "stream_error": "message", "turn_aborted": "reason"}
+_TOLD = {"error": "message", "stream_error": "message", "turn_aborted": "reason"}
 
 
 class RolloutReader:
@@ -112,9 +112,9 @@ class RolloutReader:
         self._start = 0
         self._facts: Json = {"archived": True} if is_archived else {}
         self._end = self._marked = 0 if resume is None else resume.place
-        self._checkpoint: Checkpoint | None = None
+        self._mark: Checkpoint | None = None
         self._waiting: list[Event] = []
-        self._ignored: Counter[str] = Counter()
+        self._left_out: Counter[str] = Counter()
         self._out: list[Event] = []
 
     def events(self, lines: Iterable[JsonLine]) -> Iterator[Event]:
@@ -126,8 +126,8 @@ class RolloutReader:
             self._number += 1
             self._take(line)
             self._end = line.end
-            if line.end - self._marked > CHECKPOINT_EVERY and not self._answer:
-                self._put_checkpoint(line.end)
+            if line.end - self._marked > MARK_EVERY and not self._answer:
+                self._put_mark(line.end)
             if out:
                 yield from out
                 out.clear()
@@ -156,9 +156,9 @@ class RolloutReader:
             case "compacted":
                 self._close()
                 summary = coerce.text(payload.get("message"))
-                self._emit(Compacted(summary=summary, at=self._at))
+                self._say(Compacted(summary=summary, at=self._at))
             case _:
-                self._ignored[f"{coerce.name(kind) or 'other'} lines"] += 1
+                self._left_out[f"{coerce.name(kind) or 'other'} lines"] += 1
 
     # Lines
 
@@ -172,8 +172,8 @@ class RolloutReader:
         self._is_copy = _origin(payload) is not None
         git = coerce.record(payload.get("git"))
         self._work_in(payload.get("cwd"), git.get("branch"))
-        info = coerce.record(payload.get("base_instructions")).get("text")
-        prompt = coerce.name(info) or coerce.name(payload.get("instructions"))
+        told = coerce.record(payload.get("base_instructions")).get("text")
+        prompt = coerce.name(told) or coerce.name(payload.get("instructions"))
         if prompt is not None:
             self._facts["system_prompt"] = prompt
         self._tokens.provider = coerce.name(payload.get("model_provider"))
@@ -195,7 +195,7 @@ class RolloutReader:
 
     def _take_item(self, item: Json, start: int) -> None:
         if item.get("type") in ("compaction", "compaction_summary", "ghost_snapshot"):
-            self._ignored[f"{item['type']} items"] += 1
+            self._left_out[f"{item['type']} items"] += 1
             return
         content = MessageContent()
         role = openai_items.add_item(content, item)
@@ -210,7 +210,7 @@ class RolloutReader:
         if role == "user":
             self._turns = [*self._turns[-999:], self._count]
             self._prompt = self._prompt or _words(content)[:400]
-        self._emit(content.to_message(role, self._at))
+        self._say(content.said(role, self._at))
 
     def _grow(self, content: MessageContent, start: int) -> None:
         """Add to the model's answer: its thoughts, words and calls are one message."""
@@ -219,7 +219,7 @@ class RolloutReader:
         if not self._answer:
             self._answer_at, self._start = self._at, start
             if self._size is not None and start > self._size - NEAR_END:
-                self._put_checkpoint(start, before=1)
+                self._put_mark(start, before=1)
         self._answer.parts += content.parts
         self._answer.blobs += content.blobs
 
@@ -229,19 +229,19 @@ class RolloutReader:
             return
         self._close()
         if kind == "token_count":
-            self._take_usage(payload)
+            self._pay(payload)
         elif kind == "thread_name_updated":
             self._named = coerce.name(payload.get("thread_name")) or self._named
         elif kind == "thread_rolled_back":
             self._roll_back(coerce.count(payload.get("num_turns")))
-        elif kind in _NOTICES:
-            words = coerce.name(payload.get(_NOTICES[kind])) or "unknown"
-            text_part = parts.text(f"{kind.replace('_', ' ')}: {words}")
-            self._emit(MessageEvent(role="system", parts=[text_part], at=self._at))
+        elif kind in _TOLD:
+            words = coerce.name(payload.get(_TOLD[kind])) or "unknown"
+            said = parts.text(f"{kind.replace('_', ' ')}: {words}")
+            self._say(MessageEvent(role="system", parts=[said], at=self._at))
         else:
-            self._ignored[f"{kind} events"] += 1
+            self._left_out[f"{kind} events"] += 1
 
-    def _take_usage(self, payload: Json) -> None:
+    def _pay(self, payload: Json) -> None:
         used = self._tokens.take(
             payload.get("info"),
             thread=self._name or "",
@@ -249,14 +249,14 @@ class RolloutReader:
             is_copy=self._is_copying(),
         )
         if used is not None:
-            self._emit(UsageEvent(usage=[used]))
+            self._say(UsageEvent(usage=[used]))
 
     def _roll_back(self, turns: int) -> None:
         if not 0 < turns <= len(self._turns):
             return
         before = self._turns[-turns]
         del self._turns[-turns:]
-        self._emit(Retracted(after=_id(before) if before else None, at=self._at))
+        self._say(Retracted(after=_id(before) if before else None, at=self._at))
 
     # What is said
 
@@ -265,11 +265,11 @@ class RolloutReader:
         self._may_grow = False
         if self._answer:
             answer, self._answer = self._answer, MessageContent()
-            self._emit(answer.to_message("assistant", self._answer_at, model=self._tokens.model))
+            self._say(answer.said("assistant", self._answer_at, model=self._tokens.model))
 
-    def _emit(self, event: MessageEvent | Compacted | Retracted | UsageEvent) -> None:
+    def _say(self, event: MessageEvent | Compacted | Retracted | UsageEvent) -> None:
         if self._is_agent_copy():
-            self._ignored["messages copied from the thread that began an agent"] += 1
+            self._left_out["messages copied from the thread that began an agent"] += 1
             return
         if isinstance(event, MessageEvent):
             self._count += 1
@@ -318,7 +318,7 @@ class RolloutReader:
         if not is_held:
             self._close()
         out = self._out
-        out.extend(IgnoredRecord(what=what, count=count) for what, count in self._ignored.items())
+        out.extend(IgnoredRecord(what=what, count=count) for what, count in self._left_out.items())
         if not self._has_begun:
             out += self._waiting
             return
@@ -328,11 +328,11 @@ class RolloutReader:
             out.append(HeldBack(until=self._settles_at))
         if not is_held:
             self._may_grow = is_open
-            self._put_checkpoint(self._end)
-        elif self._checkpoint is not None and self._checkpoint.place == self._start:
-            out.append(self._checkpoint)
+            self._put_mark(self._end)
+        elif self._mark is not None and self._mark.place == self._start:
+            out.append(self._mark)
 
-    def _put_checkpoint(self, place: int, *, before: int = 0) -> None:
+    def _put_mark(self, place: int, *, before: int = 0) -> None:
         if self._size is None or not self._has_begun:
             return
         note = {
@@ -347,8 +347,8 @@ class RolloutReader:
             "agent": self._is_agent,
         }
         self._marked = place
-        self._checkpoint = Checkpoint(place=place, note=note)
-        self._out.append(self._checkpoint)
+        self._mark = Checkpoint(place=place, note=note)
+        self._out.append(self._mark)
 
 
 def _bare(line: Json) -> tuple[str, Json]:
@@ -441,11 +441,11 @@ class TokenCounter:
 
     def take(self, info: object, *, thread: str, at: datetime, is_copy: bool) -> Usage | None:
         """The call that a count tells of, if it tells of one."""
-        info = coerce.record(info)
-        total = _counts(info.get("total_token_usage"))
-        if not info or (total == self._total and any(total)):
+        told = coerce.record(info)
+        total = _counts(told.get("total_token_usage"))
+        if not told or (total == self._total and any(total)):
             return None
-        last = info.get("last_token_usage")
+        last = told.get("last_token_usage")
         used = _counts(last) if isinstance(last, dict) else _difference(total, self._total)
         self._total = total
         self._number += 1
@@ -472,8 +472,8 @@ def time_in(turn_id: str | None) -> datetime | None:
     return at if is_plausible_time(at) else None
 
 
-def _counts(info: object) -> tuple[int, ...]:
-    counted = coerce.record(info)
+def _counts(told: object) -> tuple[int, ...]:
+    counted = coerce.record(told)
     return tuple(coerce.count(counted.get(name)) for name in _FIELDS)
 
 
@@ -491,9 +491,9 @@ class Codex:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def places(self, user: UserEnvironment) -> list[Path]:
+    def places(self, where: Where) -> list[Path]:
         """`CODEX_HOME`, else `~/.codex`."""
-        return [user.path("CODEX_HOME", ".codex")]
+        return [where.path("CODEX_HOME", ".codex")]
 
     def recognises(self, path: Path) -> bool:
         """A rollout, packed or not; or a document of an older release."""
@@ -521,6 +521,7 @@ class Codex:
             yield self._unit(path, titles)
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+        """The thread that the file holds."""
         reader = RolloutReader(
             resume,
             name=_thread_of(unit.path),
@@ -577,8 +578,8 @@ def _titles(index: Path) -> dict[str, str]:
     try:
         with files.opened(index) as file:
             for line in files.json_lines(file):
-                info = line.data or {}
-                id, title = coerce.name(info.get("id")), coerce.name(info.get("thread_name"))
+                told = line.data or {}
+                id, title = coerce.name(told.get("id")), coerce.name(told.get("thread_name"))
                 if id is not None and title is not None:
                     found[id] = title
     except BadInput:

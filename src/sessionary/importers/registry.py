@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from sessionary.errors import BadInput, NotFound
 from sessionary.importers.base import files
-from sessionary.importers.base.events import Importer, Unit, UserEnvironment
+from sessionary.importers.base.events import Importer, Unit, Where
 from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
 
 # In the order in which they are asked whether they recognise a file.
@@ -115,7 +115,7 @@ class Recogniser:
     def tool_of(self, path: Path) -> Importer | None:
         """The importer whose format a file has; None when it is nobody's."""
         if path not in self._known:
-            with files.caching_heads():
+            with files.keeping_heads():
                 self._known[path] = recognise(path) if _may_be_record(path) else None
         return self._known[path]
 
@@ -263,7 +263,7 @@ def _uncovered(units: list[Unit], covered: set[Path]) -> list[Unit]:
 
 def _places_in(importer: Importer, folder: Path) -> Iterator[Path]:
     """Where the tool keeps its records if the folder is somebody's home."""
-    for place in importer.places(UserEnvironment(folder)):
+    for place in importer.places(Where(folder)):
         is_there = files.is_directory(place) or files.is_file(place)
         if is_there and place != folder and place.is_relative_to(folder):
             yield place

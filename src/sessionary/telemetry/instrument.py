@@ -27,12 +27,11 @@ from sessionary.engine.ports import (
     Runner,
     Sent,
     Step,
-    StreamingAdapter,
     TurnRequest,
 )
 from sessionary.errors import SessionaryError
 from sessionary.model.message import Message
-from sessionary.model.source import Channel, Source
+from sessionary.model.source import Source
 from sessionary.model.turn import Delivery, Lease, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import Pending, RaceLost, Store, Tx
@@ -99,12 +98,9 @@ class Instrumentation:
 
     def adapter(self, adapter: Adapter) -> Adapter:
         """Wrap an adapter: its deliveries are recorded."""
-        kind = (
-            InstrumentedStreamingAdapter
-            if isinstance(adapter, StreamingAdapter)
-            else InstrumentedAdapter
-        )
-        return kind(self, adapter)
+        wrapped: Any = InstrumentedAdapter(self, adapter)
+        found: Adapter = wrapped
+        return found
 
     def turn_began(self, agent: str, request: TurnRequest) -> _OpenTurn:
         """Open the span of a turn."""
@@ -270,14 +266,6 @@ class InstrumentedAdapter:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._adapter, name)
-
-
-class InstrumentedStreamingAdapter(InstrumentedAdapter):
-    """The same for an adapter that shows a reply while it grows."""
-
-    async def show(self, channel: Channel, turn_id: str, text: str) -> None:
-        """Show the reply so far."""
-        await self._adapter.show(channel, turn_id, text)
 
 
 class InstrumentedStore:

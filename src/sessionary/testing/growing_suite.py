@@ -15,7 +15,7 @@ from typing import Protocol
 import pytest
 
 from sessionary.engine.context import AccessPolicy
-from sessionary.engine.ports import Delta, Event, Step, StreamingAdapter, TurnRequest
+from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.model.message import message
 from sessionary.store.database import Store
 from sessionary.testing.channel_world import ChannelWorld, Platform, delivery_to, quick_settings
@@ -116,7 +116,6 @@ class GrowingSuite:
         self, platform: ForgettingPlatform
     ) -> None:
         adapter = platform.adapter()
-        assert isinstance(adapter, StreamingAdapter)
         await adapter.show(platform.chat, "turn-1", "Once upon")
         platform.lose_answers()
         last = replace(delivery_to(platform.chat, "Once upon a time"), turn_id="turn-1")

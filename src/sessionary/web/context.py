@@ -10,21 +10,13 @@ from zoneinfo import ZoneInfo
 from sessionary.actions.credentials import Scope
 from sessionary.clock import Clock, Ids, Moment, RandomIds, SystemClock
 from sessionary.engine.engine import Engine
+from sessionary.engine.ports import Challenge, Webhook
 from sessionary.model.reset import Policies
 from sessionary.store.database import Store
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 PREFIX = "/api/v1"
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
-
-# An adapter's door for a platform's webhooks: headers and the raw body in, a status out. It
-# checks the signature before it reads further, and answers only when the message is durable. A
-# text is what a platform wants to read back before it posts there.
-Webhook = Callable[[Mapping[str, str], bytes], Awaitable[int | str]]
-
-# How an adapter proves that the address is its own, where a platform asks for that before it
-# posts: the query in, the text to answer with out, or None to refuse.
-Challenge = Callable[[Mapping[str, str]], str | None]
 
 # The door for spans: a profile, the raw body, its media type and encoding in; the answer out, or
 # None for what is too large. It answers only when what the spans say is durable.

@@ -130,5 +130,5 @@ async def test_the_configuration_says_where_answers_go() -> None:
     values = {"callback_url": "https://host.example/answers", "secret_env": "API_SECRET"}
     called = registry.build("api", values, {"API_SECRET": SECRET.decode()})
 
-    assert "kept for GET" in await registry.load("api").check(kept)
-    assert "host.example" in await registry.load("api").check(called)
+    assert "kept for GET" in await kept.check()
+    assert "host.example" in await called.check()

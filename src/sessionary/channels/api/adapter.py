@@ -1,66 +1,102 @@
-"""The adapter of the platform `api`: answers are kept for whoever asks, or called back."""
+"""The adapter of the platform `api`: replies are kept until a program asks, or called back with a signature."""
 
 import asyncio
-import http.client
+import hashlib
+import hmac
+from urllib.parse import urlsplit
 
-from sessionary.channels.api.client import Address, post
-from sessionary.channels.api.outbound import call_for
+from sessionary.channels import callback
+from sessionary.channels.base import ChannelAdapter, ChannelOptions
 from sessionary.clock import Clock
 from sessionary.engine.ports import Capabilities, Receive, Sent
-from sessionary.errors import BadInput, RetryLater, SessionaryError
-from sessionary.model.source import Channel
+from sessionary.errors import BadInput, RetryLater, Unreachable
+from sessionary.model import codec
+from sessionary.model import message as parts_of
 from sessionary.model.turn import Delivery
+from sessionary.model.view import time_text
 
 PLATFORM = "api"
-LONGEST_TEXT = 1_000_000
-SHORTEST_SECRET = 16
+MIN_SECRET_BYTES = 16
+_GONE = (404, 410)
+_CONNECT_WAIT_SECONDS = 10.0
+_WAIT_SECONDS = 30.0
 
 
-class ApiAdapter:
-    """Programs write by `POST /arrivals`; their answers wait in the log, and may be called back."""
+class ApiAdapter(ChannelAdapter):
+    """Programs write by `POST /arrivals`; their replies are in the log, and may be called back."""
 
     platform = PLATFORM
-    capabilities = Capabilities(longest_text=LONGEST_TEXT)
+    capabilities = Capabilities(longest_text=1_000_000)
 
     def __init__(
         self, clock: Clock, *, callback_url: str | None = None, secret: bytes = b""
     ) -> None:
+        super().__init__(ChannelOptions())
         self._clock = clock
-        self._address = None if callback_url is None else Address.parse(callback_url)
+        self._url = (
+            None if callback_url is None else callback.check_address(callback_url, "callback_url")
+        )
         self._secret = secret
-        if self._address is not None and len(secret) < SHORTEST_SECRET:
+        if self._url is not None and len(secret) < MIN_SECRET_BYTES:
             raise BadInput(
-                f"A call-back address needs a secret of at least {SHORTEST_SECRET} bytes."
+                f"A call-back address needs a secret of at least {MIN_SECRET_BYTES} bytes."
             )
 
-    @property
-    def where(self) -> str:
-        """Where answers go, in words."""
-        if self._address is None:
-            return "are kept for GET"
-        return f"are called back to {self._address.host}"
+    async def check(self) -> str:
+        """Return where replies go; nothing is called."""
+        where = "are kept for GET" if self._url is None else f"are called back to {self._host}"
+        return f"Programs write by POST /api/v1/arrivals; answers {where}."
 
     async def run(self, receive: Receive) -> None:
-        """Messages come in through the HTTP interface; here is nothing to wait for."""
+        """Wait until cancelled: messages come in by the HTTP interface."""
         await asyncio.Event().wait()
 
     async def send(self, delivery: Delivery) -> Sent:
-        """Call the program back; without an address the answer is there for `GET` already."""
-        if self._address is None:
+        """Call the program back; without an address the reply is already there for `GET`."""
+        if self._url is None:
             return Sent()
-        at = int(self._clock.now().timestamp())
-        call = call_for(delivery, secret=self._secret, at=at)
+        headers, body = call_for(
+            delivery, secret=self._secret, at=int(self._clock.now().timestamp())
+        )
         try:
-            await asyncio.to_thread(post, self._address, call)
-        except ConnectionRefusedError as error:
-            raise RetryLater("The program does not listen.", after=10) from error
-        except (OSError, http.client.HTTPException) as error:
-            said = f"The call-back was cut: {type(error).__name__}."
-            raise SessionaryError(said, committed="unknown") from error
-        return Sent(delivery.id)
+            status, wait = await asyncio.to_thread(callback.post, self._url, headers, body)
+        except RetryLater as error:
+            raise RetryLater(str(error), after=_CONNECT_WAIT_SECONDS) from error
+        if 200 <= status < 300:
+            return Sent(delivery.id)
+        if status in _GONE:
+            raise Unreachable(f"{self._host} answered {status}", self._host)
+        wait = _WAIT_SECONDS if wait is None else wait
+        raise RetryLater(f"{self._host} answered {status}", after=wait)
 
-    async def typing(self, channel: Channel) -> None:
-        """Programs do not watch."""
+    @property
+    def _host(self) -> str:
+        return urlsplit(self._url or "").hostname or ""
 
-    async def close(self) -> None:
-        """Nothing is held."""
+
+def call_for(delivery: Delivery, *, secret: bytes, at: int) -> tuple[dict[str, str], bytes]:
+    """Return headers and body of the call-back; the delivery's id is the same in every attempt."""
+    body = codec.encode(
+        {
+            "delivery_id": delivery.id,
+            "session_id": delivery.session_id,
+            "turn_id": delivery.turn_id,
+            "profile": delivery.profile,
+            "channel": str(delivery.channel),
+            "chat_id": delivery.channel.chat_id,
+            "thread_id": delivery.channel.thread_id,
+            "text": parts_of.text_of(delivery.parts),
+            "parts": [parts_of.to_json(part) for part in delivery.parts],
+            "created_at": time_text(delivery.created_at),
+            "attempt": delivery.attempts,
+            "maybe_twice": delivery.maybe_twice,
+        }
+    ).encode("utf-8")
+    mac = hmac.new(secret, str(at).encode() + b"." + body, hashlib.sha256)
+    headers = {
+        "Content-Type": "application/json",
+        "X-Sessionary-Timestamp": str(at),
+        "X-Sessionary-Delivery": delivery.id,
+        "X-Sessionary-Signature": f"sha256={mac.hexdigest()}",
+    }
+    return headers, body

@@ -2,39 +2,29 @@
 
 from collections.abc import Mapping
 
+from sessionary.channels.base import read_megabytes, read_options
 from sessionary.channels.discord.adapter import DiscordAdapter
-from sessionary.channels.discord.client import Servers
-from sessionary.channels.discord.inbound import DEFAULT_LARGEST_FILE, Rules
-from sessionary.channels.enclosures import largest_sent
-from sessionary.channels.files import MEGABYTE
+from sessionary.channels.discord.client import DiscordServers
+from sessionary.channels.discord.inbound import DiscordOptions
 from sessionary.config.table import Table
-from sessionary.engine.ports import Adapter
 from sessionary.errors import BadInput
 
 _SCHEMES = ("https://", "wss://", "http://", "ws://")
 
 
 def build(table: Table, environ: Mapping[str, str]) -> DiscordAdapter:
-    """The adapter that `[channels.discord]` describes."""
-    token = table.required_secret("token", environ)
-    most = table.number("largest_file_mb", DEFAULT_LARGEST_FILE / MEGABYTE)
-    rules = Rules(
-        always=table.word("answer", "mentioned", ("mentioned", "always")) == "always",
+    """Return the adapter that `[channels.discord]` describes."""
+    default = DiscordOptions()
+    options = read_options(
+        table,
+        default,
         always_in=frozenset(table.texts("always_in", ())),
-        observe=table.flag("observe", default=False),
         commands=table.flag("slash_commands", default=True),
-        largest_file=round(most * MEGABYTE),
+        largest_file=read_megabytes(table, "largest_file_mb", default.largest_file),
         stream=table.flag("stream", default=False),
-        largest_sent=largest_sent(table, DEFAULT_LARGEST_FILE),
     )
-    servers = Servers(_address(table, "base_url"), _address(table, "gateway_url"))
-    return DiscordAdapter(token, rules, servers=servers)
-
-
-async def check(adapter: Adapter) -> str:
-    """Present the token, and say who the bot is."""
-    assert isinstance(adapter, DiscordAdapter)
-    return f"Discord knows this bot as {await adapter.who()}."
+    servers = DiscordServers(_address(table, "base_url"), _address(table, "gateway_url"))
+    return DiscordAdapter(table.required_secret("token", environ), options, servers=servers)
 
 
 def _address(table: Table, name: str) -> str | None:

@@ -1,245 +1,208 @@
-"""Discord as a channel: the gateway in, REST out."""
+"""The Discord channel: the gateway in, REST out."""
 
 import asyncio
 import logging
+import time
+from collections import OrderedDict
+from dataclasses import replace
 
+from sessionary.channels.base import ChannelAdapter, PendingQueue, until_first_ends
 from sessionary.channels.discord import inbound, outbound
-from sessionary.channels.discord.bookmark import Bookmark
-from sessionary.channels.discord.client import Servers, Wire
-from sessionary.channels.discord.inbound import Gap, Heard, Rules
-from sessionary.channels.discord.outbound import Post
-from sessionary.channels.enclosures import Enclosures
-from sessionary.channels.files import Failures, fetched
-from sessionary.channels.growing import Growing
-from sessionary.channels.observed import Observed
-from sessionary.channels.progress import Progress
+from sessionary.channels.discord.client import DiscordClient, DiscordServers
+from sessionary.channels.discord.inbound import DiscordMessage, DiscordOptions, Gap
+from sessionary.channels.files import IncomingFile, OutgoingFile
 from sessionary.config.secret import Secret
 from sessionary.engine.commands import REGISTRY
-from sessionary.engine.ports import DeliveryServices, Receive, Sent
-from sessionary.errors import BadInput, RetryLater, SessionaryError, StoreUnavailable, Unreachable
-from sessionary.model.message import Attachment
-from sessionary.model.source import Channel
+from sessionary.engine.ports import Receive
+from sessionary.errors import RetryLater, SessionaryError, StoreUnavailable, Unreachable
+from sessionary.model.source import Channel, Source
 from sessionary.model.turn import Delivery
 
-# How much of what was missed is asked for: in so many channels, so many messages in each.
-MOST_CHATS = 200
-MOST_MESSAGES = 500
+# How much of what was missed is fetched: from this many channels, this many messages each.
+MAX_CHATS = 200
+MAX_MESSAGES = 500
+# How far we have read is stored now and then: a message that is read twice is recognised by its id.
+SAVE_SECONDS = 30.0
+# Messages of different channels may overtake each other by a minute, in Discord's ids.
+OVERLAP = 60_000 << 22
+_MAX_HANDLED = 5000
 COMING = "Received; the answer follows here."
-log = logging.getLogger("sessionary.channels.discord")
+logger = logging.getLogger(__name__)
 
 
-class DiscordAdapter:
+class DiscordAdapter(ChannelAdapter):
     """One bot. Its messages come in order; one that cannot be stored now is tried again."""
 
     platform = inbound.PLATFORM
-    capabilities = outbound.CAPABILITIES
+    options: DiscordOptions
 
     def __init__(
-        self, token: Secret, rules: Rules | None = None, *, servers: Servers | None = None
+        self,
+        token: Secret,
+        options: DiscordOptions | None = None,
+        *,
+        servers: DiscordServers | None = None,
     ) -> None:
+        super().__init__(options or DiscordOptions())
+        self.capabilities = replace(outbound.CAPABILITIES, streams=self.options.stream)
         self._token = token
-        self._rules = rules or Rules()
         self._servers = servers
-        self._wire: Wire | None = None
+        self._client: DiscordClient | None = None
         self._logging_in = asyncio.Lock()
-        # Discord offers nothing twice: what was heard and not yet stored outlives a failed run.
-        self._heard: asyncio.Queue[Heard | Gap] = asyncio.Queue()
-        self._pending: Heard | Gap | None = None
-        self._bookmark = Bookmark()
-        self._observed = Observed()
-        self._progress = Progress()
-        self._failures = Failures()
-        self._enclosures = Enclosures(self._rules.largest_sent)
-        self._growing = Growing(self._put, pause_of=lambda _: self._rules.show_seconds)
-
-    def attach(self, desk: DeliveryServices) -> None:
-        """Know where the bytes of files are, and how far Discord was read."""
-        self._enclosures.desk = self._bookmark.desk = desk
+        # Discord offers nothing twice: what is not stored yet outlives a failed run.
+        self._events: PendingQueue[DiscordMessage | Gap] = PendingQueue(self.platform)
+        # The id of the latest message that was handled: Discord's ids grow with time, everywhere.
+        self._latest = 0
+        self._position = 0
+        self._saved_position = 0
+        self._saved_at = float("-inf")
+        self._handled: OrderedDict[str, None] = OrderedDict()
 
     async def run(self, receive: Receive) -> None:
         """Listen at the gateway until cancelled or refused."""
-        wire = await self._logged_in()
-        await self._offer_commands(wire)
-        listening = asyncio.ensure_future(
-            wire.listen(self._heard.put_nowait, lambda: self._heard.put_nowait(Gap()))
-        )
-        taking = asyncio.ensure_future(self._take_in(wire, receive))
-        try:
-            await asyncio.wait({listening, taking}, return_when=asyncio.FIRST_COMPLETED)
-            for task in (taking, listening):
-                if task.done():
-                    task.result()
-            raise RetryLater("Discord closed the connection.", after=1.0)
-        finally:
-            listening.cancel()
-            taking.cancel()
-            await asyncio.gather(listening, taking, return_exceptions=True)
-            await self._hang_up()
-            await self._keep_bookmark()
 
-    async def send(self, delivery: Delivery) -> Sent:
-        """Write a delivery's messages; after a failure the next try goes on where this stopped."""
-        wire = await self._logged_in()
-        sent = self._progress.sent(delivery.id)
-        for post in outbound.posts(delivery)[len(sent) :]:
-            grown = None if sent else await self._grown(wire, delivery, post)
-            sent.append(grown or await self._post(wire, delivery, post))
-        self._progress.finish(delivery.id)
-        return Sent(sent[-1])
+        async def handle(event: DiscordMessage | Gap) -> None:
+            if isinstance(event, Gap):
+                self.backoff.reset()
+                await self._catch_up(client, receive)
+            else:
+                await self._handle(client, event, receive)
+                await self._advance()
 
-    async def edit(self, channel: Channel, message_id: str, text: str) -> None:
-        """Put another text into a message of ours, as far as it fits into one."""
-        wire = await self._logged_in()
-        first = outbound.pieces_of(text)[0]
-        await wire.edit(outbound.target(channel), message_id, first)
-
-    async def show(self, channel: Channel, turn_id: str, text: str) -> None:
-        """Let the answer grow in the channel, where that is wanted."""
-        if self._rules.stream:
-            await self._growing.show(channel, turn_id, text)
-
-    async def typing(self, channel: Channel) -> None:
-        """Show that an answer is being written; it matters to nobody when that fails."""
-        try:
-            wire = await self._logged_in()
-            await wire.typing(outbound.target(channel))
-        except SessionaryError as error:
-            log.debug("discord does not show typing: %s", error)
-
-    async def close(self) -> None:
-        """Hang up."""
-        await self._hang_up()
-
-    async def who(self) -> str:
-        """The bot's name, if Discord takes its token."""
-        wire = await self._logged_in()
-        return f"{wire.name} (id {wire.me.id})"
-
-    async def _post(self, wire: Wire, delivery: Delivery, post: Post) -> str:
-        to, said = outbound.target(delivery.channel), post.said
-        if isinstance(said, Attachment):
-            return await self._enclosures.hand_over(
-                delivery,
-                said,
-                give=lambda file: wire.post_file(to, file, nonce=post.nonce),
-                say=lambda words: wire.post(to, words, nonce=post.nonce),
-            )
-        return await wire.post(to, said, nonce=post.nonce)
-
-    async def _grown(self, wire: Wire, delivery: Delivery, post: Post) -> str | None:
-        """Make the first message of a delivery the last edit of the one that grew, if one did."""
-        to, said = outbound.target(delivery.channel), post.said
-        if isinstance(said, Attachment):
-            return None
-        return await self._growing.finish(
-            delivery.turn_id, lambda number: wire.edit(to, number, said)
-        )
-
-    async def _put(self, channel: Channel, number: str | None, text: str) -> str:
-        wire, to = await self._logged_in(), outbound.target(channel)
-        shown = outbound.preview_of(text)
-        if number is None:
-            # Without a nonce: two answers that begin alike are two messages.
-            return await wire.post(to, shown)
-        await wire.edit(to, number, shown)
-        return number
-
-    async def _logged_in(self) -> Wire:
-        async with self._logging_in:
-            if self._wire is None or self._wire.is_closed:
-                rules = self._rules
-                reads = rules.always or rules.observe or bool(rules.always_in)
-                wire = Wire(self._token.reveal(), reads_everything=reads, servers=self._servers)
+        with self.receiving(receive):
+            client = await self._logged_in()
+            await self._register_commands(client)
+            listening = client.listen(self._events.put, lambda: self._events.put(Gap()))
+            try:
+                await until_first_ends(self._events.handle_all(handle), listening)
+                raise RetryLater("Discord closed the connection.", after=1.0)
+            finally:
+                await self.close()
                 try:
-                    await wire.login()
-                except BaseException:
-                    await wire.close()
-                    raise
-                self._wire = wire
-            return self._wire
+                    await self._save_position()
+                except (RetryLater, StoreUnavailable) as error:
+                    # Then a little more is read again, and recognised.
+                    logger.warning("discord: how far it was read cannot be stored now: %s", error)
 
-    async def _hang_up(self) -> None:
-        wire, self._wire = self._wire, None
-        if wire is not None:
-            await wire.close()
+    async def _handle(
+        self, client: DiscordClient, message: DiscordMessage, receive: Receive
+    ) -> None:
+        received = inbound.read(message, client.bot, self.options)
+        if received is not None:
+            is_offered = await self.admit(received, receive) is not None
+            if message.is_command and is_offered:
+                try:
+                    await client.confirm(message, COMING)
+                except SessionaryError as error:
+                    logger.warning("discord: a slash command is not confirmed: %s", error)
+        self._handled[message.message_id] = None
+        if len(self._handled) > _MAX_HANDLED:
+            self._handled.popitem(last=False)
+        self._latest = max(self._latest, int(message.message_id))
 
-    async def _offer_commands(self, wire: Wire) -> None:
-        if not self._rules.commands:
+    async def _catch_up(self, client: DiscordClient, receive: Receive) -> None:
+        """Fetch what was written while nobody listened, where there is a conversation."""
+        if self.services is None:
             return
-        try:
-            await wire.register([(each.name, each.help) for each in REGISTRY.values()])
-        except SessionaryError as error:
-            # Typed commands work without: the bot was invited without that scope.
-            log.warning("discord has no slash commands from us: %s", error)
-
-    async def _take_in(self, wire: Wire, receive: Receive) -> None:
-        while True:
-            if self._pending is None:
-                self._pending = await self._heard.get()
-            try:
-                if isinstance(self._pending, Gap):
-                    await self._catch_up(wire, receive)
-                else:
-                    await self._take(wire, self._pending, receive)
-                    self._bookmark.note(self._pending.message_id)
-                    await self._bookmark.move()
-            except (RetryLater, StoreUnavailable) as error:
-                log.warning("a message from discord cannot be stored now: %s", error)
-                await asyncio.sleep(getattr(error, "after", 1.0))
-                continue
-            self._pending = None
-
-    async def _keep_bookmark(self) -> None:
-        try:
-            await self._bookmark.keep()
-        except (RetryLater, StoreUnavailable) as error:
-            # Then a little more is read again, and recognised.
-            log.warning("how far discord was read cannot be stored now: %s", error)
-
-    async def _catch_up(self, wire: Wire, receive: Receive) -> None:
-        """Take in what was said while nobody listened, where we have a conversation."""
-        after, desk = await self._bookmark.begin(), self._bookmark.desk
-        if after is None or desk is None:
+        if self._position == 0:
+            saved = await self.services.place()
+            self._position = self._saved_position = int(saved) if saved and saved.isdigit() else 0
+        if self._position == 0:  # nothing was ever read
             return
-        for channel in await desk.chats(most=MOST_CHATS):
+        after = max(0, self._position - OVERLAP)
+        for channel in await self.services.chats(most=MAX_CHATS):
             try:
-                missed = await wire.missed(
-                    outbound.target(channel), after=after, most=MOST_MESSAGES
+                missed = await client.missed(
+                    outbound.target(channel), after=after, most=MAX_MESSAGES
                 )
             except Unreachable as error:
-                log.warning("what was said meanwhile in %s cannot be read: %s", channel, error)
+                logger.warning("discord: missed messages in %s cannot be read: %s", channel, error)
                 continue
-            for heard in missed:
-                if not self._bookmark.has_taken(heard.message_id):
-                    await self._take(wire, heard, receive)
-                    self._bookmark.note(heard.message_id)
-        # Not before: whoever stops half-way has to read the other channels from the same place.
-        await self._bookmark.move()
+            for message in missed:
+                if message.message_id not in self._handled:
+                    await self._handle(client, message, receive)
+        # Not earlier: after a stop half-way the other channels have to be read from the same position.
+        await self._advance()
 
-    async def _take(self, wire: Wire, heard: Heard, receive: Receive) -> None:
-        try:
-            await self._take_in_one(wire, heard, receive)
-        except BadInput as error:
-            log.warning("a message from discord cannot be stored: %s", error)
+    async def _advance(self) -> None:
+        """Note that everything up to the latest message was handled."""
+        self._position = max(self._position, self._latest)
+        if time.monotonic() - self._saved_at >= SAVE_SECONDS:
+            await self._save_position()
 
-    async def _take_in_one(self, wire: Wire, heard: Heard, receive: Receive) -> None:
-        me = wire.me
-        if inbound.is_ignored(heard, me):
+    async def _save_position(self) -> None:
+        if self.services is not None and self._position != self._saved_position:
+            await self.services.keep_place(str(self._position))
+            self._saved_position, self._saved_at = self._position, time.monotonic()
+
+    async def fetch_file(self, file: IncomingFile, source: Source) -> bytes:
+        """Fetch a file."""
+        return await (await self._logged_in()).fetch(file)
+
+    def split(self, text: str) -> list[str]:
+        """Split a text into messages that Discord accepts."""
+        return outbound.split(text)
+
+    async def send_text(self, delivery: Delivery, text: str, index: int) -> str:
+        """Send a text."""
+        client, to = await self._logged_in(), outbound.target(delivery.channel)
+        return await client.post(to, text, nonce=outbound.nonce(delivery.id, index))
+
+    async def send_file(self, delivery: Delivery, file: OutgoingFile, index: int) -> str:
+        """Send a file."""
+        client, to = await self._logged_in(), outbound.target(delivery.channel)
+        return await client.post_file(to, file, nonce=outbound.nonce(delivery.id, index))
+
+    async def edit_text(self, channel: Channel, message_id: str, text: str) -> None:
+        """Replace the text of a message."""
+        await (await self._logged_in()).edit(outbound.target(channel), message_id, text)
+
+    async def show_partial(self, channel: Channel, message_id: str | None, text: str) -> str:
+        """Write the beginning of a reply."""
+        client, to = await self._logged_in(), outbound.target(channel)
+        shown = outbound.preview_of(text)
+        if message_id is None:
+            # Without a nonce: two replies that begin alike are two messages.
+            return await client.post(to, shown)
+        await client.edit(to, message_id, shown)
+        return message_id
+
+    async def typing(self, channel: Channel) -> None:
+        """Show that a reply is being written."""
+        await (await self._logged_in()).typing(outbound.target(channel))
+
+    async def close(self) -> None:
+        """Close the connection."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def check(self) -> str:
+        """Log in; return who the bot is."""
+        client = await self._logged_in()
+        return f"Discord knows this bot as {client.name} (id {client.bot.id})."
+
+    async def _logged_in(self) -> DiscordClient:
+        async with self._logging_in:
+            if self._client is None or self._client.is_closed:
+                options = self.options
+                reads = options.always or options.observe or bool(options.always_in)
+                client = DiscordClient(
+                    self._token.reveal(), reads_everything=reads, servers=self._servers
+                )
+                try:
+                    await client.login()
+                except BaseException:
+                    await client.close()
+                    raise
+                self._client = client
+            return self._client
+
+    async def _register_commands(self, client: DiscordClient) -> None:
+        if not self.options.commands:
             return
-        source, where = inbound.source_of(heard), heard.place.channel_id
-        if not inbound.is_addressed(heard, me, self._rules):
-            if self._rules.observe and await receive.admits(source):
-                self._observed.note(where, source.speaker or "", heard.text, id=heard.message_id)
-            return
-        known = heard.files if heard.files and await receive.admits(source) else ()
-        parts, files = await fetched(known, self._rules.largest_file, wire.fetch, self._failures)
-        said = inbound.message_of(heard, me, parts)
-        await self._observed.give(where, said, lambda whole: receive(source, whole, files=files))
-        if heard.is_command:
-            await self._confirm(wire, heard)
-
-    async def _confirm(self, wire: Wire, heard: Heard) -> None:
         try:
-            await wire.confirm(heard, COMING)
+            await client.register([(each.name, each.help) for each in REGISTRY.values()])
         except SessionaryError as error:
-            log.warning("discord was not told that a slash command came: %s", error)
+            # Typed commands work without: the bot was invited without that scope.
+            logger.warning("discord: slash commands cannot be registered: %s", error)

@@ -1,9 +1,8 @@
-"""The wire to Discord: the only module that knows discord.py."""
+"""The only module that uses discord.py: its calls, and its errors as ours."""
 
 import asyncio
 import contextlib
 import io
-import logging
 import sys
 import time
 import warnings
@@ -15,16 +14,15 @@ import aiohttp
 import yarl
 
 with warnings.catch_warnings():
-    # Its voice module imports `audioop`, of which Python warns; we never speak.
+    # Its voice module imports `audioop`, which is deprecated; we do not use it.
     warnings.simplefilter("ignore", DeprecationWarning)
     import discord
 
-from sessionary.channels.discord.inbound import Heard, Me, Place
-from sessionary.channels.enclosures import Enclosure, FileRefused
-from sessionary.channels.files import File
-from sessionary.errors import NotAllowed, RetryLater, SessionaryError, Unreachable
+from sessionary.channels.discord.inbound import DiscordBot, DiscordMessage, DiscordPlace
+from sessionary.channels.files import BYTES, FileRefused, IncomingFile, OutgoingFile
+from sessionary.errors import NotAllowed, NotFound, RetryLater, SessionaryError, Unreachable
 
-__all__ = ("INTENTS_REFUSED", "TOKEN_REFUSED", "Hear", "Wire", "discord", "translated")
+__all__ = ("DiscordClient", "DiscordServers", "discord")
 
 AGAIN_SECONDS = 5.0
 BLOCKED_SECONDS = 60.0
@@ -46,133 +44,137 @@ INTENTS_REFUSED = (
     'developer portal (Bot, Privileged Gateway Intents), or set answer = "mentioned" and '
     "observe = false in [channels.discord]."
 )
-log = logging.getLogger("sessionary.channels.discord")
-# It would say at every start that it cannot speak.
+# It would warn at every start that voice is not supported.
 discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
 
-Hear = Callable[[Heard], None]
+OnMessage = Callable[[DiscordMessage], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Servers:
-    """Where Discord is, when it is not where the library knows it: a proxy, or a fake."""
+class DiscordServers:
+    """Addresses to use instead of Discord's own: a proxy, or a fake."""
 
     rest: str | None = None
     gateway: str | None = None
 
 
-class Wire:
-    """One login. After `close` it is used up."""
+class DiscordClient:
+    """One login; it cannot be used after `close`."""
 
     def __init__(
-        self, token: str, *, reads_everything: bool, servers: Servers | None = None
+        self, token: str, *, reads_everything: bool, servers: DiscordServers | None = None
     ) -> None:
         self._token = token
-        _speak_to(servers or Servers())
-        self._client = _Client(_intents(reads_everything=reads_everything))
+        _use_servers(servers or DiscordServers())
+        self._client = _GatewayClient(_intents(reads_everything=reads_everything))
 
     @property
-    def me(self) -> Me:
+    def bot(self) -> DiscordBot:
         """The bot's own ids; known after `login`."""
         user = self._client.user
         assert user is not None, "not logged in"
         roles = (guild.self_role for guild in self._client.guilds)
-        return Me(str(user.id), frozenset(str(role.id) for role in roles if role is not None))
+        return DiscordBot(
+            str(user.id), frozenset(str(role.id) for role in roles if role is not None)
+        )
 
     @property
     def name(self) -> str:
-        """What the bot is called; known after `login`."""
+        """The bot's name; known after `login`."""
         return str(self._client.user)
 
     @property
     def is_closed(self) -> bool:
-        """Whether this wire is used up."""
+        """Whether the connection was closed."""
         return self._client.is_closed()
 
     async def login(self) -> None:
-        """Present the token; from now on messages can be sent."""
-        with translated("the bot's account"):
+        """Log in; from now on messages can be sent."""
+        with _translate_errors("the bot's account"):
             await self._client.login(self._token)
 
-    async def listen(self, hear: Hear, on_begin: Callable[[], None]) -> None:
-        """Tell of every message until the connection is refused; it is made again by itself.
+    async def listen(self, handle: OnMessage, on_begin: Callable[[], None]) -> None:
+        """Call `handle` with every message until the connection is refused; the library reconnects by itself.
 
-        `on_begin` is called when a connection begins that goes on with none before it.
+        `on_begin` is called when a connection begins that does not resume an earlier one.
         """
-        self._client.hear, self._client.on_begin = hear, on_begin
-        with translated("the gateway"):
+        self._client.handle, self._client.on_begin = handle, on_begin
+        with _translate_errors("the gateway"):
             await self._client.connect(reconnect=True)
 
     async def register(self, commands: Sequence[tuple[str, str]]) -> None:
-        """Offer slash commands: their names and what they do."""
+        """Register slash commands by their names and descriptions."""
         wanted = [_command(name, help) for name, help in commands]
-        with translated("the slash commands"):
+        with _translate_errors("the slash commands"):
             http, id = self._client.http, self._client.application_id
             assert id is not None, "not logged in"
             await http.bulk_upsert_global_commands(id, payload=wanted)
 
-    async def confirm(self, heard: Heard, text: str) -> None:
-        """Tell whoever gave a slash command that it has come; only they see it."""
-        found = self._client.interactions.pop(heard.message_id, None)
+    async def confirm(self, message: DiscordMessage, text: str) -> None:
+        """Answer a slash command; only its author sees that."""
+        found = self._client.interactions.pop(message.message_id, None)
         if found is not None:
-            with translated("a slash command"):
+            with _translate_errors("a slash command"):
                 await found.response.send_message(text, ephemeral=True)
 
     async def post(self, channel_id: str, text: str, *, nonce: str | None = None) -> str:
-        """Write a message; its id. With a nonce that was used lately it is the earlier message."""
-        with translated(channel_id):
+        """Send a message; return its id. For a nonce that was used lately it is the earlier message's."""
+        with _translate_errors(channel_id):
             place = self._place(channel_id)
             sent = await (place.send(text) if nonce is None else place.send(text, nonce=nonce))
         return str(sent.id)
 
-    async def post_file(self, channel_id: str, file: Enclosure, *, nonce: str) -> str:
-        """Write a message that is a file; its id."""
+    async def post_file(self, channel_id: str, file: OutgoingFile, *, nonce: str) -> str:
+        """Send a file; return the message's id."""
         given = discord.File(io.BytesIO(file.data), filename=file.name)
         try:
-            with translated(channel_id):
+            with _translate_errors(channel_id):
                 sent = await self._place(channel_id).send(file=given, nonce=nonce)
         except Unreachable as error:
             cause = error.__cause__
-            if isinstance(cause, discord.HTTPException) and _is_about_the_file(cause):
+            if isinstance(cause, discord.HTTPException) and _is_about_file(cause):
                 raise FileRefused(cause.text or "Discord does not take it") from error
             raise
         return str(sent.id)
 
     async def edit(self, channel_id: str, message_id: str, text: str) -> None:
-        """Put another text into a message of ours."""
-        with translated(channel_id):
+        """Replace the text of a message of ours."""
+        with _translate_errors(channel_id):
             message = self._place(channel_id).get_partial_message(_snowflake(message_id))
             await message.edit(content=text)
 
     async def typing(self, channel_id: str) -> None:
-        """Show for some seconds that something is being written."""
-        with translated(channel_id):
+        """Show the typing indicator for some seconds."""
+        with _translate_errors(channel_id):
             await self._place(channel_id).typing()
 
-    async def missed(self, channel_id: str, *, after: int, most: int) -> list[Heard]:
-        """What was said in a channel after an id, in order; of very much the newest."""
+    async def missed(self, channel_id: str, *, after: int, most: int) -> list[DiscordMessage]:
+        """Return the newest messages of a channel after an id, in order."""
         since = max(after, discord.utils.time_snowflake(discord.utils.utcnow() - LONGEST_AWAY))
-        with translated(channel_id):
+        with _translate_errors(channel_id):
             channel = await self._client.fetch_channel(_snowflake(channel_id))
-            # The library does not know it of a direct chat.
+            # The library does not know it for a direct chat.
             last = getattr(channel, "last_message_id", sys.maxsize) or 0
             if not isinstance(channel, discord.abc.Messageable) or last <= since:
                 return []
-            await _is_known(getattr(channel, "guild", None))
+            await _wait_for_guild(getattr(channel, "guild", None))
             found: list[discord.Message] = []
             async for each in channel.history(limit=most):
                 if each.id <= since:
                     break
                 found.append(each)
-        return [_heard(each) for each in reversed(found) if each.type in _SPOKEN]
+        return [_message(each) for each in reversed(found) if each.type in _SPOKEN]
 
-    async def fetch(self, file: File) -> bytes:
-        """The bytes of a file."""
-        with translated(f"the file {file.name}"):
-            return await self._client.http.get_from_cdn(file.url)
+    async def fetch(self, file: IncomingFile) -> bytes:
+        """Return the bytes of a file."""
+        try:
+            with _translate_errors(f"the file {file.name}"):
+                return await self._client.http.get_from_cdn(file.id)
+        except NotAllowed as error:  # it is not about our token, which is not needed for files
+            raise NotFound(f"Discord does not give out the file {file.name}.") from error
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if not self._client.is_closed():
             await self._client.close()
 
@@ -180,11 +182,11 @@ class Wire:
         return self._client.get_partial_messageable(_snowflake(channel_id))
 
 
-class _Client(discord.Client):
+class _GatewayClient(discord.Client):
     def __init__(self, intents: discord.Intents) -> None:
         super().__init__(
             intents=intents,
-            # Nobody but who is named is rung, and nobody by being answered.
+            # Only people who are mentioned are notified, not those who are answered.
             allowed_mentions=discord.AllowedMentions(
                 everyone=False, roles=False, users=True, replied_user=False
             ),
@@ -193,33 +195,33 @@ class _Client(discord.Client):
             chunk_guilds_at_startup=False,
             guild_ready_timeout=0,
         )
-        self.hear: Hear = lambda _: None
+        self.handle: OnMessage = lambda _: None
         self.on_begin: Callable[[], None] = lambda: None
         self.interactions: dict[str, discord.Interaction] = {}
-        _leave_waiting_to_the_outbox(self.http)
+        _raise_rate_limits(self.http)
 
     async def on_connect(self) -> None:
-        # Not after a resumed connection: there the gateway says by itself what was missed. And not
-        # when the library is ready: messages may come before that, and what was missed before them.
+        # Not after a resumed connection: there the gateway sends what was missed. And not when the library is
+        # ready: messages may come before that, and what was missed must come before them.
         self.on_begin()
 
     async def on_message(self, message: discord.Message) -> None:
         if message.type in _SPOKEN:
-            self.hear(_heard(message))
+            self.handle(_message(message))
 
     async def on_raw_message_edit(self, payload: discord.RawMessageUpdateEvent) -> None:
-        # The same message under the same id: new only if it was not heard before.
+        # It has the id of the original: new only if that was not received.
         await self.on_message(payload.message)
 
     async def on_interaction(self, interaction: discord.Interaction) -> None:
         if interaction.type is discord.InteractionType.application_command:
             self.interactions[str(interaction.id)] = interaction
-            self.hear(_heard_command(interaction))
+            self.handle(_command_message(interaction))
 
 
 @contextlib.contextmanager
-def translated(where: str) -> Iterator[None]:
-    """Errors of the library in the words of the port."""
+def _translate_errors(where: str) -> Iterator[None]:
+    """Raise the library's errors as ours."""
     try:
         yield
     except discord.RateLimited as error:
@@ -229,9 +231,9 @@ def translated(where: str) -> Iterator[None]:
     except discord.PrivilegedIntentsRequired as error:
         raise NotAllowed(INTENTS_REFUSED) from error
     except discord.ConnectionClosed as error:
-        raise _hung_up(error.code) from error
+        raise _closed_error(error.code) from error
     except discord.HTTPException as error:
-        raise _refused(error, where) from error
+        raise _http_error(error, where) from error
     except aiohttp.ClientConnectorError as error:
         raise RetryLater("Discord cannot be reached.", after=AGAIN_SECONDS) from error
     except (aiohttp.ClientError, TimeoutError) as error:
@@ -240,15 +242,15 @@ def translated(where: str) -> Iterator[None]:
         ) from error
 
 
-def _speak_to(servers: Servers) -> None:
-    """The library keeps its addresses in classes: they hold for the whole process."""
+def _use_servers(servers: DiscordServers) -> None:
+    """Set the addresses, which the library keeps in classes: they hold for the whole process."""
     if servers.rest is not None:
         discord.http.Route.BASE = servers.rest
     if servers.gateway is not None:
         discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(servers.gateway)
 
 
-def _hung_up(code: int) -> SessionaryError:
+def _closed_error(code: int) -> SessionaryError:
     if code == _WRONG_TOKEN:
         return NotAllowed(TOKEN_REFUSED)
     if code == _WRONG_INTENTS:
@@ -256,7 +258,7 @@ def _hung_up(code: int) -> SessionaryError:
     return RetryLater(f"Discord closed the connection ({code}).", after=AGAIN_SECONDS)
 
 
-def _refused(error: discord.HTTPException, where: str) -> SessionaryError:
+def _http_error(error: discord.HTTPException, where: str) -> SessionaryError:
     why = f"{error.text or error.response.reason} ({error.code})"
     if error.status == _UNAUTHORIZED:
         return NotAllowed(TOKEN_REFUSED)
@@ -277,47 +279,47 @@ def _refused(error: discord.HTTPException, where: str) -> SessionaryError:
     return SessionaryError(f"Discord failed with status {error.status}.", committed="unknown")
 
 
-def _is_about_the_file(error: discord.HTTPException) -> bool:
-    """It is too large for this server, or the bot may write there but attach nothing."""
+def _is_about_file(error: discord.HTTPException) -> bool:
+    """Return whether it is too large for this server, or the bot may not attach files there."""
     return error.status == _TOO_LARGE or error.code in (_FILE_TOO_LARGE, _LACKS_PERMISSIONS)
 
 
-def _leave_waiting_to_the_outbox(http: discord.http.HTTPClient) -> None:
-    """A 429 is handed on: the outbox notes the time in the store, and other channels go on.
+def _raise_rate_limits(http: discord.http.HTTPClient) -> None:
+    """Make a 429 an error: the outbox stores when to try again, and other channels go on.
 
-    What the library foresees from the headers of earlier answers is seconds: it may wait for that.
+    The pauses that the library derives from the headers of earlier answers are seconds: it may wait for them.
     """
     find = http.get_ratelimit
 
-    def patient(key: str) -> discord.http.Ratelimit:
+    def get_ratelimit(key: str) -> discord.http.Ratelimit:
         found = find(key)
         found._max_ratelimit_timeout = _BUCKET_SECONDS
         return found
 
     http.max_ratelimit_timeout = 0.001
-    http.get_ratelimit = patient  # type: ignore[method-assign]
+    http.get_ratelimit = get_ratelimit  # type: ignore[method-assign]
 
 
 def _intents(*, reads_everything: bool) -> discord.Intents:
     intents = discord.Intents.none()
     intents.guilds = intents.guild_messages = intents.dm_messages = True
-    # A privilege: without it we read direct messages, and what mentions us.
+    # A privilege: without it we can read direct messages, and messages that mention us.
     intents.message_content = reads_everything
     return intents
 
 
-async def _is_known(guild: discord.Guild | None) -> None:
-    """Wait until the gateway has told the names and roles of a server, but not for ever."""
+async def _wait_for_guild(guild: discord.Guild | None) -> None:
+    """Wait a limited time until the gateway has sent the names and roles of a server."""
     until = time.monotonic() + GUILD_SECONDS
     while guild is not None and guild.unavailable and time.monotonic() < until:  # noqa: ASYNC110
         await asyncio.sleep(0.05)
 
 
-def _heard(message: discord.Message) -> Heard:
+def _message(message: discord.Message) -> DiscordMessage:
     replied = message.reference.resolved if message.reference is not None else None
     named = [each.id for each in message.mentions]
     mentions = [*named, *message.raw_mentions, *message.raw_role_mentions]
-    return Heard(
+    return DiscordMessage(
         message_id=str(message.id),
         text=message.content,
         author_id=str(message.author.id),
@@ -330,11 +332,11 @@ def _heard(message: discord.Message) -> Heard:
     )
 
 
-def _heard_command(interaction: discord.Interaction) -> Heard:
+def _command_message(interaction: discord.Interaction) -> DiscordMessage:
     data = dict(interaction.data or {})
     options = data.get("options")
     given = [str(each.get("value", "")) for each in options] if isinstance(options, list) else []
-    return Heard(
+    return DiscordMessage(
         message_id=str(interaction.id),
         text=" ".join([f"/{data.get('name', '')}", *given]).strip(),
         author_id=str(interaction.user.id),
@@ -344,9 +346,9 @@ def _heard_command(interaction: discord.Interaction) -> Heard:
     )
 
 
-def _place(channel: object, guild: discord.Guild | None, id: str = "") -> Place:
+def _place(channel: object, guild: discord.Guild | None, id: str = "") -> DiscordPlace:
     parent = channel.parent_id if isinstance(channel, discord.Thread) else None
-    return Place(
+    return DiscordPlace(
         channel_id=str(getattr(channel, "id", id)),
         channel_name=getattr(channel, "name", None),
         topic=getattr(channel, "topic", None),
@@ -356,9 +358,8 @@ def _place(channel: object, guild: discord.Guild | None, id: str = "") -> Place:
     )
 
 
-def _file(found: discord.Attachment) -> File:
-    kind = found.content_type or "application/octet-stream"
-    return File(found.filename, found.size, found.url, kind)
+def _file(found: discord.Attachment) -> IncomingFile:
+    return IncomingFile(found.url, found.filename, found.content_type or BYTES, found.size)
 
 
 def _command(name: str, help: str) -> dict[str, object]:

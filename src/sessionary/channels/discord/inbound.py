@@ -1,23 +1,21 @@
-"""From what Discord says to what the house hears. Pure."""
+"""Read messages from what Discord's gateway delivers."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sessionary.channels.files import MEGABYTE, File
-from sessionary.model.message import Message, Part, Role, Text
+from sessionary.channels.base import ChannelOptions, ReceivedMessage
+from sessionary.channels.files import IncomingFile
+from sessionary.model.message import Text
 from sessionary.model.source import ChatType, Source
 
 PLATFORM = "discord"
-DEFAULT_LARGEST_FILE = 10 * MEGABYTE
-# Discord takes about five messages or edits in five seconds in a channel.
-SHOW_SECONDS = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where something was said; without a guild it is a direct message."""
+class DiscordPlace:
+    """Where a message was written; without a guild it is a direct message."""
 
     channel_id: str
     channel_name: str | None = None
@@ -28,51 +26,62 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
-    """A message or a slash command, as the gateway told of it."""
+class DiscordMessage:
+    """A message or a slash command, as the gateway delivered it."""
 
     message_id: str
-    place: Place
+    place: DiscordPlace
     text: str
     author_id: str
     author_name: str | None = None
     author_is_bot: bool = False
     mentions: frozenset[str] = frozenset()
     replies_to: str | None = None
-    files: tuple[File, ...] = ()
+    files: tuple[IncomingFile, ...] = ()
     is_command: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A connection began that goes on with none before it: something may have been missed."""
+    """A connection began that does not resume an earlier one: messages may have been missed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """When the agent is spoken to, and what is done with the rest."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscordOptions(ChannelOptions):
+    """The settings of the Discord channel."""
 
-    always: bool = False
-    always_in: frozenset[str] = frozenset()
-    observe: bool = False
+    # Discord accepts about five messages or edits in five seconds in a channel.
+    show_seconds: float = 1.5
     commands: bool = True
-    largest_file: int = DEFAULT_LARGEST_FILE
-    largest_sent: int = DEFAULT_LARGEST_FILE
-    stream: bool = False
-    show_seconds: float = SHOW_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
-class Me:
-    """The bot's own ids: its account, and the roles that stand for it alone."""
+class DiscordBot:
+    """The bot's own ids: its account, and the roles that mean it alone."""
 
     id: str
     roles: frozenset[str] = frozenset()
 
 
-def source_of(heard: Heard) -> Source:
-    """Where a message came from. A thread belongs to the channel that it hangs on."""
-    place = heard.place
+def read(
+    message: DiscordMessage, bot: DiscordBot, options: DiscordOptions
+) -> ReceivedMessage | None:
+    """Return a person's message; None for our own, and for other bots': two that answer each other never stop."""
+    if is_ignored(message, bot):
+        return None
+    text = words_of(message, bot)
+    return ReceivedMessage(
+        source=source_of(message),
+        parts=(Text(text),) if text else (),
+        text=message.text,
+        files=message.files,
+        is_addressed=is_addressed(message, bot, options),
+    )
+
+
+def source_of(message: DiscordMessage) -> Source:
+    """Return where a message came from. A thread belongs to the channel in which it was opened."""
+    place = message.place
     is_dm = place.guild_id is None
     is_thread = place.parent_id is not None
     extra: Mapping[str, Any] = {} if is_dm else {"guild_id": place.guild_id}
@@ -83,39 +92,32 @@ def source_of(heard: Heard) -> Source:
         chat_name=_chat_name(place),
         chat_topic=place.topic,
         thread_id=place.channel_id if is_thread else None,
-        user_id=heard.author_id,
-        user_name=heard.author_name,
-        platform_message_id=heard.message_id,
+        user_id=message.author_id,
+        user_name=message.author_name,
+        platform_message_id=message.message_id,
         extra=extra,
     )
 
 
-def is_ignored(heard: Heard, me: Me) -> bool:
-    """Our own messages, and other bots': two that answer each other never stop."""
-    return heard.author_is_bot or heard.author_id == me.id
+def is_ignored(message: DiscordMessage, bot: DiscordBot) -> bool:
+    """Return whether we or another bot wrote it."""
+    return message.author_is_bot or message.author_id == bot.id
 
 
-def is_addressed(heard: Heard, me: Me, rules: Rules) -> bool:
-    """Whether this is said to the agent."""
-    if heard.place.guild_id is None or heard.is_command or rules.always:
+def is_addressed(message: DiscordMessage, bot: DiscordBot, options: DiscordOptions) -> bool:
+    """Return whether a message is for the agent."""
+    if message.place.guild_id is None or message.is_command or options.always:
         return True
-    if {heard.place.channel_id, heard.place.parent_id} & rules.always_in:
+    if {message.place.channel_id, message.place.parent_id} & options.always_in:
         return True
-    return bool(heard.mentions & {me.id, *me.roles}) or heard.replies_to == me.id
+    return bool(message.mentions & {bot.id, *bot.roles}) or message.replies_to == bot.id
 
 
-def message_of(heard: Heard, me: Me, files: tuple[Part, ...] = ()) -> Message:
-    """What was said, and what came with it."""
-    words = words_of(heard, me)
-    said: tuple[Part, ...] = (Text(words),) if words or not files else ()
-    return Message(Role.USER, said + files, platform_message_id=heard.message_id)
-
-
-def words_of(heard: Heard, me: Me) -> str:
-    """The text without the mention of the bot that it begins with: `@bot /new` is a command."""
-    ids = "|".join(re.escape(each) for each in sorted({me.id, *me.roles}))
+def words_of(message: DiscordMessage, bot: DiscordBot) -> str:
+    """Return the text without the bot's mention at its beginning: `@bot /new` is a command."""
+    ids = "|".join(re.escape(each) for each in sorted({bot.id, *bot.roles}))
     begin = re.compile(rf"^\s*<@[!&]?(?:{ids})>[,:]?\s*")
-    return begin.sub("", heard.text, count=1)
+    return begin.sub("", message.text, count=1)
 
 
 def _chat_type(*, is_dm: bool, is_thread: bool) -> ChatType:
@@ -124,7 +126,7 @@ def _chat_type(*, is_dm: bool, is_thread: bool) -> ChatType:
     return ChatType.THREAD if is_thread else ChatType.CHANNEL
 
 
-def _chat_name(place: Place) -> str | None:
+def _chat_name(place: DiscordPlace) -> str | None:
     if place.guild_id is None:
         return None
     names = [place.guild_name, f"#{place.channel_name}" if place.channel_name else None]

@@ -1,23 +1,16 @@
-"""From a delivery to the messages that Discord takes. Pure."""
+"""What is sent to Discord."""
 
 import hashlib
-from dataclasses import dataclass
 
-from sessionary.channels.enclosures import files_of
-from sessionary.channels.growing import preview
-from sessionary.channels.split import split_text, utf16_units
+from sessionary.channels.base import preview, printable, split_text, utf16_units
 from sessionary.engine.ports import Capabilities
-from sessionary.model import codec
-from sessionary.model.message import Attachment, text_of
 from sessionary.model.source import Channel
-from sessionary.model.turn import Delivery
 
 LONGEST = 2000
-NOTHING = "(An empty message.)"
-_LONGEST_NONCE = 25
+_NONCE_LENGTH = 25
 
 CAPABILITIES = Capabilities(
-    # Ten messages: we cut between code fences ourselves, so a delivery may be longer than one.
+    # Ten messages: the adapter splits between code fences, so a delivery may be longer than one message.
     longest_text=10 * LONGEST,
     shows_typing=True,
     ids_needed_for_mentions=True,
@@ -30,42 +23,21 @@ CAPABILITIES = Capabilities(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Post:
-    """One message to be written. Discord takes the same nonce only once within some minutes."""
-
-    said: str | Attachment
-    nonce: str
-
-
 def target(channel: Channel) -> str:
-    """The id that Discord knows the place by: a thread is a channel of its own."""
+    """Return the id that Discord has for a channel: a thread is a channel of its own."""
     return channel.thread_id or channel.chat_id
 
 
-def posts(delivery: Delivery) -> list[Post]:
-    """The messages of a delivery, in order, its files last; at least one."""
-    files, text = files_of(delivery.parts), text_of(delivery.parts)
-    pieces = pieces_of(text) if text.strip() or not files else []
-    said: list[str | Attachment] = [*pieces, *files]
-    return [Post(each, nonce(delivery.id, index)) for index, each in enumerate(said)]
-
-
-def pieces_of(text: str) -> list[str]:
-    """A text in pieces that are short enough and not empty."""
-    return split_text(_sayable(text), LONGEST, measure=utf16_units) or [NOTHING]
+def split(text: str) -> list[str]:
+    """Split a text into messages that Discord accepts."""
+    return split_text(text, LONGEST, measure=utf16_units)
 
 
 def preview_of(text: str) -> str:
-    """As much of a growing answer as one message holds."""
-    return preview(_sayable(text), LONGEST, measure=utf16_units)
+    """Return as much of an unfinished reply as one message holds."""
+    return preview(printable(text), LONGEST, measure=utf16_units)
 
 
 def nonce(delivery_id: str, index: int) -> str:
-    """The same name for the same piece in every try."""
-    named = f"{delivery_id}/{index}".encode()
-    return hashlib.sha256(named).hexdigest()[:_LONGEST_NONCE]
-
-
-def _sayable(text: str) -> str:
-    return "".join(char for char in codec.storable_text(text) if char >= " " or char in "\n\t")
+    """Return the nonce of a piece, the same in every attempt: Discord accepts it once within some minutes."""
+    return hashlib.sha256(f"{delivery_id}/{index}".encode()).hexdigest()[:_NONCE_LENGTH]

@@ -1,4 +1,4 @@
-"""What touches the wire: the mailbox in threads of its own, SMTP beside it."""
+"""The mailbox, whose IMAP connection has a thread of its own, and SMTP."""
 
 import asyncio
 import re
@@ -10,8 +10,7 @@ from typing import TypeVar
 
 import aiosmtplib
 
-from sessionary.channels.email.imap import Connection, Fetched
-from sessionary.channels.email.server import Server
+from sessionary.channels.email.imap import FetchedMail, ImapConnection, MailServer
 from sessionary.config.secret import Secret
 from sessionary.errors import NotAllowed, RetryLater, SessionaryError, Unreachable
 
@@ -26,57 +25,57 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
-    """Whose mailbox it is, and where."""
+class MailAccount:
+    """A mailbox, and its servers."""
 
     address: str
     user: str
     password: Secret
-    imap: Server
-    smtp: Server
+    imap: MailServer
+    smtp: MailServer
     folder: str = "INBOX"
 
 
 class Mailbox:
-    """A mailbox that can be awaited. Cancelling a wait breaks the connection."""
+    """A mailbox with awaitable methods. Cancelling one breaks the connection."""
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: MailAccount) -> None:
         self._account = account
-        self._connection: Connection | None = None
+        self._connection: ImapConnection | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sessionary-imap")
 
     async def open(self) -> int:
-        """Enter; how many mails the folder holds."""
-        return await self._run(self._enter)
+        """Log in; return how many mails the folder has."""
+        return await self._run(self._open)
 
     async def unseen(self) -> list[int]:
-        """The numbers of the mails that are new."""
-        return await self._run(self._here.unseen)
+        """Return the UIDs of new mails."""
+        return await self._run(self._opened.unseen)
 
-    async def fetch(self, uid: int, largest: int) -> Fetched | None:
-        """A mail, or None when it is gone."""
-        return await self._run(lambda: self._here.fetch(uid, largest))
+    async def fetch(self, uid: int, largest: int) -> FetchedMail | None:
+        """Return a mail; None if it is gone."""
+        return await self._run(lambda: self._opened.fetch(uid, largest))
 
     async def heads(self, root: str, most: int) -> list[bytes]:
-        """The headers of the latest mails of a thread, the oldest first."""
+        """Return the headers of the latest mails of a thread, the oldest first."""
         return await self._run(lambda: self._heads(root, most))
 
     async def mark_seen(self, uid: int) -> None:
-        """A mail need not be offered again."""
-        await self._run(lambda: self._here.mark_seen(uid))
+        """Mark a mail as seen."""
+        await self._run(lambda: self._opened.mark_seen(uid))
 
     async def wait(self, *, idle_seconds: float, poll_seconds: float) -> None:
-        """Until something is new, as far as the server tells."""
-        seconds = idle_seconds if self._here.can_idle else poll_seconds
-        await self._run(lambda: self._here.wait(seconds))
+        """Wait until the server reports something new, or it is time to poll."""
+        seconds = idle_seconds if self._opened.can_idle else poll_seconds
+        await self._run(lambda: self._opened.wait(seconds))
 
     @property
     def can_idle(self) -> bool:
-        """Whether the server tells of new mails by itself."""
-        return self._here.can_idle
+        """Whether the server reports new mails by itself."""
+        return self._opened.can_idle
 
     async def close(self) -> None:
-        """Let go of the connection and of the thread."""
+        """Close the connection and end the thread."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.cut()
@@ -84,18 +83,18 @@ class Mailbox:
         self._thread.shutdown(wait=False)
 
     @property
-    def _here(self) -> Connection:
+    def _opened(self) -> ImapConnection:
         if self._connection is None:
             raise RetryLater("The mailbox is not open.", after=1)
         return self._connection
 
-    def _enter(self) -> int:
-        self._connection = Connection(self._account.imap, self._account.folder)
+    def _open(self) -> int:
+        self._connection = ImapConnection(self._account.imap, self._account.folder)
         return self._connection.log_in(self._account.user, self._account.password.reveal())
 
     def _heads(self, root: str, most: int) -> list[bytes]:
-        uids = self._here.answering(root)[-most:]
-        return [head for uid in uids if (head := self._here.head(uid)) is not None]
+        uids = self._opened.answering(root)[-most:]
+        return [head for uid in uids if (head := self._opened.head(uid)) is not None]
 
     async def _run(self, do: Callable[[], Result]) -> Result:
         future = asyncio.get_running_loop().run_in_executor(self._thread, do)
@@ -104,35 +103,28 @@ class Mailbox:
         except asyncio.CancelledError:
             if self._connection is not None:
                 self._connection.cut()
-            # The thread ends before we say that we have: it must not act on what comes after.
+            # Wait for the thread: it must not act on what comes after.
             await asyncio.gather(future, return_exceptions=True)
             raise
 
 
-async def send(account: Account, mail: EmailMessage, *, to: str, channel: str) -> None:
-    """Hand a mail to the server that sends it on."""
-    server = account.smtp
-    smtp = aiosmtplib.SMTP(
-        hostname=server.host,
-        port=server.port,
-        use_tls=server.security == "tls",
-        start_tls=server.security == "starttls",
-        timeout=SEND_SECONDS,
-    )
+async def send(account: MailAccount, mail: EmailMessage, *, to: str, channel: str) -> None:
+    """Hand a mail to the SMTP server."""
+    smtp = _smtp(account)
     raw = mail.as_bytes()
     try:
         try:
-            await _introduce(smtp, account)
+            await _log_in(smtp, account)
             await smtp.mail(account.address)
             await smtp.rcpt(to)
         except (aiosmtplib.SMTPConnectError, aiosmtplib.SMTPServerDisconnected) as error:
             raise RetryLater(f"The mail server cannot be reached: {error}", after=10) from error
         except aiosmtplib.SMTPTimeoutError as error:
             raise RetryLater(f"The mail server does not answer: {error}", after=30) from error
-        # From here on a broken connection leaves it open whether the mail was taken.
+        # From here on it is unclear after a broken connection whether the mail was accepted.
         await smtp.data(raw)
     except aiosmtplib.SMTPResponseException as error:
-        raise _translated(error, channel) from error
+        raise _error_of(error, channel) from error
     except aiosmtplib.SMTPException as error:
         raise SessionaryError(
             f"The mail server did not answer: {error}", committed="unknown"
@@ -141,27 +133,32 @@ async def send(account: Account, mail: EmailMessage, *, to: str, channel: str) -
         smtp.close()
 
 
-async def check_smtp(account: Account) -> None:
-    """Log in at the server that sends, and send nothing."""
+async def check_smtp(account: MailAccount) -> None:
+    """Log in at the SMTP server, and send nothing."""
     server = account.smtp
-    smtp = aiosmtplib.SMTP(
-        hostname=server.host,
-        port=server.port,
-        use_tls=server.security == "tls",
-        start_tls=server.security == "starttls",
-        timeout=SEND_SECONDS,
-    )
+    smtp = _smtp(account)
     try:
-        await _introduce(smtp, account)
+        await _log_in(smtp, account)
     except aiosmtplib.SMTPResponseException as error:
-        raise _translated(error, server.host) from error
+        raise _error_of(error, server.host) from error
     except aiosmtplib.SMTPException as error:
         raise RetryLater(f"{server.host}:{server.port} cannot be reached: {error}") from error
     finally:
         smtp.close()
 
 
-async def _introduce(smtp: aiosmtplib.SMTP, account: Account) -> None:
+def _smtp(account: MailAccount) -> aiosmtplib.SMTP:
+    server = account.smtp
+    return aiosmtplib.SMTP(
+        hostname=server.host,
+        port=server.port,
+        use_tls=server.security == "tls",
+        start_tls=server.security == "starttls",
+        timeout=SEND_SECONDS,
+    )
+
+
+async def _log_in(smtp: aiosmtplib.SMTP, account: MailAccount) -> None:
     await smtp.connect()
     if smtp.is_ehlo_or_helo_needed:
         await smtp.ehlo()
@@ -170,21 +167,21 @@ async def _introduce(smtp: aiosmtplib.SMTP, account: Account) -> None:
     await smtp.login(account.user, account.password.reveal())
 
 
-def _translated(error: aiosmtplib.SMTPResponseException, channel: str) -> Exception:
-    said = " ".join(error.message.split())[:200]
+def _error_of(error: aiosmtplib.SMTPResponseException, channel: str) -> Exception:
+    text = " ".join(error.message.split())[:200]
     if error.code in _AUTHENTICATION:
         return NotAllowed(
-            f"The mail server refuses the password: {error.code} {said}. Nothing is lost; correct "
+            f"The mail server refuses the password: {error.code} {text}. Nothing is lost; correct "
             "it and start again."
         )
     if error.code >= _FIRST_PERMANENT:
-        return Unreachable(f"The mail server refuses the mail: {error.code} {said}", channel)
-    return RetryLater(f"The mail server says: {error.code} {said}", after=wait_in(said))
+        return Unreachable(f"The mail server refuses the mail: {error.code} {text}", channel)
+    return RetryLater(f"The mail server says: {error.code} {text}", after=wait_in(text))
 
 
-def wait_in(said: str) -> float:
-    """How long a server asks us to wait; SMTP has no field for it, only words."""
-    found = _WAIT.search(said)
+def wait_in(text: str) -> float:
+    """Return how long a server asks us to wait; SMTP has no field for it, only text."""
+    found = _WAIT.search(text)
     if found is None:
         return _DEFAULT_WAIT
     return max(1.0, float(int(found[1]) * _UNITS[found[2][0].lower()]))

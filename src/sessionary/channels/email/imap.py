@@ -1,4 +1,4 @@
-"""IMAP with IDLE over the standard library, one connection. Its methods block: call in a thread."""
+"""IMAP with IDLE on top of the standard library. Its methods block: call them in a thread."""
 
 import contextlib
 import imaplib
@@ -11,103 +11,129 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from sessionary.channels.email.server import Server
-from sessionary.errors import NotAllowed, RetryLater
+from sessionary.config.table import Table
+from sessionary.errors import BadInput, NotAllowed, RetryLater
 
 COMMAND_SECONDS = 30.0
 BEGINNING_BYTES = 64 * 1024
-_RECEIVED_AT_ONCE = 64 * 1024
-_LONGEST_LINE = 1_000_000
+_CHUNK = 64 * 1024
+_MAX_LINE = 1_000_000
 _SIZE = re.compile(rb"RFC822\.SIZE (\d+)")
-_CODE_THAT_PASSES = re.compile(r"\[(?:UNAVAILABLE|INUSE|LIMIT|SERVERBUG|CONTACTADMIN)\]", re.I)
+_TEMPORARY = re.compile(r"\[(?:UNAVAILABLE|INUSE|LIMIT|SERVERBUG|CONTACTADMIN)\]", re.I)
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_SECURITY = ("tls", "starttls", "none")
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
-    """A mail as the server holds it; of one that is too large only the beginning."""
+class MailServer:
+    """The address of a server, and how the connection is encrypted."""
+
+    host: str
+    port: int
+    security: str = "tls"
+
+
+def read_server(table: Table, name: str, *, ports: dict[str, int]) -> MailServer:
+    """Read the settings `<name>_host`, `<name>_port` and `<name>_security`."""
+    host = table.text(f"{name}_host")
+    security = table.word(f"{name}_security", "tls", _SECURITY)
+    port = table.whole(f"{name}_port") or ports[security]
+    if host is None:
+        raise BadInput(f"[channels.email]: set {name}_host, the address of your mail server.")
+    if security == "none" and host not in _LOOPBACK:
+        raise BadInput(
+            f"[channels.email]: {name}_security = 'none' would send the password in the clear to "
+            f"{host}; use 'tls' or 'starttls'."
+        )
+    return MailServer(host, port, security)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedMail:
+    """A mail as the server has it; if it is too large, only its beginning."""
 
     raw: bytes
     size: int
 
     @property
     def is_cut(self) -> bool:
-        """Whether there is more of it."""
+        """Whether the server has more of it."""
         return len(self.raw) < self.size
 
 
-class Connection:
-    """A mailbox that is looked into. Every failure is an error of ours."""
+class ImapConnection:
+    """A connection to one folder. Every failure is raised as one of our errors."""
 
-    def __init__(self, server: Server, folder: str) -> None:
+    def __init__(self, server: MailServer, folder: str) -> None:
         self._server = server
         self._folder = folder
-        self._wire = _translated(lambda: _Wire(server))
+        self._imap = _translate_errors(lambda: _BufferedImap(server))
         self.can_idle = False
 
     def log_in(self, user: str, password: str) -> int:
-        """Enter and open the folder; how many mails it holds."""
+        """Log in and open the folder; return how many mails it has."""
         if self._server.security == "starttls":
             context = ssl.create_default_context()
-            _translated(lambda: self._wire.starttls(context))
-        _translated(lambda: self._enter(user, password))
+            _translate_errors(lambda: self._imap.starttls(context))
+        _translate_errors(lambda: self._log_in(user, password))
         self.can_idle = "IDLE" in self._capabilities()
-        kind, answer = _translated(lambda: self._wire.select(_quoted(self._folder)))
+        kind, answer = _translate_errors(lambda: self._imap.select(_quoted(self._folder)))
         if kind != "OK":
-            raise NotAllowed(f"The mail server has no folder {self._folder!r}: {_said(answer)}.")
+            raise NotAllowed(f"The mail server has no folder {self._folder!r}: {_text_of(answer)}.")
         return int(answer[0] or 0)
 
     def unseen(self) -> list[int]:
-        """The numbers of the mails that nobody has seen, the oldest first."""
+        """Return the UIDs of unseen mails, the oldest first."""
         return self._search("UNSEEN")
 
     def answering(self, root: str) -> list[int]:
-        """The mails of a thread."""
+        """Return the UIDs of a thread's mails."""
         value = _quoted(root)
         return self._search(f"OR HEADER Message-ID {value} HEADER References {value}")
 
-    def fetch(self, uid: int, largest: int) -> Fetched | None:
-        """A mail, left unseen; None when it is gone."""
+    def fetch(self, uid: int, largest: int) -> FetchedMail | None:
+        """Return a mail and leave it unseen; None if it is gone."""
         size = self._size(uid)
         if size is None:
             return None
         what = "BODY.PEEK[]" if size <= largest else f"BODY.PEEK[]<0.{BEGINNING_BYTES}>"
         raw = self._literal(uid, what)
-        # Servers count line ends differently; what was asked for whole is whole.
-        return None if raw is None else Fetched(raw, size if size > largest else len(raw))
+        # Servers count line ends differently: a mail that was fetched whole is whole.
+        return None if raw is None else FetchedMail(raw, size if size > largest else len(raw))
 
     def head(self, uid: int) -> bytes | None:
-        """The header of a mail."""
+        """Return the header of a mail."""
         return self._literal(uid, "BODY.PEEK[HEADER]")
 
     def mark_seen(self, uid: int) -> None:
-        """Tell the server that a mail need not be offered again."""
+        """Mark a mail as seen."""
         self._do("STORE", str(uid), "+FLAGS.SILENT", r"(\Seen)")
 
     def wait(self, seconds: float) -> None:
-        """Wait until something happens in the folder, at most so long."""
+        """Wait until the folder changes, at most this long."""
         if self.can_idle:
-            _translated(lambda: self._wire.idle_until(seconds))
+            _translate_errors(lambda: self._imap.idle_until(seconds))
         else:
-            _translated(lambda: self._wire.wait_for_line(seconds))
-            _translated(self._wire.noop)
+            _translate_errors(lambda: self._imap.wait_for_line(seconds))
+            _translate_errors(self._imap.noop)
 
     def cut(self) -> None:
-        """Break the connection, from any thread: whoever waits on it is freed."""
-        self._wire.cut()
+        """Break the connection, from any thread: a wait on it ends."""
+        self._imap.cut()
 
     def close(self) -> None:
-        """Let go of the connection; nobody may be waiting on it."""
-        self._wire.shutdown()
+        """Close the connection; nothing may be waiting on it."""
+        self._imap.shutdown()
 
-    def _enter(self, user: str, password: str) -> None:
+    def _log_in(self, user: str, password: str) -> None:
         try:
-            self._wire.enter(user, password)
+            self._imap.log_in(user, password)
         except imaplib.IMAP4.abort:
             raise
         except imaplib.IMAP4.error as error:
-            if _CODE_THAT_PASSES.search(str(error)):
+            if _TEMPORARY.search(str(error)):
                 raise RetryLater(f"The mail server lets nobody in now: {error}", 30) from error
             raise NotAllowed(
                 f"The mail server {self._server.host} refuses the password of {user}. "
@@ -115,7 +141,7 @@ class Connection:
             ) from error
 
     def _capabilities(self) -> str:
-        _, answer = _translated(self._wire.capability)
+        _, answer = _translate_errors(self._imap.capability)
         return b" ".join(each for each in answer if isinstance(each, bytes)).decode().upper()
 
     def _search(self, what: str) -> list[int]:
@@ -137,16 +163,16 @@ class Connection:
         return None
 
     def _do(self, command: str, *words: str) -> "list[bytes | tuple[bytes, bytes] | None]":
-        kind, answer = _translated(lambda: self._wire.uid(command, *words))
+        kind, answer = _translate_errors(lambda: self._imap.uid(command, *words))
         if kind != "OK":
-            raise RetryLater(f"The mail server refuses {command}: {_said(answer)}.", after=30)
+            raise RetryLater(f"The mail server refuses {command}: {_text_of(answer)}.", after=30)
         return list(answer)
 
 
-class _Wire(imaplib.IMAP4):
-    """The library's client over a buffer of our own, so that we can wait without reading."""
+class _BufferedImap(imaplib.IMAP4):
+    """The library's client with a buffer of our own, so that we can wait for a line without reading it."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: MailServer) -> None:
         self._where = server
         self._unread = bytearray()
         self._idles = 0
@@ -161,45 +187,45 @@ class _Wire(imaplib.IMAP4):
             self.sock = context.wrap_socket(plain, server_hostname=host)
         else:
             self.sock = plain
-        # The library asks for one; reading goes through our buffer.
+        # The library wants one; reading uses our buffer.
         self.file = self._file = self.sock.makefile("rb")
 
-    def enter(self, user: str, password: str) -> None:
-        """Log in; what is not ASCII goes the other way round."""
+    def log_in(self, user: str, password: str) -> None:
+        """Log in; LOGIN allows only ASCII."""
         if (user + password).isascii():
             self.login(user, password)
         else:
             self.authenticate("PLAIN", lambda _: f"\0{user}\0{password}".encode())
 
     def read(self, size: int) -> bytes:
-        """So many bytes."""
+        """Return this many bytes."""
         while len(self._unread) < size:
             self._more()
-        return self._taken(size)
+        return self._take(size)
 
     def readline(self) -> bytes:
-        """One line with its end."""
+        """Return one line with its end."""
         looked = 0
         while (end := self._unread.find(b"\n", looked)) < 0:
             looked = len(self._unread)
-            if looked > _LONGEST_LINE:
+            if looked > _MAX_LINE:
                 raise self.abort("the server sends a line without end")
             self._more()
-        return self._taken(end + 1)
+        return self._take(end + 1)
 
     def cut(self) -> None:
-        """Break the connection, so that nobody is left waiting."""
+        """Break the connection, so that a wait on it ends."""
         with contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)
 
     def shutdown(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self.cut()
         self.file.close()
         self.sock.close()
 
     def wait_for_line(self, seconds: float) -> bool:
-        """Whether something came within this time."""
+        """Return whether something came within this time."""
         if self._unread or (isinstance(self.sock, ssl.SSLSocket) and self.sock.pending()):
             return True
         return bool(select.select([self.sock], [], [], max(0.0, seconds))[0])
@@ -222,19 +248,19 @@ class _Wire(imaplib.IMAP4):
             pass
 
     def _more(self) -> None:
-        data = self.sock.recv(_RECEIVED_AT_ONCE)
+        data = self.sock.recv(_CHUNK)
         if not data:
             raise self.abort("the server closed the connection")
         self._unread += data
 
-    def _taken(self, size: int) -> bytes:
+    def _take(self, size: int) -> bytes:
         data = bytes(self._unread[:size])
         del self._unread[:size]
         return data
 
 
-def _translated(do: Callable[[], Result]) -> Result:
-    """Do something with a server; what can go wrong on the way passes."""
+def _translate_errors(do: Callable[[], Result]) -> Result:
+    """Run a command; raise its failure as one of our errors."""
     try:
         return do()
     except ssl.SSLCertVerificationError as error:
@@ -249,5 +275,5 @@ def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _said(answer: Sequence[object]) -> str:
+def _text_of(answer: Sequence[object]) -> str:
     return " ".join(each.decode(errors="replace") for each in answer if isinstance(each, bytes))

@@ -1,4 +1,4 @@
-"""From a mail to what the house hears. Pure."""
+"""Read messages from mails."""
 
 import email
 import email.errors
@@ -10,22 +10,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from email.message import Message as Parsed
 
-from sessionary.channels.email.markup import text_of_html
-from sessionary.channels.email.quotes import own_words
-from sessionary.channels.files import MEGABYTE, attachment, too_large
+from sessionary.channels.email.mail_text import own_words, text_of_html
+from sessionary.channels.files import MEGABYTE, attachment, not_received_too_large
 from sessionary.model.message import Message, Part, Role, Text
 from sessionary.model.source import ChatType, Source
 from sessionary.model.terminal import one_line
 
 PLATFORM = "email"
-DEFAULT_LARGEST_FILE = 10 * 1024 * 1024
-DEFAULT_LARGEST_MAIL = 25 * 1024 * 1024
-MOST_FILES = 20
-LONGEST_TEXT = 200_000
-_LONGEST_ID = 250
-_LONGEST_FILE_NAME = 100
-_LONGEST_SUBJECT = 200
-_MOST_REFERENCES = 50
+DEFAULT_LARGEST_FILE = 10 * MEGABYTE
+DEFAULT_LARGEST_MAIL = 25 * MEGABYTE
+MAX_FILES = 20
+MAX_TEXT = 200_000
+_MAX_ID = 250
+_MAX_FILE_NAME = 100
+_MAX_SUBJECT = 200
+_MAX_REFERENCES = 50
 
 _ID = re.compile(r"<[^<>\s]+>")
 _UNREADABLE = (
@@ -37,12 +36,19 @@ _UNREADABLE = (
     email.errors.MessageError,
 )
 _BULK = frozenset({"bulk", "junk", "list", "auto_reply"})
-_ROBOTS = ("mailer-daemon@", "postmaster@", "noreply@", "no-reply@", "donotreply@", "bounces@")
+_AUTOMATIC_SENDERS = (
+    "mailer-daemon@",
+    "postmaster@",
+    "noreply@",
+    "no-reply@",
+    "donotreply@",
+    "bounces@",
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """Whose mail is believed, and how much of it is taken."""
+class MailRules:
+    """Which senders are trusted, and how large a file may be."""
 
     address: str
     authserv_id: str | None = None
@@ -51,7 +57,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mail:
-    """A mail of a person, taken apart."""
+    """The parts of a person's mail."""
 
     message_id: str
     sender: str
@@ -60,7 +66,7 @@ class Mail:
     references: tuple[str, ...]
     words: str
     left_out: str
-    files: tuple["File", ...]
+    files: tuple["MailFile", ...]
 
     @property
     def root(self) -> str:
@@ -69,8 +75,8 @@ class Mail:
 
 
 @dataclass(frozen=True, slots=True)
-class File:
-    """A file in a mail, or what is said in its place."""
+class MailFile:
+    """A file in a mail, or the text that replaces it."""
 
     name: str
     media_type: str
@@ -79,35 +85,37 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Ignored:
-    """A mail that nobody is told of, and why."""
+class IgnoredMail:
+    """A mail that is not answered, and why."""
 
     reason: str
 
 
-def read(raw: bytes, rules: Rules, *, cut_from: int | None = None) -> Mail | Ignored:
-    """Take a mail apart. `cut_from`: its whole size, when only its beginning was fetched.
+def read(raw: bytes, rules: MailRules, *, cut_from: int | None = None) -> Mail | IgnoredMail:
+    """Parse a mail. `cut_from`: its whole size, if only its beginning was fetched.
 
-    Anyone may send anything: one that the library cannot read must not hold up the others.
+    A mail that the library cannot parse is ignored, so that it does not hold up the others.
     """
     try:
         return _read(raw, rules, cut_from)
     except _UNREADABLE as error:
-        return Ignored(f"it cannot be read: {type(error).__name__}: {one_line(str(error), 100)}")
+        return IgnoredMail(
+            f"it cannot be read: {type(error).__name__}: {one_line(str(error), 100)}"
+        )
 
 
-def _read(raw: bytes, rules: Rules, cut_from: int | None) -> Mail | Ignored:
+def _read(raw: bytes, rules: MailRules, cut_from: int | None) -> Mail | IgnoredMail:
     parsed = email.message_from_bytes(raw)
     sender_name, sender = _sender(parsed)
     reason = _why_ignored(parsed, sender, rules)
     if reason is not None:
-        return Ignored(reason)
+        return IgnoredMail(reason)
     plain, files = _contents(parsed, rules)
     written = own_words(plain)
     if cut_from is not None:
         size = f"{cut_from / MEGABYTE:.1f} MB"
-        files = (File("", "", b"", f"[this mail was cut: {size} is too large]"),)
-    subject = _header(parsed, "Subject", _LONGEST_SUBJECT)
+        files = (MailFile("", "", b"", f"[this mail was cut: {size} is too large]"),)
+    subject = _header(parsed, "Subject", _MAX_SUBJECT)
     return Mail(
         message_id=_id_of(parsed, raw),
         sender=sender,
@@ -121,7 +129,7 @@ def _read(raw: bytes, rules: Rules, cut_from: int | None) -> Mail | Ignored:
 
 
 def source_of(mail: Mail) -> Source:
-    """Where a mail came from: its sender is the chat, its thread the thread."""
+    """Return where a mail came from: its sender is the chat."""
     return Source(
         PLATFORM,
         mail.sender,
@@ -135,7 +143,7 @@ def source_of(mail: Mail) -> Source:
 
 
 def message_of(mail: Mail) -> tuple[Message, tuple[bytes, ...]]:
-    """What was said, and the bytes of its files. What was left out is kept beside the words."""
+    """Return the message and the bytes of its files. The quoted text that was left out is kept in `extra`."""
     parts: list[Part] = [Text(mail.words)] if mail.words or not mail.files else []
     parts.extend(
         Text(file.refused) if file.refused else attachment(file.data, file.media_type, file.name)
@@ -143,27 +151,27 @@ def message_of(mail: Mail) -> tuple[Message, tuple[bytes, ...]]:
     )
     extra = {"subject": mail.subject} if mail.subject else {}
     if mail.left_out:
-        extra["left_out"] = mail.left_out[:LONGEST_TEXT]
-    said = Message(
+        extra["left_out"] = mail.left_out[:MAX_TEXT]
+    message = Message(
         Role.USER, tuple(parts), platform_message_id=mail.message_id, extra={"email": extra}
     )
-    return said, tuple(file.data for file in mail.files if not file.refused)
+    return message, tuple(file.data for file in mail.files if not file.refused)
 
 
 def bare_subject(subject: str) -> str:
-    """The subject without the marks of answering and forwarding."""
+    """Return the subject without the prefixes of replies and forwards."""
     return re.sub(
         r"^(?:\s*(?:re|aw|sv|antw|fwd?|wg|tr)\s*(?:\[\d+\])?\s*:)+\s*", "", subject, flags=re.I
     )
 
 
-def _why_ignored(parsed: Parsed, sender: str, rules: Rules) -> str | None:
-    """Robots that answer each other never stop; what no person wrote is not answered."""
+def _why_ignored(parsed: Parsed, sender: str, rules: MailRules) -> str | None:
+    """Return why a mail is not answered: two programs that answer each other never stop."""
     if "@" not in sender:
         return "it has no sender"
     if sender == rules.address or _header(parsed, "X-Loop").lower() == rules.address:
         return "it is our own"
-    if parsed.get_content_type() == "multipart/report" or sender.startswith(_ROBOTS):
+    if parsed.get_content_type() == "multipart/report" or sender.startswith(_AUTOMATIC_SENDERS):
         return "a program wrote it: a bounce or a notification"
     if _header(parsed, "Return-Path").strip() == "<>":
         return "it is a bounce"
@@ -180,7 +188,7 @@ def _why_ignored(parsed: Parsed, sender: str, rules: Rules) -> str | None:
 
 
 def _is_authentic(parsed: Parsed, sender: str, authserv_id: str) -> bool:
-    """Whether our own mail server says that the sender is who it says it is.
+    """Return whether our own mail server has verified the sender.
 
     Only the topmost header counts: a server adds its own above those that came with the mail.
     """
@@ -202,23 +210,23 @@ def _sender(parsed: Parsed) -> tuple[str | None, str]:
 
 
 def _id_of(parsed: Parsed, raw: bytes) -> str:
-    """The mail's own id; the same mail without one has the same name each time."""
+    """Return the mail's own id; for a mail without one, an id made from its content."""
     found = _ID.search(str(parsed.get("Message-ID", "")))
     return _short(found[0]) if found else f"<{hashlib.sha256(raw).hexdigest()[:32]}@no-id>"
 
 
 def _references(parsed: Parsed) -> tuple[str, ...]:
-    """The thread before this mail, its root first, the mail that is answered last."""
+    """Return the ids of the thread before this mail, its root first."""
     answered = _ID.findall(str(parsed.get("In-Reply-To", "")))[:1]
     before = _ID.findall(str(parsed.get("References", "")))
     ids = [_short(each) for each in [*before, *answered]]
     unique = list(dict.fromkeys(ids))
-    return tuple(unique[:1] + unique[1:][-_MOST_REFERENCES:])
+    return tuple(unique[:1] + unique[1:][-_MAX_REFERENCES:])
 
 
 def _short(id: str) -> str:
-    """An id that the record can hold."""
-    if len(id) <= _LONGEST_ID and id.isascii() and id.isprintable():
+    """Return an id that can be stored."""
+    if len(id) <= _MAX_ID and id.isascii() and id.isprintable():
         return id
     named = id.encode("utf-8", "surrogateescape")
     return f"<{hashlib.sha256(named).hexdigest()[:32]}@long-id>"
@@ -238,11 +246,11 @@ def _decoded(text: str) -> str:
         return text
 
 
-def _contents(parsed: Parsed, rules: Rules) -> tuple[str, tuple[File, ...]]:
-    """The words of a mail, and its files."""
+def _contents(parsed: Parsed, rules: MailRules) -> tuple[str, tuple[MailFile, ...]]:
+    """Return the text of a mail, and its files."""
     plain: list[str] = []
     pages: list[str] = []
-    files: list[File] = []
+    files: list[MailFile] = []
     for leaf in _leaves(parsed):
         kind = leaf.get_content_type()
         is_text = kind in ("text/plain", "text/html") and not _is_file(leaf)
@@ -252,11 +260,11 @@ def _contents(parsed: Parsed, rules: Rules) -> tuple[str, tuple[File, ...]]:
             files.append(_file_in(leaf, rules.largest_file, len(files)))
     words = "\n\n".join(plain) if any(text.strip() for text in plain) else ""
     words = words or "\n\n".join(text_of_html(page) for page in pages)
-    return words[:LONGEST_TEXT], _not_too_many(files)
+    return words[:MAX_TEXT], _not_too_many(files)
 
 
 def _leaves(parsed: Parsed) -> Iterator[Parsed]:
-    """The parts of a mail that hold something; a mail within a mail is one file."""
+    """Yield the parts that are not containers; a mail within a mail is one file."""
     if parsed.get_content_maintype() != "multipart":
         yield parsed
         return
@@ -283,22 +291,22 @@ def _text(data: bytes, charset: str | None) -> str:
         return data.decode("utf-8", "replace").replace("\x00", "\ufffd")
 
 
-def _file_in(part: Parsed, largest: int, index: int) -> File:
+def _file_in(part: Parsed, largest: int, index: int) -> MailFile:
     if part.get_content_maintype() == "message":
         data = b"".join(_bytes_of(each) for each in _list(part.get_payload()))
     else:
         payload = part.get_payload(decode=True)
         data = payload if isinstance(payload, bytes) else b""
     given = _decoded(str(part.get_filename() or ""))
-    name = one_line(given.replace("\\", "/").rpartition("/")[2], _LONGEST_FILE_NAME)
+    name = one_line(given.replace("\\", "/").rpartition("/")[2], _MAX_FILE_NAME)
     name = name or f"file-{index + 1}"
     if len(data) > largest:
-        return File(name, "", b"", too_large(name, largest, len(data)).text)
-    return File(name, one_line(part.get_content_type(), 100), data)
+        return MailFile(name, "", b"", not_received_too_large(name, largest, len(data)).text)
+    return MailFile(name, one_line(part.get_content_type(), 100), data)
 
 
 def _bytes_of(mail: Parsed) -> bytes:
-    """A mail within a mail; the library cannot put every one together again as it came."""
+    """Return a mail within a mail as bytes; the library cannot always restore its original form."""
     try:
         return mail.as_bytes()
     except ValueError:
@@ -311,8 +319,8 @@ def _list(payload: object) -> list[Parsed]:
     )
 
 
-def _not_too_many(files: Sequence[File]) -> tuple[File, ...]:
-    if len(files) <= MOST_FILES:
+def _not_too_many(files: Sequence[MailFile]) -> tuple[MailFile, ...]:
+    if len(files) <= MAX_FILES:
         return tuple(files)
-    told = f"[{len(files) - MOST_FILES} more files left out: at most {MOST_FILES} are taken]"
-    return (*files[:MOST_FILES], File("", "", b"", told))
+    told = f"[{len(files) - MAX_FILES} more files left out: at most {MAX_FILES} are taken]"
+    return (*files[:MAX_FILES], MailFile("", "", b"", told))

@@ -1,27 +1,27 @@
-"""From a delivery to the mail that is sent. Pure."""
+"""The mail that is sent for a delivery."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from email.errors import MessageError
-from email.headerregistry import Address
+from email.headerregistry import Address as MailAddress
 from email.message import EmailMessage
 from email.policy import SMTP
 
+from sessionary.channels.base import printable
 from sessionary.channels.email.inbound import bare_subject
-from sessionary.channels.enclosures import Enclosure
+from sessionary.channels.files import MEGABYTE, OutgoingFile
 from sessionary.engine.ports import Capabilities
 from sessionary.errors import Unreachable
-from sessionary.model import codec
 from sessionary.model.message import text_of
 from sessionary.model.terminal import one_line
 from sessionary.model.turn import Delivery
 
-NOTHING = "(An empty message.)"
+EMPTY_TEXT = "(An empty message.)"
 DEFAULT_SUBJECT = "A message from your agent"
-# Most servers take 25 MB, and a file grows by a third on the way.
-DEFAULT_LARGEST_SENT = 18 * 1024 * 1024
-_MOST_REFERENCES = 20
-# Lines as long as SMTP allows: a long id that had to be folded would be encoded, and lost.
+# Most servers accept 25 MB, and the encoding of a file adds a third.
+DEFAULT_LARGEST_SENT = 18 * MEGABYTE
+_MAX_REFERENCES = 20
+# Lines as long as SMTP allows: folding a long id would encode it, and mail programs would not find it.
 _POLICY = SMTP.clone(max_line_length=998, cte_type="7bit")
 
 CAPABILITIES = Capabilities(
@@ -35,27 +35,27 @@ CAPABILITIES = Capabilities(
 
 
 @dataclass(frozen=True, slots=True)
-class Thread:
-    """What an answer has to name so that mail programs put it below what it answers."""
+class MailThread:
+    """What a reply has to name, so that mail programs show it below the mail that it answers."""
 
     subject: str = ""
     references: tuple[str, ...] = field(default=())
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """Who writes."""
+class MailSender:
+    """Whom our mails are from."""
 
     address: str
     name: str | None = None
 
 
 def compose(
-    delivery: Delivery, me: Identity, thread: Thread, files: Sequence[Enclosure | str] = ()
+    delivery: Delivery, me: MailSender, thread: MailThread, files: Sequence[OutgoingFile | str] = ()
 ) -> EmailMessage:
-    """The mail of a delivery. It has the same id in every try, so that a copy is known as one."""
+    """Return the mail for a delivery. It has the same id in every attempt, so that a copy is recognised."""
     mail = EmailMessage(policy=_POLICY)
-    mail["From"] = _from(me)
+    mail["From"] = MailAddress(display_name=me.name or "", addr_spec=me.address)
     mail["To"] = _address(delivery.channel.chat_id, str(delivery.channel))
     mail["Subject"] = _subject(thread)
     mail["Date"] = delivery.created_at
@@ -67,30 +67,26 @@ def compose(
         mail["Auto-Submitted"] = "auto-replied"
     else:
         mail["Auto-Submitted"] = "auto-generated"
-    # What other robots look at, and what we look at when one sends our own mail back.
+    # Other programs look at the first, and we at the second when one sends our own mail back.
     mail["X-Auto-Response-Suppress"] = "All"
     mail["X-Loop"] = me.address
-    # What stands in the place of a file is said below the words.
-    said = [text_of(delivery.parts), *(each for each in files if isinstance(each, str))]
-    mail.set_content(_words("\n\n".join(each for each in said if each), has_files=bool(files)))
+    # The text that replaces a file comes last.
+    texts = [text_of(delivery.parts), *(each for each in files if isinstance(each, str))]
+    text = printable("\n\n".join(each for each in texts if each))
+    mail.set_content(text if text.strip() or files else EMPTY_TEXT)
     for file in files:
-        if isinstance(file, Enclosure):
+        if isinstance(file, OutgoingFile):
             kind, _, form = file.media_type.partition("/")
             mail.add_attachment(file.data, maintype=kind, subtype=form, filename=file.name)
     return mail
 
 
 def message_id(delivery_id: str, address: str) -> str:
-    """The id of the mail of a delivery."""
+    """Return the id of a delivery's mail."""
     return f"<{delivery_id}@{address.rpartition('@')[2]}>"
 
 
-def _words(text: str, *, has_files: bool) -> str:
-    sayable = "".join(char for char in codec.storable_text(text) if char >= " " or char in "\n\t")
-    return sayable if sayable.strip() or has_files else NOTHING
-
-
-def _subject(thread: Thread) -> str:
+def _subject(thread: MailThread) -> str:
     subject = one_line(bare_subject(thread.subject), 200)
     if thread.references or subject:
         return f"Re: {subject}" if subject else "Re:"
@@ -99,15 +95,11 @@ def _subject(thread: Thread) -> str:
 
 def _chain(root: str, references: Sequence[str]) -> list[str]:
     ids = list(dict.fromkeys([root, *references]))
-    return ids[:1] + ids[1:][-_MOST_REFERENCES:]
+    return ids[:1] + ids[1:][-_MAX_REFERENCES:]
 
 
-def _from(me: Identity) -> Address:
-    return Address(display_name=me.name or "", addr_spec=me.address)
-
-
-def _address(text: str, channel: str) -> Address:
+def _address(text: str, channel: str) -> MailAddress:
     try:
-        return Address(addr_spec=text)
+        return MailAddress(addr_spec=text)
     except (MessageError, ValueError, IndexError) as error:
         raise Unreachable(f"{one_line(text, 80)!r} is not an e-mail address.", channel) from error

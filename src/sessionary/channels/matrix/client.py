@@ -1,8 +1,7 @@
-"""What touches the wire: the library's client, every failure an error of ours."""
+"""The only module that uses matrix-nio: its calls, and its errors as ours."""
 
 import io
 import json
-import logging
 from collections.abc import Awaitable
 from typing import Any
 from urllib.parse import quote
@@ -10,7 +9,7 @@ from urllib.parse import quote
 import nio  # type: ignore[import-untyped]
 from aiohttp import ClientConnectorError, ClientError
 
-from sessionary.channels.enclosures import Enclosure, FileRefused
+from sessionary.channels.files import FileRefused, OutgoingFile
 from sessionary.config.secret import Secret
 from sessionary.errors import NotAllowed, NotFound, RetryLater, Unreachable
 
@@ -28,59 +27,55 @@ _FILTER = {
 }
 
 
-# It complains of every error that it then gives to us, who say it in our own words.
-logging.getLogger("nio.responses").setLevel(logging.CRITICAL)
-
-
-class Client:
+class MatrixClient:
     """The account of the bot on its homeserver."""
 
     def __init__(self, homeserver: str, token: Secret) -> None:
         self.homeserver = homeserver
         self._token = token
-        self._nio = self._fresh()
+        self._nio = self._new_client()
 
     @property
     def user_id(self) -> str:
-        """Who we are; known once `who` was asked."""
+        """Our own id; known after `who`."""
         return str(self._nio.user_id)
 
     async def who(self) -> str:
-        """Ask the server who we are."""
+        """Return our own id."""
         answer = await self._ask(self._nio.whoami())
         self._nio.restore_login(answer.user_id, answer.device_id or "", self._token.reveal())
         return str(answer.user_id)
 
     async def name(self) -> str | None:
-        """What we are called there."""
+        """Return our display name."""
         try:
             answer = await self._ask(self._nio.get_displayname(self.user_id))
-        except Unreachable:  # a server may say so of who has none
+        except Unreachable:  # some servers answer so for an account without a name
             return None
         return answer.displayname or None
 
-    async def look_around(self) -> Any:
-        """Every room that we are in, with its people, and the last that was said there."""
+    async def full_sync(self) -> Any:
+        """Return every room that we are in, with its people and last messages."""
         self._nio.next_batch = ""
         return await self._ask(self._nio.sync(0, sync_filter=_FILTER, full_state=True))
 
     async def sync(self, since: str) -> Any:
-        """What is new since then; waits for it."""
-        # The library would go on from its own place, which moves before anything is durable.
+        """Wait for what is new since then."""
+        # The library would continue from its own token, which moves before anything is durable.
         self._nio.next_batch = since
         return await self._ask(self._nio.sync(SYNC_SECONDS * 1000, sync_filter=_FILTER))
 
     async def before(self, room: str, start: str, end: str) -> tuple[list[dict[str, Any]], str]:
-        """An earlier page of a room, the latest first, and where the next begins."""
+        """Return an earlier page of a room, the latest first, and where the next one begins."""
         answer = await self._ask(self._nio.room_messages(room, start, end, limit=100))
         return [event.source for event in answer.chunk], answer.end or ""
 
     def room(self, room: str) -> Any:
-        """What the library knows of a room; None when we are not there."""
+        """Return what the library knows of a room; None if we are not there."""
         return self._nio.rooms.get(room)
 
     async def send(self, room: str, content: dict[str, Any], transaction: str) -> str:
-        """Send a message; its id. A broken connection leaves it open whether it was taken."""
+        """Send a message; return its id. After a broken connection it is unclear whether it was accepted."""
         if not self._nio.user_id:
             await self.who()
         asked = self._nio.room_send(room, "m.room.message", content, tx_id=transaction)
@@ -89,14 +84,14 @@ class Client:
         except ClientConnectorError as error:
             raise RetryLater(f"The homeserver cannot be reached: {error}", after=10) from error
 
-    async def upload(self, file: Enclosure) -> str:
-        """Give the homeserver a file; its address."""
+    async def upload(self, file: OutgoingFile) -> str:
+        """Upload a file; return its address."""
         try:
             return str((await self._ask(self._upload(file))).content_uri)
         except Unreachable as error:
             raise FileRefused(str(error)) from error
 
-    async def _upload(self, file: Enclosure) -> Any:
+    async def _upload(self, file: OutgoingFile) -> Any:
         if not self._nio.user_id:
             await self.who()
         answer, _ = await self._nio.upload(
@@ -108,42 +103,42 @@ class Client:
         return answer
 
     async def typing(self, room: str) -> None:
-        """Show that we write."""
+        """Show the typing indicator."""
         await self._ask(self._nio.room_typing(room, timeout=20_000))
 
     async def join(self, room: str) -> None:
         """Accept an invitation."""
         await self._ask(self._nio.join(room))
 
-    async def read_up_to(self, room: str, event_id: str) -> None:
-        """Show that a message was taken in."""
+    async def mark_read(self, room: str, event_id: str) -> None:
+        """Mark a message as read."""
         await self._ask(self._nio.update_receipt_marker(room, event_id, thread_id=None))
 
     async def download(self, url: str) -> bytes:
-        """The bytes of a file."""
+        """Return the bytes of a file."""
         answer = await self._answer(self._nio.download(url), url)
         if not isinstance(answer.body, bytes):
             raise NotFound("The homeserver gave no file.")
         return answer.body
 
-    async def state(self) -> dict[str, Any]:
-        """What we left with the homeserver to remember."""
+    async def load_state(self) -> dict[str, Any]:
+        """Return the state that the homeserver keeps for us."""
         status, answer = await self._raw("GET")
         if status == _NOT_FOUND and answer.get("errcode") == "M_NOT_FOUND":
             return {}
         _check(status, answer)
         return answer
 
-    async def remember(self, state: dict[str, Any]) -> None:
-        """Leave something with the homeserver: where we are in what it tells."""
+    async def save_state(self, state: dict[str, Any]) -> None:
+        """Save our state at the homeserver."""
         _check(*await self._raw("PUT", json.dumps(state)))
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close connections."""
         await self._nio.close()
-        self._nio = self._fresh()
+        self._nio = self._new_client()
 
-    def _fresh(self) -> Any:
+    def _new_client(self) -> Any:
         config = nio.AsyncClientConfig(
             max_limit_exceeded=0, max_timeouts=0, request_timeout=REQUEST_SECONDS,
             encryption_enabled=False, store_sync_tokens=False,
@@ -163,7 +158,7 @@ class Client:
             raise RetryLater(f"The homeserver cannot be reached: {error}", after=1) from error
 
     async def _ask(self, asked: Awaitable[Any]) -> Any:
-        """Ask for something that may be asked for again."""
+        """Make a request that may be repeated."""
         try:
             return await self._answer(asked, "")
         except (ClientError, OSError, TimeoutError, ValueError) as error:
@@ -177,7 +172,7 @@ class Client:
 
 
 def _check(status: int, answer: dict[str, Any]) -> None:
-    """Refuse an answer that is none: our place must not be forgotten because of it."""
+    """Raise the error of an answer: our sync token must not be lost because of it."""
     if status != _OK:
         wait = answer.get("retry_after_ms")
         code, told = str(answer.get("errcode") or status), str(answer.get("error") or "no reason")
@@ -185,13 +180,13 @@ def _check(status: int, answer: dict[str, Any]) -> None:
 
 
 def _error(code: str, told: str, retry_after_ms: int | None, where: str) -> Exception:
-    said = told.rstrip(".")
+    reason = told.rstrip(".")
     if code in _REFUSED:
         return NotAllowed(
-            f"The homeserver does not know the access token any more: {said}. Nothing is lost; "
+            f"The homeserver does not know the access token any more: {reason}. Nothing is lost; "
             "make a new one and start again."
         )
     if code in _CLOSED | _NEVER:
-        return Unreachable(f"The homeserver refuses it: {code} {said}", where)
+        return Unreachable(f"The homeserver refuses it: {code} {reason}", where)
     after = 5.0 if retry_after_ms is None else max(0.1, retry_after_ms / 1000)
-    return RetryLater(f"The homeserver says: {code} {said}", after=after)
+    return RetryLater(f"The homeserver says: {code} {reason}", after=after)

@@ -1,28 +1,27 @@
-"""From what Matrix says to what the house hears. Pure."""
+"""Read messages from a room's events."""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sessionary.channels.files import File
+from sessionary.channels.base import ChannelOptions, ReceivedMessage
+from sessionary.channels.files import BYTES, MEGABYTE, IncomingFile
 from sessionary.model.message import Part, Text
 from sessionary.model.source import ChatType, Source
 from sessionary.model.terminal import one_line
 
 PLATFORM = "matrix"
-DEFAULT_LARGEST_FILE = 10 * 1024 * 1024
-DEFAULT_LARGEST_SENT = 50 * 1024 * 1024
 _MEDIA = frozenset({"m.image", "m.file", "m.audio", "m.video"})
 _TEXTS = frozenset({"m.text", "m.emote"})
-_LONGEST_TEXT = 65_536
+_MAX_TEXT = 65_536
 
 Event = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """What is known of a room as a message comes from it."""
+class MatrixRoom:
+    """What is known of a room when a message comes from it."""
 
     id: str
     name: str | None = None
@@ -31,32 +30,29 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True)
-class Me:
+class MatrixBot:
     """The bot's own id and name."""
 
     id: str
     name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """When the agent is spoken to, and what is done with the rest."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixOptions(ChannelOptions):
+    """The settings of the Matrix channel."""
 
-    always: bool = False
-    observe: bool = False
     invites_from: frozenset[str] = frozenset()
-    largest_file: int = DEFAULT_LARGEST_FILE
-    largest_sent: int = DEFAULT_LARGEST_SENT
+    largest_sent: int = 50 * MEGABYTE
 
     def may_invite(self, person: str) -> bool:
-        """Whether an invitation of this person is accepted; `*:server` stands for all there."""
+        """Return whether an invitation of this person is accepted; `*:server` means everyone there."""
         server = person.partition(":")[2]
         return bool({person, f"*:{server}"} & self.invites_from)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
-    """A message, taken apart."""
+class MatrixMessage:
+    """The fields of a message event."""
 
     event_id: str
     sender: str
@@ -65,11 +61,11 @@ class Heard:
     answers: str | None
     corrects: str | None
     mentions: frozenset[str]
-    file: File | None
+    file: IncomingFile | None
 
 
-def read(event: Event, me: Me) -> Heard | None:
-    """What someone said; None for everything else, and for what other bots and we say."""
+def read(event: Event, me: MatrixBot) -> MatrixMessage | None:
+    """Return a person's message; None for everything else, and for our own and other bots' messages."""
     content = event.get("content")
     if event.get("type") != "m.room.message" or not isinstance(content, Mapping):
         return None
@@ -80,98 +76,118 @@ def read(event: Event, me: Me) -> Heard | None:
         return None
     relation = _table(content, "m.relates_to")
     corrects = _text(relation, "event_id") if relation.get("rel_type") == "m.replace" else None
-    said = _table(content, "m.new_content") if corrects else content
+    current = _table(content, "m.new_content") if corrects else content
     is_thread = relation.get("rel_type") == "m.thread"
-    return Heard(
+    return MatrixMessage(
         event_id=event_id,
         sender=sender,
-        words=_words(said),
+        words=_words(current),
         thread=_text(relation, "event_id") if is_thread else None,
         answers=_answered(relation, is_thread=is_thread),
         corrects=corrects,
-        mentions=_mentions(said),
+        mentions=_mentions(current),
         file=_file(content) if kind in _MEDIA else None,
     )
 
 
 def is_encrypted(event: Event) -> bool:
-    """Whether this is a message that only the devices of the room can read."""
+    """Return whether only the devices in the room can read this message."""
     return event.get("type") == "m.room.encrypted"
 
 
-def fresh(events: Sequence[Event], me: Me) -> list[Event]:
-    """Of a room that was not followed until now: what came since we were invited or last spoke."""
+def unread(events: Sequence[Event], me: MatrixBot) -> list[Event]:
+    """Return the events of a newly joined room since we were invited or last wrote there."""
     begin = 0
     for index, event in enumerate(events):
         is_ours = event.get("sender") == me.id and event.get("type") == "m.room.message"
-        if is_ours or _lets_us_in(event, me):
+        if is_ours or _admits_us(event, me):
             begin = index + 1
     return list(events[begin:])
 
 
-def joined_itself(events: Sequence[Event], me: Me) -> bool:
-    """Whether these events show how we came into the room."""
+def has_our_join(events: Sequence[Event], me: MatrixBot) -> bool:
+    """Return whether we joined the room in these events."""
     return any(_is_our_join(event, me) for event in events)
 
 
-def is_addressed(heard: Heard, room: Room, me: Me, rules: Rules) -> bool:
-    """Whether this is said to the agent; an answer to its own message is the caller's to know."""
-    if room.is_direct or rules.always or heard.words.startswith("/"):
+def is_addressed(
+    message: MatrixMessage, room: MatrixRoom, me: MatrixBot, options: MatrixOptions
+) -> bool:
+    """Return whether a message is for the agent; a reply to one of its messages is for the caller to know."""
+    if room.is_direct or options.always or message.words.startswith("/"):
         return True
-    return me.id in heard.mentions or me.id in heard.words or _names(heard.words, me)
+    return me.id in message.mentions or me.id in message.words or _names(message.words, me)
 
 
-def source_of(heard: Heard, room: Room, name: str | None) -> Source:
-    """Where a message came from."""
-    in_group = ChatType.THREAD if heard.thread else ChatType.GROUP
+def source_of(message: MatrixMessage, room: MatrixRoom, name: str | None) -> Source:
+    """Return where a message came from."""
+    in_group = ChatType.THREAD if message.thread else ChatType.GROUP
     return Source(
         PLATFORM,
         room.id,
         chat_type=ChatType.DM if room.is_direct else in_group,
         chat_name=None if room.is_direct else room.name,
         chat_topic=room.topic,
-        thread_id=heard.thread,
-        user_id=heard.sender,
+        thread_id=message.thread,
+        user_id=message.sender,
         user_name=name,
-        platform_message_id=heard.event_id,
+        platform_message_id=message.event_id,
     )
 
 
-def parts_of(heard: Heard, me: Me) -> tuple[Part, ...]:
-    """The words of a message, without the name of the bot that they begin with."""
+def received(
+    message: MatrixMessage,
+    room: MatrixRoom,
+    me: MatrixBot,
+    *,
+    name: str | None,
+    is_addressed: bool,
+) -> ReceivedMessage:
+    """Return the message with the sender's name."""
+    return ReceivedMessage(
+        source=source_of(message, room, name),
+        parts=parts_of(message, me),
+        text=message.words,
+        files=() if message.file is None else (message.file,),
+        is_addressed=is_addressed,
+    )
+
+
+def parts_of(message: MatrixMessage, me: MatrixBot) -> tuple[Part, ...]:
+    """Return the text of a message without the bot's name at its beginning."""
     parts: list[Part] = []
-    if heard.corrects is not None:
-        parts.append(Text("(An earlier message, corrected:)", extra={"edits": heard.corrects}))
-    words = _without_address(heard.words, me)
-    if words or heard.file is None:
+    if message.corrects is not None:
+        parts.append(Text("(An earlier message, corrected:)", extra={"edits": message.corrects}))
+    words = _without_address(message.words, me)
+    if words or message.file is None:
         parts.append(Text(words))
     return tuple(parts)
 
 
 def _words(content: Mapping[str, Any]) -> str:
-    body = (_text(content, "body") or "")[:_LONGEST_TEXT]
+    body = (_text(content, "body") or "")[:_MAX_TEXT]
     name = _text(content, "filename")
     if content.get("msgtype") in _MEDIA:
-        # A caption stands in the body only beside a file name of its own.
+        # The body is a caption only if the file has a name of its own.
         return body if name is not None and name != body else ""
     if _table(_table(content, "m.relates_to"), "m.in_reply_to") and body.startswith("> "):
-        # Older programs repeat what they answer above the answer.
+        # Older clients quote the message above their reply to it.
         quoted, _, rest = body.partition("\n\n")
         if all(line.startswith(">") for line in quoted.split("\n")):
             return rest
     return body
 
 
-def _without_address(words: str, me: Me) -> str:
+def _without_address(words: str, me: MatrixBot) -> str:
     names = "|".join(re.escape(each) for each in (me.name, _local(me.id)) if each)
-    # The whole id comes first: its beginning is the short name, and then a colon.
+    # The whole id comes first, because it begins with the short name.
     begin = re.compile(
         rf"^\s*(?:{re.escape(me.id)}|@?(?:{names}))(?:[:,]\s*|\s+(?=/)|$)", re.IGNORECASE
     )
     return begin.sub("", words, count=1)
 
 
-def _names(words: str, me: Me) -> bool:
+def _names(words: str, me: MatrixBot) -> bool:
     return _without_address(words, me) != words
 
 
@@ -189,29 +205,29 @@ def _mentions(content: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _answered(relation: Mapping[str, Any], *, is_thread: bool) -> str | None:
-    """What is answered; in a thread the last message is named for programs without threads."""
+    """Return the message that is answered; in a thread the last one is named for clients without threads."""
     if is_thread and relation.get("is_falling_back"):
         return None
     return _text(_table(relation, "m.in_reply_to"), "event_id")
 
 
-def _file(content: Mapping[str, Any]) -> File | None:
+def _file(content: Mapping[str, Any]) -> IncomingFile | None:
     url = _text(content, "url")
     if url is None or not url.startswith("mxc://"):
         return None
     info = _table(content, "info")
     size = info.get("size")
     name = _text(content, "filename") or _text(content, "body") or "file"
-    return File(
-        one_line(name.replace("\\", "/").rpartition("/")[2], 100) or "file",
-        size if type(size) is int and size >= 0 else 0,
+    return IncomingFile(
         url,
-        one_line(_text(info, "mimetype") or "application/octet-stream", 100),
+        one_line(name.replace("\\", "/").rpartition("/")[2], 100) or "file",
+        one_line(_text(info, "mimetype") or BYTES, 100),
+        size if type(size) is int and size >= 0 else 0,
     )
 
 
-def _lets_us_in(event: Event, me: Me) -> bool:
-    """An invitation, or our joining without one: what was said between the two is to us too."""
+def _admits_us(event: Event, me: MatrixBot) -> bool:
+    """Return whether this is our invitation, or our join without one: what comes after it is new to us."""
     if not _is_about_us(event, me):
         return False
     membership = _table(event, "content").get("membership")
@@ -219,11 +235,11 @@ def _lets_us_in(event: Event, me: Me) -> bool:
     return membership == "invite" or (membership == "join" and before not in ("invite", "join"))
 
 
-def _is_our_join(event: Event, me: Me) -> bool:
+def _is_our_join(event: Event, me: MatrixBot) -> bool:
     return _is_about_us(event, me) and _table(event, "content").get("membership") == "join"
 
 
-def _is_about_us(event: Event, me: Me) -> bool:
+def _is_about_us(event: Event, me: MatrixBot) -> bool:
     return event.get("type") == "m.room.member" and event.get("state_key") == me.id
 
 

@@ -1,21 +1,16 @@
-"""From a delivery to the events that Matrix takes. Pure."""
+"""The events that are sent to a room."""
 
 import json
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from markdown_it import MarkdownIt
 
-from sessionary.channels.enclosures import Enclosure, files_of
-from sessionary.channels.split import split_text
+from sessionary.channels.base import split_text
+from sessionary.channels.files import OutgoingFile
 from sessionary.engine.ports import Capabilities
-from sessionary.model import codec
-from sessionary.model.message import Attachment, text_of
-from sessionary.model.turn import Delivery
 
 LONGEST_BYTES = 16_000
-NOTHING = "(An empty message.)"
 _LARGEST_EVENT = 60_000
 _SHOWN = frozenset({"image", "audio", "video"})
 _PERSON = re.compile(r"(?<![\w/])@[\w.=/+-]+:[\w.-]+(?::\d+)?\b")
@@ -33,32 +28,21 @@ CAPABILITIES = Capabilities(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Post:
-    """One event to be sent. A homeserver takes the same transaction only once."""
-
-    said: str | Attachment
-    transaction: str
+def split(text: str) -> list[str]:
+    """Split a text into pieces that fit into an event."""
+    return split_text(text, LONGEST_BYTES, measure=lambda piece: len(piece.encode()))
 
 
-def posts(delivery: Delivery) -> list[Post]:
-    """The events of a delivery, in order, its files last; at least one."""
-    files, text = files_of(delivery.parts), text_of(delivery.parts)
-    said: list[str | Attachment] = [*(pieces_of(text) if text.strip() or not files else ()), *files]
-    return [Post(each, f"sessionary-{delivery.id}-{index}") for index, each in enumerate(said)]
-
-
-def pieces_of(text: str) -> list[str]:
-    """A text in pieces that are short enough and not empty."""
-    sayable = "".join(char for char in codec.storable_text(text) if char >= " " or char in "\n\t")
-    return split_text(sayable, LONGEST_BYTES, measure=_bytes) or [NOTHING]
+def transaction_id(delivery_id: str, index: int) -> str:
+    """Return the id of a piece, the same in every attempt: a homeserver accepts it only once."""
+    return f"sessionary-{delivery_id}-{index}"
 
 
 def content_of(text: str, thread: str | None) -> dict[str, Any]:
-    """What is sent for a text: its words, and the same as HTML where that says more."""
+    """Return the content for a text: plain, and as HTML where that shows more."""
     content: dict[str, Any] = {"msgtype": "m.text", "body": text, **_in_thread(thread)}
     people = sorted(set(_PERSON.findall(text)))
-    # Named even when empty: programs would else look for names in the text.
+    # Also when empty: otherwise clients look for names in the text.
     content["m.mentions"] = {"user_ids": people} if people else {}
     html = _MARKDOWN.render(text).strip()
     if html != f"<p>{text}</p>":
@@ -68,8 +52,8 @@ def content_of(text: str, thread: str | None) -> dict[str, Any]:
     return content
 
 
-def file_content(file: Enclosure, url: str, thread: str | None) -> dict[str, Any]:
-    """What is sent for a file that the homeserver has already."""
+def file_content(file: OutgoingFile, url: str, thread: str | None) -> dict[str, Any]:
+    """Return the content for a file that was uploaded."""
     return {
         "msgtype": f"m.{file.kind}" if file.kind in _SHOWN else "m.file",
         "body": file.name,
@@ -82,7 +66,7 @@ def file_content(file: Enclosure, url: str, thread: str | None) -> dict[str, Any
 
 
 def notice_of(text: str) -> dict[str, Any]:
-    """A word of the house that no bot answers."""
+    """Return the content for a notice, which bots do not answer."""
     return {"msgtype": "m.notice", "body": text, "m.mentions": {}}
 
 
@@ -91,7 +75,3 @@ def _in_thread(thread: str | None) -> dict[str, Any]:
         return {}
     relation = {"rel_type": "m.thread", "event_id": thread, "is_falling_back": True}
     return {"m.relates_to": {**relation, "m.in_reply_to": {"event_id": thread}}}
-
-
-def _bytes(text: str) -> int:
-    return len(text.encode())

@@ -1,4 +1,4 @@
-"""The wire to Slack: the only module that knows slack-sdk."""
+"""The only module that uses slack-sdk: its calls, and its errors as ours."""
 
 import asyncio
 import contextlib
@@ -17,10 +17,8 @@ from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.socket_mode.response import SocketModeResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
-from sessionary.channels.enclosures import Enclosure, FileRefused
-from sessionary.channels.files import File
-from sessionary.channels.slack.inbound import Me
-from sessionary.channels.slack.outbound import Post
+from sessionary.channels.files import FileRefused, IncomingFile, OutgoingFile
+from sessionary.channels.slack.outbound import SlackPost
 from sessionary.errors import (
     BadInput,
     NotAllowed,
@@ -87,12 +85,12 @@ KEY_REFUSED = (
     "Slack refuses the {key} ({error}). Reinstall the app at api.slack.com/apps and put the new "
     "token where [channels.slack] says."
 )
-log = logging.getLogger("sessionary.channels.slack")
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope:
-    """Something that came by the socket, and the way to acknowledge it."""
+class SocketEnvelope:
+    """Something that came by the socket, and how to acknowledge it."""
 
     kind: str
     payload: Mapping[str, Any]
@@ -100,15 +98,15 @@ class Envelope:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class SlackAccount:
     """Who the bot is."""
 
-    me: Me
+    bot_id: str
     name: str
     team: str
 
 
-class Wire:
+class SlackClient:
     """The Web API and the socket of one app."""
 
     def __init__(
@@ -126,17 +124,16 @@ class Wire:
         self._client: AsyncWebClient | None = None
         self._names: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
 
-    async def account(self) -> Account:
-        """Present the token; who we are."""
-        with translated("the bot's account"):
+    async def account(self) -> SlackAccount:
+        """Return who the bot is, if Slack accepts its token."""
+        with _translate_errors("the bot's account"):
             found = await self._web().auth_test()
-        me = Me(str(found["user_id"]))
-        return Account(me, str(found.get("user")), str(found.get("team")))
+        return SlackAccount(str(found["user_id"]), str(found.get("user")), str(found.get("team")))
 
-    async def listen(self, hear: Callable[[Envelope], None]) -> None:
-        """Tell of everything that comes by one connection; returns when it is lost."""
+    async def listen(self, handle: Callable[[SocketEnvelope], None]) -> None:
+        """Handle everything that comes by one connection; return when it is lost."""
         url = await self.socket_address()
-        # It would go on for ever with a token that is refused, and say so only in its log.
+        # Reconnecting by itself, it would go on forever with a token that is refused, and only log that.
         socket = SocketModeClient(
             self._app_token or "",
             web_client=self._web(),
@@ -144,7 +141,7 @@ class Wire:
             ping_interval=self._ping_seconds,
         )
         socket.wss_uri = url
-        socket.socket_mode_request_listeners.append(_listener(hear))
+        socket.socket_mode_request_listeners.append(_listener(handle))
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await socket.connect()  # type: ignore[no-untyped-call]
@@ -155,18 +152,18 @@ class Wire:
             await socket.close()  # type: ignore[no-untyped-call]
 
     async def socket_address(self) -> str:
-        """Where the socket is; shows that the app's own token is good."""
-        with translated("the socket", key="app-level token"):
+        """Return the socket's address, if Slack accepts the app-level token."""
+        with _translate_errors("the socket", key="app-level token"):
             found = await self._web().apps_connections_open(app_token=self._app_token or "")
         return str(found["url"])
 
     async def post(
-        self, channel: str, post: Post, *, thread: str | None, plainly: bool = False
+        self, channel: str, post: SlackPost, *, thread: str | None, plainly: bool = False
     ) -> str:
-        """Write a message; its id. What blocks cannot show is written plainly."""
+        """Send a message; return its id. What blocks cannot show is sent as plain text."""
         blocks = None if plainly else post.blocks
         try:
-            with translated(channel):
+            with _translate_errors(channel):
                 sent = await self._web().chat_postMessage(
                     channel=channel,
                     text=post.plain,
@@ -182,10 +179,10 @@ class Wire:
             return await self.post(channel, post, thread=thread, plainly=True)
         return str(sent["ts"])
 
-    async def upload(self, channel: str, file: Enclosure, *, thread: str | None) -> str:
-        """Share a file; its id."""
+    async def upload(self, channel: str, file: OutgoingFile, *, thread: str | None) -> str:
+        """Share a file; return its id."""
         try:
-            with translated(channel):
+            with _translate_errors(channel):
                 sent = await self._web().files_upload_v2(
                     file=file.data, filename=file.name, channel=channel, thread_ts=thread
                 )
@@ -198,12 +195,12 @@ class Wire:
         shared = sent.get("files") or [{}]
         return str(shared[0].get("id", ""))
 
-    async def edit(self, channel: str, ts: str, post: Post, *, plainly: bool = False) -> None:
-        """Put another text into a message of ours; what blocks cannot show is written plainly."""
-        # Without blocks the old ones would stay.
+    async def edit(self, channel: str, ts: str, post: SlackPost, *, plainly: bool = False) -> None:
+        """Replace the text of a message of ours; what blocks cannot show is sent as plain text."""
+        # Without this argument the old blocks would stay.
         blocks: list[dict[str, Any]] = [] if plainly else post.blocks
         try:
-            with translated(channel):
+            with _translate_errors(channel):
                 await self._web().chat_update(
                     channel=channel, ts=ts, text=post.plain, blocks=blocks
                 )
@@ -213,40 +210,40 @@ class Wire:
             await self.edit(channel, ts, post, plainly=True)
 
     async def person(self, id: str) -> Mapping[str, Any]:
-        """What Slack tells of a person, as far as the bot may know it; asked once."""
-        return await self._looked_up(id, lambda web: web.users_info(user=id), "user")
+        """Return what the bot may know of a person; asked once."""
+        return await self._look_up(id, lambda web: web.users_info(user=id), "user")
 
     async def chat(self, id: str) -> Mapping[str, Any]:
-        """What Slack tells of a channel, as far as the bot may know it; asked once."""
-        return await self._looked_up(id, lambda web: web.conversations_info(channel=id), "channel")
+        """Return what the bot may know of a channel; asked once."""
+        return await self._look_up(id, lambda web: web.conversations_info(channel=id), "channel")
 
-    async def fetch(self, file: File) -> bytes:
-        """The bytes of a file, up to the size that was told. The token goes to Slack only."""
-        if not self._is_slacks(file.url):
+    async def fetch(self, file: IncomingFile) -> bytes:
+        """Return the bytes of a file, up to the size that Slack told. The token is sent to Slack only."""
+        if not self._is_at_slack(file.id):
             raise NotFound(f"The file {file.name} is not at Slack.")
         headers = {"Authorization": f"Bearer {self._token}"}
         data = bytearray()
         session = self._web().session
         assert session is not None
-        with translated(f"the file {file.name}"):
-            async with session.get(file.url, headers=headers, allow_redirects=False) as answer:
-                # Without the scope files:read a page comes that asks for a login.
+        with _translate_errors(f"the file {file.name}"):
+            async with session.get(file.id, headers=headers, allow_redirects=False) as answer:
+                # Without the scope files:read Slack answers with a login page.
                 if answer.status != _OK or _is_page(answer, file):
                     raise NotFound(f"Slack does not give out the file {file.name}.")
                 async for chunk in answer.content.iter_chunked(_CHUNK):
                     data += chunk
-                    if len(data) > file.size:
+                    if len(data) > (file.size or 0):
                         break
         return bytes(data)
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         client, self._client = self._client, None
         if client is not None and client.session is not None:
             await client.session.close()
 
     async def _until_lost(self, socket: SocketModeClient) -> None:
-        """A connection that is closed says so; one that died is noticed by its pings."""
+        """Wait until the connection is closed, or its pings show that it died."""
         closed = asyncio.Event()
 
         async def note(_: aiohttp.WSMessage) -> None:
@@ -261,7 +258,7 @@ class Wire:
 
     def _web(self) -> AsyncWebClient:
         if self._client is None:
-            # No retries of its own: a message whose answer was lost may have been written.
+            # No retries of its own: a message whose answer was lost may have been sent.
             self._client = AsyncWebClient(
                 self._token,
                 base_url=self._api,
@@ -270,24 +267,24 @@ class Wire:
             )
         return self._client
 
-    async def _looked_up(
+    async def _look_up(
         self, id: str, ask: Callable[[AsyncWebClient], Awaitable[Any]], field: str
     ) -> Mapping[str, Any]:
         if id not in self._names:
             try:
                 async with asyncio.timeout(LOOKUP_SECONDS):
-                    with translated(id):
+                    with _translate_errors(id):
                         found = (await ask(self._web())).get(field)
             except (SessionaryError, TimeoutError) as error:
-                # A name is a courtesy: nothing waits for it, and the id is known.
-                log.info("slack does not tell who %s is: %s", id, error)
+                # The id is enough: nothing waits for a name.
+                logger.info("slack: the name of %s is not known: %s", id, error)
                 found = None
             self._names[id] = found if isinstance(found, dict) else {}
             while len(self._names) > MOST_NAMES:
                 self._names.popitem(last=False)
         return self._names[id]
 
-    def _is_slacks(self, url: str) -> bool:
+    def _is_at_slack(self, url: str) -> bool:
         asked, ours = urlsplit(url), urlsplit(self._api)
         if (asked.scheme, asked.netloc) == (ours.scheme, ours.netloc):
             return True
@@ -295,12 +292,12 @@ class Wire:
 
 
 @contextlib.contextmanager
-def translated(where: str, *, key: str = "bot token") -> Iterator[None]:
-    """Errors of the library in the words of the port."""
+def _translate_errors(where: str, *, key: str = "bot token") -> Iterator[None]:
+    """Raise the library's errors as ours."""
     try:
         yield
     except SlackApiError as error:
-        raise _refused(error, where, key) from error
+        raise _api_error(error, where, key) from error
     except aiohttp.ClientConnectorError as error:
         raise RetryLater("Slack cannot be reached.", after=AGAIN_SECONDS) from error
     except (aiohttp.ClientError, SlackClientError, TimeoutError) as error:
@@ -309,9 +306,9 @@ def translated(where: str, *, key: str = "bot token") -> Iterator[None]:
         ) from error
 
 
-def _refused(error: SlackApiError, where: str, key: str) -> SessionaryError:
+def _api_error(error: SlackApiError, where: str, key: str) -> SessionaryError:
     response = error.response
-    if isinstance(response, dict):  # an answer that is no JSON
+    if isinstance(response, dict):  # an answer that is not JSON
         status, headers, why = response.get("status"), response.get("headers", {}), ""
     else:
         status, headers = response.status_code, response.headers
@@ -339,12 +336,12 @@ def _retry_after(headers: Mapping[str, Any]) -> float:
     return float(text) if text.isdigit() else WAIT_SECONDS
 
 
-def _is_page(answer: aiohttp.ClientResponse, file: File) -> bool:
+def _is_page(answer: aiohttp.ClientResponse, file: IncomingFile) -> bool:
     return answer.content_type == "text/html" and file.media_type != "text/html"
 
 
 def _listener(
-    hear: Callable[[Envelope], None],
+    handle: Callable[[SocketEnvelope], None],
 ) -> Callable[[AsyncBaseSocketModeClient, SocketModeRequest], Awaitable[None]]:
     async def listen(socket: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
         async def acknowledge() -> None:
@@ -352,8 +349,8 @@ def _listener(
             try:
                 await socket.send_socket_mode_response(answer)
             except (ConnectionError, aiohttp.ClientError) as error:
-                log.info("slack offers an envelope again, its connection is gone: %s", error)
+                logger.info("slack: an envelope is not acknowledged and comes again: %s", error)
 
-        hear(Envelope(request.type, request.payload, acknowledge))
+        handle(SocketEnvelope(request.type, request.payload, acknowledge))
 
     return listen

@@ -1,22 +1,22 @@
-"""From what Slack says to what the house hears. Pure."""
+"""Read messages and slash commands from Slack's events, and check Slack's signatures."""
 
+import hashlib
+import hmac
 import html
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sessionary.channels.files import MEGABYTE, File
-from sessionary.model.message import Message, Part, Role, Text
+from sessionary.channels.base import ChannelOptions, ReceivedMessage, object_list
+from sessionary.channels.files import BYTES, MEGABYTE, IncomingFile
+from sessionary.model.message import Text
 from sessionary.model.source import ChatType, Source
 
 PLATFORM = "slack"
-DEFAULT_LARGEST_FILE = 20 * MEGABYTE
-DEFAULT_LARGEST_SENT = 100 * MEGABYTE
-# Slack takes about 50 edits a minute from an app.
-SHOW_SECONDS = 1.5
-UMBRELLA = "/sessionary"
-_SPOKEN = frozenset({None, "file_share", "thread_broadcast", "me_message"})
+OUR_COMMAND = "/sessionary"
+SIGNATURE_WINDOW_SECONDS = 300
+_MESSAGE_TYPES = frozenset({None, "file_share", "thread_broadcast", "me_message"})
 _EVENTS = frozenset({"message", "app_mention"})
 _TOKEN = re.compile(r"<([^<>\n]*)>")
 
@@ -24,8 +24,8 @@ Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
-    """A message or a slash command, as Slack told of it."""
+class SlackMessage:
+    """A message or a slash command, as Slack delivered it."""
 
     id: str
     channel_id: str
@@ -37,53 +37,43 @@ class Heard:
     parent_user: str | None = None
     is_bot: bool = False
     is_command: bool = False
-    files: tuple[File, ...] = ()
+    files: tuple[IncomingFile, ...] = ()
 
     @property
     def is_direct(self) -> bool:
-        """Whether this is a direct chat; such ids begin with a D."""
+        """Whether it is a direct chat; their ids begin with a D."""
         return self.channel_kind == "im" or self.channel_id.startswith("D")
 
     @property
     def room(self) -> str:
-        """The channel, or the thread within it, in which others hear this."""
+        """The channel, or the thread within it, in which others read this."""
         return self.channel_id if self.thread is None else f"{self.channel_id}/{self.thread}"
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """When the agent is spoken to, where it answers, and what is done with the rest."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlackOptions(ChannelOptions):
+    """The settings of the Slack channel."""
 
-    always: bool = False
-    always_in: frozenset[str] = frozenset()
-    observe: bool = False
     threads: bool = True
-    largest_file: int = DEFAULT_LARGEST_FILE
-    largest_sent: int = DEFAULT_LARGEST_SENT
-    stream: bool = False
-    show_seconds: float = SHOW_SECONDS
+    # Slack accepts about 50 edits a minute from an app.
+    show_seconds: float = 1.5
+    largest_file: int = 20 * MEGABYTE
+    largest_sent: int = 100 * MEGABYTE
 
 
 @dataclass(frozen=True, slots=True)
-class Me:
-    """The bot's own id."""
-
-    user_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Names:
-    """What people call those whom Slack names by ids only."""
+class SlackNames:
+    """The names of a person and a chat that Slack's events name by ids only."""
 
     user: str | None = None
     chat: str | None = None
     topic: str | None = None
 
 
-def read_event(payload: Json) -> Heard | None:
-    """The message of an event, or None when it holds none that concerns us.
+def read_event(payload: Json) -> SlackMessage | None:
+    """Return the message of an event; None if it has none that concerns us.
 
-    An edited message comes under its own id: new only if it was not heard before.
+    An edited message has the id of the original: new only if that was not received.
     """
     event = payload.get("event")
     if payload.get("type") != "event_callback" or not isinstance(event, dict):
@@ -94,9 +84,9 @@ def read_event(payload: Json) -> Heard | None:
     if not isinstance(event, dict) or event.get("type") not in _EVENTS:
         return None
     user, ts = event.get("user"), event.get("ts")
-    if event.get("subtype") not in _SPOKEN or not _are_texts(channel, user, ts):
+    if event.get("subtype") not in _MESSAGE_TYPES or not _are_texts(channel, user, ts):
         return None
-    return Heard(
+    return SlackMessage(
         id=str(ts),
         channel_id=str(channel),
         channel_kind=kind,
@@ -109,14 +99,14 @@ def read_event(payload: Json) -> Heard | None:
     )
 
 
-def read_command(form: Json) -> Heard | None:
-    """A slash command: one of ours by its own name, or `/sessionary name words`."""
+def read_command(form: Json) -> SlackMessage | None:
+    """Read a slash command: one of ours by its own name, or `/sessionary name words`."""
     command, words = form.get("command"), _text(form.get("text")).strip()
     ids = (form.get("channel_id"), form.get("user_id"), form.get("trigger_id"))
     if not _are_texts(command, *ids):
         return None
-    text = f"/{words or 'help'}" if command == UMBRELLA else f"{command} {words}".strip()
-    return Heard(
+    text = f"/{words or 'help'}" if command == OUR_COMMAND else f"{command} {words}".strip()
+    return SlackMessage(
         id=str(form["trigger_id"]),
         channel_id=str(form["channel_id"]),
         text=text,
@@ -126,52 +116,65 @@ def read_command(form: Json) -> Heard | None:
     )
 
 
-def source_of(heard: Heard, rules: Rules, names: Names) -> Source:
-    """Where a message came from. In a channel each question begins a thread, if so configured."""
-    thread = heard.thread
-    if thread is None and rules.threads and not heard.is_direct and not heard.is_command:
-        thread = heard.id
+def source_of(message: SlackMessage, options: SlackOptions, names: SlackNames) -> Source:
+    """Return where a message came from. In a channel each question begins a thread, if so configured."""
+    thread = message.thread
+    if thread is None and options.threads and not message.is_direct and not message.is_command:
+        thread = message.id
     return Source(
         PLATFORM,
-        heard.channel_id,
-        chat_type=_chat_type(heard),
-        chat_name=f"#{names.chat}" if names.chat and not heard.is_direct else None,
+        message.channel_id,
+        chat_type=_chat_type(message),
+        chat_name=f"#{names.chat}" if names.chat and not message.is_direct else None,
         chat_topic=names.topic,
         thread_id=thread,
-        user_id=heard.user_id,
-        user_name=names.user or heard.user_name,
-        platform_message_id=heard.id,
+        user_id=message.user_id,
+        user_name=names.user or message.user_name,
+        platform_message_id=message.id,
     )
 
 
-def is_ignored(heard: Heard, me: Me) -> bool:
-    """Our own messages, and other bots': two that answer each other never stop."""
-    return heard.is_bot or heard.user_id == me.user_id
+def received(
+    message: SlackMessage, bot_id: str, options: SlackOptions, names: SlackNames
+) -> ReceivedMessage:
+    """Return the message with the names of who wrote it and where."""
+    text = words_of(message, bot_id)
+    return ReceivedMessage(
+        source=source_of(message, options, names),
+        parts=(Text(text),) if text else (),
+        text=as_typed(message.text),
+        files=message.files,
+        is_addressed=is_addressed(message, bot_id, options),
+        room=message.room,
+    )
 
 
-def is_addressed(heard: Heard, me: Me, rules: Rules) -> bool:
-    """Whether this is said to the agent."""
-    if heard.is_direct or heard.is_command or rules.always or heard.channel_id in rules.always_in:
+def is_ignored(message: SlackMessage, bot_id: str) -> bool:
+    """Return whether we or another bot wrote it: two bots that answer each other never stop."""
+    return message.is_bot or message.user_id == bot_id
+
+
+def is_addressed(message: SlackMessage, bot_id: str, options: SlackOptions) -> bool:
+    """Return whether a message is for the agent."""
+    if (
+        message.is_direct
+        or message.is_command
+        or options.always
+        or message.channel_id in options.always_in
+    ):
         return True
-    mentions = (f"<@{me.user_id}>", f"<@{me.user_id}|")
-    return any(each in heard.text for each in mentions) or heard.parent_user == me.user_id
+    mentions = (f"<@{bot_id}>", f"<@{bot_id}|")
+    return any(each in message.text for each in mentions) or message.parent_user == bot_id
 
 
-def message_of(heard: Heard, me: Me, files: tuple[Part, ...] = ()) -> Message:
-    """What was said, and what came with it."""
-    words = words_of(heard, me)
-    said: tuple[Part, ...] = (Text(words),) if words or not files else ()
-    return Message(Role.USER, said + files, platform_message_id=heard.id)
-
-
-def words_of(heard: Heard, me: Me) -> str:
-    """The text as it was typed, without the mention of the bot that it begins with."""
-    begin = re.compile(rf"^\s*<@{re.escape(me.user_id)}(?:\|[^>]*)?>[,:]?\s*")
-    return as_typed(begin.sub("", heard.text, count=1))
+def words_of(message: SlackMessage, bot_id: str) -> str:
+    """Return the text as it was typed, without the bot's mention at its beginning."""
+    begin = re.compile(rf"^\s*<@{re.escape(bot_id)}(?:\|[^>]*)?>[,:]?\s*")
+    return as_typed(begin.sub("", message.text, count=1))
 
 
 def as_typed(text: str) -> str:
-    """Slack's notation undone: links, channels, escapes. People stay `<@id>`, to be mentioned."""
+    """Undo Slack's notation of links, channels and escapes. People stay `<@id>`, to be mentioned."""
     return html.unescape(_TOKEN.sub(_typed, text)) if "<" in text or "&" in text else text
 
 
@@ -187,22 +190,21 @@ def _typed(found: re.Match[str]) -> str:
     return f"{label} ({target})" if label and label not in target else address
 
 
-def _chat_type(heard: Heard) -> ChatType:
-    if heard.is_direct:
+def _chat_type(message: SlackMessage) -> ChatType:
+    if message.is_direct:
         return ChatType.DM
-    return ChatType.GROUP if heard.channel_kind == "mpim" else ChatType.CHANNEL
+    return ChatType.GROUP if message.channel_kind == "mpim" else ChatType.CHANNEL
 
 
-def _files(given: Any) -> list[File]:
-    found = [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
+def _files(given: Any) -> list[IncomingFile]:
     return [
-        File(
+        IncomingFile(
+            id=str(each.get("url_private_download") or each.get("url_private") or ""),
             name=str(each.get("name") or each.get("id") or "file"),
+            media_type=str(each.get("mimetype") or BYTES),
             size=each["size"] if isinstance(each.get("size"), int) else 0,
-            url=str(each.get("url_private_download") or each.get("url_private") or ""),
-            media_type=str(each.get("mimetype") or "application/octet-stream"),
         )
-        for each in found
+        for each in object_list(given)
     ]
 
 
@@ -212,3 +214,28 @@ def _are_texts(*values: Any) -> bool:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
+
+
+def sign(secret: str, timestamp: str, body: bytes) -> str:
+    """Return the signature that Slack puts on a body at a time."""
+    signed = b"v0:" + timestamp.encode() + b":" + body
+    return "v0=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
+
+
+def signature_problem(
+    secret: str, headers: Mapping[str, str], body: bytes, *, now: float
+) -> str | None:
+    """Return why a request is not Slack's, or None. The body is the raw one."""
+    given = {name.lower(): value for name, value in headers.items()}
+    timestamp, signature = (
+        given.get("x-slack-request-timestamp", ""),
+        given.get("x-slack-signature", ""),
+    )
+    if not (timestamp.isascii() and timestamp.isdigit()) or not signature:
+        return "it is not signed"
+    wanted = sign(secret, timestamp, body)
+    if not hmac.compare_digest(wanted.encode(), signature.encode("utf-8", "replace")):
+        return "its signature is wrong"
+    if abs(now - int(timestamp)) > SIGNATURE_WINDOW_SECONDS:
+        return "it is too old"
+    return None

@@ -1,26 +1,19 @@
-"""From a delivery to the messages that Slack takes. Pure."""
+"""What is sent to Slack: texts in its own notation."""
 
 import re
 from dataclasses import dataclass
 from typing import Any
 
-from sessionary.channels.enclosures import files_of
-from sessionary.channels.growing import preview
-from sessionary.channels.split import split_text
+from sessionary.channels.base import preview, printable, split_text
 from sessionary.engine.ports import Capabilities
-from sessionary.model import codec
-from sessionary.model.message import Attachment, text_of
-from sessionary.model.turn import Delivery
 
 LONGEST_SECTION = 3000
-LONGEST_TEXT = 4000
-NOTHING = "(An empty message.)"
 _SMALLEST = 200
-# Signs become entities of up to five letters.
+# A character becomes an entity of up to five.
 _PREVIEW = LONGEST_SECTION // 5
 
 CAPABILITIES = Capabilities(
-    # Several messages: we cut between code fences ourselves.
+    # Eight messages: the adapter splits between code fences.
     longest_text=8 * LONGEST_SECTION,
     ids_needed_for_mentions=True,
     notes=(
@@ -49,8 +42,8 @@ _ESCAPED = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
-    """One message to be written: as a block that shows formatting, and as plain text."""
+class SlackPost:
+    """One message: as a block that shows formatting, and as plain text."""
 
     plain: str
     rendered: str
@@ -62,41 +55,31 @@ class Post:
         return [{"type": "section", "expand": True, "text": text}]
 
 
-def posts(delivery: Delivery) -> list[Post | Attachment]:
-    """The messages of a delivery, in order, its files last; at least one."""
-    files, text = files_of(delivery.parts), text_of(delivery.parts)
-    return [*(posts_of(text) if text.strip() or not files else ()), *files]
+def post_of(text: str) -> SlackPost:
+    """Render a piece of a text."""
+    return SlackPost(escaped(text), mrkdwn(text))
 
 
-def posts_of(text: str) -> list[Post]:
-    """A text in pieces that are short enough and not empty."""
-    return _cut(_sayable(text), LONGEST_SECTION) or [Post(NOTHING, NOTHING)]
+def preview_of(text: str) -> SlackPost:
+    """Return as much of an unfinished reply as one message holds, without formatting."""
+    shown = escaped(preview(printable(text), _PREVIEW))
+    return SlackPost(shown, shown)
 
 
-def preview_of(text: str) -> Post:
-    """As much of a growing answer as one message holds, without formatting."""
-    said = escaped(preview(_sayable(text), _PREVIEW))
-    return Post(said, said)
-
-
-def _cut(text: str, longest: int) -> list[Post]:
-    made: list[Post] = []
+def split(text: str, longest: int = LONGEST_SECTION) -> list[str]:
+    """Split a text into pieces that fit into a message when they are rendered."""
+    pieces: list[str] = []
     for piece in split_text(text, longest):
-        rendered = mrkdwn(piece)
-        # Signs become entities: what fitted may not fit any more.
-        if len(rendered) > LONGEST_SECTION and longest > _SMALLEST:
-            made.extend(_cut(piece, longest // 2))
+        # Characters become entities: what fitted may not fit any more.
+        if len(mrkdwn(piece)) > LONGEST_SECTION and longest > _SMALLEST:
+            pieces.extend(split(piece, longest // 2))
         else:
-            made.append(Post(escaped(piece), rendered))
-    return made
-
-
-def _sayable(text: str) -> str:
-    return "".join(char for char in codec.storable_text(text) if char >= " " or char in "\n\t")
+            pieces.append(piece)
+    return pieces
 
 
 def mrkdwn(text: str) -> str:
-    """Markdown in Slack's own notation; what is not understood stays as it was typed."""
+    """Return Markdown in Slack's own notation; what is not understood stays as it was typed."""
     pieces = _CODE.split(text)
     return "".join(
         _code(piece) if index % 2 else _MARKS.sub(_mark, piece)
@@ -105,7 +88,7 @@ def mrkdwn(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """The text as Slack shows it letter by letter; nothing in it rings or links."""
+    """Escape a text so that Slack shows it as it is; nothing in it notifies or links."""
     return "".join(_ESCAPED.get(char, char) for char in text)
 
 

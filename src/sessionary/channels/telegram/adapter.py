@@ -1,362 +1,256 @@
-"""The channel itself: updates in, deliveries out, one bot."""
+"""The Telegram channel: updates in, deliveries out, one bot."""
 
 import asyncio
 import hmac
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
+from http import HTTPStatus
 from typing import Any
 
-from sessionary.channels.enclosures import Enclosure, Enclosures, FileRefused
-from sessionary.channels.files import Failures, attachment, gone, too_large
-from sessionary.channels.growing import Growing, preview
-from sessionary.channels.observed import Observed
-from sessionary.channels.progress import Progress
-from sessionary.channels.split import utf16_units
+from sessionary.channels.base import ChannelAdapter, preview, printable, utf16_units
+from sessionary.channels.files import FileRefused, FileTooLarge, IncomingFile, OutgoingFile
 from sessionary.channels.telegram import inbound, outbound
-from sessionary.channels.telegram.client import Client, Moved, Refused
-from sessionary.channels.telegram.inbound import FileRef, Incoming
-from sessionary.channels.telegram.outbound import Piece
+from sessionary.channels.telegram.client import ChatMoved, TelegramClient, TelegramRefused
 from sessionary.channels.telegram.settings import TelegramSettings
-from sessionary.engine.ports import Capabilities, DeliveryServices, Receive, Sent
-from sessionary.errors import BadInput, NotAllowed, RetryLater, SessionaryError, Unreachable
-from sessionary.model.message import Attachment, Part
-from sessionary.model.source import Channel, ChatType
+from sessionary.engine.ports import Capabilities, Receive
+from sessionary.errors import NotAllowed, NotFound, RetryLater, SessionaryError, Unreachable
+from sessionary.model.source import Channel, Source
 from sessionary.model.turn import Delivery
 
 SECRET_HEADER = "x-telegram-bot-api-secret-token"
-LONGEST_PAUSE_SECONDS = 300.0
-# Telegram takes about one message a second in a chat, and 20 a minute in a group.
+# Telegram accepts about one message a second in a chat, and 20 a minute in a group.
 DIRECT_PAUSES, GROUP_PAUSES = 1.1, 3.5
-_LONGEST_DELIVERY = 40_000
-_NOTES = (
-    "Messages are Telegram messages: short paragraphs read best; tables are shown as plain text.",
-    "You cannot see messages from before you were added, nor who else is in a group.",
+CAPABILITIES = Capabilities(
+    longest_text=40_000,
+    shows_typing=True,
+    notes=(
+        "Messages are Telegram messages: short paragraphs read best; tables are shown as plain text.",
+        "You cannot see messages from before you were added, nor who else is in a group.",
+    ),
 )
-_OK, _BAD, _NOT_SIGNED, _LATER = 200, 400, 401, 503
-log = logging.getLogger("sessionary.telegram")
-
-Wire = dict[str, Any]
+logger = logging.getLogger(__name__)
 
 
-class TelegramAdapter:
+class TelegramAdapter(ChannelAdapter):
     """One bot. Without a webhook it polls, and confirms an update once it is durable."""
 
     platform = "telegram"
-    capabilities = Capabilities(
-        longest_text=_LONGEST_DELIVERY,
-        shows_typing=True,
-        ids_needed_for_mentions=False,
-        notes=_NOTES,
-    )
+    options: TelegramSettings
+    # Telegram has no use for a message without content.
+    empty_text = ""
 
     def __init__(self, settings: TelegramSettings) -> None:
-        self.settings = settings
-        self.client = Client(settings)
-        # The route is mounted only where there is a secret to check.
-        self.webhook: Callable[[Mapping[str, str], bytes], Awaitable[int]] | None = (
-            self._webhook if settings.webhook_url and settings.webhook_secret else None
-        )
-        self._receive: Receive | None = None
+        super().__init__(settings)
+        self.capabilities = replace(CAPABILITIES, streams=settings.stream)
+        self.client = TelegramClient(settings)
+        # The route exists only where there is a secret to check.
+        if settings.webhook_url and settings.webhook_secret:
+            self.webhook = self.handle_webhook
         self._offset: int | None = None
-        self._failures = 0
-        self._lost = Failures()
-        self._observed = Observed()
         self._moved: dict[str, str] = {}
         self._quiet_until: dict[str, float] = {}
-        self._progress = Progress()
-        self._enclosures = Enclosures(settings.largest_sent)
-        self._growing = Growing(self._put_preview, pause_of=self._pause_of)
-
-    def attach(self, desk: DeliveryServices) -> None:
-        """Know where the bytes of files are."""
-        self._enclosures.desk = desk
 
     async def run(self, receive: Receive) -> None:
-        """Take updates in until cancelled."""
-        self._receive = receive
-        try:
+        """Receive updates until cancelled."""
+        with self.receiving(receive):
             await self._begin()
             while True:
-                await self._poll(receive)
-                self._failures = 0
-        except RetryLater as error:
-            raise self._later(str(error), error.after) from error
-        except SessionaryError as error:
-            if error.committed == "unknown":
-                raise self._later(str(error)) from error
-            raise
-        finally:
-            self._receive = None
-
-    async def send(self, delivery: Delivery) -> Sent:
-        """Send a delivery; what was sent of a long one is not sent again by this process."""
-        done = self._progress.sent(delivery.id)
-        try:
-            for piece in outbound.pieces(delivery.parts)[len(done) :]:
-                if isinstance(piece, Attachment):
-                    done.append(await self._send_file(delivery, piece))
-                    continue
-                grown = None if done else await self._grown(delivery, piece)
-                done.append(grown or await self._send(delivery.channel, piece))
-        except RetryLater as error:
-            pause = self.settings.pause_seconds * 2.0 ** min(delivery.attempts, 10)
-            wait = error.after or min(pause, LONGEST_PAUSE_SECONDS)
-            raise RetryLater(str(error), after=wait) from error
-        self._progress.finish(delivery.id)
-        return Sent(next((number for number in done if number), None))
-
-    async def typing(self, channel: Channel) -> None:
-        """Show for five seconds that an answer is being written."""
-        chat = self._moved.get(channel.chat_id, channel.chat_id)
-        try:
-            await self.client.typing(chat, thread=channel.thread_id)
-        except SessionaryError as error:
-            log.debug("telegram does not show typing: %s", error)
-
-    async def show(self, channel: Channel, turn_id: str, text: str) -> None:
-        """Let the answer grow in the chat, where that is wanted."""
-        if self.settings.stream:
-            await self._growing.show(channel, turn_id, text)
-
-    async def close(self) -> None:
-        """Let go of the connections."""
-        await self.client.close()
+                for update in await self.client.updates(self._offset):
+                    await self._handle_update(update, receive)
+                    self._offset = int(update["update_id"]) + 1
+                self.backoff.reset()
 
     async def _begin(self) -> None:
         await self.client.me()
-        settings = self.settings
-        if settings.webhook_url is not None and settings.webhook_secret is not None:
-            await self._set_hook(settings.webhook_url, settings.webhook_secret.reveal())
+        url, secret = self.options.webhook_url, self.options.webhook_secret
+        if url is not None and secret is not None:
+            try:
+                await self.client.set_webhook(url, secret.reveal())
+            except TelegramRefused as error:
+                raise NotAllowed(f"Telegram will not post to {url}: {error}.") from error
+            self.backoff.reset()
             await asyncio.Event().wait()
-        if (await self.client.hook()).url:
-            log.warning("telegram has posted this bot's messages elsewhere; now they are polled")
-            await self.client.drop_hook()
+        if (await self.client.webhook()).url:
+            logger.warning("telegram posted this bot's messages elsewhere; now they are polled")
+            await self.client.delete_webhook()
 
-    async def _set_hook(self, url: str, secret: str) -> None:
-        try:
-            await self.client.set_hook(url, secret)
-        except Refused as error:
-            raise NotAllowed(f"Telegram will not post to {url}: {error}.") from error
-        self._failures = 0
-
-    async def _poll(self, receive: Receive) -> None:
-        for update in await self.client.updates(self._offset):
-            await self._take(update, receive)
-            self._offset = int(update["update_id"]) + 1
-
-    async def _webhook(self, headers: Mapping[str, str], body: bytes) -> int:
-        """One update as Telegram posts it; answered only when it is durable."""
-        secret = self.settings.webhook_secret
+    async def handle_webhook(self, headers: Mapping[str, str], body: bytes) -> int:
+        """Handle a post: its signature first; answer when its messages are durable."""
+        secret = self.options.webhook_secret
         given = headers.get(SECRET_HEADER, "")
         if secret is None or not hmac.compare_digest(given.encode(), secret.reveal().encode()):
-            log.warning("telegram: a request with a wrong secret token was refused")
-            return _NOT_SIGNED
-        if self._receive is None:
-            return _LATER
+            logger.warning("telegram: a request with a wrong secret token was refused")
+            return HTTPStatus.UNAUTHORIZED
         try:
             update = json.loads(body)
         except ValueError:
-            return _BAD
+            return HTTPStatus.BAD_REQUEST
         if not isinstance(update, dict):
-            return _BAD
-        try:
-            await self._take(update, self._receive)
-        except SessionaryError as error:
-            # Whatever it was: what is not durable is not acknowledged.
-            log.warning("telegram: a message could not be kept and comes again: %s", error)
-            return _LATER
-        return _OK
+            return HTTPStatus.BAD_REQUEST
+        return await self.handle_post(lambda receive: self._handle_update(update, receive))
 
-    async def _take(self, update: Wire, receive: Receive) -> None:
+    async def _handle_update(self, update: dict[str, Any], receive: Receive) -> None:
         moved = inbound.migration(update)
         if moved is not None:
             await self._follow(*moved)
             return
-        incoming = inbound.read(update, await self.client.me())
-        if incoming is None:
-            return
-        if not self._concerns(incoming):
-            await self._observe(incoming, receive)
-            return
-        source = incoming.source
-        parts, files = await self._fetched(incoming, receive)
-        said = inbound.to_message(incoming, parts)
+        received = inbound.read(update, await self.client.me(), self.options)
+        if received is not None:
+            await self.admit(received, receive)
+
+    async def fetch_file(self, file: IncomingFile, source: Source) -> bytes:
+        """Fetch a file."""
         try:
-            await self._observed.give(
-                str(source.channel), said, lambda whole: receive(source, whole, files=files)
-            )
-        except BadInput as error:
-            # It would be refused for ever, and everything after it would wait.
-            log.warning("telegram: a message was refused: %s", error)
-            await self._tell(incoming, f"Your message could not be taken in: {error}")
-
-    def _concerns(self, incoming: Incoming) -> bool:
-        """Whether a message is for the agent."""
-        if incoming.is_edit and not self.settings.edits:
-            return False
-        if incoming.source.chat_type == ChatType.DM:
-            return True
-        if self.settings.groups == "never":
-            return False
-        return self.settings.groups == "always" or incoming.is_addressed
-
-    async def _observe(self, incoming: Incoming, receive: Receive) -> None:
-        """Remember a line that was not for the agent, unless a stranger wrote it."""
-        settings = self.settings
-        is_heard = settings.observe and settings.groups != "never"
-        is_new = not incoming.is_edit or settings.edits
-        if is_heard and is_new and await receive.admits(incoming.source):
-            source = incoming.source
-            speaker, words = inbound.observed_line(incoming)
-            self._observed.note(str(source.channel), speaker, words, id=source.platform_message_id)
-
-    async def _fetched(
-        self, incoming: Incoming, receive: Receive
-    ) -> tuple[tuple[Part, ...], tuple[bytes, ...]]:
-        """The files of a message: those that may come in, and a note for the others."""
-        parts: list[Part] = []
-        files: list[bytes] = []
-        if incoming.files and not await receive.admits(incoming.source):
-            return (), ()
-        for file in incoming.files:
-            part, data = await self._file(file)
-            parts.append(part)
-            if data is not None:
-                files.append(data)
-        return tuple(parts), tuple(files)
-
-    async def _file(self, file: FileRef) -> tuple[Part, bytes | None]:
-        limit = self.settings.largest_file
-        if file.size is not None and file.size > limit:
-            return too_large(file.label, limit, file.size), None
-        try:
-            data = await self.client.fetch(file)
-        except Refused as error:
-            is_size = "too big" in str(error)
-            return too_large(file.label, limit) if is_size else gone(file.label), None
-        except NotAllowed:
+            return await self.client.fetch(file)
+        except TelegramRefused as error:
+            if "too big" in str(error):
+                raise FileTooLarge(str(error)) from error
+            raise NotFound(str(error)) from error
+        except (RetryLater, NotAllowed):
             raise
         except SessionaryError as error:
-            # One that never comes must not hold up everything after it.
-            if not self._lost.is_hopeless(file.file_id):
-                raise
-            return gone(file.label, str(error)), None
-        if len(data) > limit:
-            return too_large(file.label, limit, len(data)), None
-        return attachment(data, file.media_type, file.name), data
+            raise RetryLater(str(error), after=0.0) from error
 
-    async def _grown(self, delivery: Delivery, piece: Piece) -> str | None:
-        """Make the delivery the last edit of the message that grew; None when there is none."""
-        chat = self._moved.get(delivery.channel.chat_id, delivery.channel.chat_id)
-
-        async def edit(number: str) -> None:
-            self._refuse_while_quiet(chat)
-            if piece.markup is not None:
-                try:
-                    await self.client.edit(chat, number, piece.markup, markup=True)
-                except Refused as error:
-                    log.info("telegram does not take a markup, it goes out plain: %s", error)
-                else:
-                    return
-            await self._put_text(chat, number, piece.plain)
-
-        return await self._growing.finish(delivery.turn_id, edit)
-
-    async def _put_preview(self, channel: Channel, number: str | None, text: str) -> str:
-        chat = self._moved.get(channel.chat_id, channel.chat_id)
-        shown = preview(outbound.sayable(text), outbound.LONGEST, measure=utf16_units)
-        if number is not None:
-            await self._put_text(chat, number, shown)
-            return number
+    async def refuse(self, source: Source, reason: str) -> None:
+        """Tell a person that their message cannot be stored."""
         try:
-            return await self.client.send(chat, shown, thread=channel.thread_id, markup=False)
-        except (Refused, Moved) as error:
-            raise Unreachable(str(error)) from error
+            text = f"Your message could not be taken in: {reason}"
+            await self._send_text(source.chat_id or "", source.thread_id, text, is_plain=True)
+        except SessionaryError as error:
+            logger.warning("telegram: a person could not be told: %s", error)
 
-    async def _put_text(self, chat: str, number: str, text: str) -> None:
+    async def typing(self, channel: Channel) -> None:
+        """Show for five seconds that a reply is being written."""
+        await self.client.typing(self._chat(channel), thread=channel.thread_id)
+
+    async def close(self) -> None:
+        """Close connections."""
+        await self.client.close()
+
+    async def check(self) -> str:
+        """Return who the bot is and how it gets its messages."""
+        me, hook = await self.client.me(), await self.client.webhook()
+        wanted = self.options.webhook_url
+        lines = [f"The bot is @{me.username} ({me.id})."]
+        if wanted is None:
+            lines.append("Its messages are polled.")
+            if hook.url:
+                lines.append(f"Telegram now posts them to {hook.url}; serving will end that.")
+        elif hook.url == wanted:
+            lines.append(f"Telegram posts its messages to {wanted}.")
+        else:
+            lines.append(f"Telegram will be asked to post its messages to {wanted}.")
+        if hook.problem:
+            lines.append(f"The last posting failed: {hook.problem}.")
+        lines.append(f"{hook.waiting} messages wait.")
+        return " ".join(lines)
+
+    def split(self, text: str) -> list[str]:
+        """Split a text into messages that Telegram accepts."""
+        return outbound.split(text)
+
+    async def send_text(self, delivery: Delivery, text: str, index: int) -> str:
+        """Send a text."""
+        return await self._send(delivery.channel, text)
+
+    async def send_file(self, delivery: Delivery, file: OutgoingFile, index: int) -> str:
+        """Send a file."""
+        return await self._send(delivery.channel, file)
+
+    async def _send(self, channel: Channel, piece: str | OutgoingFile) -> str:
+        chat = self._chat(channel)
+        self._check_quiet(chat)
         try:
-            await self.client.edit(chat, number, text, markup=False)
-        except (Refused, Moved) as error:
-            raise Unreachable(str(error)) from error
-
-    def _pause_of(self, channel: Channel) -> float:
-        pauses = GROUP_PAUSES if channel.chat_id.startswith("-") else DIRECT_PAUSES
-        return self.settings.pause_seconds * pauses
-
-    async def _send_file(self, delivery: Delivery, file: Attachment) -> str:
-        to = delivery.channel
-        return await self._enclosures.hand_over(
-            delivery,
-            file,
-            give=lambda found: self._send(to, found),
-            say=lambda words: self._send(to, Piece(words, None)),
-        )
-
-    async def _send(self, channel: Channel, piece: Piece | Enclosure) -> str:
-        chat = self._moved.get(channel.chat_id, channel.chat_id)
-        self._refuse_while_quiet(chat)
-        try:
-            return await self._put(chat, channel.thread_id, piece)
-        except Moved as error:
+            return await self._send_to(chat, channel.thread_id, piece)
+        except ChatMoved as error:
             await self._follow(chat, error.chat_id)
             self._moved[channel.chat_id] = error.chat_id
-            return await self._put(error.chat_id, channel.thread_id, piece)
+            return await self._send_to(error.chat_id, channel.thread_id, piece)
         except RetryLater as error:
             self._quiet_until[chat] = asyncio.get_running_loop().time() + error.after
             raise
 
-    async def _put(self, chat: str, thread: str | None, piece: Piece | Enclosure) -> str:
-        if isinstance(piece, Piece):
-            return await self._send_to(chat, thread, piece)
+    async def _send_to(self, chat: str, thread: str | None, piece: str | OutgoingFile) -> str:
+        if isinstance(piece, str):
+            return await self._send_text(chat, thread, piece)
         try:
             return await self.client.send_file(chat, piece, thread=thread)
-        except Refused as error:
+        except TelegramRefused as error:
             raise FileRefused(f"Telegram says: {error}") from error
 
-    async def _send_to(self, chat: str, thread: str | None, piece: Piece) -> str:
-        """Send with markup; without, if Telegram does not like it; in halves, if it is too long."""
+    async def _send_text(
+        self, chat: str, thread: str | None, text: str, *, is_plain: bool = False
+    ) -> str:
+        """Send with markup; without it if Telegram does not accept it; in halves if it is too long."""
+        markup = None if is_plain else outbound.markup_of(text)
         try:
-            if piece.markup is not None:
-                return await self.client.send(chat, piece.markup, thread=thread, markup=True)
-        except Refused as error:
-            log.info("telegram does not take a markup, it goes out plain: %s", error)
+            if markup is not None:
+                return await self.client.send(chat, markup, thread=thread, markup=True)
+        except TelegramRefused as error:
+            logger.info("telegram does not accept a markup, it is sent plain: %s", error)
         try:
-            return await self.client.send(chat, piece.plain, thread=thread, markup=False)
-        except Refused as error:
-            if "too long" in str(error) and len(piece.plain) > 1:
-                numbers = [
-                    await self._send_to(chat, thread, each) for each in outbound.halves(piece)
-                ]
-                return numbers[0]
+            return await self.client.send(chat, text, thread=thread, markup=False)
+        except TelegramRefused as error:
+            if "too long" in str(error) and len(text) > 1:
+                ids = [await self._send_text(chat, thread, half) for half in outbound.halves(text)]
+                return ids[0]
             if "empty" in str(error):
                 return ""
             where = f"telegram:{chat}"
             raise Unreachable(f"Telegram does not take it: {error}.", where) from error
 
-    async def _follow(self, old: str, new: str) -> None:
-        """A group has become a supergroup, under another id: its conversation goes on there."""
-        self._moved[old] = new
-        if self._enclosures.desk is not None:
-            await self._enclosures.desk.moved(old, new)
-            log.info("telegram: the group %s is now %s", old, new)
+    async def edit_text(self, channel: Channel, message_id: str, text: str) -> None:
+        """Replace the text of a message, with markup where Telegram accepts it."""
+        chat, markup = self._chat(channel), outbound.markup_of(text)
+        self._check_quiet(chat)
+        if markup is not None:
+            try:
+                await self.client.edit(chat, message_id, markup, markup=True)
+            except TelegramRefused as error:
+                logger.info("telegram does not accept a markup, it is sent plain: %s", error)
+            else:
+                return
+        await self._edit_plain(chat, message_id, text)
 
-    def _refuse_while_quiet(self, chat: str) -> None:
-        """Telegram counts requests that come too early against the bot."""
+    async def show_partial(self, channel: Channel, message_id: str | None, text: str) -> str:
+        """Write the beginning of a reply, without markup."""
+        chat = self._chat(channel)
+        shown = preview(printable(text), outbound.LONGEST, measure=utf16_units)
+        if message_id is not None:
+            await self._edit_plain(chat, message_id, shown)
+            return message_id
+        try:
+            return await self.client.send(chat, shown, thread=channel.thread_id, markup=False)
+        except (TelegramRefused, ChatMoved) as error:
+            raise Unreachable(str(error)) from error
+
+    async def _edit_plain(self, chat: str, message_id: str, text: str) -> None:
+        try:
+            await self.client.edit(chat, message_id, text, markup=False)
+        except (TelegramRefused, ChatMoved) as error:
+            raise Unreachable(str(error)) from error
+
+    def edit_pause(self, channel: Channel) -> float:
+        """Return the pause between edits: groups have a lower limit."""
+        pauses = GROUP_PAUSES if channel.chat_id.startswith("-") else DIRECT_PAUSES
+        return self.options.pause_seconds * pauses
+
+    def _chat(self, channel: Channel) -> str:
+        """Return the id that the chat has now."""
+        return self._moved.get(channel.chat_id, channel.chat_id)
+
+    async def _follow(self, old: str, new: str) -> None:
+        """Continue the conversation of a group that has become a supergroup, under another id."""
+        self._moved[old] = new
+        if self.services is not None:
+            await self.services.moved(old, new)
+            logger.info("telegram: the group %s is now %s", old, new)
+
+    def _check_quiet(self, chat: str) -> None:
+        """Wait as long as Telegram asked: it counts requests that come too early against the bot."""
         rest = self._quiet_until.get(chat, 0) - asyncio.get_running_loop().time()
         if rest > 0:
             raise RetryLater(f"Telegram asked to wait {rest:.0f} seconds more.", after=rest)
         self._quiet_until.pop(chat, None)
-
-    async def _tell(self, incoming: Incoming, text: str) -> None:
-        source = incoming.source
-        try:
-            piece = Piece(text, None)
-            await self._send_to(source.chat_id or "", source.thread_id, piece)
-        except SessionaryError as error:
-            log.warning("telegram: a person could not be told: %s", error)
-
-    def _later(self, reason: str, wanted: float = 0.0) -> RetryLater:
-        self._failures += 1
-        pause = self.settings.pause_seconds * 2.0 ** min(self._failures - 1, 6)
-        return RetryLater(reason, after=max(wanted, min(pause, 60.0)))

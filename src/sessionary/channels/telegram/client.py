@@ -1,8 +1,7 @@
-"""The only module that knows the library: calls go out, its errors come back in our words."""
+"""The only module that uses python-telegram-bot: its calls, and its errors as ours."""
 
 import contextlib
 import json
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +19,8 @@ from telegram.error import (
 )
 from telegram.request import HTTPXRequest
 
-from sessionary.channels.enclosures import Enclosure
-from sessionary.channels.telegram.inbound import FileRef, Me
+from sessionary.channels.files import IncomingFile, OutgoingFile
+from sessionary.channels.telegram.inbound import TelegramBot
 from sessionary.channels.telegram.settings import TelegramSettings
 from sessionary.errors import NotAllowed, RetryLater, SessionaryError, Unreachable
 
@@ -32,15 +31,13 @@ _PICTURES = ("image/jpeg", "image/png", "image/webp")
 _LARGEST_PICTURE = 10_000_000
 _DEFAULT_WAIT = 5.0
 _READ_SECONDS = 20.0
-# It writes every address it asks, and Telegram's hold the token.
-logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
-class Refused(Exception):
-    """Telegram does not take this request as it is."""
+class TelegramRefused(Exception):
+    """Telegram does not accept this request as it is."""
 
 
-class Moved(Exception):
+class ChatMoved(Exception):
     """The group has another id now."""
 
     def __init__(self, chat_id: str) -> None:
@@ -49,8 +46,8 @@ class Moved(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Hook:
-    """Where Telegram posts updates, if anywhere, and how many wait."""
+class WebhookInfo:
+    """Where Telegram posts updates, if anywhere, and how many are waiting."""
 
     url: str
     waiting: int
@@ -67,8 +64,8 @@ class _NotSent(TelegramError):
     """No connection was made: nothing has reached Telegram."""
 
 
-class _Wire(HTTPXRequest):
-    """Tells apart what was never sent, and what Telegram asks to be sent later."""
+class _TelegramRequest(HTTPXRequest):
+    """Recognises what was never sent, and what Telegram wants to be sent later."""
 
     async def do_request(self, *args: Any, **given: Any) -> tuple[int, bytes]:
         try:
@@ -84,31 +81,31 @@ class _Wire(HTTPXRequest):
         return status, payload
 
 
-class Client:
+class TelegramClient:
     """A bot of the Bot API, connected on first use.
 
-    What never reached Telegram is a `RetryLater` of 0 seconds: when is for the caller to say.
+    A request that never reached Telegram raises `RetryLater` of 0 seconds: the caller chooses the pause.
     """
 
     def __init__(self, settings: TelegramSettings) -> None:
         self._settings = settings
         self._bot: Bot | None = None
-        self._wires: tuple[_Wire, ...] = ()
-        self._me: Me | None = None
+        self._requests: tuple[_TelegramRequest, ...] = ()
+        self._me: TelegramBot | None = None
 
-    async def me(self) -> Me:
-        """Who the bot is."""
+    async def me(self) -> TelegramBot:
+        """Return who the bot is."""
         if self._me is None:
-            with _in_our_words():
+            with _translate_errors():
                 found = await (await self._connected()).get_me()
-            self._me = Me(found.id, found.username or "")
+            self._me = TelegramBot(found.id, found.username or "")
         return self._me
 
     async def updates(self, offset: int | None) -> list[dict[str, Any]]:
-        """What came since; asking with an offset tells Telegram that all before it is kept."""
+        """Return the next updates. The offset tells Telegram that all updates before it are stored."""
         bot = await self._connected()
         seconds = self._settings.poll_seconds
-        with _in_our_words():
+        with _translate_errors():
             found = await bot.get_updates(
                 offset=offset,
                 timeout=seconds,
@@ -117,29 +114,29 @@ class Client:
             )
         return [each.to_dict() for each in found]
 
-    async def set_hook(self, url: str, secret: str) -> None:
-        """Let Telegram post updates."""
+    async def set_webhook(self, url: str, secret: str) -> None:
+        """Make Telegram post updates."""
         bot = await self._connected()
-        with _in_our_words():
+        with _translate_errors():
             await bot.set_webhook(url, secret_token=secret, allowed_updates=KINDS)
 
-    async def drop_hook(self) -> None:
-        """Let Telegram keep updates until they are asked for."""
+    async def delete_webhook(self) -> None:
+        """Make Telegram keep updates until we poll."""
         bot = await self._connected()
-        with _in_our_words():
+        with _translate_errors():
             await bot.delete_webhook(drop_pending_updates=False)
 
-    async def hook(self) -> Hook:
-        """Where Telegram posts updates."""
+    async def webhook(self) -> WebhookInfo:
+        """Return where Telegram posts updates."""
         bot = await self._connected()
-        with _in_our_words():
+        with _translate_errors():
             found = await bot.get_webhook_info()
-        return Hook(found.url, found.pending_update_count, found.last_error_message)
+        return WebhookInfo(found.url, found.pending_update_count, found.last_error_message)
 
     async def send(self, chat: str, text: str, *, thread: str | None, markup: bool) -> str:
-        """Send a text; the number of its message."""
+        """Send a text; return the message's id."""
         bot = await self._connected()
-        with _in_our_words():
+        with _translate_errors():
             sent = await bot.send_message(
                 chat_id=_number(chat),
                 text=text,
@@ -148,8 +145,8 @@ class Client:
             )
         return str(sent.message_id)
 
-    async def send_file(self, chat: str, file: Enclosure, *, thread: str | None) -> str:
-        """Send a file, as a picture where it is one; the number of its message."""
+    async def send_file(self, chat: str, file: OutgoingFile, *, thread: str | None) -> str:
+        """Send a file, as a picture if it is one; return the message's id."""
         bot = await self._connected()
         to: dict[str, Any] = {
             "chat_id": _number(chat),
@@ -157,12 +154,12 @@ class Client:
         }
         if file.media_type in _PICTURES and len(file.data) <= _LARGEST_PICTURE:
             try:
-                with _in_our_words():
+                with _translate_errors():
                     sent = await bot.send_photo(photo=file.data, filename=file.name, **to)
                 return str(sent.message_id)
-            except Refused:
-                pass  # of a size or shape that is not shown: it can still be a document
-        with _in_our_words():
+            except TelegramRefused:
+                pass  # a size or shape that Telegram does not show: it can still be sent as a document
+        with _translate_errors():
             sent = await bot.send_document(
                 document=file.data,
                 filename=file.name,
@@ -172,54 +169,57 @@ class Client:
         return str(sent.message_id)
 
     async def edit(self, chat: str, number: str, text: str, *, markup: bool) -> None:
-        """Let a message say something else; it may say so already, if an answer was lost."""
+        """Replace a message's text; that it has this text already, after a lost answer, is no error."""
         bot = await self._connected()
         try:
-            with _in_our_words():
+            with _translate_errors():
                 await bot.edit_message_text(
                     text,
                     chat_id=_number(chat),
                     message_id=int(number),
                     parse_mode="MarkdownV2" if markup else None,
                 )
-        except Refused as error:
+        except TelegramRefused as error:
             if _NOT_MODIFIED not in str(error).lower():
                 raise
 
     async def typing(self, chat: str, *, thread: str | None) -> None:
         """Show for five seconds that something is being written."""
         bot = await self._connected()
-        with _in_our_words():
+        with _translate_errors():
             await bot.send_chat_action(
                 chat_id=_number(chat),
                 action="typing",
                 message_thread_id=None if thread is None else int(thread),
             )
 
-    async def fetch(self, file: FileRef) -> bytes:
-        """The bytes of a file."""
+    async def fetch(self, file: IncomingFile) -> bytes:
+        """Return the bytes of a file."""
         bot = await self._connected()
-        with _in_our_words():
-            found = await bot.get_file(file.file_id)
+        with _translate_errors():
+            found = await bot.get_file(file.id)
             try:
                 return bytes(await found.download_as_bytearray())
             except InvalidToken as error:
-                # The token was good a moment ago: it is the file that is not there any more.
-                raise Refused("the file is gone") from error
+                # The token was valid a moment ago: it is the file that is gone.
+                raise TelegramRefused("the file is gone") from error
 
     async def close(self) -> None:
-        """Let go of the connections."""
-        wires, self._wires, self._bot = self._wires, (), None
-        for wire in wires:
-            await wire.shutdown()
+        """Close connections."""
+        requests, self._requests, self._bot = self._requests, (), None
+        for request in requests:
+            await request.shutdown()
 
     async def _connected(self) -> Bot:
         if self._bot is None:
             base = self._settings.base_url
-            calls, polls = _Wire(read_timeout=_READ_SECONDS), _Wire(connection_pool_size=2)
-            for wire in (calls, polls):
-                await wire.initialize()
-            self._wires = (calls, polls)
+            calls, polls = (
+                _TelegramRequest(read_timeout=_READ_SECONDS),
+                _TelegramRequest(connection_pool_size=2),
+            )
+            for request in (calls, polls):
+                await request.initialize()
+            self._requests = (calls, polls)
             self._bot = Bot(
                 self._settings.token.reveal(),
                 base_url=f"{base}/bot",
@@ -231,7 +231,7 @@ class Client:
 
 
 @contextlib.contextmanager
-def _in_our_words() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
     except _Flood as error:
@@ -245,17 +245,17 @@ def _in_our_words() -> Iterator[None]:
     except Forbidden as error:
         raise Unreachable(f"Telegram does not let the bot write there: {error.message}.") from error
     except ChatMigrated as error:
-        raise Moved(str(error.new_chat_id)) from error
+        raise ChatMoved(str(error.new_chat_id)) from error
     except Conflict as error:
         raise RetryLater(
             f"Another program takes this bot's messages: {error.message}.", after=30.0
         ) from error
     except BadRequest as error:
-        raise Refused(error.message) from error
+        raise TelegramRefused(error.message) from error
     except TelegramError as error:
-        # A server's error or an answer that did not come: it may have been taken.
-        said = error.message or type(error).__name__
-        raise SessionaryError(f"Telegram did not answer: {said}.", committed="unknown") from error
+        # A server error or a missing answer: the request may have been accepted.
+        reason = error.message or type(error).__name__
+        raise SessionaryError(f"Telegram did not answer: {reason}.", committed="unknown") from error
 
 
 def _wanted_wait(payload: bytes) -> float:
@@ -266,7 +266,7 @@ def _wanted_wait(payload: bytes) -> float:
 
 
 def _number(chat: str) -> int | str:
-    """A chat's id as Telegram has it; a public channel may be named with @."""
+    """Return a chat's id as Telegram has it; a public channel may be named with @."""
     try:
         return chat if chat.startswith("@") else int(chat)
     except ValueError as error:

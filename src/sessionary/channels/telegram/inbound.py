@@ -1,10 +1,13 @@
-"""From an update of the Bot API to a message of ours. Pure: what Telegram says is data."""
+"""Read messages from updates of the Bot API."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sessionary.model.message import Message, Part, Role, Text
+from sessionary.channels.base import ReceivedMessage
+from sessionary.channels.files import BYTES, IncomingFile
+from sessionary.channels.telegram.settings import TelegramSettings
+from sessionary.model.message import Part, Text
 from sessionary.model.source import ChatType, Source
 from sessionary.model.terminal import one_line
 
@@ -23,71 +26,49 @@ _LONGEST_QUOTE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Me:
-    """Who the bot is."""
+class TelegramBot:
+    """The bot's id and name."""
 
     id: int
     username: str
 
 
-@dataclass(frozen=True, slots=True)
-class FileRef:
-    """A file that Telegram holds for us."""
-
-    file_id: str
-    name: str | None
-    media_type: str
-    size: int | None
-
-    @property
-    def label(self) -> str:
-        """What to call it: its name, else its type."""
-        return self.name or self.media_type
-
-
-@dataclass(frozen=True, slots=True)
-class Incoming:
-    """A person's message, and whether it is meant for the bot."""
-
-    source: Source
-    text: str
-    quote: str | None = None
-    files: tuple[FileRef, ...] = ()
-    is_addressed: bool = True
-    is_edit: bool = False
-
-    @property
-    def is_command(self) -> bool:
-        """Whether it asks the house and not the agent."""
-        return self.text.startswith("/")
-
-
-def read(update: Wire, me: Me) -> Incoming | None:
-    """What a person said; None for everything that nobody said."""
+def read(update: Wire, bot: TelegramBot, settings: TelegramSettings) -> ReceivedMessage | None:
+    """Return a person's message; None for everything else, and for what the settings leave out."""
     kind = next((each for each in _KINDS if isinstance(update.get(each), Mapping)), None)
     if kind is None:
         return None
     wire: Wire = update[kind]
-    chat, writer = wire.get("chat"), _writer(wire)
+    chat, writer, is_edit = wire.get("chat"), _writer(wire), kind.startswith("edited")
     if not isinstance(chat, Mapping) or writer is None or writer.get("is_bot"):
         return None
     words, files = _words(wire), tuple(_files(wire))
-    text = _without_mention(words, me)
-    if (not text and not files) or _is_for_another_bot(text, me):
+    text = _without_mention(words, bot)
+    if (not text and not files) or _is_for_another_bot(text, bot):
         return None
-    is_edit = kind.startswith("edited")
-    return Incoming(
+    is_direct = chat.get("type") == "private"
+    if (is_edit and not settings.edits) or (settings.groups == "never" and not is_direct):
+        return None
+    parts: list[Part] = []
+    # A command is read as a whole: a quote before it would hide it.
+    quote = None if text.startswith("/") else _quote(wire)
+    if quote is not None:
+        parts.append(Text(quote, extra={"quote": True}))
+    if is_edit:
+        parts.append(Text("(An earlier message, corrected:)", extra={"edit": True}))
+    if text:
+        parts.append(Text(text))
+    return ReceivedMessage(
         source=_source(wire, chat, writer, is_edit=is_edit),
-        text=text,
-        quote=_quote(wire),
+        parts=tuple(parts),
+        text=text or "(a file)",
         files=files,
-        is_addressed=chat.get("type") == "private" or _is_addressed(wire, words, me),
-        is_edit=is_edit,
+        is_addressed=is_direct or settings.groups == "always" or _is_addressed(wire, words, bot),
     )
 
 
 def migration(update: Wire) -> tuple[str, str] | None:
-    """The old and the new id of a group that has become a supergroup."""
+    """Return the old and the new id of a group that has become a supergroup."""
     wire = update.get("message")
     if not isinstance(wire, Mapping):
         return None
@@ -97,30 +78,6 @@ def migration(update: Wire) -> tuple[str, str] | None:
     if "migrate_from_chat_id" in wire:
         return str(wire["migrate_from_chat_id"]), here
     return None
-
-
-def to_message(incoming: Incoming, extra: tuple[Part, ...] = ()) -> Message:
-    """The message as it enters the record: a quote, the words, notes and attachments."""
-    parts: list[Part] = []
-    # A command is read as a whole: a quote before it would hide it.
-    if incoming.quote is not None and not incoming.is_command:
-        parts.append(Text(incoming.quote, extra={"quote": True}))
-    if incoming.is_edit:
-        parts.append(Text("(An earlier message, corrected:)", extra={"edit": True}))
-    if incoming.text:
-        parts.append(Text(incoming.text))
-    source = incoming.source
-    return Message(
-        Role.USER,
-        (*parts, *extra),
-        person=source.person,
-        platform_message_id=source.platform_message_id,
-    )
-
-
-def observed_line(incoming: Incoming) -> tuple[str, str]:
-    """Who said what, for the lines that were not said to the bot."""
-    return incoming.source.speaker or "someone", incoming.text or "(a file)"
 
 
 def _source(wire: Wire, chat: Wire, writer: Wire, *, is_edit: bool) -> Source:
@@ -135,7 +92,7 @@ def _source(wire: Wire, chat: Wire, writer: Wire, *, is_edit: bool) -> Source:
         user_name=writer.get("title") or _name(writer),
         thread_id=None if thread is None else str(thread),
         chat_topic=_topic(wire),
-        # An edit is something new that was said; the message itself has entered under its number.
+        # An edit is a new message to us; the original was stored under its own number.
         platform_message_id=f"{number}/edit/{wire.get('edit_date')}" if is_edit else number,
     )
 
@@ -172,20 +129,22 @@ def _words(wire: Wire) -> str:
     return ""
 
 
-def _files(wire: Wire) -> Iterator[FileRef]:
+def _files(wire: Wire) -> Iterator[IncomingFile]:
     photos = wire.get("photo")
     if isinstance(photos, list | tuple) and photos:
         best = max(photos, key=lambda each: int(each.get("width", 0)) * int(each.get("height", 0)))
-        yield FileRef(best["file_id"], None, "image/jpeg", best.get("file_size"))
+        yield IncomingFile(best["file_id"], None, "image/jpeg", best.get("file_size"))
     for kind in _FILES:
         found = wire.get(kind)
         if isinstance(found, Mapping) and "file_id" in found:
-            media = found.get("mime_type") or _MEDIA_TYPES.get(kind, "application/octet-stream")
-            yield FileRef(found["file_id"], found.get("file_name"), media, found.get("file_size"))
+            media = found.get("mime_type") or _MEDIA_TYPES.get(kind, BYTES)
+            yield IncomingFile(
+                found["file_id"], found.get("file_name"), media, found.get("file_size")
+            )
 
 
 def _quote(wire: Wire) -> str | None:
-    """The words that are answered, as data: one line, cut, with who said them."""
+    """Return the beginning of the message that is answered, on one line, with its author."""
     replied = wire.get("reply_to_message")
     if not isinstance(replied, Mapping) or "forum_topic_created" in replied:
         return None
@@ -199,13 +158,13 @@ def _quote(wire: Wire) -> str | None:
     return f"(In reply to {one_line(name, 60)}: “{one_line(words, _LONGEST_QUOTE)}”)"
 
 
-def _is_addressed(wire: Wire, words: str, me: Me) -> bool:
+def _is_addressed(wire: Wire, words: str, bot: TelegramBot) -> bool:
     replied = wire.get("reply_to_message")
-    if isinstance(replied, Mapping) and (_writer(replied) or {}).get("id") == me.id:
+    if isinstance(replied, Mapping) and (_writer(replied) or {}).get("id") == bot.id:
         return True
     if words.startswith("/"):
         return True
-    return any(_names(entity, words, me) for entity in _entities(wire))
+    return any(_names(entity, words, bot) for entity in _entities(wire))
 
 
 def _entities(wire: Wire) -> Iterator[Wire]:
@@ -215,26 +174,26 @@ def _entities(wire: Wire) -> Iterator[Wire]:
             yield from (each for each in found if isinstance(each, Mapping))
 
 
-def _names(entity: Wire, words: str, me: Me) -> bool:
+def _names(entity: Wire, words: str, bot: TelegramBot) -> bool:
     if entity.get("type") == "text_mention":
-        return bool((entity.get("user") or {}).get("id") == me.id)
+        return bool((entity.get("user") or {}).get("id") == bot.id)
     if entity.get("type") != "mention":
         return False
     # Telegram counts in UTF-16 units.
     units = words.encode("utf-16-le", "surrogatepass")
     start = int(entity.get("offset", 0)) * 2
     named = units[start : start + int(entity.get("length", 0)) * 2]
-    return named.decode("utf-16-le", "replace").casefold() == f"@{me.username}".casefold()
+    return named.decode("utf-16-le", "replace").casefold() == f"@{bot.username}".casefold()
 
 
-def _without_mention(words: str, me: Me) -> str:
-    """The words without the bot's name in front: `@bot /new` is a command too."""
+def _without_mention(words: str, bot: TelegramBot) -> str:
+    """Return the text without the bot's name at its beginning: `@bot /new` is a command too."""
     first, _, rest = words.partition(" ")
-    return rest.lstrip() if first.casefold() == f"@{me.username}".casefold() else words
+    return rest.lstrip() if first.casefold() == f"@{bot.username}".casefold() else words
 
 
-def _is_for_another_bot(text: str, me: Me) -> bool:
+def _is_for_another_bot(text: str, bot: TelegramBot) -> bool:
     if not text.startswith("/"):
         return False
     _, at, name = text.split(None, 1)[0].partition("@")
-    return bool(at) and name.casefold() != me.username.casefold()
+    return bool(at) and name.casefold() != bot.username.casefold()

@@ -1,22 +1,19 @@
-"""What the configuration says of the Telegram channel."""
+"""The settings of the Telegram channel."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sessionary.channels.enclosures import largest_sent
+from sessionary.channels.base import ChannelOptions, read_megabytes
 from sessionary.channels.files import MEGABYTE
 from sessionary.config.secret import Secret
 from sessionary.config.table import Table
 from sessionary.errors import BadInput
 
 OFFICIAL = "https://api.telegram.org"
-# More is not given out by Telegram's own servers; a server of one's own has no such limit.
-LARGEST_FILE = 20 * MEGABYTE
-LARGEST_SENT = 50_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class TelegramSettings:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelegramSettings(ChannelOptions):
     """How the bot gets its messages, and what it answers in groups."""
 
     token: Secret
@@ -24,20 +21,19 @@ class TelegramSettings:
     webhook_url: str | None = None
     webhook_secret: Secret | None = None
     groups: str = "mentioned"
-    observe: bool = False
     edits: bool = True
-    stream: bool = False
-    largest_file: int = LARGEST_FILE
-    largest_sent: int = LARGEST_SENT
+    # Telegram's own servers give out no larger files; a server of your own has no such limit.
+    largest_file: int = 20 * MEGABYTE
+    largest_sent: int = 50_000_000
     poll_seconds: int = 30
-    pause_seconds: float = 1.0
 
 
 def read(table: Table, environ: Mapping[str, str]) -> TelegramSettings:
-    """The settings in a table of the configuration."""
-    largest = table.number("largest_file_mb", LARGEST_FILE / MEGABYTE)
+    """Read the table `[channels.telegram]`."""
+    token = table.required_secret("token", environ)
+    default = TelegramSettings(token=token)
     settings = TelegramSettings(
-        token=table.required_secret("token", environ),
+        token=token,
         base_url=(table.text("base_url", OFFICIAL) or OFFICIAL).rstrip("/"),
         webhook_url=table.text("webhook_url"),
         webhook_secret=table.secret("webhook_secret", environ),
@@ -45,8 +41,8 @@ def read(table: Table, environ: Mapping[str, str]) -> TelegramSettings:
         observe=table.flag("observe", default=False),
         edits=table.flag("edits", default=True),
         stream=table.flag("stream", default=False),
-        largest_file=int(largest * MEGABYTE),
-        largest_sent=largest_sent(table, LARGEST_SENT),
+        largest_file=read_megabytes(table, "largest_file_mb", default.largest_file),
+        largest_sent=read_megabytes(table, "largest_sent_mb", default.largest_sent),
     )
     if not settings.base_url.startswith(("https://", "http://")):
         raise BadInput(

@@ -1,141 +1,69 @@
-"""WhatsApp as a channel: posts of the Cloud API in, the Graph API out."""
+"""The WhatsApp channel: posts of the Cloud API in, the Graph API out."""
 
 import asyncio
 import hmac
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
 
 import msgspec
 
-from sessionary.channels.enclosures import Enclosure, Enclosures, FileRefused, files_of
-from sessionary.channels.files import gone, too_large
-from sessionary.channels.observed import Observed
-from sessionary.channels.progress import Progress
+from sessionary.channels.base import ChannelAdapter, ReceivedMessage, WithdrawnMessage
+from sessionary.channels.files import FileRefused, FileTooLarge, IncomingFile, OutgoingFile
 from sessionary.channels.whatsapp import inbound, outbound
-from sessionary.channels.whatsapp.client import Graph, TooLarge
-from sessionary.channels.whatsapp.inbound import Failure, Heard, Rules, Withdrawn
+from sessionary.channels.whatsapp.client import GraphClient
+from sessionary.channels.whatsapp.inbound import FailedDelivery, WhatsAppOptions
 from sessionary.config.secret import Secret
-from sessionary.engine.ports import DeliveryServices, Receive, Sent
-from sessionary.errors import (
-    BadInput,
-    NotAllowed,
-    RetryLater,
-    SessionaryError,
-    StoreUnavailable,
-    Unreachable,
-)
-from sessionary.model.message import Attachment, Text
-from sessionary.model.source import Channel
+from sessionary.engine.ports import Receive
+from sessionary.errors import NotAllowed, RetryLater, SessionaryError, Unreachable
+from sessionary.model.source import Channel, Source
 from sessionary.model.turn import Delivery
 
-TAKEN, BAD, FORGED, BUSY = 200, 400, 401, 503
-FILES_AT_ONCE = 4
-MOST_CHATS = 1000
-log = logging.getLogger("sessionary.channels.whatsapp")
+CONCURRENT_DOWNLOADS = 4
+MAX_CHATS = 1000
+logger = logging.getLogger(__name__)
 
 
-class WhatsAppAdapter:
+class WhatsAppAdapter(ChannelAdapter):
     """One number of the Cloud API. What is not durable when we answer, WhatsApp posts again."""
 
     platform = inbound.PLATFORM
     capabilities = outbound.CAPABILITIES
+    options: WhatsAppOptions
 
     def __init__(
-        self, graph: Graph, app_secret: Secret, verify_token: Secret, rules: Rules | None = None
+        self,
+        graph: GraphClient,
+        app_secret: Secret,
+        verify_token: Secret,
+        options: WhatsAppOptions | None = None,
     ) -> None:
+        super().__init__(options or WhatsAppOptions())
         self._graph = graph
         self._app_secret = app_secret
         self._verify_token = verify_token
-        self._rules = rules or Rules()
-        self._receive: Receive | None = None
-        self._refusal: asyncio.Future[None] | None = None
-        self._fetching = asyncio.Semaphore(FILES_AT_ONCE)
+        self._downloads = asyncio.Semaphore(CONCURRENT_DOWNLOADS)
+        # The last message of each chat: the typing indicator is shown below a message.
         self._latest: OrderedDict[str, str] = OrderedDict()
-        self._observed = Observed()
-        self._progress = Progress()
-        self._enclosures = Enclosures(self._rules.largest_sent)
-
-    def attach(self, desk: DeliveryServices) -> None:
-        """Know where files are, and who hears of a late failure."""
-        self._enclosures.desk = desk
+        self.webhook = self.handle_webhook
+        self.challenge = self.answer_challenge
 
     async def run(self, receive: Receive) -> None:
-        """Be open for posts until cancelled, or until the token is refused."""
-        self._refusal = asyncio.get_running_loop().create_future()
-        self._receive = receive
-        try:
+        """Accept posts until cancelled, or until the token is refused.
+
+        WhatsApp keeps what it cannot post, and posts it again for days.
+        """
+        with self.receiving(receive):
             await self._check_token()
-            await self._refusal
-        finally:
-            # Closed: WhatsApp keeps what it cannot post, and posts it again for days.
-            self._receive = None
-            self._refusal.cancel()
-
-    async def send(self, delivery: Delivery) -> Sent:
-        """Write a delivery's messages; after a failure the next try goes on where this stopped."""
-        try:
-            return await self._send(delivery)
-        except NotAllowed as error:
-            if self._refusal is not None and not self._refusal.done():
-                self._refusal.set_exception(NotAllowed(str(error)))
-            raise
-
-    async def typing(self, channel: Channel) -> None:
-        """Mark what came as read, and show that an answer is being written."""
-        latest = self._latest.get(channel.chat_id)
-        if latest is None:
-            return
-        try:
-            await self._graph.post(outbound.typing_message(latest))
-        except SessionaryError as error:
-            log.debug("whatsapp does not show typing: %s", error)
-
-    async def close(self) -> None:
-        """Let go of connections."""
-        await self._graph.close()
-
-    async def who(self) -> str:
-        """The number and the name that WhatsApp knows us by."""
-        number = await self._graph.number()
-        name = number.get("verified_name") or "without a name"
-        return f"{name} ({number.get('display_phone_number') or self._graph.number_id})"
-
-    def challenge(self, query: Mapping[str, str]) -> str | None:
-        """What to answer when WhatsApp asks whether this address is ours; None to refuse."""
-        given = query.get("hub.verify_token", "").encode()
-        is_ours = hmac.compare_digest(given, self._verify_token.reveal().encode())
-        if query.get("hub.mode") == "subscribe" and is_ours:
-            return query.get("hub.challenge")
-        log.warning("whatsapp: a verification with a wrong token was refused")
-        return None
-
-    async def webhook(self, headers: Mapping[str, str], body: bytes) -> int:
-        """Take a post in: refused when it is forged, taken when all in it is durable."""
-        signature = {name.lower(): value for name, value in headers.items()}.get(
-            "x-hub-signature-256", ""
-        )
-        if not inbound.is_signed(body, signature, self._app_secret.reveal()):
-            log.warning("whatsapp: a post without a good signature was refused, nothing was read")
-            return FORGED
-        try:
-            payload = msgspec.json.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            log.warning("whatsapp: a signed post is not JSON")
-            return BAD
-        try:
-            for event in inbound.events(payload, self._graph.number_id):
-                await self._take(event)
-        except (RetryLater, StoreUnavailable, NotAllowed) as error:
-            log.warning("whatsapp: a post cannot be taken now, it will come again: %s", error)
-            return BUSY
-        return TAKEN
+            await self.wait_until_refused()
 
     async def _check_token(self) -> None:
         """Return once WhatsApp knows our number; raise `NotAllowed` if it refuses us."""
         while True:
             try:
-                log.info("whatsapp: writing as %s", await self.who())
+                logger.info("whatsapp: writing as %s", await self._who())
             except NotAllowed:
                 raise
             except Unreachable as error:
@@ -143,105 +71,100 @@ class WhatsAppAdapter:
                     f"WhatsApp has no number {self._graph.number_id}: {error}"
                 ) from error
             except SessionaryError as error:
-                log.warning("whatsapp: %s", error)
-                await asyncio.sleep(getattr(error, "after", 10.0))
+                logger.warning("whatsapp: %s", error)
+                await asyncio.sleep(error.after if isinstance(error, RetryLater) else 10.0)
             else:
                 return
 
-    async def _send(self, delivery: Delivery) -> Sent:
-        chat = str(delivery.channel)
-        sent = self._progress.sent(delivery.id)
-        texts, files = outbound.texts(delivery), files_of(delivery.parts)
-        for text in texts[len(sent) :]:
-            message = outbound.text_message(text, delivery)
-            sent.append(await self._graph.post(message, chat=chat) or "")
-        for file in files[max(0, len(sent) - len(texts)) :]:
-            message = await self._file_message(file, delivery)
-            sent.append(await self._graph.post(message, chat=chat) or "")
-        self._progress.finish(delivery.id)
-        return Sent(sent[-1] or None)
+    def answer_challenge(self, query: Mapping[str, str]) -> str | None:
+        """Return what WhatsApp wants to read back if it knows our verify token."""
+        given = query.get("hub.verify_token", "").encode()
+        is_ours = hmac.compare_digest(given, self._verify_token.reveal().encode())
+        if query.get("hub.mode") == "subscribe" and is_ours:
+            return query.get("hub.challenge")
+        logger.warning("whatsapp: a verification with a wrong token was refused")
+        return None
 
-    async def _file_message(self, file: Attachment, delivery: Delivery) -> dict[str, object]:
-        async def give(found: Enclosure) -> dict[str, object]:
-            try:
-                media_id = await self._graph.upload(found.data, found.media_type, found.name)
-            except Unreachable as error:  # it concerns the file, not the person
-                raise FileRefused(str(error)) from error
-            return outbound.file_message(media_id, found, delivery)
-
-        async def say(words: str) -> dict[str, object]:
-            return outbound.text_message(words, delivery)
-
-        return await self._enclosures.hand_over(delivery, file, give=give, say=say)
-
-    async def _take(self, event: inbound.Event) -> None:
-        match event:
-            case Heard():
-                await self._hear(event)
-            case Withdrawn():
-                await self._withdraw(event)
-            case Failure():
-                await self._fail(event)
-
-    def _door(self) -> Receive:
-        if self._receive is None:
-            raise RetryLater("the channel is not running", after=10.0)
-        return self._receive
-
-    async def _withdraw(self, withdrawn: Withdrawn) -> None:
-        source = withdrawn.source
-        if await self._door().admits(source):
-            words = f"(took back the message {withdrawn.message_id})"
-            where, speaker = source.chat_id or "", source.speaker or ""
-            self._observed.note(where, speaker, words, id=source.platform_message_id)
-
-    async def _hear(self, heard: Heard) -> None:
-        receive, source = self._door(), heard.source
-        where, rules = source.chat_id or "", self._rules
-        if not heard.is_addressed and not rules.always:
-            if rules.observe and await receive.admits(source):
-                speaker, id = source.speaker or "", source.platform_message_id
-                self._observed.note(where, speaker, heard.text, id=id)
-            return
-        is_known = heard.media is None or await receive.admits(source)
-        file, files = await self._fetch(heard) if is_known else (None, ())
-        said = inbound.message_of(heard, file)
+    async def handle_webhook(self, headers: Mapping[str, str], body: bytes) -> int:
+        """Handle a post: its signature first; answer when its messages are durable."""
+        given = {name.lower(): value for name, value in headers.items()}
+        signature = given.get("x-hub-signature-256", "")
+        if not inbound.is_signed(body, signature, self._app_secret.reveal()):
+            logger.warning("whatsapp: a post without a valid signature was refused")
+            return HTTPStatus.UNAUTHORIZED
         try:
-            taken = await self._observed.give(
-                where, said, lambda whole: receive(source, whole, files=files)
-            )
-        except BadInput as error:
-            log.warning("whatsapp: a message cannot be stored: %s", error)
-            return
-        if taken:
-            self._remember(where, source.platform_message_id or "")
+            payload = msgspec.json.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            logger.warning("whatsapp: a signed post is not JSON")
+            return HTTPStatus.BAD_REQUEST
+        events = list(inbound.events(payload, self._graph.number_id))
+        if not events:
+            return HTTPStatus.OK
+        return await self.handle_post(lambda receive: self._handle(events, receive))
 
-    async def _fetch(self, heard: Heard) -> tuple[Attachment | Text | None, Sequence[bytes]]:
-        """The file of a message, or words that say why it is missing."""
-        media, largest = heard.media, self._rules.largest_file
-        if media is None:
-            return None, ()
+    async def _handle(self, events: list[inbound.Event], receive: Receive) -> None:
+        for event in events:
+            match event:
+                case ReceivedMessage(source=source):
+                    if await self.admit(event, receive):
+                        self._remember(source.chat_id or "", source.platform_message_id or "")
+                case WithdrawnMessage(source, message_id):
+                    await self.observe(source, f"(took back the message {message_id})", receive)
+                case FailedDelivery(delivery_id=id, error=error):
+                    reason = outbound.reason_of(error)
+                    logger.warning("whatsapp: delivery %s was not delivered: %s", id, reason)
+                    if self.services is not None and id is not None:
+                        await self.services.bounced(id, reason)
+
+    async def fetch_file(self, file: IncomingFile, source: Source) -> bytes:
+        """Fetch a file."""
+        limit = self.options.largest_file
+        async with self._downloads:
+            found = await self._graph.find(file.id)
+            if found.size is not None and found.size > limit:
+                raise FileTooLarge(f"{found.size} bytes")
+            return await self._graph.download(found.url, limit)
+
+    def split(self, text: str) -> list[str]:
+        """Split a text into messages that WhatsApp accepts."""
+        return outbound.split(text)
+
+    async def send_text(self, delivery: Delivery, text: str, index: int) -> str:
+        """Send a text."""
+        return await self._send(outbound.text_message(text, delivery), delivery)
+
+    async def send_file(self, delivery: Delivery, file: OutgoingFile, index: int) -> str:
+        """Upload a file and send it."""
         try:
-            async with self._fetching:
-                found = await self._graph.find(media.id)
-                if found.size is not None and found.size > largest:
-                    return too_large(media.label, largest, found.size), ()
-                data = await self._graph.download(found.url, largest)
-        except TooLarge:
-            return too_large(media.label, largest), ()
-        except Unreachable as error:
-            return gone(media.label, str(error)), ()
-        return inbound.attachment_of(media, data), (data,)
+            media_id = await self._graph.upload(file.data, file.media_type, file.name)
+        except Unreachable as error:  # because of the file, not of the person
+            raise FileRefused(str(error)) from error
+        return await self._send(outbound.file_message(media_id, file, delivery), delivery)
 
-    async def _fail(self, failure: Failure) -> None:
-        reason = outbound.reason_of(failure.error)
-        log.warning("whatsapp: delivery %s was not delivered: %s", failure.delivery_id, reason)
-        desk = self._enclosures.desk
-        if desk is not None and failure.delivery_id is not None:
-            await desk.bounced(failure.delivery_id, reason)
+    async def _send(self, message: dict[str, Any], delivery: Delivery) -> str:
+        return await self._graph.post(message, chat=str(delivery.channel)) or ""
+
+    async def typing(self, channel: Channel) -> None:
+        """Mark the last message as read, and show that a reply is being written."""
+        latest = self._latest.get(channel.chat_id)
+        if latest is not None:
+            await self._graph.post(outbound.typing_message(latest))
+
+    async def close(self) -> None:
+        """Close connections."""
+        await self._graph.close()
+
+    async def check(self) -> str:
+        """Show the token; return the number and its name."""
+        return f"WhatsApp knows this number as {await self._who()}."
+
+    async def _who(self) -> str:
+        number = await self._graph.number()
+        name = number.get("verified_name") or "without a name"
+        return f"{name} ({number.get('display_phone_number') or self._graph.number_id})"
 
     def _remember(self, chat: str, message_id: str) -> None:
         self._latest[chat] = message_id
         self._latest.move_to_end(chat)
-        while len(self._latest) > MOST_CHATS:
+        while len(self._latest) > MAX_CHATS:
             self._latest.popitem(last=False)

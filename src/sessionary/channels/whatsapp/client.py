@@ -1,4 +1,4 @@
-"""The one place that speaks to the Graph API."""
+"""The Graph API of Meta."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 
+from sessionary.channels.files import FileTooLarge
 from sessionary.channels.whatsapp import outbound
 from sessionary.config.secret import Secret
 from sessionary.errors import BadInput, RetryLater, SessionaryError, Unreachable
@@ -17,28 +18,24 @@ SECONDS = 30.0
 RECONNECT_SECONDS = 10.0
 _MOST_ANSWER = 1024 * 1024
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-# Where WhatsApp keeps files; our token is shown to nobody else.
+# Where WhatsApp keeps files: our token is sent nowhere else.
 _MEDIA_HOSTS = (".facebook.com", ".fbsbx.com", ".fbcdn.net", ".whatsapp.net")
 _OK = 200
 _UNSUCCESSFUL = 300
-# Nothing has left us yet when one of these is raised.
+# Raised before anything was sent.
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MediaInfo:
     """Where a file is, and how large WhatsApp says it is."""
 
     url: str
     size: int | None
 
 
-class TooLarge(Exception):
-    """A file has more bytes than we take."""
-
-
-class Graph:
-    """The Graph API as one number of the Cloud API sees it."""
+class GraphClient:
+    """The Graph API for one number of the Cloud API."""
 
     def __init__(self, number_id: str, token: Secret, *, base_url: str, version: str) -> None:
         parts = urlsplit(base_url)
@@ -51,12 +48,12 @@ class Graph:
         self._client: httpx2.AsyncClient | None = None
 
     async def number(self) -> dict[str, Any]:
-        """What WhatsApp knows of our number: whether our token is good."""
+        """Return what WhatsApp knows of our number, if it accepts our token."""
         fields = "display_phone_number,verified_name,quality_rating,name_status"
         return await self._ask("GET", f"/{self.number_id}", params={"fields": fields})
 
     async def post(self, message: dict[str, Any], *, chat: str = "") -> str | None:
-        """Send a message; its id."""
+        """Send a message; return its id."""
         answer = await self._ask("POST", f"/{self.number_id}/messages", chat=chat, json=message)
         sent = answer.get("messages")
         first = sent[0] if isinstance(sent, list) and sent else {}
@@ -64,23 +61,23 @@ class Graph:
         return named if isinstance(named, str) else None
 
     async def upload(self, data: bytes, media_type: str, name: str) -> str:
-        """Give WhatsApp a file; its id."""
+        """Upload a file; return its id."""
         form = {"messaging_product": "whatsapp", "type": media_type}
         sent = {"file": (name, data, media_type)}
         answer = await self._ask("POST", f"/{self.number_id}/media", data=form, files=sent)
         return str(answer.get("id", ""))
 
-    async def find(self, media_id: str) -> Found:
-        """Where a file that someone sent is kept."""
+    async def find(self, media_id: str) -> MediaInfo:
+        """Return where a file that someone sent is kept."""
         if not media_id.isalnum():
-            raise Unreachable("its id is none")
+            raise Unreachable("its id is not valid")
         answer = await self._read(f"/{media_id}", params={"phone_number_id": self.number_id})
         url, size = answer.get("url"), answer.get("file_size")
         size = int(size) if isinstance(size, int | str) and str(size).isdecimal() else None
-        return Found(url if isinstance(url, str) else "", size)
+        return MediaInfo(url if isinstance(url, str) else "", size)
 
     async def download(self, url: str, largest: int) -> bytes:
-        """The bytes of a file, if they are not too many."""
+        """Return the bytes of a file; raise `FileTooLarge` if there are more than `largest`."""
         if not self._is_trusted(url):
             raise Unreachable("WhatsApp names a place for it that is not its own")
         got = bytearray()
@@ -92,19 +89,19 @@ class Graph:
                 async for piece in answer.aiter_bytes():
                     got += piece
                     if len(got) > largest:
-                        raise TooLarge(f"more than {largest} bytes")
+                        raise FileTooLarge(f"more than {largest} bytes")
         except httpx2.HTTPError as error:
-            raise _unreachable(error) from error
+            raise _not_reached(error) from error
         return bytes(got)
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
 
     async def _read(self, path: str, **how: Any) -> dict[str, Any]:
-        """Ask something that changes nothing: a broken answer is simply asked for again."""
+        """Make a request that changes nothing, and can be made again when its answer is lost."""
         try:
             return await self._ask("GET", path, **how)
         except SessionaryError as error:
@@ -118,7 +115,7 @@ class Graph:
                 method, f"{self._base}{path}", headers=self._headers(), **how
             )
         except _NOT_SENT as error:
-            raise _unreachable(error) from error
+            raise _not_reached(error) from error
         except httpx2.HTTPError as error:
             raise SessionaryError(
                 f"WhatsApp's answer got lost: {type(error).__name__}", committed="unknown"
@@ -133,7 +130,7 @@ class Graph:
             self._client = httpx2.AsyncClient(
                 timeout=SECONDS,
                 follow_redirects=False,
-                # A proxy of the machine is for the world outside of it.
+                # The machine's proxy is for addresses outside of it.
                 trust_env=self._origin[1] not in _LOOPBACK,
             )
         return self._client
@@ -162,7 +159,7 @@ def _decoded(content: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _unreachable(error: Exception) -> RetryLater:
+def _not_reached(error: Exception) -> RetryLater:
     return RetryLater(
         f"WhatsApp cannot be reached: {type(error).__name__}", after=RECONNECT_SECONDS
     )

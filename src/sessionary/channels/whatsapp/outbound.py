@@ -1,26 +1,23 @@
-"""From a delivery to the messages that WhatsApp takes, and from its errors to ours. Pure."""
+"""What is sent to WhatsApp, and its errors as ours."""
 
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from sessionary.channels.enclosures import Enclosure, files_of
-from sessionary.channels.split import split_text, utf16_units
+from sessionary.channels.base import split_text, utf16_units
+from sessionary.channels.files import OutgoingFile
 from sessionary.channels.whatsapp.inbound import PLATFORM
 from sessionary.engine.ports import Capabilities
 from sessionary.errors import NotAllowed, RetryLater, SessionaryError, Unreachable
-from sessionary.model import codec
-from sessionary.model.message import text_of
 from sessionary.model.terminal import one_line
 from sessionary.model.turn import Delivery
 
 LONGEST = 4096
-NOTHING = "(An empty message.)"
 _LARGEST_IMAGE = 5 * 1024 * 1024
-LONGEST_WAIT_SECONDS = 24 * 3600.0
+MAX_WAIT_SECONDS = 24 * 3600.0
 
 CAPABILITIES = Capabilities(
-    # Ten messages: we cut between code fences ourselves, so a delivery may be longer than one.
+    # Ten messages: the adapter splits between code fences, so a delivery may be longer than one message.
     longest_text=10 * LONGEST,
     shows_typing=True,
     notes=(
@@ -41,8 +38,8 @@ _BOLD = re.compile(r"\*\*(?=\S)([^*\n]+?)(?<=\S)\*\*")
 _STRUCK = re.compile(r"~~(?=\S)([^~\n]+?)(?<=\S)~~")
 _HEADING = re.compile(r"^#{1,6}[ \t]+(\S[^\n]*?)[ \t]*#*$", re.MULTILINE)
 
-# What WhatsApp means by its codes, in words that help the owner of the bot.
-_OWNERS = {
+# What WhatsApp's error codes mean for the owner of the bot.
+_MEANINGS = {
     131047: (
         "more than 24 hours have passed since this person last wrote, and WhatsApp then takes only "
         "an approved template; once they write again, send it anew or redirect it"
@@ -63,14 +60,14 @@ _OWNERS = {
 _TEMPLATES = range(132000, 133000)
 _REFUSED = {0, 3, 10, 190, 368, 131005, 131031, *range(200, 300)}
 _WAITS = {4: 60.0, 613: 60.0, 80007: 60.0, 130429: 5.0, 131056: 6.0, 131048: 3600.0, 133016: 3600.0}
-_PASSING = {1: 10.0, 2: 10.0, 131000: 10.0, 131016: 30.0, 131057: 60.0, 133004: 30.0}
+_TEMPORARY = {1: 10.0, 2: 10.0, 131000: 10.0, 131016: 30.0, 131057: 60.0, 133004: 30.0}
 _LATER = (408, 425, 429)
 _UNAUTHORIZED = (401, 403)
 _SERVER_ERROR = 500
 
 
 def recipient(chat_id: str) -> dict[str, str]:
-    """How WhatsApp is told whom to write to: a number, a group, or a person without a number."""
+    """Return the recipient's fields: a number, a group, or a person without a number."""
     person = _PERSON.fullmatch(chat_id)
     if person is not None:
         return {"recipient_type": "individual", "to": person[1]}
@@ -79,20 +76,18 @@ def recipient(chat_id: str) -> dict[str, str]:
     return {"recipient_type": "group", "to": chat_id}
 
 
-def texts(delivery: Delivery) -> list[str]:
-    """The words of a delivery, cut into messages; empty when it has only files."""
-    said = "".join(char for char in codec.storable_text(text_of(delivery.parts)) if _is_shown(char))
-    pieces = split_text(formatted(said), LONGEST, measure=utf16_units)
-    return pieces or ([] if files_of(delivery.parts) else [NOTHING])
+def split(text: str) -> list[str]:
+    """Format a text and split it into messages that WhatsApp accepts."""
+    return split_text(formatted(text), LONGEST, measure=utf16_units)
 
 
 def text_message(text: str, delivery: Delivery) -> dict[str, Any]:
-    """One message of words."""
+    """Return a text message."""
     return _addressed(delivery) | {"type": "text", "text": {"body": text, "preview_url": False}}
 
 
-def file_message(media_id: str, file: Enclosure, delivery: Delivery) -> dict[str, Any]:
-    """One message that is a file, which WhatsApp has already."""
+def file_message(media_id: str, file: OutgoingFile, delivery: Delivery) -> dict[str, Any]:
+    """Return the message for a file that was uploaded."""
     kind = kind_of(file.media_type)
     if kind == "image" and len(file.data) > _LARGEST_IMAGE:
         kind = "document"
@@ -103,7 +98,7 @@ def file_message(media_id: str, file: Enclosure, delivery: Delivery) -> dict[str
 
 
 def kind_of(media_type: str) -> str:
-    """As what WhatsApp shows a file; anything that it cannot show is a document."""
+    """Return as what WhatsApp shows a file; anything that it cannot show is a document."""
     shown = {
         "image": ("jpeg", "png"),
         "audio": ("aac", "amr", "mpeg", "mp4", "ogg"),
@@ -114,7 +109,7 @@ def kind_of(media_type: str) -> str:
 
 
 def typing_message(message_id: str) -> dict[str, Any]:
-    """Mark a message as read, and show that an answer is being written."""
+    """Return the request that marks a message as read and shows the typing indicator."""
     return {
         "messaging_product": PLATFORM,
         "status": "read",
@@ -124,7 +119,7 @@ def typing_message(message_id: str) -> dict[str, Any]:
 
 
 def formatted(text: str) -> str:
-    """Markdown's bold, struck and headings as WhatsApp writes them; code stays as it is."""
+    """Return Markdown's bold, struck and headings in WhatsApp's notation; code stays as it is."""
     pieces = _CODE.split(text)
     for index in range(0, len(pieces), 2):
         plain = _HEADING.sub(r"**\1**", pieces[index])
@@ -133,7 +128,7 @@ def formatted(text: str) -> str:
 
 
 def error_of(status: int, answer: Any, headers: Mapping[str, str], *, chat: str) -> SessionaryError:
-    """What a refused request means for whoever sent it."""
+    """Return the error of a refused request as ours."""
     error = answer.get("error") if isinstance(answer, dict) else None
     about = error if isinstance(error, dict) else {}
     code = about.get("code") if isinstance(about.get("code"), int) else None
@@ -142,28 +137,28 @@ def error_of(status: int, answer: Any, headers: Mapping[str, str], *, chat: str)
         return RetryLater(reason, after=_wait(headers, _WAITS.get(code or -1, 30.0)))
     if code in _REFUSED or (code is None and status in _UNAUTHORIZED):
         return NotAllowed(f"{reason}; renew the access token or its permissions")
-    if code in _PASSING or (about and status >= _SERVER_ERROR):
-        return RetryLater(reason, after=_wait(headers, _PASSING.get(code or -1, 10.0)))
+    if code in _TEMPORARY or (about and status >= _SERVER_ERROR):
+        return RetryLater(reason, after=_wait(headers, _TEMPORARY.get(code or -1, 10.0)))
     if status >= _SERVER_ERROR:
         return SessionaryError(reason, committed="unknown")
     return Unreachable(reason, chat)
 
 
 def reason_of(error: Mapping[str, Any]) -> str:
-    """One line for the owner: what WhatsApp said, and what it means."""
+    """Return one line for the owner: WhatsApp's message, and what it means."""
     code = error.get("code")
     data = error.get("error_data")
     details = data.get("details") if isinstance(data, dict) else None
-    said = details or error.get("message") or error.get("title") or "no reason given"
-    meaning = _OWNERS.get(code) if isinstance(code, int) else None
+    text = details or error.get("message") or error.get("title") or "no reason given"
+    meaning = _MEANINGS.get(code) if isinstance(code, int) else None
     if meaning is None and code in _TEMPLATES:
         meaning = "the template was not taken; see it in the WhatsApp Manager"
-    told = f"WhatsApp #{code}: {one_line(str(said), 200)}"
+    told = f"WhatsApp #{code}: {one_line(str(text), 200)}"
     return told if meaning is None else f"{told} ({meaning})"
 
 
 def _addressed(delivery: Delivery) -> dict[str, Any]:
-    # What we give along comes back with the news of a failure.
+    # WhatsApp sends this id back when the delivery fails.
     named = {"messaging_product": PLATFORM, "biz_opaque_callback_data": delivery.id}
     return named | recipient(delivery.channel.chat_id)
 
@@ -173,8 +168,4 @@ def _wait(headers: Mapping[str, str], otherwise: float) -> float:
         wait = float(headers.get("retry-after", ""))
     except ValueError:
         return otherwise
-    return min(max(wait, 0.0), LONGEST_WAIT_SECONDS)
-
-
-def _is_shown(char: str) -> bool:
-    return char >= " " or char in "\n\t"
+    return min(max(wait, 0.0), MAX_WAIT_SECONDS)

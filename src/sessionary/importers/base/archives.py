@@ -5,7 +5,7 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, cast
@@ -21,8 +21,7 @@ import re
 from functools import cached_property
 from typing import Protocol
 
-from sessionary.formats import coerce
-from sessionary.importers.base.events import Event, Json, Skipped, Unit
+from sessionary.importers.base.events import Unit
 
 # A directory of a zip is held in memory: an export has some thousand files, not millions.
 MAX_DIRECTORY = 64 * 1024 * 1024
@@ -285,18 +284,12 @@ def is_export(place: Path, sign: bytes, *, alone: bytes) -> bool:
     return False
 
 
-def export_events(
-    path: Path, take: Callable[[Json, str, ExportFiles], Iterable[Event]]
-) -> Iterator[Event]:
-    """Yield the events that `take` makes of each conversation, its place and the export's files."""
-    with conversation_lists(path) as (found, export_files):
+def conversations(path: Path) -> Iterator[tuple[str, files.JsonItem, ExportFiles]]:
+    """Each item of a unit's lists: where it stands, what it is, and the files beside it."""
+    with conversation_lists(path) as (found, shelf):
         for name, file in found:
             for item in files.json_items(file):
-                where = f"{name} conversation {item.number + 1}"
-                if item.why is not None:
-                    yield Skipped(where=where, why=item.why)
-                else:
-                    yield from take(coerce.record(item.data), where, export_files)
+                yield f"{name} conversation {item.number + 1}", item, shelf
 
 
 @contextmanager

@@ -85,7 +85,7 @@ class ToolImportReport:
         """Say that a unit brought nothing."""
         self.omissions[unit.name] = why
 
-    def ignore_wordless(self, native_id: str) -> None:
+    def leave_out_wordless(self, native_id: str) -> None:
         """Count a session in which nobody said anything."""
         self.left_out[WORDLESS] += 1
         if len(self.wordless) < SHOWN:
@@ -102,7 +102,7 @@ class ToolImportReport:
             self.notes.append(text)
 
 
-OnUnitProgress = Callable[[ToolImportReport, Unit], None]
+Progress = Callable[[ToolImportReport, Unit], None]
 # Says why a unit must not be read; None when it may be.
 Check = Callable[[Unit], str | None]
 
@@ -114,19 +114,19 @@ def run(
     *,
     own_files: Iterable[tuple[int, int]] = (),
     check: Check = lambda _: None,
-    progress: OnUnitProgress = lambda *_: None,
+    progress: Progress = lambda *_: None,
 ) -> ToolImportReport:
     """Read each unit that has changed since it was last read, and that `check` has nothing against."""
     report = ToolImportReport()
     own = frozenset(own_files)
     for unit in units:
-        to = _target_for(target, unit, report)
+        to = _profiled(target, unit, report)
         _read(to, importer, unit, report, own=own, check=check, progress=progress)
         progress(report, unit)
     return report
 
 
-def preview(
+def look(
     target: ImportTarget | None,
     importer: Importer,
     units: Iterable[Unit],
@@ -137,33 +137,33 @@ def preview(
     report = ToolImportReport()
     for unit in units:
         report.units += 1
-        to = None if target is None else _target_for(target, unit, report)
-        known = None if to is None else _read_before(to, unit)
-        if _is_done(to, known, unit, report, check=check):
+        to = None if target is None else _profiled(target, unit, report)
+        known = None if to is None else _known(to, unit)
+        if _is_settled(to, known, unit, report, check=check):
             continue
-        preview = _UnitPreview(to, unit, report)
+        looking = _UnitPreview(to, unit, report)
         why: str | None = None
         try:
             resume = _resume(known, unit)
             report.bytes += unit.size - (0 if resume is None else resume.place)
             for event in _events(importer, unit, resume):
-                preview.take(event)
-            preview.end()
+                looking.take(event)
+            looking.end()
         except BadInput as error:
             why = str(error)
         except OSError as error:
             why = f"it cannot be read ({error.strerror or error})"
         if why is not None:
-            preview.end()
+            looking.end()
             report.fault(unit, "", why)
-        if preview.sessions:
+        if looking.sessions:
             report.imported_units += 1
         else:
-            report.omit(unit, why or (_NO_WORDS if preview.wordless else _NOTHING))
+            report.omit(unit, why or (_NO_WORDS if looking.wordless else _NOTHING))
     return report
 
 
-def _is_done(
+def _is_settled(
     target: ImportTarget | None,
     known: ReadUnit | None,
     unit: Unit,
@@ -202,7 +202,7 @@ class _UnitPreview:
         self._target, self._unit, self._report = target, unit, report
         self._begun: SessionBegin | None = None
         self._messages = 0
-        self._has_conversation = False
+        self._has_words = False
         self.sessions = 0
         self.wordless = 0
 
@@ -215,10 +215,10 @@ class _UnitPreview:
             case SessionEnd():
                 self.end()
             case MessageEvent() | Compacted():
-                self._count_item(event)
+                self._hear(event)
             case Branch(items=items, is_current=True):
                 for item in items:
-                    self._count_item(item)
+                    self._hear(item)
             case Skipped(where=where, why=why):
                 report.fault(self._unit, where, why)
             case IgnoredRecord(what=what, count=count):
@@ -232,22 +232,22 @@ class _UnitPreview:
         if begun is None:
             return
         is_here = self._target is not None and _is_known(self._target, begun.native_id)
-        if is_here or self._has_conversation:
+        if is_here or self._has_words:
             self._report.extended += is_here
             self._report.added += not is_here
             self._report.messages += self._messages
             self.sessions += 1
         else:
-            self._report.ignore_wordless(begun.native_id)
+            self._report.leave_out_wordless(begun.native_id)
             self.wordless += 1
-        self._messages, self._has_conversation = 0, False
+        self._messages, self._has_words = 0, False
 
-    def _count_item(self, item: MessageEvent | Compacted) -> None:
+    def _hear(self, item: MessageEvent | Compacted) -> None:
         self._messages += isinstance(item, MessageEvent)
-        self._has_conversation = self._has_conversation or is_conversation(item)
+        self._has_words = self._has_words or is_words(item)
 
 
-def is_conversation(item: MessageEvent | Compacted) -> bool:
+def is_words(item: MessageEvent | Compacted) -> bool:
     """Whether it is something that a person or a model said, and not the program."""
     return isinstance(item, Compacted) or item.role in ("user", "assistant")
 
@@ -260,9 +260,9 @@ def _is_known(target: ImportTarget, native_id: str) -> bool:
     return found is not None
 
 
-def _target_for(target: ImportTarget, unit: Unit, report: ToolImportReport) -> ImportTarget:
+def _profiled(target: ImportTarget, unit: Unit, report: ToolImportReport) -> ImportTarget:
     """Where a unit goes: what its tool keeps in a profile of its own stays apart here too."""
-    if unit.profile in (None, target.profile) or target.is_profile_chosen:
+    if unit.profile in (None, target.profile) or target.is_asked_for:
         return target
     report.note(
         f"What {target.title} keeps in its profile {unit.profile} goes to the profile of that "
@@ -271,19 +271,15 @@ def _target_for(target: ImportTarget, unit: Unit, report: ToolImportReport) -> I
     return replace(target, profile=unit.profile)
 
 
-def unread_bytes(target: ImportTarget | None, unit: Unit) -> int | None:
+def ahead(target: ImportTarget | None, unit: Unit) -> int | None:
     """How many bytes of a unit an import would read; None when nothing in it is new."""
-    known = (
-        None
-        if target is None
-        else _read_before(_target_for(target, unit, ToolImportReport()), unit)
-    )
+    known = None if target is None else _known(_profiled(target, unit, ToolImportReport()), unit)
     if known is None:
         return unit.size
     return None if known.stamp == unit.stamp else max(0, unit.size - known.place)
 
 
-def _read_before(target: ImportTarget, unit: Unit) -> ReadUnit | None:
+def _known(target: ImportTarget, unit: Unit) -> ReadUnit | None:
     return target.store.read(
         imports.find_unit, unit.name, profile=target.profile, tool=target.tool
     ).result()
@@ -297,7 +293,7 @@ def _read(
     *,
     own: frozenset[tuple[int, int]],
     check: Check,
-    progress: OnUnitProgress,
+    progress: Progress,
 ) -> None:
     report.units += 1
     for path in (unit.path, *unit.beside):
@@ -306,30 +302,30 @@ def _read(
             report.fault(unit, "", why)
             report.omit(unit, why)
             return
-    known = _read_before(target, unit)
-    if _is_done(target, known, unit, report, check=check):
+    known = _known(target, unit)
+    if _is_settled(target, known, unit, report, check=check):
         return
     failure: str | None = None
-    unit_import: UnitImport | None = None
+    reading: UnitImport | None = None
     try:
         resume = _resume(known, unit)
         seq = None if resume is None or known is None else known.note.get("seq")
-        unit_import = UnitImport(target, unit, report, resume=resume, seq=seq, progress=progress)
+        reading = UnitImport(target, unit, report, resume=resume, seq=seq, progress=progress)
         try:
-            unit_import.take(importer)
+            reading.take(importer)
         except (_Unresumable, SourceRewritten):
-            unit_import = UnitImport(target, unit, report, resume=None, progress=progress)
-            unit_import.take(importer)
+            reading = UnitImport(target, unit, report, resume=None, progress=progress)
+            reading.take(importer)
     except (BadInput, Conflict) as error:
         failure = str(error)
     except OSError as error:
         failure = f"it cannot be read ({error.strerror or error}); it was left alone"
     if failure is not None:
         report.fault(unit, "", failure)
-    if unit_import is not None and unit_import.sessions:
+    if reading is not None and reading.sessions:
         report.imported_units += 1
     else:
-        report.omit(unit, failure or (_NOTHING if unit_import is None else unit_import.omission))
+        report.omit(unit, failure or (_NOTHING if reading is None else reading.omission))
 
 
 def _resume(known: ReadUnit | None, unit: Unit) -> Resume | None:
@@ -357,7 +353,7 @@ class UnitImport:
         report: ToolImportReport,
         *,
         resume: Resume | None,
-        progress: OnUnitProgress,
+        progress: Progress,
         seq: int | None = None,
     ) -> None:
         self._target = target
@@ -367,15 +363,15 @@ class UnitImport:
         # With which entry the session ended where the last reading did.
         self._seq = seq
         self._progress = progress
-        self._merger: SessionMerger | None = None
+        self._weaver: SessionMerger | None = None
         self._ended: SessionMerger | None = None
         self._was_new = False
-        self._checkpoint: Checkpoint | None = None
+        self._mark: Checkpoint | None = None
         # What the report has been told: up to which byte, and how many of the session's messages.
-        self._reported_bytes = 0 if resume is None else resume.place
-        self._reported_messages = 0
+        self._told_bytes = 0 if resume is None else resume.place
+        self._told_messages = 0
         # Whether something was said that no mark covers: then there is no place to read on from.
-        self._is_past_checkpoint = False
+        self._is_ahead = False
         # How many sessions of the unit are in the store, and why there is none.
         self.sessions = 0
         self.omission = _NOTHING
@@ -383,28 +379,28 @@ class UnitImport:
     def take(self, importer: Importer) -> None:
         """Follow what the unit says to its end, and note that it was read."""
         for event in importer.read(self._unit, self._resume):
-            merger = self._merger
-            if type(event) is MessageEvent and merger is not None:
+            weaver = self._weaver
+            if type(event) is MessageEvent and weaver is not None:
                 # Nearly everything is a message: the short way to where it goes.
-                self._is_past_checkpoint = True
-                merger.add_message(event)
-                if self._checkpoint is None and merger.is_full:
-                    self._flush_unmarked(merger)
+                self._is_ahead = True
+                weaver.say(event)
+                if self._mark is None and weaver.is_full:
+                    self._flush_unmarked(weaver)
             else:
                 self._take(event)
         self._end()
-        self._report_bytes(self._unit.size)
+        self._tell_bytes(self._unit.size)
         self._note_unit()
 
     def _take(self, event: Event) -> None:
         match event:
             case MessageEvent() | Compacted() | Retracted() | Branch() | UsageEvent() | Facts():
-                self._is_past_checkpoint = True
-                if self._merger is not None:
-                    self._merge(self._merger, event)
-                    self._flush_unmarked(self._merger)
+                self._is_ahead = True
+                if self._weaver is not None:
+                    self._weave(self._weaver, event)
+                    self._flush_unmarked(self._weaver)
             case Checkpoint():
-                self._checkpoint, self._is_past_checkpoint = event, False
+                self._mark, self._is_ahead = event, False
                 self._flush_if_full()
             case SessionBegin():
                 self._end()
@@ -413,101 +409,101 @@ class UnitImport:
                 self._end()
             case Skipped(where=where, why=why):
                 self._report.fault(self._unit, where, why)
-                if self._merger is not None:
-                    self._merger.skipped += 1
+                if self._weaver is not None:
+                    self._weaver.skipped += 1
             case IgnoredRecord(what=what, count=count):
                 self._report.left_out[what] += count
             case HeldBack():
                 self._report.hold_back(event)
 
-    def _merge(self, merger: SessionMerger, event: Event) -> None:
+    def _weave(self, weaver: SessionMerger, event: Event) -> None:
         match event:
             case MessageEvent():
-                merger.add_message(event)
+                weaver.say(event)
             case Compacted():
-                merger.add_compaction(event)
+                weaver.compact(event)
             case Retracted():
-                merger.retract(event)
+                weaver.take_back(event)
             case Branch(items=items, is_current=is_current):
-                merger.follow_branch(items, is_current=is_current)
+                weaver.follow(items, is_current=is_current)
             case UsageEvent(usage=usage):
-                merger.add_usage(usage)
+                weaver.pay(usage)
             case Facts(fields=fields):
-                merger.fields.update(
+                weaver.fields.update(
                     (name, value) for name, value in fields.items() if name in FIELDS
                 )
 
     def _begin(self, begin: SessionBegin) -> None:
-        merger = SessionMerger(self._target, begin, is_resumed=self._resume is not None)
-        if self._resume is not None and not (merger.is_shown and merger.last_seq == self._seq):
+        weaver = SessionMerger(self._target, begin, is_resumed=self._resume is not None)
+        if self._resume is not None and not (weaver.is_shown and weaver.last_seq == self._seq):
             raise _Unresumable
-        if merger.is_purged:
+        if weaver.is_purged:
             self.omission = "it was purged here, or someone erased from it"
             self._report.note(f"{begin.native_id}: {self.omission}; it was left out")
             return
-        self._merger, self._was_new = merger, merger.is_new
+        self._weaver, self._was_new = weaver, weaver.is_new
 
     def _flush_if_full(self) -> None:
         """Write what waits. A reading that is broken off goes on from its last mark."""
-        merger = self._merger
-        if merger is not None and merger.is_full:
-            merger.flush(is_last=False, unit=self._read_so_far())
-            self._report_progress(merger)
+        weaver = self._weaver
+        if weaver is not None and weaver.is_full:
+            weaver.flush(is_whole=False, unit=self._read_so_far())
+            self._tell_progress(weaver)
 
-    def _flush_unmarked(self, merger: SessionMerger) -> None:
+    def _flush_unmarked(self, weaver: SessionMerger) -> None:
         """Write what waits of a unit that is always read from its beginning."""
-        if merger.is_full and self._checkpoint is None and self._resume is None:
+        if weaver.is_full and self._mark is None and self._resume is None:
             place = (self._unit.name, ReadUnit("", 0))
-            merger.flush(is_last=False, unit=None if self._was_new else place)
-            self._report_progress(merger)
+            weaver.flush(is_whole=False, unit=None if self._was_new else place)
+            self._tell_progress(weaver)
 
-    def _report_progress(self, merger: SessionMerger) -> None:
-        if self._checkpoint is not None:
-            self._report_bytes(self._checkpoint.place)
-        self._report_messages(merger)
+    def _tell_progress(self, weaver: SessionMerger) -> None:
+        if self._mark is not None:
+            self._tell_bytes(self._mark.place)
+        self._tell_messages(weaver)
         self._progress(self._report, self._unit)
 
-    def _report_bytes(self, place: int) -> None:
-        self._report.bytes += max(0, place - self._reported_bytes)
-        self._reported_bytes = max(place, self._reported_bytes)
+    def _tell_bytes(self, place: int) -> None:
+        self._report.bytes += max(0, place - self._told_bytes)
+        self._told_bytes = max(place, self._told_bytes)
 
-    def _report_messages(self, merger: SessionMerger) -> None:
-        self._report.messages += merger.messages - self._reported_messages
-        self._reported_messages = merger.messages
+    def _tell_messages(self, weaver: SessionMerger) -> None:
+        self._report.messages += weaver.messages - self._told_messages
+        self._told_messages = weaver.messages
 
     def _read_so_far(self) -> tuple[str, ReadUnit] | None:
         """Not with the stamp of the whole: that is written when the unit was read to its end."""
-        if self._checkpoint is None or self._was_new:
+        if self._mark is None or self._was_new:
             return None
         return self._unit.name, self._read("")
 
     def _read(self, stamp: str) -> ReadUnit:
-        checkpoint = self._checkpoint
+        mark = self._mark
         if stamp and not self.sessions:
             return ReadUnit(stamp, 0, {"omitted": self.omission, "version": self._target.version})
-        if checkpoint is None or self._is_past_checkpoint:
+        if mark is None or self._is_ahead:
             return ReadUnit(stamp, 0)
-        tail = files.tail(self._unit.path, checkpoint.place)
-        return ReadUnit(stamp, checkpoint.place, {"tail": tail, "note": checkpoint.note})
+        tail = files.tail(self._unit.path, mark.place)
+        return ReadUnit(stamp, mark.place, {"tail": tail, "note": mark.note})
 
     def _end(self) -> None:
-        merger, self._merger = self._merger, None
-        if merger is None:
+        weaver, self._weaver = self._weaver, None
+        if weaver is None:
             return
-        if merger.is_new and not merger.has_conversation:
-            self._report.ignore_wordless(merger.native_id)
+        if weaver.is_new and not weaver.has_words:
+            self._report.leave_out_wordless(weaver.native_id)
             self.omission = _NO_WORDS
-            self._reported_messages = 0
+            self._told_messages = 0
             return
-        changed = merger.messages > 0
+        changed = weaver.messages > 0
         # The place goes with the rows: what is read again would be said twice.
-        place = None if self._checkpoint is None else (self._unit.name, self._read(""))
-        is_there = merger.flush(is_last=True, unit=place)
-        self._ended = merger
+        place = None if self._mark is None else (self._unit.name, self._read(""))
+        is_there = weaver.flush(is_whole=True, unit=place)
+        self._ended = weaver
         report = self._report
-        self._report_messages(merger)
-        self._reported_messages = 0
-        for text in merger.notes:
+        self._tell_messages(weaver)
+        self._told_messages = 0
+        for text in weaver.notes:
             report.note(text)
         if not is_there:
             self.omission = _COPY
@@ -523,7 +519,7 @@ class UnitImport:
         to.store.write(
             merge.put_unit,
             self._unit.name,
-            read if self._ended is None else self._ended.resumable(read),
+            read if self._ended is None else self._ended.placed(read),
             profile=to.profile,
             tool=to.tool,
             moment=to.moment,

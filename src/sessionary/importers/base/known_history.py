@@ -39,19 +39,19 @@ class Branches:
         """The number of the last line that says so; 0 for none."""
         return self._latest.get(key, 0)
 
-    def find_after(self, position: int, key: Key) -> int | None:
+    def behind(self, here: int, key: Key) -> int | None:
         """The last line that says so and to which the way we have come led, perhaps said again."""
         found = self._latest.get(key, 0)
-        if found <= position:
+        if found <= here:
             return None
-        at = self._before[found] if position else 0
-        while at != position and not self._have_same_path(at, position):
+        at = self._before[found] if here else 0
+        while at != here and not self._is_same_way(at, here):
             if at == 0:
                 return None
             at = self._before[at]
         return found
 
-    def _have_same_path(self, one: int, other: int) -> bool:
+    def _is_same_way(self, one: int, other: int) -> bool:
         """Whether the same was said up to two lines."""
         while one != other:
             if self._keys.get(one) != self._keys.get(other):
@@ -67,8 +67,8 @@ def key_of(row: LogRow) -> Key:
 
 def digest(kind: str, role: str | None, text: str) -> int:
     """What tells two lines apart; of a compaction only what it says, not where."""
-    content = codec.decode(text)["summary"] if kind == "compaction" else text
-    return hash((kind, role, content))
+    said = codec.decode(text)["summary"] if kind == "compaction" else text
+    return hash((kind, role, said))
 
 
 class KnownHistory:
@@ -79,32 +79,30 @@ class KnownHistory:
         self._segments = segments
         self._page: deque[LogRow] = deque()
         self._read_through = 0
-        self._branches: Branches | None = None
+        self._ways: Branches | None = None
 
-    def find(
-        self, position: int, kind: str, role: str | None, text: str, id: str | None
-    ) -> int | None:
+    def find(self, here: int, kind: str, role: str | None, text: str, id: str | None) -> int | None:
         """The number under which the log says the same, in its next line or further on."""
-        if self._branches is None:
+        if self._ways is None:
             row = self._next()
             if row is not None and _is_same(row, kind, role, text):
                 self._page.popleft()
                 return row.seq
-            self._branches = self._read_all_branches()
-        return self._branches.find_after(position, (id or "", digest(kind, role, text)))
+            self._ways = self._all_ways()
+        return self._ways.behind(here, (id or "", digest(kind, role, text)))
 
-    def consume_retraction(self, before: int, position: int) -> bool:
+    def takes_back(self, before: int, here: int) -> bool:
         """Whether the log goes back from an entry to an earlier one; its retraction is used up."""
-        if self._branches is not None:
-            text = codec.encode({"after": position, "reason": "branch"})
-            return self._branches.latest(("", digest("retraction", None, text))) > before
+        if self._ways is not None:
+            text = codec.encode({"after": here, "reason": "branch"})
+            return self._ways.latest(("", digest("retraction", None, text))) > before
         row = self._next()
-        if row is None or not _retracts_to(row, position):
+        if row is None or not _takes_back_to(row, here):
             return False
         self._page.popleft()
         return True
 
-    def remaining(self) -> Iterator[LogRow]:
+    def rest(self) -> Iterator[LogRow]:
         """All that was not said again yet."""
         while (row := self._next()) is not None:
             self._page.popleft()
@@ -120,7 +118,7 @@ class KnownHistory:
             self._page.extend(rows)
         return self._page[0]
 
-    def _read_all_branches(self) -> Branches:
+    def _all_ways(self) -> Branches:
         """The whole log, read once more: the source has left something out."""
         row = self._next()
         first = self._read_through + 1 if row is None else row.seq
@@ -136,8 +134,8 @@ class KnownHistory:
         return self._store.read(merge.page, self._segments, after).result()
 
 
-def _retracts_to(row: LogRow, position: int) -> bool:
-    return row.kind == "retraction" and int(codec.decode(row.text)["after"]) == position
+def _takes_back_to(row: LogRow, here: int) -> bool:
+    return row.kind == "retraction" and int(codec.decode(row.text)["after"]) == here
 
 
 def _is_same(row: LogRow, kind: str, role: str | None, text: str) -> bool:

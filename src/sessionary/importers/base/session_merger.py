@@ -73,7 +73,7 @@ def line_of(
     to: "ImportTarget",
     began_at: datetime,
     active_at: int,
-    origin: "ParentSession | None",
+    descent: "ParentSession | None",
     skipped: int,
 ) -> SessionLine:
     """The session's line: read-only, and marked with where it came from."""
@@ -103,9 +103,9 @@ def line_of(
         labels=fields.get("labels") or [],
         draft=fields.get("draft"),
         extra=_extra(begin, fields, to=to, skipped=skipped),
-        parent_id=None if origin is None else origin.parent.id,
-        lineage=None if origin is None else origin.lineage,
-        base_seq=0 if origin is None else origin.base_seq,
+        parent_id=None if descent is None else descent.parent.id,
+        lineage=None if descent is None else descent.lineage,
+        base_seq=0 if descent is None else descent.base_seq,
         last_active_at=active,
         ended_at=ended_at,
         end_reason=None if ended_at is None else end_reason,
@@ -159,19 +159,19 @@ class _Body(msgspec.Struct, omit_defaults=True, gc=False):
 _encode = msgspec.json.Encoder().encode
 
 
-def body_text(message: MessageEvent, tool: str) -> str:
+def body_text(said: MessageEvent, tool: str) -> str:
     """A message as the log keeps it."""
-    extra = message.extra
-    if message.role == "system":
+    extra = said.extra
+    if said.role == "system":
         # Words of a system that is not ours: people read them, no model takes them for orders.
         extra = {"imported": tool} | (extra or {})
     body = _Body(
-        message.parts,
-        message.person,
-        message.model,
-        message.finish_reason,
-        message.token_count,
-        message.id,
+        said.parts,
+        said.person,
+        said.model,
+        said.finish_reason,
+        said.token_count,
+        said.id,
         extra or None,
     )
     try:
@@ -198,7 +198,7 @@ class ImportTarget:
     title: str
     moment: Moment
     # Whether a person named the profile: then even what its tool keeps in another goes there.
-    is_profile_chosen: bool = False
+    is_asked_for: bool = False
     # Which version reads: what an older one could make nothing of is read again.
     version: str = ""
 
@@ -231,13 +231,13 @@ _OF_THE_PROGRAM = (
 _LOOKED_AT = 4096
 
 
-def is_placeholder_title(title: str) -> bool:
+def says_nothing(title: str) -> bool:
     """Whether a title is a command, a placeholder, or the program's own words."""
     text = title.strip()
     return not text or _is_command(text) or _PLACEHOLDER.match(text) is not None
 
 
-def prompt_of(parts: Sequence[dict[str, Any]]) -> str | None:
+def words_of(parts: Sequence[dict[str, Any]]) -> str | None:
     """What a person said in a message; None when it is a command or nothing."""
     text = "\n".join(part["text"] for part in parts if part["type"] == "text").strip()
     return None if not text or _is_command(text) else text[:_LOOKED_AT]
@@ -247,9 +247,9 @@ def _is_command(text: str) -> bool:
     return text.startswith(_OF_THE_PROGRAM) or _COMMAND.match(text) is not None
 
 
-MAX_BATCH_ROWS = 4000
-MAX_BATCH_BYTES = 4 * 1024 * 1024
-MAX_LOOKUPS = 20
+ROWS = 4000
+BYTES = 4 * 1024 * 1024
+SEARCHES = 20
 
 
 class SessionMerger:
@@ -262,32 +262,32 @@ class SessionMerger:
         self.skipped = 0
         self.messages = 0
         # Whether a person or a model said something: what a program notes is no conversation.
-        self.has_conversation = False
+        self.has_words = False
         # What a person said first, but for commands; and whether a command came before it.
-        self._first_prompt: str | None = None
+        self._first_words: str | None = None
         self._begins_with_command = False
         self.notes: list[str] = []
-        self._began_at: datetime | None = begin.began_at
-        self._last_active = 0
+        self._began: datetime | None = begin.began_at
+        self._active = 0
         self._added = Added()
         self._rows: list[LogRow] = []
         self._usage: list[Usage | TokenUsage] = []
         self._blobs: dict[str, bytes] = {}
         self._bytes = 0
-        self._recent_seqs = RecentEntries[int]()
+        self._seqs = RecentEntries[int]()
         self._is_resumed = is_resumed
-        self._lookups_left = MAX_LOOKUPS
+        self._searches = SEARCHES
         self._session = self._find(begin.native_id)
         # A head that an earlier reading began to fill is made from the whole log.
-        self._needs_rebuild = self._session is not None and self._session.is_hidden
-        self._origin = None if self._session else self._find_origin()
-        self._history_left = self._open_known_history(is_resumed=is_resumed)
-        self._position = self._tip if self._history_left is None else 0
+        self._is_involved = self._session is not None and self._session.is_hidden
+        self._descent = None if self._session else self._descend()
+        self._log = self._known_log(is_resumed=is_resumed)
+        self._here = self._tip if self._log is None else 0
         # The way that people read now, when the session is a tree: key, digest and number of each.
-        self._path: list[tuple[str, int, int]] | None = None
-        self._known_keys: set[tuple[str, int]] = set()
+        self._way: list[tuple[str, int, int]] | None = None
+        self._heard: set[tuple[str, int]] = set()
         # What the tool has in this reading beside its current way: that is not forgotten.
-        self._side_keys: set[tuple[str, int]] = set()
+        self._aside: set[tuple[str, int]] = set()
 
     @property
     def native_id(self) -> str:
@@ -309,118 +309,116 @@ class SessionMerger:
         """Whether no part of the session was here before."""
         return self._session is None
 
-    def add_message(self, message: MessageEvent) -> None:
+    def say(self, said: MessageEvent) -> None:
         """Add a message behind the one it answers to, unless it is there."""
-        parent = message.parent
-        position = (
-            self._position if parent is FOLLOWS or parent == FOLLOWS else self._place_of(parent)
-        )
-        role, text = message.role, body_text(message, self._tool)
+        parent = said.parent
+        here = self._here if parent is FOLLOWS or parent == FOLLOWS else self._place_of(parent)
+        role, text = said.role, body_text(said, self._tool)
         if role != "system" and role != "tool":
-            self.has_conversation = True
-            if role == "user" and self._first_prompt is None:
-                self._note_prompt(message)
-        micros = to_micros(message.at)
-        self._note_activity(message, micros)
-        if message.usage:
-            self._usage.extend(message.usage)
-        is_new = self._history_left is None and position == self._position
-        if not is_new and self._recognise(position, "message", role, text, message.id):
+            self.has_words = True
+            if role == "user" and self._first_words is None:
+                self._note_words(said)
+        micros = to_micros(said.at)
+        self._note_time(said, micros)
+        if said.usage:
+            self._usage.extend(said.usage)
+        is_new = self._log is None and here == self._here
+        if not is_new and self._recognise(here, "message", role, text, said.id):
             return
         if len(text) > MAX_BODY >> 2 and len(text.encode()) > MAX_BODY:
             self.skipped += 1
             self.notes.append(f"a message of more than {MAX_BODY >> 20} MiB was left out")
             return
-        for data in message.blobs:
+        for data in said.blobs:
             self._blobs[hash_of(data)] = data
             self._bytes += len(data)
-        self._append("message", role, micros, text, message.id)
-        self._count(message)
+        self._append("message", role, micros, text, said.id)
+        self._count(said)
 
-    def add_compaction(self, mark: Compacted) -> None:
+    def compact(self, mark: Compacted) -> None:
         """Note that the model read a summary from here on."""
-        self.has_conversation = True
-        through = self._position
+        self.has_words = True
+        through = self._here
         if mark.keeps is not None and (kept := self._seq_of(mark.keeps)) is not None:
             through = kept - 1
         if not mark.summary or through < 1:
             return
         text = codec.encode({"summary": mark.summary, "through": through})
-        if self._recognise(self._position, "compaction", None, text, mark.id):
+        if self._recognise(self._here, "compaction", None, text, mark.id):
             return
         self._append("compaction", None, to_micros(mark.at), text, mark.id)
-        self._added.compacted_seq = self._position
+        self._added.compacted_seq = self._here
 
-    def retract(self, taken: Retracted) -> None:
+    def take_back(self, taken: Retracted) -> None:
         """Take back everything after a message."""
-        position = 0 if taken.after is None else self._seq_of(taken.after)
-        if position is None or position == self._position or self._rewind_to(position):
+        here = 0 if taken.after is None else self._seq_of(taken.after)
+        if here is None or here == self._here or self._go(here):
             return
-        self._leave_known_history()
-        if self._position != self._tip:
-            self._start_branch(to_micros(taken.at))
+        self._leave_known_log()
+        if self._here != self._tip:
+            self._branch(to_micros(taken.at))
 
-    def follow_branch(self, items: Sequence[MessageEvent | Compacted], *, is_current: bool) -> None:
+    def follow(self, items: Sequence[MessageEvent | Compacted], *, is_current: bool) -> None:
         """Make a way through a tree the one that people read, unless all of it is known."""
-        path = self._current_path()
+        way = self._known_way()
         if is_current:
             # The first words are those of the way that people read.
-            self._first_prompt, self._begins_with_command = None, False
+            self._first_words, self._begins_with_command = None, False
             for item in items:
                 if (
                     isinstance(item, MessageEvent)
                     and item.role == "user"
-                    and self._first_prompt is None
+                    and self._first_words is None
                 ):
-                    self._note_prompt(item)
+                    self._note_words(item)
         keyed = [(self._key(item), item) for item in items]
         if not is_current:
-            self._side_keys.update(key for key, _ in keyed)
-            if all(key in self._known_keys for key, _ in keyed):
+            self._aside.update(key for key, _ in keyed)
+            if all(key in self._heard for key, _ in keyed):
                 return
         shared = 0
-        for known, (key, _) in zip(path, keyed, strict=False):
+        for known, (key, _) in zip(way, keyed, strict=False):
             if known[:2] != key:
                 break
             shared += 1
-        is_known = shared == len(keyed)
-        if is_known and (shared == len(path) or path[shared][:2] not in self._side_keys):
+        is_whole = shared == len(keyed)
+        if is_whole and (shared == len(way) or way[shared][:2] not in self._aside):
             return
-        del path[shared:]
-        self._position = path[-1][2] if path else self._base
-        if is_known and path:
-            self._start_branch(to_micros(items[-1].at))
+        del way[shared:]
+        self._here = way[-1][2] if way else self._base
+        if is_whole and way:
+            self._branch(to_micros(items[-1].at))
         for key, item in keyed[shared:]:
-            before = self._position
+            before = self._here
             if isinstance(item, MessageEvent):
                 item.parent = FOLLOWS
-                self.add_message(item)
+                self.say(item)
             else:
-                self.add_compaction(item)
-            if self._position != before:
-                path.append((*key, self._position))
-            self._known_keys.add(key)
+                self.compact(item)
+            if self._here != before:
+                way.append((*key, self._here))
+            self._heard.add(key)
 
-    def add_usage(self, usage: Sequence[Usage | TokenUsage]) -> None:
+    def pay(self, usage: Sequence[Usage | TokenUsage]) -> None:
         """Count model calls."""
         self._usage.extend(usage)
 
-    def flush(self, *, is_last: bool, unit: tuple[str, ReadUnit] | None = None) -> bool:
+    def flush(self, *, is_whole: bool, unit: tuple[str, ReadUnit] | None = None) -> bool:
         """Write what is waiting; say whether the session is there afterwards."""
         if self._session is None and not self._rows:
             return False
-        if not (self._rows or self._usage or is_last):
+        if not (self._rows or self._usage or is_whole):
             return True
-        if is_last and self._position not in (0, self._tip):
-            self._start_branch(self._last_active, only_if_lost=True)
-        resumable = None if unit is None else (unit[0], self.resumable(unit[1]))
-        batch = self._batch(is_last=is_last, unit=resumable)
-        result = self._target.store.write(merge.put, batch, moment=self._target.moment).result()
-        self._session = result.session
-        self.notes.extend(result.notes)
+        if is_whole and self._here not in (0, self._tip):
+            self._branch(self._active, only_if_lost=True)
+        placed = None if unit is None else (unit[0], self.placed(unit[1]))
+        sheaf = self._sheaf(is_whole=is_whole, unit=placed)
+        woven = self._target.store.write(merge.put, sheaf, moment=self._target.moment).result()
+        self._session = woven.session
+        self.notes.extend(woven.notes)
         self._rows, self._usage, self._blobs, self._bytes = [], [], {}, 0
-        if not result.session.is_hidden:
-            self._added, self._needs_rebuild = Added(), False
+        if not woven.session.is_hidden:
+            self._added, self._is_involved = Added(), False
         return True
 
     @property
@@ -428,21 +426,21 @@ class SessionMerger:
         """The number of the session's last entry, what waits included."""
         return self._next_seq() - 1
 
-    def resumable(self, read: ReadUnit) -> ReadUnit:
+    def placed(self, read: ReadUnit) -> ReadUnit:
         """How far a unit was read, if the next reading can go on there: at the end of the log.
 
         Another file of the same session may have said more, or this one may have lost its end.
         """
         if read.place <= 0:
             return read
-        if self._position != self._tip:
+        if self._here != self._tip:
             return ReadUnit(read.stamp, 0)
         return replace(read, note={**read.note, "seq": self.last_seq})
 
     @property
     def is_full(self) -> bool:
         """Whether enough is waiting for a transaction."""
-        return len(self._rows) >= MAX_BATCH_ROWS or self._bytes >= MAX_BATCH_BYTES
+        return len(self._rows) >= ROWS or self._bytes >= BYTES
 
     # What is known already
 
@@ -450,7 +448,7 @@ class SessionMerger:
     def _base(self) -> int:
         if self._session is not None:
             return self._session.base_seq
-        return 0 if self._origin is None else self._origin.base_seq
+        return 0 if self._descent is None else self._descent.base_seq
 
     def _find(self, native_id: str) -> Imported | None:
         to = self._target
@@ -458,7 +456,7 @@ class SessionMerger:
             imports.find_session, native_id, profile=to.profile, tool=to.tool
         ).result()
 
-    def _find_origin(self) -> ParentSession | None:
+    def _descend(self) -> ParentSession | None:
         """The session it came from: named by the tool, or one that begins with the same message."""
         named = self._begin.parent
         if named is not None:
@@ -472,13 +470,13 @@ class SessionMerger:
                 return ParentSession(parent, Lineage.FORK)
         return None
 
-    def _open_known_history(self, *, is_resumed: bool) -> KnownHistory | None:
+    def _known_log(self, *, is_resumed: bool) -> KnownHistory | None:
         """What may be said again: the session's own history, or that of the one it came from."""
         self._segments: list[Segment] = []
         self._tip = 0
         source = self._session
-        if source is None and self._origin is not None and self._origin.lineage.inherits:
-            source = self._origin.parent
+        if source is None and self._descent is not None and self._descent.lineage.inherits:
+            source = self._descent.parent
         if source is None or source.is_purged:
             return None
         store = self._target.store
@@ -486,33 +484,31 @@ class SessionMerger:
         self._tip = store.read(merge.tip, self._segments).result()
         return None if is_resumed else KnownHistory(store, self._segments)
 
-    def _recognise(
-        self, position: int, kind: str, role: str | None, text: str, id: str | None
-    ) -> bool:
+    def _recognise(self, here: int, kind: str, role: str | None, text: str, id: str | None) -> bool:
         """Whether the log says the same in its next line, or further on."""
-        self._rewind_to(position)
-        if self._history_left is None:
+        self._go(here)
+        if self._log is None:
             return False
-        found = self._history_left.find(self._position, kind, role, text, id)
+        found = self._log.find(self._here, kind, role, text, id)
         if found is None:
             return False
-        self._move_to(found, id)
+        self._stand_on(found, id)
         return True
 
-    def _current_path(self) -> list[tuple[str, int, int]]:
-        if self._path is not None:
-            return self._path
-        path: list[tuple[str, int, int]] = []
-        for row in () if self._history_left is None else self._history_left.remaining():
+    def _known_way(self) -> list[tuple[str, int, int]]:
+        if self._way is not None:
+            return self._way
+        way: list[tuple[str, int, int]] = []
+        for row in () if self._log is None else self._log.rest():
             if row.kind == "retraction":
                 after = int(codec.decode(row.text)["after"])
-                path = [each for each in path if each[2] <= after]
+                way = [each for each in way if each[2] <= after]
                 continue
             key = key_of(row)
-            path.append((*key, row.seq))
-            self._known_keys.add(key)
-        self._history_left, self._path = None, path
-        return path
+            way.append((*key, row.seq))
+            self._heard.add(key)
+        self._log, self._way = None, way
+        return way
 
     def _key(self, item: MessageEvent | Compacted) -> tuple[str, int]:
         if isinstance(item, MessageEvent):
@@ -522,40 +518,38 @@ class SessionMerger:
 
     # Where we are
 
-    def _rewind_to(self, position: int) -> bool:
+    def _go(self, here: int) -> bool:
         """Stand on an entry. Going back in a log that is said again uses up its retraction.
 
         Say whether there was one.
         """
-        if position == self._position:
+        if here == self._here:
             return False
-        before, self._position = self._position, position
-        return self._history_left is not None and self._history_left.consume_retraction(
-            before, position
-        )
+        before, self._here = self._here, here
+        return self._log is not None and self._log.takes_back(before, here)
 
-    def _move_to(self, seq: int, id: str | None) -> None:
-        self._position = seq
+    def _stand_on(self, seq: int, id: str | None) -> None:
+        self._here = seq
         if id is not None:
-            self._recent_seqs.put(id, seq)
+            self._seqs.put(id, seq)
 
     def _place_of(self, parent: str | None) -> int:
         if parent is None:
             # A second root: the conversation was begun anew.
             return 0
         found = self._seq_of(parent)
-        return self._position if found is None else found
+        return self._here if found is None else found
 
     def _seq_of(self, native_id: str) -> int | None:
-        found = self._recent_seqs.get(native_id)
-        if found is not None or self._session is None or self._lookups_left <= 0:
+        found = self._seqs.get(native_id)
+        if found is not None or self._session is None or self._searches <= 0:
             return found
-        self._lookups_left -= 1
+        self._searches -= 1
         found = next((r.seq for r in reversed(self._rows) if r.native_id == native_id), None)
         if found is None:
             found = self._target.store.read(merge.seq_of, self._history(), native_id).result()
         if found is not None:
-            self._recent_seqs.put(native_id, found)
+            self._seqs.put(native_id, found)
         return found
 
     def _history(self) -> list[Segment]:
@@ -572,126 +566,126 @@ class SessionMerger:
 
     def _append(self, kind: str, role: str | None, at: int, text: str, id: str | None) -> None:
         rows = self._rows
-        if not rows or self._history_left is not None:
-            self._leave_known_history()
-        if self._position != self._tip:
-            self._start_branch(at)
+        if not rows or self._log is not None:
+            self._leave_known_log()
+        if self._here != self._tip:
+            self._branch(at)
         seq = rows[-1].seq + 1 if rows else self._next_seq()
         rows.append(LogRow(seq, kind, role, at, text))
         self._bytes += len(text)
-        self._tip = self._position = seq
+        self._tip = self._here = seq
         if id is not None:
-            self._recent_seqs.put(id, seq)
+            self._seqs.put(id, seq)
 
-    def _leave_known_history(self) -> None:
+    def _leave_known_log(self) -> None:
         """From the first new line on nothing is recognised; a fork begins here."""
-        self._history_left = None
-        origin = self._origin
-        if self._session is not None or self._rows or origin is None:
+        self._log = None
+        descent = self._descent
+        if self._session is not None or self._rows or descent is None:
             return
-        if origin.lineage.inherits:
-            self._origin = ParentSession(origin.parent, origin.lineage, self._position)
-            self._tip = self._position
-            self._needs_rebuild = self._position > 0
+        if descent.lineage.inherits:
+            self._descent = ParentSession(descent.parent, descent.lineage, self._here)
+            self._tip = self._here
+            self._is_involved = self._here > 0
 
-    def _start_branch(self, at: int, *, only_if_lost: bool = False) -> None:
+    def _branch(self, at: int, *, only_if_lost: bool = False) -> None:
         """Go on behind an earlier entry; the way to it is said again if it was taken back since."""
-        base, lost = self._target.store.read(
-            merge.way_to, self._history(), self._rows, self._position
+        standing, lost = self._target.store.read(
+            merge.way_to, self._history(), self._rows, self._here
         ).result()
         if only_if_lost and not lost:
             return
-        self._position, self._needs_rebuild = base, True
-        if base != self._tip:
+        self._here, self._is_involved = standing, True
+        if standing != self._tip:
             self._retract(at)
         for row in merge.renumbered(lost, self._next_seq()):
             self._rows.append(row)
             self._bytes += len(row.text)
             self._tip = row.seq
-            self._move_to(row.seq, row.native_id)
+            self._stand_on(row.seq, row.native_id)
 
     def _retract(self, at: int) -> None:
-        text = codec.encode({"after": self._position, "reason": "branch"})
+        text = codec.encode({"after": self._here, "reason": "branch"})
         seq = self._next_seq()
         self._rows.append(LogRow(seq, "retraction", None, at, text))
-        self._tip = self._position
-        self._needs_rebuild = True
+        self._tip = self._here
+        self._is_involved = True
 
     def _next_seq(self) -> int:
         if self._rows:
             return self._rows[-1].seq + 1
         return (self._base if self._session is None else self._session.last_seq) + 1
 
-    def _count(self, message: MessageEvent) -> None:
+    def _count(self, said: MessageEvent) -> None:
         self.messages += 1
         added = self._added
         added.messages += 1
-        for part in message.parts:
+        for part in said.parts:
             if part["type"] == "tool_call":
                 added.tool_calls += 1
-        if message.role == "assistant":
-            added.last_reply_seq = self._position
-        elif message.role == "user" and added.preview is None:
-            added.preview = preview_of(message.parts)
-        added.active_at = self._last_active
-        if message.model is not None:
-            self.fields["model"] = message.model
+        if said.role == "assistant":
+            added.last_reply_seq = self._here
+        elif said.role == "user" and added.preview is None:
+            added.preview = preview_of(said.parts)
+        added.active_at = self._active
+        if said.model is not None:
+            self.fields["model"] = said.model
 
-    def _note_prompt(self, message: MessageEvent) -> None:
-        self._first_prompt = prompt_of(message.parts)
-        if self._first_prompt is None:
+    def _note_words(self, said: MessageEvent) -> None:
+        self._first_words = words_of(said.parts)
+        if self._first_words is None:
             self._begins_with_command = True
 
-    def _fields_with_title(self) -> dict[str, Any]:
+    def _titled(self) -> dict[str, Any]:
         """The facts, with the first words as title where the tool's own says nothing."""
         given = self.fields.get("title")
         if isinstance(given, str):
-            if not is_placeholder_title(given):
+            if not says_nothing(given):
                 return self.fields
         elif not self._begins_with_command:
             return self.fields
-        made = None if self._first_prompt is None else derive_title(self._first_prompt)
+        made = None if self._first_words is None else derive_title(self._first_words)
         if made is not None and self._is_resumed and self._session is not None:
             # What is read now is not the beginning: a title that says something stays.
             known = self._target.store.read(merge.title_of, self._session).result()
-            made = made if known is None or is_placeholder_title(known) else None
+            made = made if known is None or says_nothing(known) else None
         return {**self.fields, "title": made}
 
-    def _note_activity(self, message: MessageEvent, micros: int) -> None:
-        if self._began_at is None:
-            self._began_at = message.at
-        if micros > self._last_active and message.role in ("user", "assistant"):
-            self._last_active = micros
+    def _note_time(self, said: MessageEvent, micros: int) -> None:
+        if self._began is None:
+            self._began = said.at
+        if micros > self._active and said.role in ("user", "assistant"):
+            self._active = micros
 
-    def _batch(self, *, is_last: bool, unit: tuple[str, ReadUnit] | None) -> WriteBatch:
+    def _sheaf(self, *, is_whole: bool, unit: tuple[str, ReadUnit] | None) -> WriteBatch:
         return WriteBatch(
             profile=self._target.profile,
             tool=self._target.tool,
             native_id=self._begin.native_id,
             line=self._line(),
             found=self._session,
-            descent=self._origin,
+            descent=self._descent,
             aliases=self._begin.aliases,
             rows=self._rows,
             usage=ledger_rows(self._usage, now=self._target.moment.now),
             blobs=list(self._blobs.values()),
             added=self._added,
-            is_involved=self._needs_rebuild,
-            is_whole=is_last,
+            is_involved=self._is_involved,
+            is_whole=is_whole,
             is_resumed=self._is_resumed,
             unit=unit,
         )
 
     def _line(self) -> SessionLine:
-        assert self._began_at is not None or self._session is not None
+        assert self._began is not None or self._session is not None
         return line_of(
             self._begin,
-            self._fields_with_title(),
+            self._titled(),
             id=self._id(),
             to=self._target,
-            began_at=self._began_at or self._target.moment.now,
-            active_at=self._last_active,
-            origin=self._origin,
+            began_at=self._began or self._target.moment.now,
+            active_at=self._active,
+            descent=self._descent,
             skipped=self.skipped,
         )
 
@@ -700,5 +694,5 @@ class SessionMerger:
         if self._session is not None:
             return self._session.id
         name = f"{self._target.tool}\n{self._begin.native_id}".encode("utf-8", "surrogatepass")
-        assert self._began_at is not None
-        return encode_id(max(0, to_micros(self._began_at) // 1000), int(hash_of(name)[:20], 16))
+        assert self._began is not None
+        return encode_id(max(0, to_micros(self._began) // 1000), int(hash_of(name)[:20], 16))

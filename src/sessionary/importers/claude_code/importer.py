@@ -5,7 +5,7 @@ The program deletes its files after a while: what was read here stays.
 
 import re
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,8 +14,8 @@ import msgspec
 from sessionary.clock import Clock, SystemClock
 from sessionary.formats import coerce
 from sessionary.importers.base import files
-from sessionary.importers.base.events import Event, HeldBack, Json, Resume, Unit, UserEnvironment
-from sessionary.importers.claude_code.lines import IGNORED_KINDS
+from sessionary.importers.base.events import Event, HeldBack, Json, Resume, Unit, Where
+from sessionary.importers.claude_code.lines import ASIDE
 from sessionary.importers.claude_code.reader import TOOL, SessionIdentity, TranscriptReader
 
 # An answer may take so long to write; a file that has been quiet for longer is whole.
@@ -23,8 +23,8 @@ QUIET = timedelta(minutes=2)
 KEPT_DAYS = 30
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 # Lines of these kinds name what they stand in or a session; no other tool has them.
-_KINDS = IGNORED_KINDS | {"ai-title", "custom-title", "teleported-from"}
-_MESSAGE_KINDS = frozenset({"user", "assistant", "system", "attachment"})
+_KINDS = ASIDE | {"ai-title", "custom-title", "teleported-from"}
+_TALK = frozenset({"user", "assistant", "system", "attachment"})
 _SESSION_ID = re.compile(rb'"sessionId"\s*:\s*"([^"\\]+)"')
 _HEAD = 16 * 1024
 _BUFFER = 256 * 1024
@@ -50,11 +50,11 @@ class ClaudeCode:
         # Of the session whose agents were read last: its stamp, and the names of its lines.
         self._names: tuple[tuple[str, str], frozenset[str]] = ("", ""), frozenset()
 
-    def places(self, user: UserEnvironment) -> list[Path]:
+    def places(self, where: Where) -> list[Path]:
         """`CLAUDE_CONFIG_DIR`, else `~/.claude`; and the directory that some versions used."""
         return [
-            user.path("CLAUDE_CONFIG_DIR", ".claude") / "projects",
-            user.path("XDG_CONFIG_HOME", ".config") / "claude" / "projects",
+            where.path("CLAUDE_CONFIG_DIR", ".claude") / "projects",
+            where.path("XDG_CONFIG_HOME", ".config") / "claude" / "projects",
         ]
 
     def recognises(self, path: Path) -> bool:
@@ -73,16 +73,16 @@ class ClaudeCode:
     def find(self, place: Path) -> Iterator[Unit]:
         """The sessions, those that others were copied from first, then their agents."""
         if files.is_file(place):
-            yield self._unit(place, _retention(place))
+            yield self._unit(place, _kept_for(place))
             return
         root = _root(place)
-        keeps_for = _retention(root / "any")
+        kept = _kept_for(root / "any")
         found = list(_sessions(root))
         for path in sorted((each for each in found if not _is_agent(each)), key=_order):
-            yield self._unit(path, keeps_for)
+            yield self._unit(path, kept)
         for path in found:
             if _is_agent(path):
-                yield self._unit(path, keeps_for)
+                yield self._unit(path, kept)
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
         """The session, then the agents whose lines older versions wrote among its own."""
@@ -95,9 +95,9 @@ class ClaudeCode:
             yield from reader.events(_lines_from(file, resume))
             if reader.held_at is not None:
                 yield HeldBack(until=at + QUIET)
-                known = reader.last_checkpoint or resume
+                known = reader.last_mark or resume
                 before = TranscriptReader(who, known, at=at, copied=copied)
-                yield from before.checkpoint_at(reader.held_at, _lines_from(file, known))
+                yield from before.mark_at(reader.held_at, _lines_from(file, known))
             for name, begins in reader.sidechains.items():
                 session_id = reader.native_id or who.session_id
                 agent = SessionIdentity(session_id, f"agent-{name}")
@@ -118,7 +118,7 @@ class ClaudeCode:
             self._names = stamp, _line_names(session)
         return self._names[1]
 
-    def _unit(self, path: Path, keeps_for: timedelta | None) -> Unit:
+    def _unit(self, path: Path, kept: timedelta | None) -> Unit:
         beside = _meta(path)
         session = _session_of(path)
         stamp = files.stamp_of(path, *beside)
@@ -131,7 +131,7 @@ class ClaudeCode:
             stamp=stamp,
             size=files.size_of(path),
             beside=beside if session is None else (*beside, session),
-            expires_at=None if keeps_for is None else changed + keeps_for,
+            expires_at=None if kept is None else changed + kept,
         )
 
 
@@ -140,7 +140,7 @@ def _is_line(line: Json) -> bool:
     kind = line.get("type")
     if not isinstance(kind, str):
         return False
-    if kind in _MESSAGE_KINDS:
+    if kind in _TALK:
         is_placed = isinstance(line.get("uuid"), str) or "parentUuid" in line
         return is_placed or ("message" in line and "sessionId" in line)
     if kind == "summary":
@@ -168,11 +168,11 @@ def _is_agent(path: Path) -> bool:
     return "subagents" in path.parts or path.name.startswith("agent-")
 
 
-def _order(path: Path) -> tuple[bool, datetime, str]:
+def _order(path: Path) -> tuple[bool, float, str]:
     """Originals before their copies: a copy's first lines name another session, and it is younger."""
     named = _SESSION_ID.search(files.head(path, _HEAD))
     is_copy = named is not None and named[1].decode("utf-8", "replace") != path.stem
-    return is_copy, files.changed_at(path), path.name
+    return is_copy, files.time_of(path), path.name
 
 
 def _identity(path: Path) -> SessionIdentity:
@@ -229,14 +229,14 @@ def _meta(path: Path) -> tuple[Path, ...]:
 def _agent_title(path: Path) -> str | None:
     """What an agent was asked to do, else of which kind it is."""
     for beside in _meta(path):
-        meta = _object(beside)
+        told = _object(beside)
         for name in ("description", "agentType"):
-            if isinstance(meta.get(name), str) and meta[name].strip():
-                return str(meta[name])
+            if isinstance(told.get(name), str) and told[name].strip():
+                return str(told[name])
     return None
 
 
-def _retention(path: Path) -> timedelta | None:
+def _kept_for(path: Path) -> timedelta | None:
     """How long the program keeps a file; None where it does not look."""
     settings = next(
         (each.parent / "settings.json" for each in path.parents if each.name == "projects"), None

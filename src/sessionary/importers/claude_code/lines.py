@@ -140,7 +140,7 @@ def _check_depth(data: Any) -> None:
 
 
 # Marks of the program for itself.
-IGNORED_KINDS = frozenset(
+ASIDE = frozenset(
     {
         "agent-color",
         "agent-name",
@@ -202,10 +202,10 @@ _OUTPUT = re.compile(
     r"<(local-command-stdout|local-command-stderr|bash-stdout|bash-stderr)>(.*?)</\1>", re.DOTALL
 )
 _SIGNS = {"bash-input": "!", "user-memory-input": "#"}
-_PROGRAM_TEXTS = ("<task-notification>", "<local-command-caveat>", "<teammate-message")
+_TOLD = ("<task-notification>", "<local-command-caveat>", "<teammate-message")
 
 
-def split_program_text(text: str) -> tuple[str, str]:
+def spoken(text: str) -> tuple[str, str]:
     """Who said a text of a user's line, and what: the person, or the program in their name."""
     if "<" not in text:
         return "user", text
@@ -217,7 +217,7 @@ def split_program_text(text: str) -> tuple[str, str]:
         return "user", f"{_SIGNS[typed[1]]} {typed[2].strip()}"
     if _OUTPUT.match(text) is not None:
         return "system", "\n".join(each[2] for each in _OUTPUT.finditer(text) if each[2])
-    if text.startswith(_PROGRAM_TEXTS):
+    if text.startswith(_TOLD):
         return "system", text
     return "user", _BESIDE.sub("", text).strip() if _BESIDE.search(text) else text
 
@@ -245,8 +245,8 @@ def words_of(blocks: list[Any], *, is_meta: bool) -> tuple[str, MessageContent]:
         if is_meta or not is_text or not isinstance(block.get("text"), str):
             anthropic_blocks.add_block(content, block)
             continue
-        who, words = split_program_text(block["text"])
-        content.add_text(words)
+        who, words = spoken(block["text"])
+        content.say(words)
         if who == "system" and len(blocks) == 1:
             role = who
     return role, content

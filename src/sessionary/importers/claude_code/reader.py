@@ -35,7 +35,7 @@ from sessionary.importers.base.events import (
     UsageEvent,
 )
 from sessionary.importers.claude_code.lines import (
-    IGNORED_KINDS,
+    ASIDE,
     NOTES,
     REMINDERS,
     AnswerMessage,
@@ -46,13 +46,13 @@ from sessionary.importers.claude_code.lines import (
     line_of,
     merged,
     raw_of,
-    split_program_text,
+    spoken,
     words_of,
 )
 from sessionary.model.session import Kind, Lineage
 from sessionary.model.usage import MAX_TOKENS
 
-CHECKPOINT_EVERY = 1024 * 1024
+MARK_EVERY = 1024 * 1024
 MOST_HELD = 8 * 1024 * 1024
 NOTED = 50
 
@@ -113,16 +113,16 @@ class PartialAnswer:
         if _output(message) > 0:
             self._used = line
 
-    def to_message(self) -> MessageEvent:
-        """Return the answer as one message."""
+    def said(self) -> MessageEvent:
+        """The whole of it."""
         message = self._last.message or _EMPTY
         content = MessageContent()
         for block in self._blocks:
             anthropic_blocks.add_block(content, block)
         # What the program says in the model's place is not the model's, unless it is its error.
-        is_system = message.model == _SYNTHETIC and not self._last.isApiErrorMessage
+        is_aside = message.model == _SYNTHETIC and not self._last.isApiErrorMessage
         return MessageEvent(
-            role="system" if is_system else "assistant",
+            role="system" if is_aside else "assistant",
             parts=content.parts,
             blobs=content.blobs,
             at=self._at,
@@ -266,26 +266,22 @@ class TranscriptReader:
         self._last_results = RecentEntries[str]()
         self._agents = RecentEntries[str]()
         self._has_begun = resume is not None
-        self._answer: PartialAnswer | None = None
+        self._growing: PartialAnswer | None = None
         self._boundary: TranscriptLine | None = None
         self._workspace: Json | None = None
-        self._checkpoint: Checkpoint | None = None
+        self._mark: Checkpoint | None = None
         # Where an answer begins that was not said because it may not be whole.
         self.held_at: int | None = None
         self._waiting: list[Event] = []
-        self._ignored: Counter[str] = Counter()
+        self._left_out: Counter[str] = Counter()
         self._out: list[Event] = []
         # Where the lines of agents stand that older versions wrote among the others.
         self.sidechains: dict[str, array[int]] = {}
 
     @property
-    def last_checkpoint(self) -> Resume | None:
+    def last_mark(self) -> Resume | None:
         """Where reading could go on."""
-        return (
-            None
-            if self._checkpoint is None
-            else Resume(self._checkpoint.place, self._checkpoint.note)
-        )
+        return None if self._mark is None else Resume(self._mark.place, self._mark.note)
 
     @property
     def native_id(self) -> str | None:
@@ -301,8 +297,8 @@ class TranscriptReader:
             self._number += 1
             self._take(begin, text)
             self._end = end
-            if end - self._marked > CHECKPOINT_EVERY and self._answer is None:
-                self._put_checkpoint(end)
+            if end - self._marked > MARK_EVERY and self._growing is None:
+                self._put_mark(end)
             if out:
                 yield from out
                 out.clear()
@@ -317,10 +313,10 @@ class TranscriptReader:
             if line is None:
                 return
             if line.isSidechain and self._who.agent is None:
-                self._take_sidechain(line, begin)
+                self._take_aside(line, begin)
                 return
             if line.uuid in self._copied:
-                self._ignored["lines that an agent copied from its session"] += 1
+                self._left_out["lines that an agent copied from its session"] += 1
                 return
             if line.parentUuid:
                 self._is_linked = True
@@ -334,11 +330,11 @@ class TranscriptReader:
             elif kind == "assistant":
                 self._take_answer(line, message, begin, len(text))
             elif kind == "user":
-                self._take_user(line, message, len(text))
+                self._take_said(line, message, len(text))
             else:
                 self._take_other(line, text)
         except UnreadableLine as error:
-            self._skip(Skipped(where=f"line {self._number}", why=str(error)))
+            self._tell(Skipped(where=f"line {self._number}", why=str(error)))
 
     def _note_facts(self, line: TranscriptLine) -> None:
         if line.uuid is not None:
@@ -354,26 +350,26 @@ class TranscriptReader:
                 self._take_attachment(line, text)
             case "summary" | "ai-title" | "custom-title":
                 self._titles.take(line, self._places)
-            case kind if kind in IGNORED_KINDS:
-                self._ignore(line, f"{kind} lines")
+            case kind if kind in ASIDE:
+                self._leave_out(line, f"{kind} lines")
             case kind:
-                self._put_system(line, [parts.unknown(raw_of(text), f"{TOOL}:{kind}")])
+                self._put_aside(line, [parts.unknown(raw_of(text), f"{TOOL}:{kind}")])
 
     # Messages
 
     def _take_answer(
         self, line: TranscriptLine, message: AnswerMessage, begin: int, size: int
     ) -> None:
-        answer = self._answer
+        growing = self._growing
         name = message.id or line.uuid or f"line-{self._number}"
-        if answer is not None and answer.message_id == name:
-            answer.grow(line, size)
-            self._place(line, answer.id)
+        if growing is not None and growing.message_id == name:
+            growing.grow(line, size)
+            self._place(line, growing.id)
         else:
-            answer = self._open(line, name, begin)
+            growing = self._open(line, name, begin)
         for call, tool in call_ids(message):
             self._calls.put(call, tool)
-        if answer.size > MOST_HELD:
+        if growing.size > MOST_HELD:
             self._close()
 
     def _open(self, line: TranscriptLine, name: str, begin: int) -> PartialAnswer:
@@ -381,9 +377,9 @@ class TranscriptReader:
         if name == self._noted_answer:
             raise SourceRewritten
         self._close()
-        if begin - self._marked > CHECKPOINT_EVERY:
+        if begin - self._marked > MARK_EVERY:
             # An agent may work for long without a word from anyone.
-            self._put_checkpoint(begin, before=1)
+            self._put_mark(begin, before=1)
         id = line.uuid or f"{name}@{self._number}"
         message_id = None if line.message is None else line.message.id
         # What comes late, after something else was said, is a message of its own.
@@ -391,14 +387,14 @@ class TranscriptReader:
         # Files that others wrote may name neither calls nor lines: their place names them.
         session = self._who.session_id or line.sessionId or self._native_id or "session"
         call = message_id or line.uuid or f"{session}:{self._who.agent or ''}:{name}"
-        self._answer = answer = PartialAnswer(
+        self._growing = growing = PartialAnswer(
             line, id, name, call=call, parent=parent, at=self._at, start=begin
         )
         self._place(line, id)
         self._tip = id
-        return answer
+        return growing
 
-    def _take_user(self, line: TranscriptLine, message: AnswerMessage, size: int) -> None:
+    def _take_said(self, line: TranscriptLine, message: AnswerMessage, size: int) -> None:
         blocks = content_of(message.content)
         if line.isCompactSummary:
             self._take_summary(line, blocks)
@@ -406,8 +402,8 @@ class TranscriptReader:
         results = [each for each in blocks if is_result(each)]
         if results:
             self._take_results(line, results)
-            if self._answer is not None:
-                self._answer.size += size
+            if self._growing is not None:
+                self._growing.size += size
             if len(results) == len(blocks):
                 return
             blocks = [each for each in blocks if not is_result(each)]
@@ -439,17 +435,17 @@ class TranscriptReader:
     ) -> None:
         role, content = words_of(blocks, is_meta=line.isMeta is True)
         if not content:
-            self._ignore(line, "words of the program beside a prompt")
+            self._leave_out(line, "words of the program beside a prompt")
             return
-        message = content.to_message(role, self._at)
+        said = content.said(role, self._at)
         if role == "user":
             self._close()
-            self._titles.take_prompt(message.parts)
+            self._titles.take_prompt(said.parts)
         if is_second:
-            message.id = None if line.uuid is None else f"{line.uuid}#words"
+            said.id = None if line.uuid is None else f"{line.uuid}#words"
         else:
-            message.parent = self._parent(line)
-        self._put(line, message)
+            said.parent = self._parent(line)
+        self._put(line, said)
 
     def _take_system(self, line: TranscriptLine) -> None:
         if line.subtype == "compact_boundary":
@@ -459,9 +455,9 @@ class TranscriptReader:
             return
         text = line.content
         if line.subtype in NOTES or not isinstance(text, str) or not text.strip():
-            self._ignore(line, f"system lines: {line.subtype or 'other'}")
+            self._leave_out(line, f"system lines: {line.subtype or 'other'}")
             return
-        self._put_system(line, [parts.text(split_program_text(text)[1])])
+        self._put_aside(line, [parts.text(spoken(text)[1])])
 
     def _take_attachment(self, line: TranscriptLine, text: bytes) -> None:
         given = line.attachment if isinstance(line.attachment, dict) else {}
@@ -469,32 +465,32 @@ class TranscriptReader:
         if kind == "queued_command" and given.get("prompt"):
             self._take_words(line, content_of(given["prompt"]))
         elif isinstance(kind, str) and kind.startswith(REMINDERS):
-            self._ignore(line, f"attachments: {kind}")
+            self._leave_out(line, f"attachments: {kind}")
         else:
-            self._put_system(line, [parts.unknown(raw_of(text), f"{TOOL}:attachment")])
+            self._put_aside(line, [parts.unknown(raw_of(text), f"{TOOL}:attachment")])
 
     def _take_summary(self, line: TranscriptLine, blocks: list[Any]) -> None:
         self._close()
         boundary, self._boundary = self._boundary, None
         content = MessageContent()
         anthropic_blocks.add(content, blocks)
-        summary = content.text
+        summary = "\n".join(part["text"] for part in content.parts if part["type"] == "text")
         if not self._has_begun:
             # The beginning of the conversation is in another file, or nowhere any more.
             self._place(line, self._tip)
-            message = MessageEvent(
+            said = MessageEvent(
                 role="system", parts=[parts.text(summary)], at=self._at, id=line.uuid
             )
-            self._emit_message(message, line)
+            self._say(said, line)
             return
         self._place(line, self._tip)
         id = line.uuid if boundary is None else boundary.uuid
-        keeps = None if boundary is None else _first_kept(boundary)
+        keeps = None if boundary is None else _kept(boundary)
         if keeps is not None:
             keeps = self._places.get(keeps)
         self._out.append(Compacted(summary=summary, at=self._at, id=id, keeps=keeps))
 
-    def _take_sidechain(self, line: TranscriptLine, begin: int) -> None:
+    def _take_aside(self, line: TranscriptLine, begin: int) -> None:
         """A line of an agent, among those of its session: it is read afterwards."""
         key = line.agentId or self._agents.get(line.parent or "") or line.uuid or "agent"
         if line.uuid is not None:
@@ -503,64 +499,64 @@ class TranscriptReader:
 
     # Where we are
 
-    def _put(self, line: TranscriptLine, message: MessageEvent) -> None:
+    def _put(self, line: TranscriptLine, said: MessageEvent) -> None:
         """Say something behind what was said last; while an answer grows, after it."""
-        message.id = message.id or line.uuid
-        answer = self._answer
-        place = message.id or self._tip
-        if answer is not None and message.role == "tool":
-            place = f"{answer.id}/results"
-            self._last_results.put(place, message.id or answer.id)
+        said.id = said.id or line.uuid
+        growing = self._growing
+        place = said.id or self._tip
+        if growing is not None and said.role == "tool":
+            place = f"{growing.id}/results"
+            self._last_results.put(place, said.id or growing.id)
         self._place(line, place)
         self._tip = place
-        self._emit_message(message, line)
+        self._say(said, line)
 
-    def _put_system(self, line: TranscriptLine, made: list[Json]) -> None:
+    def _put_aside(self, line: TranscriptLine, made: list[Json]) -> None:
         """Something that neither a person nor a model said: what follows it follows what was said.
 
         It waits for the first words: by itself it is no conversation.
         """
         self._place(line, self._tip)
-        message = MessageEvent(role="system", parts=made, at=self._at, id=line.uuid)
-        if self._has_begun or self._answer is not None:
-            self._emit_message(message, line)
+        said = MessageEvent(role="system", parts=made, at=self._at, id=line.uuid)
+        if self._has_begun or self._growing is not None:
+            self._say(said, line)
         else:
-            self._waiting.append(message)
+            self._waiting.append(said)
 
     def _close(self) -> None:
         """Say the answer that is whole, then what came while it was written."""
-        answer, self._answer = self._answer, None
-        if answer is None:
+        growing, self._growing = self._growing, None
+        if growing is None:
             return
-        self._last_answer = answer.message_id
-        message = answer.to_message()
-        if message.parts:
-            self._emit_message(message, answer.line)
-        elif message.usage and self._has_begun:
-            self._out.append(UsageEvent(usage=message.usage))
-        for follower in answer.followers:
-            self._emit_message(follower, answer.line)
+        self._last_answer = growing.message_id
+        said = growing.said()
+        if said.parts:
+            self._say(said, growing.line)
+        elif said.usage and self._has_begun:
+            self._out.append(UsageEvent(usage=said.usage))
+        for follower in growing.followers:
+            self._say(follower, growing.line)
 
-    def _emit_message(self, message: MessageEvent, line: TranscriptLine) -> None:
-        if self._answer is not None:
-            self._answer.followers.append(message)
+    def _say(self, said: MessageEvent, line: TranscriptLine) -> None:
+        if self._growing is not None:
+            self._growing.followers.append(said)
             return
         if not self._has_begun:
             self._has_begun = True
-            self._out.append(self._begin(message, line))
+            self._out.append(self._begin(said, line))
             self._out += self._waiting
             self._waiting = []
-        self._out.append(message)
+        self._out.append(said)
 
-    def _begin(self, message: MessageEvent, line: TranscriptLine) -> SessionBegin:
-        session_id = self._who.session_id or line.sessionId or message.id or "session"
+    def _begin(self, said: MessageEvent, line: TranscriptLine) -> SessionBegin:
+        session_id = self._who.session_id or line.sessionId or said.id or "session"
         if self._who.agent is not None:
             self._native_id = f"{session_id}/{self._who.agent}"
             parent = Parent(native_id=session_id, lineage=Lineage.SUBAGENT)
             return SessionBegin(native_id=self._native_id, kind=Kind.SUBAGENT, parent=parent)
         self._native_id = session_id
         origin = _origin(line)
-        aliases = [f"first:{message.id}"] if message.id is not None else []
+        aliases = [f"first:{said.id}"] if said.id is not None else []
         if origin is None or origin == session_id:
             return SessionBegin(native_id=session_id, aliases=aliases)
         parent = Parent(native_id=origin, lineage=Lineage.FORK)
@@ -585,8 +581,8 @@ class TranscriptReader:
         if line.uuid is not None:
             self._places.put(line.uuid, at)
 
-    def _ignore(self, line: TranscriptLine, what: str) -> None:
-        self._ignored[what] += 1
+    def _leave_out(self, line: TranscriptLine, what: str) -> None:
+        self._left_out[what] += 1
         if line.uuid is not None:
             named = line.parent
             self._places.put(line.uuid, self._tip if named is None else self._places.get(named))
@@ -594,25 +590,23 @@ class TranscriptReader:
     # The end
 
     def _finish(self) -> None:
-        answer = self._answer
-        if answer is not None and not (self._is_settled or answer.is_finished):
-            self._answer, self.held_at = None, answer.start
+        growing = self._growing
+        if growing is not None and not (self._is_settled or growing.is_finished):
+            self._growing, self.held_at = None, growing.start
         self._close()
         out = self._out
-        out.extend(IgnoredRecord(what=what, count=count) for what, count in self._ignored.items())
+        out.extend(IgnoredRecord(what=what, count=count) for what, count in self._left_out.items())
         if not self._has_begun:
-            system_messages = [each for each in self._waiting if isinstance(each, MessageEvent)]
-            if system_messages:
+            unsaid = [each for each in self._waiting if isinstance(each, MessageEvent)]
+            if unsaid:
                 out.append(
-                    IgnoredRecord(
-                        what="lines of files without any words", count=len(system_messages)
-                    )
+                    IgnoredRecord(what="lines of files without any words", count=len(unsaid))
                 )
             out += [each for each in self._waiting if not isinstance(each, MessageEvent)]
             return
         out.append(Facts(fields=self._facts()))
         if self.held_at is None:
-            self._put_checkpoint(self._end)
+            self._put_mark(self._end)
 
     def _facts(self) -> Json:
         title = self._who.title or self._titles.title
@@ -622,7 +616,7 @@ class TranscriptReader:
             if value is not None
         }
 
-    def checkpoint_at(
+    def mark_at(
         self, place: int, lines: Iterable[tuple[int, int, bytes | None]]
     ) -> Iterator[Event]:
         """The mark of a place: what the lines before it say is known already and not said again."""
@@ -633,10 +627,10 @@ class TranscriptReader:
             self._take(begin, text)
         self._close()
         self._out.clear()
-        self._put_checkpoint(place)
+        self._put_mark(place)
         yield from self._out
 
-    def _put_checkpoint(self, place: int, *, before: int = 0) -> None:
+    def _put_mark(self, place: int, *, before: int = 0) -> None:
         if not self._has_places or self.sidechains or not self._has_begun:
             return
         note = {
@@ -650,8 +644,8 @@ class TranscriptReader:
             "places": self._noted_places(),
         }
         self._marked = place
-        self._checkpoint = Checkpoint(place=place, note=note)
-        self._out.append(self._checkpoint)
+        self._mark = Checkpoint(place=place, note=note)
+        self._out.append(self._mark)
 
     def _noted_places(self) -> dict[str, str | None]:
         return {
@@ -662,7 +656,7 @@ class TranscriptReader:
     def _message_at(self, place: str) -> str:
         return self._last_results.get(place) or place
 
-    def _skip(self, event: Event) -> None:
+    def _tell(self, event: Event) -> None:
         """Say what could not be read, when there is a session to say it of."""
         (self._out if self._has_begun else self._waiting).append(event)
 
@@ -679,7 +673,7 @@ def _origin(line: TranscriptLine) -> str | None:
     return line.sessionId
 
 
-def _first_kept(boundary: TranscriptLine) -> str | None:
+def _kept(boundary: TranscriptLine) -> str | None:
     """The first message that was kept in full at a compaction."""
     given = boundary.compactMetadata
     segment = given.get("preservedSegment") if isinstance(given, dict) else None

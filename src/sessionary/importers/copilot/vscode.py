@@ -15,20 +15,20 @@ from sessionary.importers.base.content import MessageContent, ModelTurn, call_us
 from sessionary.importers.base.events import (
     Branch,
     Event,
+    Facts,
     Json,
     MessageEvent,
+    SessionBegin,
     Skipped,
     Unit,
-    begin_session,
-    facts,
-    workspace,
 )
+from sessionary.importers.base.files import json_lines
 
 MAX_LOG = 512 * 1024 * 1024
 
 
 def read(unit: Unit) -> Iterator[Event]:
-    """Yield the conversation of a file."""
+    """The conversation of a file."""
     session = _VscodeSession()
     yield from session.fill(unit.path)
     id = coerce.name(session.data.get("sessionId")) or unit.path.stem
@@ -36,15 +36,11 @@ def read(unit: Unit) -> Iterator[Event]:
         raise BadInput(f"{unit.path} is no conversation of Copilot.")
     began = parse_time(session.data.get("creationDate"))
     at = began or files.changed_at(unit.path)
-    yield begin_session(id, began)
-    folder = files.read_record(unit.hint, most=1024 * 1024).get("folder")
-    yield facts(
-        title=coerce.name(session.data.get("customTitle")),
-        workspace=workspace(coerce.text(folder).removeprefix("file://")),
-    )
-    for requests in session.abandoned:
-        yield Branch(items=_all_messages(requests, at), is_current=False)
-    yield Branch(items=_all_messages(session.data["requests"], at), is_current=True)
+    yield SessionBegin(native_id=id, began_at=began)
+    yield Facts(fields=_fields(session.data, unit.hint))
+    for requests in session.left:
+        yield Branch(items=_said_all(requests, at), is_current=False)
+    yield Branch(items=_said_all(session.data["requests"], at), is_current=True)
 
 
 class _VscodeSession:
@@ -53,7 +49,7 @@ class _VscodeSession:
     def __init__(self) -> None:
         self.data: Json = {}
         # Requests that were cut off, each time with those before them.
-        self.abandoned: list[list[Any]] = []
+        self.left: list[list[Any]] = []
 
     def fill(self, path: Path) -> Iterator[Skipped]:
         if path.suffix == ".json":
@@ -61,14 +57,15 @@ class _VscodeSession:
             return
         if files.size_of(path) > MAX_LOG:
             raise BadInput(f"{path} is larger than {MAX_LOG:,} bytes; it was left alone.")
-        for line in files.read_json_lines(path):
-            if line.data is None:
-                yield line.skipped
-            elif not self._change(line.data):
-                yield Skipped(where=line.where, why="a change of nothing")
+        with files.opened(path) as file:
+            for line in json_lines(file):
+                if line.data is None:
+                    yield Skipped(where=f"byte {line.start}", why=line.why or "")
+                elif not self._change(line.data):
+                    yield Skipped(where=f"byte {line.start}", why="a change of nothing")
 
     def _change(self, change: Json) -> bool:
-        """Make one change; return whether it could be made."""
+        """Make one change; say whether it could be made."""
         kind, path, value = change.get("kind"), change.get("k"), change.get("v")
         if kind == 0:
             self.data = coerce.record(value)
@@ -96,7 +93,7 @@ class _VscodeSession:
         cut = change.get("i")
         if isinstance(cut, int) and 0 <= cut < len(target):
             if path == ["requests"]:
-                self.abandoned.append(list(target))
+                self.left.append(list(target))
             del target[cut:]
         target.extend(coerce.items(change.get("v")))
         return True
@@ -120,24 +117,35 @@ def _put(holder: Any, key: Any, value: Any) -> bool:
     return False
 
 
-def _all_messages(requests: list[Any], at: Any) -> list[MessageEvent]:
+def _fields(data: Json, workspace: Any) -> Json:
+    fields: Json = {}
+    if coerce.name(data.get("customTitle")):
+        fields["title"] = data["customTitle"]
+    if isinstance(workspace, Path):
+        folder = coerce.record(files.read_json_if_any(workspace, most=1024 * 1024)).get("folder")
+        if coerce.name(folder):
+            fields["workspace"] = {"path": coerce.text(folder).removeprefix("file://")}
+    return fields
+
+
+def _said_all(requests: list[Any], at: Any) -> list[MessageEvent]:
     made: list[MessageEvent] = []
     for number, request in enumerate(coerce.records(requests)):
         at = parse_time(request.get("timestamp")) or at
         made.extend(
-            _messages(request, coerce.name(request.get("requestId")) or f"request {number}", at)
+            _said(request, coerce.name(request.get("requestId")) or f"request {number}", at)
         )
     return made
 
 
-def _messages(request: Json, id: str, at: Any) -> Iterator[MessageEvent]:
+def _said(request: Json, id: str, at: Any) -> Iterator[MessageEvent]:
     """A question and what came of it."""
     question = MessageContent()
     message = coerce.record(request.get("message"))
-    texts = [coerce.text(part.get("text")) for part in coerce.records(message.get("parts"))]
-    question.add_text(coerce.text(message.get("text")) or "".join(texts))
+    told = [coerce.text(part.get("text")) for part in coerce.records(message.get("parts"))]
+    question.say(coerce.text(message.get("text")) or "".join(told))
     if question:
-        yield question.to_message("user", at, id=id)
+        yield question.said("user", at, id=id)
     result = coerce.record(request.get("result"))
     metadata = coerce.record(result.get("metadata"))
     turn = ModelTurn()
@@ -159,13 +167,11 @@ def _messages(request: Json, id: str, at: Any) -> Iterator[MessageEvent]:
     )
     extra = None if error is None else {"error": error}
     answer = list(
-        turn.to_messages("assistant", at, id=f"{id}:answer", model=model, extra=extra, usage=used)
+        turn.said("assistant", at, id=f"{id}:answer", model=model, extra=extra, usage=used)
     )
     if not answer and error is not None:
         answer = [
-            MessageContent().to_message(
-                "assistant", at, id=f"{id}:answer", model=model, extra=extra
-            )
+            MessageContent().said("assistant", at, id=f"{id}:answer", model=model, extra=extra)
         ]
     yield from answer
 
@@ -212,18 +218,18 @@ class _Tools:
         self._done.add(id)
         given = coerce.parse_json_or_keep(call.get("arguments")) or _arguments(item)
         content, answers = turn.tools
-        content.add_call(id, name, given)
-        texts = _results(coerce.record(self._results.get(id)).get("content")) or _shown_result(item)
-        if item.get("isComplete") is not False and (texts or item):
-            answers.add_result(id, texts, name=name)
+        content.add(parts.tool_call(id, name, given))
+        told = _results(coerce.record(self._results.get(id)).get("content")) or _shown_result(item)
+        if item.get("isComplete") is not False and (told or item):
+            answers.add(parts.tool_result(id, told, name=name))
 
     def _add_item(self, turn: ModelTurn, id: str, item: Json) -> None:
         self._done.add(id)
         name = coerce.name(item.get("toolId")) or "tool"
         content, answers = turn.tools
-        content.add_call(id, name, _arguments(item))
+        content.add(parts.tool_call(id, name, _arguments(item)))
         if item.get("isComplete") is not False:
-            answers.add_result(id, _shown_result(item), name=name)
+            answers.add(parts.tool_result(id, _shown_result(item), name=name))
 
 
 def _arguments(item: Json) -> Any:
@@ -239,16 +245,16 @@ def _results(given: object) -> str:
 def _shown_result(item: Json) -> str:
     """What an item shows of a result: what came out, else what people were told of it."""
     output = coerce.record(item.get("resultDetails")).get("output")
-    texts = coerce.text(output) or _results(output)
-    return texts or _text(item.get("pastTenseMessage")) or _text(item.get("invocationMessage"))
+    told = coerce.text(output) or _results(output)
+    return told or _text(item.get("pastTenseMessage")) or _text(item.get("invocationMessage"))
 
 
 def _add(turn: ModelTurn, piece: Any, tools: _Tools) -> None:
     """Add one piece of an answer; marks of the editor are passed over."""
     match piece:
         case {"kind": "thinking", "value": value}:
-            texts = value if isinstance(value, list) else [value]
-            turn.words.add_reasoning("".join(map(coerce.text, texts)))
+            told = value if isinstance(value, list) else [value]
+            turn.words.think("".join(map(coerce.text, told)))
         case {"kind": "toolInvocationSerialized"}:
             tools.add(turn, piece)
         case {"kind": "inlineReference", "inlineReference": {**reference}}:
@@ -268,7 +274,7 @@ def _say(content: MessageContent, words: str) -> None:
     if words and content.parts and content.parts[-1]["type"] == "text":
         content.parts[-1] = parts.text(content.parts[-1]["text"] + words)
     else:
-        content.add_text(words)
+        content.say(words)
 
 
 def _text(value: Any) -> str:

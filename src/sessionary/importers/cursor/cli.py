@@ -71,7 +71,7 @@ def unit(path: Path) -> Unit:
 def read(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
     """The messages of the latest list, in order."""
     meta = _meta(database)
-    facts = files.read_record(unit.path.with_name(FACTS), most=1024 * 1024)
+    facts = coerce.record(files.read_json_if_any(unit.path.with_name(FACTS), most=1024 * 1024))
     id = coerce.name(meta.get("agentId")) or unit.path.parent.name
     began = first_time(meta.get("createdAt"), facts.get("createdAtMs"))
     at = began or files.changed_at(unit.path)
@@ -87,7 +87,7 @@ def read(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
         if not isinstance(message, dict):
             yield Skipped(where=f"message {number}", why="it is not in the database, or not JSON")
             continue
-        yield from _to_messages(message, f"{number}:{name[:16]}", at, model)
+        yield from _said(message, f"{number}:{name[:16]}", at, model)
 
 
 def _meta(database: ForeignDatabase) -> Json:
@@ -155,7 +155,7 @@ def _session_fields(meta: Json, facts: Json, root: list[tuple[int, bytes]]) -> J
     return fields | ({"active_at": active} if active else {})
 
 
-def _to_messages(message: Json, id: str, at: Any, model: str | None) -> Iterator[MessageEvent]:
+def _said(message: Json, id: str, at: Any, model: str | None) -> Iterator[MessageEvent]:
     given = message.get("content")
     blocks = given if isinstance(given, list) else [{"type": "text", "text": given}]
     content, role = MessageContent(), coerce.text(message.get("role"))
@@ -168,7 +168,7 @@ def _to_messages(message: Json, id: str, at: Any, model: str | None) -> Iterator
         role = "system"
     if not content or role not in ("user", "assistant", "system", "tool"):
         return
-    yield content.to_message(role, at, id=id, model=model if role == "assistant" else None)
+    yield content.said(role, at, id=id, model=model if role == "assistant" else None)
 
 
 def _add(content: MessageContent, block: Json) -> None:
@@ -176,28 +176,26 @@ def _add(content: MessageContent, block: Json) -> None:
     match block.get("type"):
         case "text":
             typed = _QUERY.fullmatch(coerce.text(block.get("text")))
-            content.add_text(block.get("text") if typed is None else typed[1])
+            content.say(block.get("text") if typed is None else typed[1])
         case "reasoning":
             signature = coerce.name(block.get("signature"))
-            content.add_reasoning(
-                block.get("text"), {"signature": signature} if signature else None
-            )
+            content.think(block.get("text"), {"signature": signature} if signature else None)
         case "redacted-reasoning":
-            content.add_reasoning("", {"redacted": block.get("data")})
+            content.think("", {"redacted": block.get("data")})
         case "tool-call":
             name = coerce.name(block.get("toolName")) or "tool"
-            content.add_call(call, name, block.get("args", block.get("input")))
+            content.add(parts.tool_call(call, name, block.get("args", block.get("input"))))
         case "tool-result":
-            result = block.get("result", block.get("output"))
+            told = block.get("result", block.get("output"))
             is_error = block.get("isError") is True
             name_of = coerce.name(block.get("toolName"))
             made = parts.tool_result(
-                call, "" if result is None else result, name=name_of, is_error=is_error
+                call, "" if told is None else told, name=name_of, is_error=is_error
             )
             content.add(made)
         case "image":
             data, kind = block.get("image", block.get("data")), block.get("mimeType")
             if not content.attach_url(data) and not content.attach_base64(data, kind):
-                content.add_unknown({"type": "cursor_image", "native": block})
+                content.keep({"type": "cursor_image", "native": block})
         case _:
-            content.add_unknown({"type": "cursor_part", "native": block})
+            content.keep({"type": "cursor_part", "native": block})

@@ -24,7 +24,7 @@ from sessionary.importers.base.events import (
     SessionBegin,
     Skipped,
     Unit,
-    UserEnvironment,
+    Where,
     begin_session,
 )
 from sessionary.importers.cursor import cli, transcripts
@@ -43,21 +43,21 @@ _USER = (1, "user", "human")
 _DONE = ("completed", "error", "cancelled")
 
 
-def to_messages(id: str, bubble: Json, at: datetime) -> Iterator[MessageEvent]:
+def said(id: str, bubble: Json, at: datetime) -> Iterator[MessageEvent]:
     """What a bubble says; nothing when it says nothing."""
     if bubble.get("type") in _USER:
         content = MessageContent()
-        content.add_text(_text(bubble))
+        content.say(_text(bubble))
         _add_images(content, bubble)
         if content:
-            yield content.to_message("user", at, id=id)
+            yield content.said("user", at, id=id)
         return
     content, results = MessageContent(), MessageContent()
     thinking = coerce.record(bubble.get("thinking"))
     signature = coerce.name(thinking.get("signature"))
     if coerce.text(thinking.get("text")):
-        content.add_reasoning(thinking["text"], {"signature": signature} if signature else None)
-    content.add_text(_text(bubble))
+        content.think(thinking["text"], {"signature": signature} if signature else None)
+    content.say(_text(bubble))
     _add_tool(content, results, coerce.record(bubble.get("toolFormerData")), id)
     if not content:
         return
@@ -70,9 +70,9 @@ def to_messages(id: str, bubble: Json, at: datetime) -> Iterator[MessageEvent]:
         input=tokens.get("inputTokens"),
         output=tokens.get("outputTokens"),
     )
-    yield content.to_message("assistant", at, id=id, model=model, usage=used)
+    yield content.said("assistant", at, id=id, model=model, usage=used)
     if results:
-        yield results.to_message("tool", at, id=f"{id}:result")
+        yield results.said("tool", at, id=f"{id}:result")
 
 
 def time_of(bubble: Json) -> datetime | None:
@@ -111,7 +111,7 @@ def _add_images(content: MessageContent, bubble: Json) -> None:
         if isinstance(given, bytes):
             content.attach(given, kind)
         elif not content.attach_url(given) and not content.attach_base64(given, kind):
-            content.add_unknown({"type": "cursor_image", "native": image})
+            content.keep({"type": "cursor_image", "native": image})
 
 
 def _bytes_of(given: Any) -> Any:
@@ -130,13 +130,13 @@ def _add_tool(content: MessageContent, results: MessageContent, tool: Json, id: 
         return
     call_id = coerce.name(tool.get("toolCallId")) or id
     given = coerce.name(tool.get("params")) or tool.get("rawArgs")
-    content.add_call(call_id, name, coerce.parse_json_or_keep(given) or None)
+    content.add(parts.tool_call(call_id, name, coerce.parse_json_or_keep(given) or None))
     status = tool.get("status")
     if status in _DONE or tool.get("result") is not None:
-        result = tool.get("result")
+        told = tool.get("result")
         is_error = status in ("error", "cancelled")
         answer = parts.tool_result(
-            call_id, "" if result is None else result, name=name, is_error=is_error
+            call_id, "" if told is None else told, name=name, is_error=is_error
         )
         results.add(answer)
 
@@ -147,11 +147,11 @@ class CursorImporter:
     name = "cursor"
     title = "Cursor"
 
-    def places(self, user: UserEnvironment) -> list[Path]:
+    def places(self, where: Where) -> list[Path]:
         """The directories of its user on each system, and of its agents."""
         users = (".config", "Library/Application Support", "AppData/Roaming")
-        found = [user.home / each / "Cursor" / "User" for each in users]
-        agents = user.home / ".cursor"
+        found = [where.home / each / "Cursor" / "User" for each in users]
+        agents = where.home / ".cursor"
         return [*found, agents / "projects", agents / "chats"]
 
     def recognises(self, path: Path) -> bool:
@@ -178,9 +178,10 @@ class CursorImporter:
         known = _known_beside(place)
         for path in transcripts.found(place):
             if path.stem not in known:
-                yield files.unit(path)
+                yield Unit(str(path), path, files.stamp_of(path), files.size_of(path))
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+        """One conversation."""
         if not is_sqlite(unit.path):
             yield from transcripts.read(unit, resume)
             return
@@ -214,7 +215,7 @@ def _known_beside(projects: Path) -> set[str]:
     """The conversations in the database of the same home: their transcripts are copies."""
     home = projects.parent.parent
     known: set[str] = set()
-    for place in IMPORTER.places(UserEnvironment(home))[:-2]:
+    for place in IMPORTER.places(Where(home))[:-2]:
         for path in _databases(place / "globalStorage"):
             with suppress(BadInput), ForeignDatabase(path) as database:
                 rows = database.rows("cursorDiskKV", ("key",), between=_keys(_COMPOSER))
@@ -250,8 +251,8 @@ def _conversations(database: ForeignDatabase) -> Iterator[DatabaseSession]:
         found.append(
             (bool(hint["parent"]), DatabaseSession(id, (len(value), *size, *hint.values()), hint))
         )
-    yield from (session for _, session in sorted(found, key=lambda each: each[0]))
-    known = {session.id for _, session in found}
+    yield from (kept for _, kept in sorted(found, key=lambda each: each[0]))
+    known = {kept.id for _, kept in found}
     for composer in _composers(database):
         name = coerce.name(composer.get("composerId"))
         if name is None or name in known or not coerce.records(composer.get("conversation")):
@@ -272,7 +273,7 @@ def _composers(database: ForeignDatabase) -> list[Json]:
 
 def _folder_of_workspace(path: Path) -> str | None:
     """The directory that a workspace's database belongs to."""
-    given = files.read_record(path, most=1024 * 1024).get("folder")
+    given = coerce.record(files.read_json_if_any(path, most=1024 * 1024)).get("folder")
     return coerce.name(coerce.text(given).removeprefix("file://"))
 
 
@@ -322,7 +323,7 @@ def _read_composer(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
         if "workspace" not in fields and (folder := folder_of(bubble)):
             fields["workspace"] = {"path": folder}
         at = time_of(bubble) or at
-        yield from to_messages(name, bubble, at)
+        yield from said(name, bubble, at)
     yield Facts(fields=fields)
 
 
@@ -332,8 +333,8 @@ def _bubbles(database: ForeignDatabase, id: str, data: Json) -> Iterator[tuple[s
     inline = coerce.record(data.get("conversationMap"))
     for head in heads:
         name = coerce.text(head.get("bubbleId"))
-        session = _value(database, f"{_BUBBLE}{id}:{name}", "cursorDiskKV")
-        found = session if isinstance(session, dict) else inline.get(name)
+        kept = _value(database, f"{_BUBBLE}{id}:{name}", "cursorDiskKV")
+        found = kept if isinstance(kept, dict) else inline.get(name)
         yield name, found if isinstance(found, dict) else None
     if heads:
         return
@@ -358,7 +359,7 @@ def _read_tab(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
     yield Facts(fields={"title": tab.get("chatTitle")})
     for number, bubble in enumerate(coerce.records(tab.get("bubbles"))):
         at = time_of(bubble) or at
-        yield from to_messages(coerce.name(bubble.get("id")) or f"bubble {number}", bubble, at)
+        yield from said(coerce.name(bubble.get("id")) or f"bubble {number}", bubble, at)
 
 
 IMPORTER = CursorImporter()

@@ -22,7 +22,7 @@ from sessionary.importers.base.events import (
     Resume,
     Skipped,
     Unit,
-    UserEnvironment,
+    Where,
     begin_session,
 )
 from sessionary.importers.base.files import json_lines
@@ -30,8 +30,8 @@ from sessionary.importers.gemini.messages import (
     answered_calls,
     answers_in,
     is_context,
+    said,
     text_of,
-    to_messages,
 )
 
 SUMMARY = "<state_snapshot>"
@@ -44,10 +44,10 @@ class GeminiCli:
     name = "gemini-cli"
     title = "Gemini CLI"
 
-    def places(self, user: UserEnvironment) -> list[Path]:
+    def places(self, where: Where) -> list[Path]:
         """Its directory of projects, and that of its fork Qwen Code."""
-        home = user.path("GEMINI_CLI_HOME", ".")
-        return [home / ".gemini" / "tmp", user.home / ".qwen" / "tmp"]
+        home = where.path("GEMINI_CLI_HOME", ".")
+        return [home / ".gemini" / "tmp", where.home / ".qwen" / "tmp"]
 
     def recognises(self, path: Path) -> bool:
         """Whether a file names a session of a project, or a directory has such files."""
@@ -65,6 +65,8 @@ class GeminiCli:
             )
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+        """The session of a file."""
+        del resume
         session = _GeminiSession(unit.path)
         yield from session.fill()
         id = coerce.name(session.facts.get("sessionId"))
@@ -73,10 +75,10 @@ class GeminiCli:
         began = parse_time(session.facts.get("startTime"))
         yield begin_session(id, began, parent=_parent_of(unit.path))
         yield Facts(fields=_fields(session.facts, unit.hint))
-        cache = _MessageCache(id, files.changed_at(unit.path))
-        for branch in session.abandoned:
-            yield Branch(items=cache.items(branch), is_current=False)
-        yield Branch(items=cache.items(session.current()), is_current=True)
+        made = _Made(id, files.changed_at(unit.path))
+        for branch in session.left:
+            yield Branch(items=made.items(branch), is_current=False)
+        yield Branch(items=made.items(session.current()), is_current=True)
 
 
 class _GeminiSession:
@@ -92,7 +94,7 @@ class _GeminiSession:
         self._is_resuming = False
         self._taken_back: str | None = None
         # Each way that was left by going back, as it was then.
-        self.abandoned: list[list[Json]] = []
+        self.left: list[list[Json]] = []
 
     def current(self) -> list[Json]:
         """The messages as they stand at the end."""
@@ -167,12 +169,12 @@ class _GeminiSession:
     def _rewind(self, id: str) -> None:
         ids = list(self._messages)
         at = ids.index(id) if id in self._messages else 0
-        self.abandoned.append(self.current())
+        self.left.append(self.current())
         for each in ids[at:]:
             del self._messages[each]
 
 
-class _MessageCache:
+class _Made:
     """Messages made once, however many branches share them."""
 
     def __init__(self, session_id: str, otherwise: datetime) -> None:
@@ -200,7 +202,7 @@ class _MessageCache:
             if message.get("type") == SUMMARY:
                 found = (Compacted(summary=text_of(message), at=self._at),)
             else:
-                found = tuple(to_messages(message, self._at, session_id=self._session_id))
+                found = tuple(said(message, self._at, session_id=self._session_id))
             self._known[id(message)] = found
         return found
 

@@ -32,7 +32,7 @@ from sessionary.importers.base.events import (
     SessionBegin,
     Skipped,
     Unit,
-    UserEnvironment,
+    Where,
 )
 from sessionary.importers.base.files import json_lines
 from sessionary.importers.gemini import messages
@@ -46,7 +46,7 @@ _MESSAGE = re.compile(
     rb'"message"\s*:\s*\{\s*(?:"role"\s*:\s*"(?:user|model)"\s*,\s*)?"parts"\s*:\s*\['
 )
 # User lines that no person wrote.
-_PROGRAM_SUBTYPES = ("cron", "notification")
+_TOLD = ("cron", "notification")
 
 
 class QwenCode:
@@ -55,10 +55,10 @@ class QwenCode:
     name = TOOL
     title = "Qwen Code"
 
-    def places(self, user: UserEnvironment) -> list[Path]:
+    def places(self, where: Where) -> list[Path]:
         """`QWEN_RUNTIME_DIR` or `QWEN_HOME`, else `~/.qwen`."""
-        home = user.path("QWEN_HOME", ".qwen")
-        given = user.environment.get("QWEN_RUNTIME_DIR")
+        home = where.path("QWEN_HOME", ".qwen")
+        given = where.environment.get("QWEN_RUNTIME_DIR")
         return [(Path(given).expanduser() if given else home) / "projects"]
 
     def recognises(self, path: Path) -> bool:
@@ -70,13 +70,14 @@ class QwenCode:
     def find(self, place: Path) -> Iterator[Unit]:
         """One unit a file: sessions first, those that others were copied from before their copies."""
         found = [place] if files.is_file(place) else list(_found(place))
-        for path in sorted(found, key=lambda each: (_is_agent(each), files.changed_at(each), each)):
+        for path in sorted(found, key=lambda each: (_is_agent(each), files.time_of(each), each)):
             beside = _meta(path)
             stamp = files.stamp_of(path, *beside)
             yield Unit(str(path), path, stamp, files.size_of(path), beside)
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
         """The session of a file: the way to its last line is the one that people read."""
+        del resume
         session = _QwenSession(files.changed_at(unit.path))
         with files.opened(unit.path) as file:
             for line in json_lines(file):
@@ -95,10 +96,10 @@ class _QwenSession:
         self._first: Json = {}
         self._last: str | None = None
         self._parents: dict[str, str | None] = {}
-        self._messages: dict[str, list[MessageEvent | Compacted]] = {}
+        self._said: dict[str, list[MessageEvent | Compacted]] = {}
         self._fields: Json = {}
         self._began: datetime | None = None
-        self._ignored: Counter[str] = Counter()
+        self._left_out: Counter[str] = Counter()
 
     def take(self, line: Json, place: str) -> None:
         """Take one line."""
@@ -116,19 +117,19 @@ class _QwenSession:
             self._fields["workspace"] = given
         made = self._items(id, line)
         if made:
-            self._messages[id] = made
+            self._said[id] = made
 
     def events(self, path: Path) -> Iterator[Event]:
         """All that was said."""
-        if self._messages:
+        if self._said:
             yield _begin(path, self._first, self._began)
             yield Facts(fields=_titled(self._fields, path))
-            silent = set(self._parents) - set(self._messages)
+            silent = set(self._parents) - set(self._said)
             parents = without_nodes(self._parents, silent)
-            ids = path_to(self._parents, self._last or "")
-            last = next((each for each in reversed(ids) if each in self._messages), None)
-            yield from tree_branches(parents, self._messages, current=last)
-        for what, count in self._ignored.items():
+            way = path_to(self._parents, self._last or "")
+            last = next((each for each in reversed(way) if each in self._said), None)
+            yield from tree_branches(parents, self._said, current=last)
+        for what, count in self._left_out.items():
             yield IgnoredRecord(what=what, count=count)
 
     def _items(self, id: str, line: Json) -> list[MessageEvent | Compacted]:
@@ -136,9 +137,9 @@ class _QwenSession:
         payload = coerce.record(line.get("systemPayload"))
         given = coerce.record(line.get("message")).get("parts")
         if kind == "user":
-            role = "system" if subtype in _PROGRAM_SUBTYPES else "user"
+            role = "system" if subtype in _TOLD else "user"
             message = {"id": id, "type": role, "content": given}
-            return list(messages.to_messages(message, self._at, session_id=""))
+            return list(messages.said(message, self._at, session_id=""))
         if kind == "assistant":
             return self._answer(id, line, given)
         if kind == "tool_result":
@@ -151,11 +152,11 @@ class _QwenSession:
             if summary:
                 return [Compacted(summary=summary, at=self._at, id=id)]
         elif kind == "system":
-            self._ignored[f"system lines: {subtype}"[:80]] += 1
+            self._left_out[f"system lines: {subtype}"[:80]] += 1
         else:
             content = MessageContent()
             content.add(parts.unknown(line, f"{TOOL}:{kind}"))
-            return [content.to_message("system", self._at, id=id)]
+            return [content.said("system", self._at, id=id)]
         return []
 
     def _answer(self, id: str, line: Json, given: object) -> list[MessageEvent | Compacted]:
@@ -163,7 +164,7 @@ class _QwenSession:
         messages.add(content, given)
         model = coerce.name(line.get("model"))
         used = _usage(id, coerce.record(line.get("usageMetadata")), model, self._at)
-        return [content.to_message("assistant", self._at, id=id, model=model, usage=used)]
+        return [content.said("assistant", self._at, id=id, model=model, usage=used)]
 
     def _result(self, id: str, line: Json, given: object) -> list[MessageEvent | Compacted]:
         content = MessageContent()
@@ -173,7 +174,7 @@ class _QwenSession:
             for part in content.parts:
                 if part["type"] == "tool_result":
                     part["is_error"] = True
-        return [content.to_message("tool", self._at, id=id)] if content else []
+        return [content.said("tool", self._at, id=id)] if content else []
 
 
 def _begin(path: Path, first: Json, began: datetime | None) -> SessionBegin:
@@ -196,8 +197,8 @@ def _begin(path: Path, first: Json, began: datetime | None) -> SessionBegin:
 def _titled(fields: Json, path: Path) -> Json:
     """What an agent was asked to do is its title."""
     for beside in _meta(path):
-        meta = coerce.record(coerce.parse_json(files.head(beside, _HEAD)))
-        title = coerce.name(meta.get("description")) or coerce.name(meta.get("agentType"))
+        told = coerce.record(coerce.parse_json(files.head(beside, _HEAD)))
+        title = coerce.name(told.get("description")) or coerce.name(told.get("agentType"))
         return fields | ({"title": title} if title else {})
     return fields
 
@@ -207,7 +208,7 @@ def _summary(payload: Json) -> str:
     for each in coerce.records(payload.get("compressedHistory")):
         content = MessageContent()
         messages.add(content, messages.split_context(each.get("parts"))[1])
-        words = content.text
+        words = "\n".join(part["text"] for part in content.parts if part["type"] == "text")
         if words and each.get("role") == "user":
             return words
     return ""
@@ -219,12 +220,12 @@ def _usage(id: str, given: Json, model: str | None, at: datetime) -> tuple[Usage
         coerce.count(given.get("promptTokenCount")),
         coerce.count(given.get("cachedContentTokenCount")),
     )
-    output, reasoning = (
+    spoken, thought = (
         coerce.count(given.get("candidatesTokenCount")),
         coerce.count(given.get("thoughtsTokenCount")),
     )
     total = coerce.count(given.get("totalTokenCount"))
-    is_sum = output <= total - sent <= output + reasoning
+    is_sum = spoken <= total - sent <= spoken + thought
     return call_usage(
         TOOL,
         id,
@@ -232,8 +233,8 @@ def _usage(id: str, given: Json, model: str | None, at: datetime) -> tuple[Usage
         at=at,
         input=max(0, sent - cached),
         cache_read=cached,
-        output=total - sent if is_sum else output + reasoning,
-        reasoning=reasoning,
+        output=total - sent if is_sum else spoken + thought,
+        reasoning=thought,
     )
 
 

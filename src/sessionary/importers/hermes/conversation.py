@@ -26,9 +26,9 @@ from sessionary.importers.hermes.plan import (
     PlannedMessage,
     aligned,
     joined,
-    merge_segments,
     name,
     steps_of,
+    unfolded,
 )
 from sessionary.importers.hermes.session_facts import HermesFacts
 from sessionary.importers.hermes.sources import (
@@ -55,8 +55,8 @@ class HermesConversation:
         self._home = home
         self._chain = chain
         self._database = database
-        self._sources: list[MessageSource] = []
-        self._pending: list[Event] = []
+        self._tapes: list[MessageSource] = []
+        self._told: list[Event] = []
         self._web = self._read_web()
         self._plan = self._planned()
         webs = [session.facts for _, session in self._web]
@@ -65,9 +65,9 @@ class HermesConversation:
     def events(self) -> Iterator[Event]:
         """All that is to be said of it."""
         yield self._begin()
-        yield from self._pending
+        yield from self._told
         yield Facts(fields=self._known.fields())
-        playback = MessageReplay(self._sources)
+        playback = MessageReplay(self._tapes)
         try:
             is_split = any(session.before for _, session in self._web)
             yield from self._branches(playback) if is_split else self._line(playback)
@@ -92,21 +92,21 @@ class HermesConversation:
                 )
             segments.append(steps)
         compressed = [row.end_reason == "compression" for row in self._chain.rows]
-        plan = merge_segments(segments, is_compressed=compressed)
+        plan = unfolded(segments, is_compressed=compressed)
         for file, session in self._web:
             steps = self._steps(ListedMessages(file.path, session.messages))
-            source = len(self._sources) - 1
+            tape = len(self._tapes) - 1
             plan = joined(plan, steps)
             if not any(step.is_compaction for step in plan):
-                _anchor(plan, web_sessions.anchored(session), source)
+                _anchor(plan, web_sessions.anchored(session), tape)
         name(plan)
         return plan
 
-    def _steps(self, source: MessageSource) -> list[PlannedMessage]:
-        keys, events = survey(source)
-        self._pending += events
-        self._sources.append(source)
-        return steps_of(keys, len(self._sources) - 1)
+    def _steps(self, tape: MessageSource) -> list[PlannedMessage]:
+        lights, told = survey(tape)
+        self._told += told
+        self._tapes.append(tape)
+        return steps_of(lights, len(self._tapes) - 1)
 
     def _read_web(self) -> list[tuple[WebFile, WebSession]]:
         found = []
@@ -117,8 +117,8 @@ class HermesConversation:
             try:
                 session = web_sessions.read(file)
                 found.append((file, session))
-                self._pending += [Skipped(where=p.name, why=why) for p, why in session.faults]
-                self._pending += [
+                self._told += [Skipped(where=p.name, why=why) for p, why in session.faults]
+                self._told += [
                     IgnoredRecord(
                         what=f"fields {name}, longer than {web_sessions.MAX_FIELD:,} bytes"[:80]
                     )
@@ -127,39 +127,39 @@ class HermesConversation:
             except BadInput as error:
                 if not row.facts and row.id not in self._home.transcripts:
                     raise
-                self._pending.append(Skipped(where=file.path.name, why=str(error)))
+                self._told.append(Skipped(where=file.path.name, why=str(error)))
         return found
 
     # How it is said
 
     def _line(self, playback: MessageReplay) -> Iterator[Event]:
         """One message behind the other; what was taken back is left before the next that stands."""
-        last_kept: str | None = None
+        standing: str | None = None
         is_off = False
         at = self._began()
         for step in self._plan:
             at = step.at or at
             parent: str | None = FOLLOWS
-            if is_off and not step.message_key.is_taken_back:
-                parent = last_kept
-            yield from self._messages(step, playback, at, parent)
-            is_off = step.message_key.is_taken_back
+            if is_off and not step.light.is_taken_back:
+                parent = standing
+            yield from self._say(step, playback, at, parent)
+            is_off = step.light.is_taken_back
             if not is_off and not step.is_compaction:
-                last_kept = step.id
-        if is_off and last_kept is not None:
-            yield Retracted(after=last_kept, at=at)
+                standing = step.id
+        if is_off and standing is not None:
+            yield Retracted(after=standing, at=at)
 
-    def _messages(
+    def _say(
         self,
         step: PlannedMessage,
         playback: MessageReplay,
         at: datetime,
         parent: str | None = FOLLOWS,
     ) -> Iterator[MessageEvent | Compacted]:
-        raws = [playback.raw(source, number, step.key) for source, number in step.places]
+        raws = [playback.raw(tape, number, step.key) for tape, number in step.places]
         raw = message.filled(*raws)
         if not step.is_compaction:
-            yield message.to_message(raw, id=step.id, at=at, parent=parent)
+            yield message.said(raw, id=step.id, at=at, parent=parent)
             if step.summary_after is not None:
                 yield Compacted(summary=step.summary_after, at=at, id=f"{step.id}-summary")
             return
@@ -168,47 +168,45 @@ class HermesConversation:
         yield Compacted(summary=summary, at=at, id=step.id, keeps=keeps)
         if rest:
             said = {"role": raw.get("role"), "content": rest}
-            yield message.to_message(said, id=f"{step.id}-rest", at=at)
+            yield message.said(said, id=f"{step.id}-rest", at=at)
 
     def _branches(self, playback: MessageReplay) -> Iterator[Event]:
         """The way that stands, after those that do not: taken back, or only in a copy."""
-        current: list[tuple[PlannedMessage, list[MessageEvent | Compacted]]] = []
+        way: list[tuple[PlannedMessage, list[MessageEvent | Compacted]]] = []
         off: list[MessageEvent | Compacted] = []
         at = self._began()
         for step in self._plan:
             at = step.at or at
-            items = list(self._messages(step, playback, at))
-            if step.message_key.is_taken_back:
+            items = list(self._say(step, playback, at))
+            if step.light.is_taken_back:
                 off += items
                 continue
             if off:
-                yield Branch(items=[*_flat(current), *off], is_current=False)
+                yield Branch(items=[*_flat(way), *off], is_current=False)
                 off = []
-            current.append((step, items))
+            way.append((step, items))
         if off:
-            yield Branch(items=[*_flat(current), *off], is_current=False)
+            yield Branch(items=[*_flat(way), *off], is_current=False)
         for file, session in self._web:
-            yield from self._before(ListedMessages(file.backup, session.before), current)
-        yield Branch(items=_flat(current), is_current=True)
+            yield from self._before(ListedMessages(file.backup, session.before), way)
+        yield Branch(items=_flat(way), is_current=True)
 
     def _before(
-        self,
-        source: ListedMessages,
-        current: list[tuple[PlannedMessage, list[MessageEvent | Compacted]]],
+        self, tape: ListedMessages, way: list[tuple[PlannedMessage, list[MessageEvent | Compacted]]]
     ) -> Iterator[Event]:
         """What a session was before its file shrank; what still stands is the same message."""
-        keys, events = survey(source)
-        yield from events
-        steps = steps_of(keys, 0)
+        lights, told = survey(tape)
+        yield from told
+        steps = steps_of(lights, 0)
         name(steps)
-        pairs = aligned([step.key for step in steps], [step.key for step, _ in current])
-        same = {ours: current[theirs][1] for ours, theirs in pairs}
-        playback = MessageReplay([source])
+        pairs = aligned([step.key for step in steps], [step.key for step, _ in way])
+        same = {ours: way[theirs][1] for ours, theirs in pairs}
+        playback = MessageReplay([tape])
         items: list[MessageEvent | Compacted] = []
         at = self._began()
         for number, step in enumerate(steps):
             at = step.at or at
-            items += same.get(number) or list(self._messages(step, playback, at))
+            items += same.get(number) or list(self._say(step, playback, at))
         if len(same) < len(steps):
             yield Branch(items=items, is_current=False)
 
@@ -247,17 +245,17 @@ class HermesConversation:
         return found
 
 
-def _anchor(plan: list[PlannedMessage], anchored: tuple[int, str] | None, source: int) -> None:
+def _anchor(plan: list[PlannedMessage], anchored: tuple[int, str] | None, tape: int) -> None:
     """Note behind which message of a tape the model read a summary."""
     if anchored is None:
         return
     number, summary = anchored
     for step in plan:
-        if (source, number) in step.places:
+        if (tape, number) in step.places:
             step.summary_after = summary
 
 
 def _flat(
-    current: list[tuple[PlannedMessage, list[MessageEvent | Compacted]]],
+    way: list[tuple[PlannedMessage, list[MessageEvent | Compacted]]],
 ) -> list[MessageEvent | Compacted]:
-    return [item for _, items in current for item in items]
+    return [item for _, items in way for item in items]

@@ -83,7 +83,7 @@ class HermesHome:
             path = self.index.path or self.path
             yield self._unit(path, files.stamp_of(path), self.index, path)
         for chain in self._chains():
-            yield self._conversation_unit(chain)
+            yield self._talk(chain)
 
     def _chains(self) -> Iterator[Chain]:
         """The conversations of the database, then those of which only files tell."""
@@ -99,11 +99,11 @@ class HermesHome:
             lineage = None if parent is None else Lineage.FORK
             yield Chain((SessionRow(id, {}),), parent, lineage)
 
-    def _conversation_unit(self, chain: Chain) -> Unit:
+    def _talk(self, chain: Chain) -> Unit:
         beside = [path for row in chain.rows for path in self.files_of(row.id)]
-        facts = [(row.facts, row.fingerprint) for row in chain.rows]
+        told = [(row.facts, row.prints) for row in chain.rows]
         entries = [self.index.entries.get(row.id) for row in chain.rows if not row.facts]
-        stamp = hash_of(repr((facts, entries)).encode("utf-8", "surrogatepass"))[:32]
+        stamp = hash_of(repr((told, entries)).encode("utf-8", "surrogatepass"))[:32]
         path = beside[0] if self.exported or not chain.rows[0].facts else self.database_path
         return Unit(
             f"{self.path}#{chain.id}",
@@ -204,7 +204,7 @@ def _directories(path: Path) -> list[Path]:
 
 def _jobs(path: Path) -> dict[str, str]:
     """What scheduled jobs are called."""
-    jobs = coerce.records(files.read_record(path).get("jobs"))
+    jobs = coerce.records(coerce.record(files.read_json_if_any(path)).get("jobs"))
     return {str(job.get("id")): job["name"] for job in jobs if coerce.name(job.get("name"))}
 
 
@@ -216,4 +216,4 @@ def _profile(name: str) -> str | None:
 
 
 def _size(row: SessionRow) -> int:
-    return sum(int(each) for each in row.fingerprint[3:] if isinstance(each, float))
+    return sum(int(each) for each in row.prints[3:] if isinstance(each, float))

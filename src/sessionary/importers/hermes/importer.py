@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sessionary.errors import BadInput
 from sessionary.importers.base import files
-from sessionary.importers.base.events import Event, Resume, Skipped, Unit, UserEnvironment
+from sessionary.importers.base.events import Event, Resume, Skipped, Unit, Where
 from sessionary.importers.hermes import state, web_sessions
 from sessionary.importers.hermes.conversation import HermesConversation
 from sessionary.importers.hermes.gateway import INDEX, GatewayIndex
@@ -25,9 +25,9 @@ class Hermes:
         # Where the web interface of a home keeps its state, if elsewhere: the two are read as one.
         self._web_folders: dict[Path, Path] = {}
 
-    def places(self, user: UserEnvironment) -> list[Path]:
-        home = user.path("HERMES_HOME", ".hermes")
-        given = user.environment.get("HERMES_WEBUI_STATE_DIR")
+    def places(self, where: Where) -> list[Path]:
+        home = where.path("HERMES_HOME", ".hermes")
+        given = where.environment.get("HERMES_WEBUI_STATE_DIR")
         if not given:
             return [home]
         folder = Path(given).expanduser()

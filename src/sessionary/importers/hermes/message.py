@@ -33,7 +33,7 @@ _JSON_TEXTS = ("tool_calls", "reasoning_details", "codex_reasoning_items", "code
 # How a list of parts is written where a text is expected.
 _AS_JSON = "\x00json:"
 # What is kept beside the parts, under the tool's name.
-_EXTRA_FIELDS = (
+_KEPT = (
     "codex_reasoning_items",
     "codex_message_items",
     "platform_message_id",
@@ -43,7 +43,7 @@ _EXTRA_FIELDS = (
     "_recovered",
     "_error",
 )
-IGNORED_ROLES = ("session_meta",)
+NOT_SAID = ("session_meta",)
 _SUMMARIES = ("[CONTEXT COMPACTION", "[CONTEXT SUMMARY]")
 _SUMMARY_END = re.compile(r"^-+\s*END OF CONTEXT SUMMARY[^\n]*$", re.MULTILINE)
 # What the web interface puts before the words that a person typed.
@@ -77,20 +77,20 @@ def unpacked(row: Json) -> Json:
     return found
 
 
-def key_of(raw: Json) -> MessageKey:
+def light(raw: Json) -> MessageKey:
     """What tells a message from others: the same whichever file it stands in."""
     role = openai_items.role_of(raw.get("role"), "system")
     words = words_of(raw)
     calls = _call_ids(raw)
-    to_message: tuple[str, ...]
+    said: tuple[str, ...]
     if role == "tool" and (call := coerce.name(raw.get("tool_call_id"))):
-        to_message = ("tool", call)
+        said = ("tool", call)
     elif role == "assistant" and calls:
-        to_message = ("calls", *calls, words)
+        said = ("calls", *calls, words)
     else:
-        to_message = (role, words, _others(raw.get("content")))
+        said = (role, words, _others(raw.get("content")))
     digest = hashlib.blake2b(digest_size=8)
-    for each in to_message:
+    for each in said:
         digest.update(each.encode("utf-8", "surrogatepass") + b"\x00")
     is_off = raw.get("active") in (0, False) and not raw.get("compacted")
     return MessageKey(digest.hexdigest(), role, at(raw), is_summary(words), is_off)
@@ -155,35 +155,35 @@ def filled(first: Json, *others: Json) -> Json:
     return made
 
 
-def to_message(raw: Json, *, id: str, at: datetime, parent: str | None = FOLLOWS) -> MessageEvent:
+def said(raw: Json, *, id: str, at: datetime, parent: str | None = FOLLOWS) -> MessageEvent:
     """The message in our words; what has no place here is kept beside it."""
     role = openai_items.role_of(raw.get("role"), "system")
     content = MessageContent()
-    extra = {name: raw[name] for name in _EXTRA_FIELDS if raw.get(name)}
+    kept = {name: raw[name] for name in _KEPT if raw.get(name)}
     if role == "assistant":
-        reasoning = coerce.text(raw.get("reasoning")) or coerce.text(raw.get("reasoning_content"))
-        content.add_reasoning(reasoning, raw.get("reasoning_details"))
+        thought = coerce.text(raw.get("reasoning")) or coerce.text(raw.get("reasoning_content"))
+        content.think(thought, raw.get("reasoning_details"))
     if role == "tool":
         _add_result(content, raw)
     else:
         _add_content(content, raw.get("content"))
         openai_items.add_tool_calls(content, raw.get("tool_calls"))
     if raw.get("role") != role:
-        extra["role"] = raw.get("role")
-    return content.to_message(
+        kept["role"] = raw.get("role")
+    return content.said(
         role,
         at,
         id=id,
         parent=parent,
         finish_reason=coerce.name(raw.get("finish_reason")),
         token_count=coerce.count(raw.get("token_count")) or None,
-        extra={"hermes": extra} if extra else None,
+        extra={"hermes": kept} if kept else None,
     )
 
 
 def _add_content(content: MessageContent, given: object) -> None:
     if given is not None and not isinstance(given, str | list):
-        content.add_unknown(given)
+        content.keep(given)
     else:
         openai_items.add(content, given)
 
@@ -195,10 +195,10 @@ def _add_result(content: MessageContent, raw: Json) -> None:
         openai_items.add(inner, given)
     texts = [part["text"] for part in inner.parts if part["type"] == "text"]
     rest = [part for part in inner.parts if part["type"] != "text"]
-    text: Any = "\n".join(texts) if isinstance(given, list) else "" if given is None else given
+    told: Any = "\n".join(texts) if isinstance(given, list) else "" if given is None else given
     name = coerce.name(raw.get("tool_name")) or coerce.name(raw.get("name"))
     call = raw.get("tool_call_id")
-    content.add(parts.tool_result("" if call is None else str(call), text, name=name), *rest)
+    content.add(parts.tool_result("" if call is None else str(call), told, name=name), *rest)
     content.blobs.extend(inner.blobs)
 
 

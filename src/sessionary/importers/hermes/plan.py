@@ -68,15 +68,15 @@ def _between(
     if not a or not b or len(known) < len(times):
         return sides + others
     out = []
-    a_next = b_next = 0
-    while a_next < len(a) and b_next < len(b):
-        if known[a_next] <= known[len(a) + b_next]:
-            out.append(sides[a_next])
-            a_next += 1
+    here = there = 0
+    while here < len(a) and there < len(b):
+        if known[here] <= known[len(a) + there]:
+            out.append(sides[here])
+            here += 1
         else:
-            out.append(others[b_next])
-            b_next += 1
-    return out + sides[a_next:] + others[b_next:]
+            out.append(others[there])
+            there += 1
+    return out + sides[here:] + others[there:]
 
 
 def _anchors(a: Sequence[str], b: Sequence[str], stretch: tuple[int, int, int, int]) -> list[Pair]:
@@ -110,10 +110,10 @@ def _longest_rise(pairs: Sequence[Pair]) -> list[Pair]:
         else:
             ends[place], at[place] = second, n
     out = []
-    last = at[-1] if at else None
-    while last is not None:
-        out.append(pairs[last])
-        last = before[last]
+    here = at[-1] if at else None
+    while here is not None:
+        out.append(pairs[here])
+        here = before[here]
     return out[::-1]
 
 
@@ -129,7 +129,7 @@ LOOKS = 2000
 class PlannedMessage:
     """One message: by what it is known, and on which tapes it stands at which number."""
 
-    message_key: MessageKey
+    light: MessageKey
     places: list[tuple[int, int]] = field(default_factory=list)
     id: str = ""
     # A summary for the model: everything before `keeps`, or before here, is replaced by it.
@@ -141,17 +141,17 @@ class PlannedMessage:
     @property
     def key(self) -> str:
         """By what it is known."""
-        return self.message_key.key
+        return self.light.key
 
     @property
     def at(self) -> datetime | None:
         """When it was said."""
-        return self.message_key.at
+        return self.light.at
 
 
-def steps_of(message_keys: Sequence[MessageKey], source: int) -> list[PlannedMessage]:
+def steps_of(lights: Sequence[MessageKey], tape: int) -> list[PlannedMessage]:
     """What one tape says."""
-    return [PlannedMessage(each, [(source, number)]) for number, each in enumerate(message_keys)]
+    return [PlannedMessage(each, [(tape, number)]) for number, each in enumerate(lights)]
 
 
 def joined(steps: list[PlannedMessage], others: list[PlannedMessage]) -> list[PlannedMessage]:
@@ -170,11 +170,11 @@ def joined(steps: list[PlannedMessage], others: list[PlannedMessage]) -> list[Pl
     return out
 
 
-def merge_segments(
+def unfolded(
     segments: Sequence[list[PlannedMessage]], *, is_compressed: Sequence[bool]
 ) -> list[PlannedMessage]:
     """Segments as one conversation. `is_compressed` tells of each how it ended."""
-    made = _SegmentMerge()
+    made = _Unfolding()
     for number, segment in enumerate(segments):
         was_compressed = number > 0 and is_compressed[number - 1]
         made.take(segment, is_seam=number > 0, was_compressed=was_compressed)
@@ -190,11 +190,11 @@ def name(plan: Sequence[PlannedMessage]) -> None:
         step.id = step.key if count == 1 else f"{step.key}-{count}"
 
 
-class _SegmentMerge:
+class _Unfolding:
     def __init__(self) -> None:
         self.plan: list[PlannedMessage] = []
         # What stands: neither taken back nor a summary.
-        self._standing: list[PlannedMessage] = []
+        self._said: list[PlannedMessage] = []
         self._looks = LOOKS
 
     def take(self, segment: list[PlannedMessage], *, is_seam: bool, was_compressed: bool) -> None:
@@ -202,58 +202,56 @@ class _SegmentMerge:
         while at < len(segment):
             step = segment[at]
             at += 1
-            if step.message_key.is_summary and self._standing:
+            if step.light.is_summary and self._said:
                 at += self._compact(step, segment, at)
                 continue
             self.plan.append(step)
-            if not step.message_key.is_taken_back:
-                self._standing.append(step)
+            if not step.light.is_taken_back:
+                self._said.append(step)
 
     def _compact(self, step: PlannedMessage, segment: list[PlannedMessage], at: int) -> int:
         """Note a summary; say how many messages behind it are only said again."""
         self._drop_head()
         repeated = self._repeated(segment, at)
         step.is_compaction = True
-        step.keeps = self._standing[-repeated] if repeated else None
+        step.keeps = self._said[-repeated] if repeated else None
         self.plan.append(step)
         return repeated
 
     def _drop_head(self) -> None:
         """Forget the first messages where they are said again before a summary."""
-        standing = [step.key for step in self._standing[-HEAD:]]
-        first = [step.key for step in self._standing[:HEAD]]
-        for count in range(min(HEAD, len(self._standing) // 2), 0, -1):
-            if standing[-count:] == first[:count] and self.plan[-count:] == self._standing[-count:]:
-                del self._standing[-count:], self.plan[-count:]
+        said = [step.key for step in self._said[-HEAD:]]
+        first = [step.key for step in self._said[:HEAD]]
+        for count in range(min(HEAD, len(self._said) // 2), 0, -1):
+            if said[-count:] == first[:count] and self.plan[-count:] == self._said[-count:]:
+                del self._said[-count:], self.plan[-count:]
                 return
 
     def _past_seam(self, segment: list[PlannedMessage], *, was_compressed: bool) -> int:
         """Where a segment begins to say something new."""
-        summary = next((n for n, s in enumerate(segment[:HEAD]) if s.message_key.is_summary), None)
+        summary = next((n for n, s in enumerate(segment[:HEAD]) if s.light.is_summary), None)
         if summary is not None:
-            known = {step.key for step in self._standing}
+            known = {step.key for step in self._said}
             fresh = [step for step in segment[:summary] if step.key not in known]
             self.plan += fresh
-            self._standing += fresh
+            self._said += fresh
             return summary
         repeated = self._repeated(segment, 0)
         if repeated or not was_compressed or not segment:
             return repeated
-        last_prompt = next(
-            (s for s in reversed(self._standing) if s.message_key.role == "user"), None
-        )
-        return int(last_prompt is not None and last_prompt.key == segment[0].key)
+        asked = next((s for s in reversed(self._said) if s.light.role == "user"), None)
+        return int(asked is not None and asked.key == segment[0].key)
 
     def _repeated(self, segment: list[PlannedMessage], at: int) -> int:
         """How many messages from there on are the last ones said, once more."""
         self._looks -= 1
         if at >= len(segment) or self._looks < 0:
             return 0
-        standing = self._standing
-        for begin in range(max(0, len(standing) - TAIL), len(standing)):
-            count = len(standing) - begin
-            if standing[begin].key == segment[at].key and at + count <= len(segment):
+        said = self._said
+        for begin in range(max(0, len(said) - TAIL), len(said)):
+            count = len(said) - begin
+            if said[begin].key == segment[at].key and at + count <= len(segment):
                 again = (step.key for step in segment[at : at + count])
-                if all(a.key == b for a, b in zip(standing[begin:], again, strict=True)):
+                if all(a.key == b for a, b in zip(said[begin:], again, strict=True)):
                     return count
         return 0

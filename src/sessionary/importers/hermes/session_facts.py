@@ -18,7 +18,7 @@ from sessionary.store.sqlite.foreign import ForeignDatabase
 
 _CRON_ID = re.compile(r"\Acron_(.+?)_\d{8}.*\Z|\Acron_(.+)_[^_]*\Z")
 # Columns that are told in other ways, or are sums of the log.
-_KNOWN_COLUMNS = frozenset(
+_TOLD = frozenset(
     {
         "source",
         "user_id",
@@ -90,8 +90,8 @@ class HermesFacts:
         }
         for web in self._webs:
             fields |= web_sessions.fields_of(web, self._home.projects)
-        extra = self._extra()
-        fields["extra"] = {"hermes": extra} if extra else {}
+        kept = self._kept()
+        fields["extra"] = {"hermes": kept} if kept else {}
         return {name: value for name, value in fields.items() if value}
 
     def _title(self) -> str | None:
@@ -127,20 +127,18 @@ class HermesFacts:
         entries = self._home.index.entries
         return next((entries[r.id] for r in reversed(self._chain.rows) if r.id in entries), {})
 
-    def _extra(self) -> Json:
-        extra: Json = {}
+    def _kept(self) -> Json:
+        kept: Json = {}
         for row in self._chain.rows:
             facts = row.facts.items()
-            extra |= {
-                n: v
-                for n, v in facts
-                if n not in _KNOWN_COLUMNS and v not in (0, "", b"") and _plain(v)
+            kept |= {
+                n: v for n, v in facts if n not in _TOLD and v not in (0, "", b"") and _plain(v)
             }
         for web in self._webs:
-            extra |= web_sessions.extra_of(web)
+            kept |= web_sessions.kept_of(web)
         if len(self._chain.rows) > 1:
-            extra["segments"] = [row.id for row in self._chain.rows]
-        return extra
+            kept["segments"] = [row.id for row in self._chain.rows]
+        return kept
 
 
 def _plain(value: object) -> bool:

@@ -10,10 +10,10 @@ from sessionary.importers.base import files
 from sessionary.importers.base.events import Event, IgnoredRecord, Json, Skipped
 from sessionary.importers.hermes.message import (
     COLUMNS,
-    IGNORED_ROLES,
+    NOT_SAID,
     MessageKey,
     from_row,
-    key_of,
+    light,
     unpacked,
 )
 from sessionary.store.sqlite.foreign import ForeignDatabase
@@ -103,51 +103,49 @@ class ListedMessages:
         return len(self._messages)
 
 
-def survey(source: MessageSource) -> tuple[list[MessageKey], list[Event]]:
+def survey(tape: MessageSource) -> tuple[list[MessageKey], list[Event]]:
     """What stands where, and what is to be told of the rest."""
-    keys: list[MessageKey] = []
-    events: list[Event] = []
-    for raw in source.raws():
+    lights: list[MessageKey] = []
+    told: list[Event] = []
+    for raw in tape.raws():
         if not isinstance(raw, dict):
-            events.append(raw)
-        elif raw["role"] in IGNORED_ROLES:
-            events.append(IgnoredRecord(what=f"{raw['role']} lines"))
-        elif len(keys) < MOST:
-            keys.append(key_of(raw))
+            told.append(raw)
+        elif raw["role"] in NOT_SAID:
+            told.append(IgnoredRecord(what=f"{raw['role']} lines"))
+        elif len(lights) < MOST:
+            lights.append(light(raw))
         else:
-            events.append(
-                Skipped(where=source.path.name, why=f"it has more than {MOST:,} messages")
-            )
+            told.append(Skipped(where=tape.path.name, why=f"it has more than {MOST:,} messages"))
             break
-    return keys, events
+    return lights, told
 
 
 class MessageReplay:
     """Several tapes read for the second time, each only forwards."""
 
-    def __init__(self, sources: list[MessageSource]) -> None:
-        self._sources = sources
-        self._messages = [_readable(source) for source in sources]
-        self._next = [0] * len(sources)
+    def __init__(self, tapes: list[MessageSource]) -> None:
+        self._tapes = tapes
+        self._sources = [self._messages(tape) for tape in tapes]
+        self._next = [0] * len(tapes)
 
-    def raw(self, source: int, number: int, key: str) -> Json:
+    def raw(self, tape: int, number: int, key: str) -> Json:
         """The message of that number, which must be the one that was seen there."""
         raw = None
-        while self._next[source] <= number:
-            raw = next(self._messages[source], None)
-            self._next[source] += 1
-        if raw is None or key_of(raw).key != key:
-            path = self._sources[source].path
+        while self._next[tape] <= number:
+            raw = next(self._sources[tape], None)
+            self._next[tape] += 1
+        if raw is None or light(raw).key != key:
+            path = self._tapes[tape].path
             raise BadInput(f"{path} was written while it was read; it is read another time.")
         return raw
 
     def close(self) -> None:
         """Let go of the files."""
-        for messages in self._messages:
-            messages.close()
+        for source in self._sources:
+            source.close()
 
-
-def _readable(source: MessageSource) -> Generator[Json]:
-    for raw in source.raws():
-        if isinstance(raw, dict) and raw["role"] not in IGNORED_ROLES:
-            yield raw
+    @staticmethod
+    def _messages(tape: MessageSource) -> Generator[Json]:
+        for raw in tape.raws():
+            if isinstance(raw, dict) and raw["role"] not in NOT_SAID:
+                yield raw

@@ -31,7 +31,7 @@ class SessionRow:
     facts: Json
     count: int = 0
     # How many messages there are, of which numbers and sizes: what tells of change.
-    fingerprint: tuple[Any, ...] = ()
+    prints: tuple[Any, ...] = ()
 
     @property
     def source(self) -> str:
@@ -111,10 +111,8 @@ def rows_of(database: ForeignDatabase) -> dict[str, SessionRow]:
         facts = held(dict(zip(columns, values, strict=True)))
         id = facts.pop("id", None)
         if isinstance(id, str) and id:
-            fingerprint = tuple(seen.get(id, ()))
-            found[id] = SessionRow(
-                id, facts, int(fingerprint[0]) if fingerprint else 0, fingerprint
-            )
+            told = tuple(seen.get(id, ()))
+            found[id] = SessionRow(id, facts, int(told[0]) if told else 0, told)
     return found
 
 
@@ -237,7 +235,7 @@ class SessionExport:
 
 def is_export(path: Path) -> bool:
     """Whether a file is a list of sessions, and not of messages."""
-    head = files.json_head(path, _HEAD)
+    head = files.head(path, _HEAD).lstrip(b"\xef\xbb\xbf \t\r\n")
     if not head.startswith(b"{"):
         return False
     line, newline, _ = head.partition(b"\n")
@@ -259,9 +257,9 @@ def read_export(path: Path) -> SessionExport:
             if id is None or "messages" not in data:
                 found.faults.append((f"line {number}", line.why or "it is no session"))
                 continue
-            messages = coerce.items(data.pop("messages"))
+            said = coerce.items(data.pop("messages"))
             facts = held({n: v for n, v in data.items() if n not in ("id", PROMPT)})
-            found.rows[id] = SessionRow(id, facts, len(messages), (len(messages), stamp))
+            found.rows[id] = SessionRow(id, facts, len(said), (len(said), stamp))
             found.places[id] = line.start
     return found
 

@@ -15,7 +15,7 @@ from sessionary.formats import coerce
 from sessionary.importers.base import files
 from sessionary.importers.base.content import first_time
 from sessionary.importers.base.events import Json
-from sessionary.importers.hermes.message import IGNORED_ROLES, is_summary, local, words_of
+from sessionary.importers.hermes.message import NOT_SAID, is_summary, local, words_of
 from sessionary.model import codec
 from sessionary.model.record import MAX_DRAFT, ProjectFact
 from sessionary.model.terminal import one_line
@@ -93,7 +93,7 @@ def find_logs(sessions: Path) -> Iterator[WebFile]:
 
 def is_session(path: Path) -> bool:
     """Whether a file begins as a session of the web interface does, or a log of the agent's."""
-    head = files.json_head(path)
+    head = files.head(path).lstrip(b"\xef\xbb\xbf \t\r\n")
     is_named = head.startswith(b"{") and b'"session_id"' in head
     return is_named and (b'"workspace"' in head or b'"session_start"' in head)
 
@@ -116,9 +116,9 @@ def named_file(path: Path) -> WebFile:
 
 
 def _head_of(path: Path) -> dict[str, str]:
-    head = files.head(path, _HEAD).partition(b'"messages"')[0]
+    told = files.head(path, _HEAD).partition(b'"messages"')[0]
     return {
-        name.decode(): value.decode("utf-8", "replace") for name, value in _IN_HEAD.findall(head)
+        name.decode(): value.decode("utf-8", "replace") for name, value in _IN_HEAD.findall(told)
     }
 
 
@@ -176,32 +176,32 @@ def anchored(session: WebSession) -> tuple[int, str] | None:
     summary = coerce.name(session.facts.get("compression_anchor_summary"))
     if summary is None:
         return None
-    messages = messages_in(session.messages)
+    said = messages_in(session.messages)
     if any(
         is_summary(words) and _one_spaced(summary) in _one_spaced(words)
-        for words in map(words_of, messages)
+        for words in map(words_of, said)
     ):
         # It stands in the conversation already.
         return None
-    visible = [(n, m) for n, m in enumerate(messages) if _is_visible(m)]
+    shown = [(n, m) for n, m in enumerate(said) if _is_shown(m)]
     key = session.facts.get("compression_anchor_message_key")
     if isinstance(key, dict):
-        for number, message in reversed(visible):
+        for number, message in reversed(shown):
             if _has_key(message, key):
                 return number, summary
     at = session.facts.get("compression_anchor_visible_idx")
-    if isinstance(at, bool) or not isinstance(at, int) or at < 0 or not visible:
+    if isinstance(at, bool) or not isinstance(at, int) or at < 0 or not shown:
         return None
-    return visible[min(at, len(visible) - 1)][0], summary
+    return shown[min(at, len(shown) - 1)][0], summary
 
 
 def messages_in(given: list[Any]) -> list[Json]:
     """Those items of a list that are messages, and said in the conversation."""
     found = [each for each in given if isinstance(each, dict) and isinstance(each.get("role"), str)]
-    return [each for each in found if each["role"] not in IGNORED_ROLES]
+    return [each for each in found if each["role"] not in NOT_SAID]
 
 
-def _is_visible(message: Json) -> bool:
+def _is_shown(message: Json) -> bool:
     if message["role"] == "tool":
         return False
     is_working = message["role"] == "assistant" and bool(
@@ -213,8 +213,8 @@ def _is_visible(message: Json) -> bool:
 def _has_key(message: Json, key: Json) -> bool:
     if key.get("role") != message["role"]:
         return False
-    at, key_at = message.get("_ts") or message.get("timestamp"), key.get("ts")
-    if at is not None and key_at is not None and at != key_at:
+    at, told = message.get("_ts") or message.get("timestamp"), key.get("ts")
+    if at is not None and told is not None and at != told:
         return False
     words = _one_spaced(words_of(message))[:_KEYED]
     return words == _one_spaced(coerce.text(key.get("text")))[:_KEYED]
@@ -227,11 +227,11 @@ def _one_spaced(text: str) -> str:
 def _add_pending(session: WebSession) -> None:
     """A message that was sent and never taken down."""
     text = coerce.name(session.facts.get("pending_user_message"))
-    prompts = [m for m in session.messages if isinstance(m, dict) and m.get("role") == "user"]
+    asked = [m for m in session.messages if isinstance(m, dict) and m.get("role") == "user"]
     if text is None:
         return
     # The two were written at different places: their white space may differ.
-    if prompts and _one_spaced(words_of(prompts[-1])) == _one_spaced(words_of({"content": text})):
+    if asked and _one_spaced(words_of(asked[-1])) == _one_spaced(words_of({"content": text})):
         return
     at = session.facts.get("pending_started_at") or session.facts.get("updated_at")
     files_of = session.facts.get("pending_attachments")
@@ -254,7 +254,7 @@ def fields_of(facts: Json, projects: dict[str, ProjectFact]) -> dict[str, Any]:
     return {name: value for name, value in made.items() if value}
 
 
-def extra_of(facts: Json) -> Json:
+def kept_of(facts: Json) -> Json:
     """Every field of the file but what was said in it."""
     return {
         name: value

@@ -3,7 +3,8 @@
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from sessionary.web.context import PREFIX, Challenge, Webhook
+from sessionary.engine.ports import Challenge, Webhook
+from sessionary.web.context import PREFIX
 from sessionary.web.openapi import PUBLIC, response_content
 from sessionary.web.requests import read_raw
 

@@ -1,0 +1,735 @@
+"""What all channels share: admitting messages, sending in pieces, streaming edits, backoff, splitting text.
+
+A platform's adapter is a `ChannelAdapter` with the code that talks to the platform.
+"""
+
+import asyncio
+import contextlib
+import logging
+import re
+import time
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Generic, TypeVar
+
+from sessionary.channels import files
+from sessionary.channels.files import (
+    MEGABYTE,
+    FailureCounter,
+    FileRefused,
+    FileTooLarge,
+    IncomingFile,
+    OutgoingFile,
+)
+from sessionary.config.table import Table
+from sessionary.engine import commands
+from sessionary.engine.ports import (
+    Capabilities,
+    Challenge,
+    DeliveryServices,
+    Receive,
+    Sent,
+    Webhook,
+)
+from sessionary.errors import (
+    BadInput,
+    NotAllowed,
+    NotFound,
+    RetryLater,
+    SessionaryError,
+    StoreUnavailable,
+    Unreachable,
+)
+from sessionary.model import codec, transcript
+from sessionary.model.message import Attachment, Message, Part, Role, Text, text_of
+from sessionary.model.source import Channel, Source
+from sessionary.model.turn import Delivery
+
+# How long to wait for a store that does not say when it can be used again.
+STORE_WAIT_SECONDS = 1.0
+# A connection that lasted this long was a good one: the next one is made without a pause.
+STEADY_SECONDS = 60.0
+MAX_SEND_PAUSE_SECONDS = 300.0
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelOptions:
+    """The settings that channels have in common.
+
+    In groups the agent answers what is addressed to it, or everything (`always`, `always_in`). With `observe` it
+    also reads what people said to each other before. `stream` shows a reply while it is being written.
+    """
+
+    always: bool = False
+    always_in: frozenset[str] = frozenset()
+    observe: bool = False
+    stream: bool = False
+    show_seconds: float = 1.5
+    largest_file: int = 10 * MEGABYTE
+    largest_sent: int = 10 * MEGABYTE
+    pause_seconds: float = 1.0
+
+
+Options = TypeVar("Options", bound=ChannelOptions)
+
+
+def read_options(table: Table, default: Options, **more: Any) -> Options:
+    """Read the settings that all chat platforms have; `more` are those that one platform adds."""
+    return replace(
+        default,
+        always=table.word("answer", "mentioned", ("mentioned", "always")) == "always",
+        observe=table.flag("observe", default=False),
+        largest_sent=read_megabytes(table, "largest_sent_mb", default.largest_sent),
+        **more,
+    )
+
+
+def read_megabytes(table: Table, name: str, default: int) -> int:
+    """Read a size that is configured in megabytes; return bytes."""
+    return round(table.number(name, default / MEGABYTE) * MEGABYTE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceivedMessage:
+    """A message of a person, as a platform delivered it.
+
+    `text` is what the group buffer keeps of a message that is not addressed to the agent. `room` is the part of the
+    chat in which it was said, if that is not the source's channel.
+    """
+
+    source: Source
+    parts: tuple[Part, ...]
+    text: str
+    files: tuple[IncomingFile, ...] = ()
+    is_addressed: bool = True
+    extra: Json = field(default_factory=dict)
+    room: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawnMessage:
+    """A person deleted a message for everyone."""
+
+    source: Source
+    message_id: str
+
+
+class ChannelAdapter:
+    """The part of the `Adapter` port that is the same on every platform.
+
+    A platform implements `run` and `send_text`, and whatever else it can do: `send_file`, `fetch_file`,
+    `show_partial` and `edit_text`, `typing`. One that sends deliveries in another way overrides `send`.
+    """
+
+    platform: str
+    capabilities: Capabilities
+    options: ChannelOptions
+    # Where the platform posts messages, and how we prove that the address is ours.
+    webhook: Webhook | None = None
+    challenge: Challenge | None = None
+    # What is sent for a delivery without content.
+    empty_text = "(An empty message.)"
+
+    def __init__(self, options: ChannelOptions) -> None:
+        self.options = options
+        self.services: DeliveryServices | None = None
+        self.backoff = Backoff(options.pause_seconds)
+        self._receive: Receive | None = None
+        self._refused: asyncio.Future[None] | None = None
+        self._group = GroupBuffer()
+        self._progress = SendProgress()
+        self._file_failures = FailureCounter()
+        self._streaming = StreamingMessages(self.show_partial, pause_of=self.edit_pause)
+
+    # What a platform implements.
+
+    async def run(self, receive: Receive) -> None:
+        """Receive messages until cancelled."""
+        raise NotImplementedError
+
+    async def send_text(self, delivery: Delivery, text: str, index: int) -> str:
+        """Send a piece of a delivery; return the platform's id of the message."""
+        raise NotImplementedError
+
+    async def send_file(self, delivery: Delivery, file: OutgoingFile, index: int) -> str:
+        """Send a file of a delivery; raise `FileRefused` if the platform does not accept it."""
+        raise NotImplementedError
+
+    async def fetch_file(self, file: IncomingFile, source: Source) -> bytes:
+        """Return the bytes of a file that was sent there; raise `RetryLater` if they may be there later."""
+        raise NotImplementedError
+
+    async def edit_text(self, channel: Channel, message_id: str, text: str) -> None:
+        """Replace the text of a message of ours."""
+        raise NotImplementedError
+
+    async def show_partial(self, channel: Channel, message_id: str | None, text: str) -> str:
+        """Write the beginning of a reply into this message, or into a new one; return the message's id."""
+        raise NotImplementedError
+
+    async def typing(self, channel: Channel) -> None:
+        """Show the typing indicator, where the platform has one."""
+
+    async def close(self) -> None:
+        """Close connections."""
+
+    async def check(self) -> str:
+        """Connect, and return who the bot is; an error says what is missing and how to get it."""
+        raise NotImplementedError
+
+    def split(self, text: str) -> list[str]:
+        """Split a text into pieces that the platform accepts."""
+        return [text] if text.strip() else []
+
+    def edit_pause(self, channel: Channel) -> float:
+        """Return how many seconds the platform wants between two edits of a message."""
+        return self.options.show_seconds
+
+    def part_of(self, file: IncomingFile, data: bytes) -> Part:
+        """Return the part of the message that a file becomes."""
+        return files.attachment(data, file.media_type, file.name)
+
+    async def refuse(self, source: Source, reason: str) -> None:
+        """Tell a person that their message cannot be stored, where the platform allows it."""
+
+    # Receiving.
+
+    def attach(self, services: DeliveryServices, /) -> None:
+        """Keep what this adapter may call."""
+        self.services = services
+
+    @contextlib.contextmanager
+    def receiving(self, receive: Receive) -> Iterator[None]:
+        """Accept posts inside the block; turn a failure of the connection into `RetryLater` with a growing pause."""
+        began = time.monotonic()
+        self._receive = receive
+        try:
+            yield
+        except SessionaryError as error:
+            if not isinstance(error, RetryLater) and error.committed != "unknown":
+                raise
+            if time.monotonic() - began > STEADY_SECONDS:
+                self.backoff.reset()
+            pause = self.backoff.next(error.after if isinstance(error, RetryLater) else 0.0)
+            raise RetryLater(str(error), after=pause) from error
+        finally:
+            self._receive = None
+
+    async def stay_connected(self, connect: Callable[[], Awaitable[None]]) -> None:
+        """Connect again whenever the connection ends; with growing pauses while it does not last."""
+        while True:
+            began = time.monotonic()
+            await connect()
+            is_steady = time.monotonic() - began > STEADY_SECONDS
+            if is_steady:
+                self.backoff.reset()
+            await asyncio.sleep(0 if is_steady else self.backoff.next())
+
+    async def wait_until_refused(self) -> None:
+        """Wait until cancelled, or until the platform refuses our credentials when we send."""
+        self._refused = asyncio.get_running_loop().create_future()
+        try:
+            await self._refused
+        finally:
+            self._refused.cancel()
+
+    async def handle_post(self, handle: Callable[[Receive], Awaitable[object]]) -> int:
+        """Handle a verified post; answer 503, so that it is posted again, unless its messages are durable.
+
+        `BadInput` is raised: it would be refused every time.
+        """
+        if self._receive is None:
+            return HTTPStatus.SERVICE_UNAVAILABLE
+        try:
+            await handle(self._receive)
+        except BadInput:
+            raise
+        except SessionaryError as error:
+            logger.warning("%s: a post is not stored and comes again: %s", self.platform, error)
+            return HTTPStatus.SERVICE_UNAVAILABLE
+        return HTTPStatus.OK
+
+    async def admit(self, received: ReceivedMessage, receive: Receive) -> str | None:
+        """Store a message to the agent; add another one to the group buffer, where that is configured.
+
+        Return the arrival's id, "" if the sender may not write to the agent, or None for what is not an arrival.
+        """
+        source = received.source
+        room = received.room or str(source.channel)
+        if not received.is_addressed and not self.options.always:
+            if self.options.observe:
+                await self.observe(source, received.text, receive, room=room)
+            return None
+        parts = received.parts
+        data: tuple[bytes, ...] = ()
+        if received.files and await receive.admits(source):
+            fetched, data = await self._fetch_files(received)
+            parts += fetched
+        message = Message(
+            Role.USER,
+            parts or (Text(""),),
+            platform_message_id=source.platform_message_id,
+            extra=received.extra,
+        )
+        # A command takes no lines along.
+        lines = () if commands.find(message.text) is not None else self._group.lines(room)
+        try:
+            arrival_id = await receive(source, with_group_lines(message, lines), files=data)
+        except BadInput as error:
+            # The platform would offer it forever, and everything after it would wait.
+            logger.warning("%s: a message cannot be stored: %s", self.platform, error)
+            await self.refuse(source, str(error))
+            return None
+        if arrival_id and lines:
+            self._group.clear(room)
+        return arrival_id
+
+    async def observe(
+        self, source: Source, text: str, receive: Receive, *, room: str | None = None
+    ) -> None:
+        """Add a line to the group buffer, unless a stranger wrote it."""
+        if await receive.admits(source):
+            room = room or str(source.channel)
+            self._group.add(room, source.speaker or "", text, id=source.platform_message_id)
+
+    async def _fetch_files(
+        self, received: ReceivedMessage
+    ) -> tuple[tuple[Part, ...], tuple[bytes, ...]]:
+        """Return a part for each file, and the bytes of those that were fetched.
+
+        A file that may be there later raises `RetryLater`, until it has failed too often.
+        """
+        parts: list[Part] = []
+        kept: list[bytes] = []
+        limit = self.options.largest_file
+        for file in received.files:
+            if file.size is not None and file.size > limit:
+                parts.append(files.not_received_too_large(file.label, limit, file.size))
+                continue
+            try:
+                data = await self.fetch_file(file, received.source)
+            except NotAllowed:
+                raise
+            except FileTooLarge:
+                parts.append(files.not_received_too_large(file.label, limit))
+                continue
+            except SessionaryError as error:  # the message matters more than its file
+                if isinstance(error, RetryLater) and not self._file_failures.is_hopeless(file.id):
+                    raise
+                parts.append(files.not_received(file.label, str(error)))
+                continue
+            if len(data) > limit:  # more than the platform told us
+                parts.append(files.not_received_too_large(file.label, limit, len(data)))
+                continue
+            part = self.part_of(file, data)
+            parts.append(part)
+            if isinstance(part, Attachment):
+                kept.append(data)
+        return tuple(parts), tuple(kept)
+
+    # Sending.
+
+    async def send(self, delivery: Delivery) -> Sent:
+        """Send a delivery; after a failure the next attempt goes on where this one stopped."""
+        sent = self._progress.sent(delivery.id)
+        try:
+            for index, piece in enumerate(self.pieces(delivery)):
+                if index >= len(sent):
+                    sent.append(await self._send_piece(delivery, piece, index))
+        except RetryLater as error:
+            raise self.retry_later(delivery, error) from error
+        except NotAllowed as error:
+            if self._refused is not None and not self._refused.done():
+                self._refused.set_exception(NotAllowed(str(error)))
+            raise
+        self._progress.finish(delivery.id)
+        return Sent(next((id for id in reversed(sent) if id), None))
+
+    def retry_later(self, delivery: Delivery, error: RetryLater) -> RetryLater:
+        """Return the error with a pause that grows with the attempts, if the platform asked for none."""
+        pause = Backoff(self.options.pause_seconds, MAX_SEND_PAUSE_SECONDS).at(delivery.attempts)
+        return RetryLater(str(error), after=error.after or pause)
+
+    def pieces(self, delivery: Delivery) -> list[str | Attachment]:
+        """Return what is sent for a delivery: its text in pieces, then its files; at least one message."""
+        attachments = files.attachments_of(delivery.parts)
+        texts = self.split(printable(text_of(delivery.parts)))
+        if not texts and not attachments:
+            texts = self.split(self.empty_text)
+        return [*texts, *attachments]
+
+    async def _send_piece(self, delivery: Delivery, piece: str | Attachment, index: int) -> str:
+        if isinstance(piece, str):
+            streamed = None
+            if index == 0:
+                streamed = await self._streaming.finish(
+                    delivery.turn_id, lambda id: self.edit_text(delivery.channel, id, piece)
+                )
+            return streamed or await self.send_text(delivery, piece, index)
+        file = await self.open_file(delivery, piece)
+        if isinstance(file, str):
+            return await self.send_text(delivery, file, index)
+        try:
+            return await self.send_file(delivery, file, index)
+        except FileRefused as error:
+            logger.warning("%s does not accept a file: %s", self.platform, error)
+            return await self.send_text(delivery, files.not_sent(piece, str(error)), index)
+
+    async def open_file(self, delivery: Delivery, file: Attachment) -> OutgoingFile | str:
+        """Return a file of a delivery, or the text that replaces it."""
+        limit = self.options.largest_sent
+        if file.size is not None and file.size > limit:
+            return files.not_sent_too_large(file, limit)
+        try:
+            data = b"" if self.services is None else await self.services.blob(delivery, file.blob)
+        except NotFound:
+            return files.not_sent(file, "its bytes are no longer kept")
+        if not data:
+            return files.not_sent(file, "it is empty")
+        if len(data) > limit:  # more than its entry says
+            return files.not_sent_too_large(file, limit)
+        return OutgoingFile(files.name_of(file), files.media_type_of(file), data)
+
+    async def show(self, channel: Channel, turn_id: str, text: str) -> None:
+        """Show the partial reply of a turn; its delivery becomes the last edit of the same message."""
+        await self._streaming.show(channel, turn_id, text)
+
+
+class Backoff:
+    """Pauses that double with every failure, up to a limit."""
+
+    def __init__(self, first: float = 1.0, longest: float = 60.0) -> None:
+        self._first, self._longest = first, longest
+        self._failures = 0
+
+    def at(self, failures: int) -> float:
+        """Return the pause after this many failures."""
+        return min(self._longest, self._first * 2.0 ** min(failures, 30))
+
+    def next(self, at_least: float = 0.0) -> float:
+        """Count a failure; return how long to wait, at least as long as the platform asks for."""
+        self._failures += 1
+        return max(at_least, self.at(self._failures - 1))
+
+    def reset(self) -> None:
+        """Begin again after a success."""
+        self._failures = 0
+
+
+class PendingQueue(Generic[T]):
+    """Messages of a platform that offers each only once: kept until handled, also when `run` is started again."""
+
+    def __init__(self, platform: str) -> None:
+        self._platform = platform
+        self._queue: asyncio.Queue[T] = asyncio.Queue()
+        self._pending: T | None = None
+
+    def put(self, item: T) -> None:
+        """Add an item."""
+        self._queue.put_nowait(item)
+
+    async def handle_all(self, handle: Callable[[T], Awaitable[None]]) -> None:
+        """Handle one item after the other; one that cannot be stored now is tried again."""
+        while True:
+            item = self._pending = self._pending or await self._queue.get()
+            await until_stored(partial(handle, item), self._platform)
+            self._pending = None
+
+
+async def until_stored(store: Callable[[], Awaitable[T]], platform: str) -> T:
+    """Store a message that the platform does not offer again; wait while the store is busy or away."""
+    while True:
+        try:
+            return await store()
+        except (RetryLater, StoreUnavailable) as error:
+            logger.warning("%s: a message cannot be stored now: %s", platform, error)
+            wait = error.after if isinstance(error, RetryLater) else STORE_WAIT_SECONDS
+            await asyncio.sleep(wait)
+
+
+async def until_first_ends(*coroutines: Coroutine[Any, Any, None]) -> None:
+    """Run all of these until one ends or fails; then cancel the others."""
+    tasks = [asyncio.ensure_future(each) for each in coroutines]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task.done():
+                task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class GroupBuffer:
+    """The last lines of each group that were not addressed to the agent.
+
+    They become durable with the message that takes them along. Until then they are in memory only: nobody was told
+    that they would be kept.
+    """
+
+    MAX_LINES = 20
+    MAX_ROOMS = 500
+    MAX_IDS = 5000
+
+    def __init__(self) -> None:
+        self._lines: OrderedDict[str, deque[str]] = OrderedDict()
+        self._ids: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    def add(self, room: str, speaker: str, text: str, *, id: str | None = None) -> None:
+        """Keep a line, unless it was added before: platforms deliver a message again, or with a link preview."""
+        if id is not None and (room, id) in self._ids:
+            return
+        if id is not None:
+            self._ids[room, id] = None
+        lines = self._lines.setdefault(room, deque(maxlen=self.MAX_LINES))
+        lines.append(transcript.line(speaker, text))
+        self._lines.move_to_end(room)
+        while len(self._lines) > self.MAX_ROOMS:
+            self._lines.popitem(last=False)
+        while len(self._ids) > self.MAX_IDS:
+            self._ids.popitem(last=False)
+
+    def lines(self, room: str) -> tuple[str, ...]:
+        """Return what was said since the last message to the agent."""
+        return tuple(self._lines.get(room, ()))
+
+    def clear(self, room: str) -> None:
+        """Drop the lines, which are stored with a message now."""
+        self._lines.pop(room, None)
+
+
+def with_group_lines(message: Message, lines: tuple[str, ...]) -> Message:
+    """Return the message with what was said before it, marked as not addressed to the agent."""
+    if not lines:
+        return message
+    return replace(message, parts=(*message.parts, transcript.note(lines)))
+
+
+class SendProgress:
+    """The messages of deliveries that stopped half-way, so that the next attempt goes on there.
+
+    It is in memory only: after a restart such a delivery begins anew, and is marked as perhaps sent twice.
+    """
+
+    MAX_DELIVERIES = 1000
+
+    def __init__(self) -> None:
+        self._sent: OrderedDict[str, list[str]] = OrderedDict()
+
+    def sent(self, delivery_id: str) -> list[str]:
+        """Return the ids of the messages that were sent; append to it after each one."""
+        found = self._sent.setdefault(delivery_id, [])
+        self._sent.move_to_end(delivery_id)
+        while len(self._sent) > self.MAX_DELIVERIES:
+            self._sent.popitem(last=False)
+        return found
+
+    def finish(self, delivery_id: str) -> None:
+        """Forget a delivery that was sent as a whole."""
+        self._sent.pop(delivery_id, None)
+
+
+@dataclass(slots=True)
+class StreamingMessage:
+    """The message that shows the partial reply of one turn."""
+
+    id: str | None = None
+    next_edit_at: float = 0.0
+    is_over: bool = False
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class StreamingMessages:
+    """Shows replies while they are written: one message per turn, edited as often as the platform allows.
+
+    `put` writes a text into the message of this id, or into a new one, and returns its id. The delivery becomes the
+    last edit. After a crash the message stays as it was, and the delivery comes as a new one.
+    """
+
+    MAX_TURNS = 500
+
+    def __init__(
+        self,
+        put: Callable[[Channel, str | None, str], Awaitable[str]],
+        *,
+        pause_of: Callable[[Channel], float],
+    ) -> None:
+        self._put = put
+        self._pause_of = pause_of
+        self._turns: OrderedDict[str, StreamingMessage] = OrderedDict()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def show(self, channel: Channel, turn_id: str, text: str) -> None:
+        """Edit the message of a turn, unless it is too early or the turn is over.
+
+        An edit goes on when the caller is cancelled: a message whose id we never learned would stay in the chat
+        beside the delivery.
+        """
+        message = self._turns.setdefault(turn_id, StreamingMessage())
+        while len(self._turns) > self.MAX_TURNS:
+            self._turns.popitem(last=False)
+        task = asyncio.ensure_future(self._show(message, channel, text))
+        self._tasks.add(task)
+        task.add_done_callback(self._shown)
+        await asyncio.shield(task)
+
+    def _shown(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.info("a partial reply was not shown", exc_info=task.exception())
+
+    async def _show(self, message: StreamingMessage, channel: Channel, text: str) -> None:
+        async with message.lock:
+            now = asyncio.get_running_loop().time()
+            if message.is_over or now < message.next_edit_at:
+                return
+            message.next_edit_at = now + self._pause_of(channel)
+            try:
+                message.id = await self._put(channel, message.id, text)
+            except SessionaryError as error:
+                # It is only a preview: the delivery will report what is wrong.
+                logger.info("%s: a partial reply is not shown: %s", channel.platform, error)
+                message.is_over = True
+
+    async def finish(
+        self, turn_id: str | None, edit: Callable[[str], Awaitable[None]]
+    ) -> str | None:
+        """Edit the message of a turn for the last time; return its id, or None if there is none to edit.
+
+        If `edit` raises `RetryLater`, the next attempt edits the same message.
+        """
+        message = None if turn_id is None else self._turns.get(turn_id)
+        if message is None:
+            return None
+        async with message.lock:  # an edit under way would overwrite the last one
+            message.is_over = True
+        id = message.id
+        if id is None:
+            return None
+        try:
+            await edit(id)
+        except Unreachable as error:
+            logger.info("a partial reply cannot be finished, the reply is sent anew: %s", error)
+            id = None
+        message.id = None
+        return id
+
+
+# Splitting texts.
+
+Measure = Callable[[str], int]
+
+# What opens and closes in one line is not a fence.
+_FENCE = re.compile(r"^(`{3,}(?=[^`\n]*$)|~{3,})([^\n]*)$")
+_MAX_LANGUAGE = 32
+_MAX_SHARE_OF_FENCES = 0.25
+_SMALLEST_SHARE = 0.5
+_BEYOND_BASIC_PLANE = 0xFFFF
+_ROOM_FOR_ELLIPSIS = 64
+
+
+def split_text(text: str, longest: int, *, measure: Measure = len) -> list[str]:
+    """Split a text into pieces of at most `longest` units; nothing is lost.
+
+    It is split between paragraphs, else lines, else words. A code fence that is split is closed in one piece and
+    opened again in the next.
+    """
+    rest = text.strip("\n")
+    pieces: list[str] = []
+    fence = ""
+    while rest:
+        opened = f"{fence}\n" if fence else ""
+        room = longest - measure(opened) - (measure(_fence_mark(fence)) + 1 if fence else 0)
+        if measure(opened + rest) <= longest:
+            pieces.append(opened + rest)
+            break
+        head, line, rest = _cut(rest, max(1, room - 8), measure)
+        fence = _open_fence(opened + head + line)
+        if 2 * measure(fence) > longest * _MAX_SHARE_OF_FENCES:
+            fence = ""  # opening and closing it in every piece would leave no room for the text
+        closing = f"\n{_fence_mark(fence)}" if fence else ""
+        pieces.append(opened + head.rstrip("\n") + closing)
+        rest = rest if fence else rest.lstrip("\n")
+    return [piece for piece in pieces if piece.strip()]
+
+
+def preview(text: str, longest: int, *, measure: Measure = len) -> str:
+    """Return as much of an unfinished text as one message holds, with a sign that it goes on."""
+    return f"{split_text(text.strip() or '…', longest - _ROOM_FOR_ELLIPSIS, measure=measure)[0]} …"
+
+
+def printable(text: str) -> str:
+    """Return the text without control characters, and with half characters replaced."""
+    return "".join(char for char in codec.storable_text(text) if char >= " " or char in "\n\t")
+
+
+def utf16_units(text: str) -> int:
+    """Return the length of a text as JavaScript and several platforms count it."""
+    return len(text) + sum(1 for char in text if ord(char) > _BEYOND_BASIC_PLANE)
+
+
+def _fence_mark(fence: str) -> str:
+    """Return the marks of a fence without its language."""
+    match = _FENCE.match(fence)
+    return match[1] if match else ""
+
+
+def _cut(text: str, room: int, measure: Measure) -> tuple[str, str, str]:
+    """Return what fits into the room, the rest of a line that had to be cut, and everything after the cut."""
+    limit = min(len(text), room)
+    while limit > 1 and measure(text[:limit]) > room:
+        limit -= max(1, (measure(text[:limit]) - room) // 2)
+    limit = max(1, limit)
+    for mark in ("\n\n", "\n"):
+        position = text.rfind(mark, int(limit * _SMALLEST_SHARE), limit)
+        if position > 0:
+            return text[:position], "", text[position + len(mark) :]
+    position = text.rfind(" ", int(limit * _SMALLEST_SHARE), limit)
+    if position > 0:
+        head, rest = text[:position], text[position + 1 :]
+    else:
+        head, rest = text[:limit], text[limit:]
+    return head, rest.partition("\n")[0], rest
+
+
+def _open_fence(text: str) -> str:
+    """Return the opening line of the code fence that is still open at the end of a text, or nothing."""
+    opened = ""
+    for line in text.split("\n"):
+        match = _FENCE.match(line.strip())
+        if match is None:
+            continue
+        if not opened:
+            language = match[2] if len(match[2]) <= _MAX_LANGUAGE else ""
+            opened = f"{match[1]}{language}"
+        elif match[1].startswith(_fence_mark(opened)) and not match[2].strip():
+            opened = ""
+    return opened
+
+
+# Reading values of JSON that anyone may have written.
+
+
+def text_value(value: Any) -> str:
+    """Return a text or a number as text; "" for anything else."""
+    if isinstance(value, str):
+        return value
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""
+
+
+def object_value(value: Any) -> Json:
+    """Return an object; an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def object_list(value: Any) -> list[Json]:
+    """Return the objects in a list; nothing for anything else."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
