@@ -34,7 +34,6 @@ def client(tmp_path: Path, clock: FakeClock) -> Iterator[Sessionary]:
 
 
 def test_a_session_exists_from_its_first_message_on(client: Sessionary) -> None:
-    """D-1"""
     chat = client.session(ALICE)
 
     assert chat.context() == []
@@ -51,7 +50,6 @@ def test_the_same_source_finds_the_same_session(client: Sessionary) -> None:
 
 
 def test_an_idempotency_key_adds_a_message_once_in_whatever_session(client: Sessionary) -> None:
-    """M-3"""
     first = client.session(ALICE).append("user", "hello", idempotency_key="m1")
     again = client.new_session().append("user", "hello", idempotency_key="m1")
 
@@ -60,7 +58,6 @@ def test_an_idempotency_key_adds_a_message_once_in_whatever_session(client: Sess
 
 
 def test_an_idempotency_key_with_other_words_is_a_conflict(client: Sessionary) -> None:
-    """M-3"""
     chat = client.session(ALICE)
     chat.append("user", "hello", idempotency_key="m1")
 
@@ -165,7 +162,6 @@ def test_nobody_else_appends_while_a_turn_runs(client: Sessionary) -> None:
 def test_a_turn_whose_process_died_does_not_lock_its_session(
     client: Sessionary, clock: FakeClock
 ) -> None:
-    """T-4"""
     chat = client.session(ALICE)
     dead = chat.turn("hello")
     dead.__enter__()
@@ -203,7 +199,6 @@ def test_a_new_session_can_begin_with_a_turn(client: Sessionary) -> None:
 def test_a_cost_is_estimated_where_the_model_is_known_and_unknown_elsewhere(
     client: Sessionary,
 ) -> None:
-    """U-1"""
     chat = client.session(ALICE)
     chat.append("user", "hello")
     chat.append(
@@ -237,7 +232,6 @@ def test_what_is_no_time_no_source_and_no_folder_is_refused_in_our_words(
 
 
 def test_a_policy_of_the_configuration_resets_a_session(tmp_path: Path, clock: FakeClock) -> None:
-    """R-2, R-6"""
     (tmp_path / "sessionary.toml").write_text(
         '[reset.platform.web]\nmode = "idle"\nidle_minutes = 10\n'
     )
@@ -303,7 +297,7 @@ def test_a_time_that_could_not_be_read_again_is_refused(client: Sessionary, at: 
 def test_a_field_that_an_export_could_not_give_back_is_refused(
     client: Sessionary, name: str, value: Any
 ) -> None:
-    """D-13: export, import, export gives equal bytes."""
+    """Export, import, export gives equal bytes."""
     with pytest.raises(BadInput, match=f"{name} of a message is"):
         client.session(ALICE).append("user", "hello", **{name: value})
 
@@ -339,7 +333,6 @@ def _slowly(tx: Tx) -> None:
 
 
 def test_a_session_is_held_and_released(client: Sessionary, clock: FakeClock) -> None:
-    """R-5"""
     chat = client.session(ALICE)
     chat.append("user", "hello")
     until = clock.now() + timedelta(hours=1)

@@ -124,7 +124,7 @@ def _arrival(client: Sessionary, id: str) -> Arrival:
 async def test_a_reply_of_a_process_without_the_channel_is_put_into_the_outbox(
     client: Sessionary,
 ) -> None:
-    """T-5: another process has the channel, and sends what waits there."""
+    """Another process has the channel, and sends what waits there."""
     other = wait_elsewhere(client)
     engine = build_engine(client, adapters={})
     await engine.start()

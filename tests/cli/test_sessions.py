@@ -268,7 +268,6 @@ def test_global_options_may_stand_before_or_after_the_command(
 
 
 def test_a_session_is_held_shown_and_released(sessionary: Program) -> None:
-    """R-5"""
     sessionary.append("new", "hello", "--title", "Capitals")
 
     made = sessionary("sessions", "hold", "Capitals", "--reason", "the build", "--until", "2h")

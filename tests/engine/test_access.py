@@ -50,7 +50,7 @@ def code_in(text: str) -> str:
 async def test_only_whom_the_configuration_names_comes_in(
     store: Store, door: AccessPolicy | None, fields: dict[str, Any], enters: bool
 ) -> None:
-    """A-1, P16: by id, never by name; a platform without a door is closed."""
+    """P16: by id, never by name; a platform without a door is closed."""
     world = behind(store, door)
     engine = await world.started()
     received = await world.says(engine, "hello", **fields)
@@ -83,7 +83,6 @@ async def test_a_stranger_costs_nothing_and_changes_nothing(
 
 
 async def test_a_person_who_was_let_in_is_shut_out_again_at_once(store: Store) -> None:
-    """A-1."""
     world = behind(store, AccessPolicy())
     moment = moment_of(world.clock, world.ids)
     await store.write(access.permit, "loopback", "u", profile="main", moment=moment)
@@ -95,7 +94,7 @@ async def test_a_person_who_was_let_in_is_shut_out_again_at_once(store: Store) -
 
 
 async def test_who_was_let_in_elsewhere_is_a_stranger_here(store: Store) -> None:
-    """K-6: another platform, another profile."""
+    """Another platform, another profile."""
     world = behind(store, AccessPolicy())
     moment = moment_of(world.clock, world.ids)
     await store.write(access.permit, "other", "u", profile="main", moment=moment)
@@ -109,7 +108,7 @@ async def test_who_was_let_in_elsewhere_is_a_stranger_here(store: Store) -> None
 
 
 async def test_a_stranger_is_paired_and_then_answered(store: Store) -> None:
-    """A-1: the code goes to the stranger, the owner gives it back."""
+    """The code goes to the stranger, the owner gives it back."""
     world = behind(store, PAIRING)
     engine = await world.started()
     (told,) = await world.asks(engine, "hello")
@@ -133,7 +132,7 @@ async def test_a_stranger_is_paired_and_then_answered(store: Store) -> None:
 
 @pytest.mark.parametrize("chat_type", ["group", "channel", "thread"])
 async def test_strangers_in_groups_get_no_code(store: Store, chat_type: str) -> None:
-    """A-1: nothing at all."""
+    """Nothing at all."""
     world = behind(store, PAIRING)
     engine = await world.started()
     assert await world.asks(engine, "hello", chat_type=chat_type) == []
@@ -142,7 +141,6 @@ async def test_strangers_in_groups_get_no_code(store: Store, chat_type: str) -> 
 
 
 def test_a_code_has_eight_characters_without_look_alikes() -> None:
-    """A-1."""
     codes = {access.code_of(number * 7919**5) for number in range(2000)}
 
     assert {len(code) for code in codes} == {8}
@@ -163,7 +161,6 @@ def approves(store: Store, clock: FakeClock, code: str) -> access.Permit | None:
 
 
 def test_a_person_asks_once_in_ten_minutes(store: Store) -> None:
-    """A-1."""
     clock = FakeClock()
     assert asks_in(store, clock, "u")
     clock.tick(599)
@@ -173,7 +170,7 @@ def test_a_person_asks_once_in_ten_minutes(store: Store) -> None:
 
 
 def test_three_wait_for_a_platform_and_no_more(store: Store) -> None:
-    """A-1: until one is let in or runs out."""
+    """Until one is let in or runs out."""
     clock = FakeClock()
     assert [asks_in(store, clock, who, access.code_of(ord(who))) for who in "abcd"] == [
         True, True, True, False,
@@ -242,7 +239,6 @@ async def test_each_platform_has_places_of_its_own(store: Store) -> None:
 
 
 def test_a_code_is_good_for_an_hour(store: Store) -> None:
-    """A-1."""
     clock = FakeClock()
     asks_in(store, clock, "u")
     clock.tick(3600)
@@ -250,7 +246,7 @@ def test_a_code_is_good_for_an_hour(store: Store) -> None:
 
 
 def test_five_wrong_codes_lock_for_an_hour_and_the_count_survives(store: Store) -> None:
-    """A-1: the right one does not open meanwhile; a right one before starts the count anew."""
+    """The right one does not open meanwhile; a right one before starts the count anew."""
     clock = FakeClock()
     asks_in(store, clock, "a", access.code_of(1))
     for _ in range(4):
@@ -271,7 +267,7 @@ def test_five_wrong_codes_lock_for_an_hour_and_the_count_survives(store: Store) 
 
 
 def test_wrong_codes_at_the_same_time_are_all_counted(store: Store) -> None:
-    """A-1: two who guess at once do not share a try."""
+    """Two who guess at once do not share a try."""
     clock = FakeClock()
     asks_in(store, clock, "u")
     moment = moment_of(clock, SequentialIds("owner"))
@@ -360,7 +356,7 @@ async def test_who_has_used_up_theirs_does_not_shut_others_out(store: Store) -> 
 
 
 async def test_a_command_is_carried_out_whatever_the_budget(store: Store) -> None:
-    """A-2: it costs nothing."""
+    """It costs nothing."""
     world = behind(store, AccessPolicy(everyone=True), budgets={"person": Budget(tokens=1)})
     engine = await world.started()
     await world.asks(engine, "one")
@@ -369,7 +365,7 @@ async def test_a_command_is_carried_out_whatever_the_budget(store: Store) -> Non
 
 
 async def test_an_unknown_price_is_counted_in_tokens_only(store: Store) -> None:
-    """U-1: unknown is not 0 in the ledger, and does not stop a budget of money."""
+    """Unknown is not 0 in the ledger, and does not stop a budget of money."""
     world = behind(store, AccessPolicy(everyone=True), budgets={"person": Budget(microusd=1)})
     engine = await world.started()
     await world.asks(engine, "one")

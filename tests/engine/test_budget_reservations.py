@@ -176,7 +176,7 @@ async def test_a_turn_that_does_not_finish_frees_what_it_reserved(store: Store, 
 
 
 async def test_a_message_that_waits_for_a_budget_keeps_its_place(store: Store) -> None:
-    """T-2: nobody behind it in the same conversation overtakes it."""
+    """Nobody behind it in the same conversation overtakes it."""
     world = limited(store, Budget(tokens=100))
     thread = {"chat_type": "group", "thread_id": "t"}
     runner = GatedRunner()

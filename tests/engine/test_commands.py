@@ -1,4 +1,4 @@
-"""The commands of rule A-2 in a chat."""
+"""Commands that a person sends in a chat."""
 
 import asyncio
 from dataclasses import replace
@@ -27,7 +27,6 @@ NAMES = "new resume sessions title undo retry branch compact usage status stop s
 
 
 def test_the_registry_has_every_command_of_the_rule() -> None:
-    """A-2."""
     assert set(REGISTRY) == set(NAMES.split())
 
 
@@ -41,7 +40,6 @@ def test_the_registry_has_every_command_of_the_rule() -> None:
     ],
 )
 def test_a_command_is_found_however_it_is_written(text: str, found: tuple[str, str]) -> None:
-    """A-2."""
     call = commands.find(text)
     assert call is not None
     assert (call.name, call.words) == found
@@ -49,19 +47,18 @@ def test_a_command_is_found_however_it_is_written(text: str, found: tuple[str, s
 
 @pytest.mark.parametrize("text", ["/etc/passwd", "/unknown", "/", "say /new", "/newer thing", ""])
 def test_what_is_no_command_is_for_the_agent(text: str) -> None:
-    """A-2: an unknown /word goes to the agent."""
+    """An unknown /word goes to the agent."""
     assert commands.find(text) is None
 
 
 async def test_an_unknown_command_goes_to_the_agent(world: EngineWorld) -> None:
-    """A-2."""
     engine = await world.started()
     assert await world.asks(engine, "/etc/passwd") == ["re: /etc/passwd"]
     await engine.stop()
 
 
 async def test_a_command_is_no_message_of_the_conversation(world: EngineWorld) -> None:
-    """A-2: the agent does not see it, and it costs nothing."""
+    """The agent does not see it, and it costs nothing."""
     engine = await world.started()
     await world.asks(engine, "hello")
     before = await world.texts()
@@ -74,7 +71,7 @@ async def test_a_command_is_no_message_of_the_conversation(world: EngineWorld) -
 
 
 async def test_a_command_that_comes_twice_is_carried_out_once(world: EngineWorld) -> None:
-    """A-2, P2, S25: the same platform message id."""
+    """P2, S25: the same platform message id."""
     engine = await world.started()
     for text in ("one", "two", "three"):
         await world.asks(engine, text)
@@ -90,7 +87,6 @@ async def test_a_command_that_comes_twice_is_carried_out_once(world: EngineWorld
 
 
 async def test_a_refusal_is_an_answer_and_changes_nothing(world: EngineWorld) -> None:
-    """A-2."""
     engine = await world.started()
     assert await world.asks(engine, "/title x") == [
         "There is no session here yet; write something first."
@@ -110,7 +106,7 @@ async def test_a_refusal_is_an_answer_and_changes_nothing(world: EngineWorld) ->
 
 
 async def test_new_ends_the_session_and_names_the_next(world: EngineWorld) -> None:
-    """D-7: the next message opens it, not the command: no ghosts (D-1)."""
+    """The next message opens it, not the command: no ghosts."""
     engine = await world.started()
     await world.asks(engine, "hello")
     old = await world.head()
@@ -127,7 +123,7 @@ async def test_new_ends_the_session_and_names_the_next(world: EngineWorld) -> No
 
 
 async def test_resume_goes_back_with_everything_that_was_said(world: EngineWorld) -> None:
-    """D-6: by name, by number, by the beginning of an id; its transcript is the context."""
+    """By name, by number, by the beginning of an id; its transcript is the context."""
     engine = await world.started()
     await world.asks(engine, "hello")
     await world.asks(engine, "/title First")
@@ -155,7 +151,7 @@ async def test_resume_goes_back_with_everything_that_was_said(world: EngineWorld
 
 
 async def test_what_another_may_not_see_looks_as_if_it_were_not_there(store: Store) -> None:
-    """D-6, P17: another person in another chat, and another profile."""
+    """P17: another person in another chat, and another profile."""
     world = EngineWorld(store)
     engine = await world.started()
     await world.asks(engine, "hello", chat="mine")
@@ -188,7 +184,7 @@ async def test_what_another_may_not_see_looks_as_if_it_were_not_there(store: Sto
 
 
 async def test_the_same_person_resumes_in_another_chat(world: EngineWorld) -> None:
-    """D-6: the same person on the same platform."""
+    """The same person on the same platform."""
     engine = await world.started()
     await world.asks(engine, "hello", chat="a")
     await world.asks(engine, "/title Diary", chat="a")
@@ -199,7 +195,7 @@ async def test_the_same_person_resumes_in_another_chat(world: EngineWorld) -> No
 
 
 async def test_an_interrupted_turn_is_told_of_where_it_was_asked(world: EngineWorld) -> None:
-    """T-4: also when the session was opened in another chat."""
+    """Also when the session was opened in another chat."""
     engine = await world.started()
     await world.asks(engine, "hello", chat="a")
     await world.asks(engine, "/title Diary", chat="a")
@@ -223,7 +219,7 @@ async def test_an_interrupted_turn_is_told_of_where_it_was_asked(world: EngineWo
 
 
 async def test_undo_takes_back_and_keeps(world: EngineWorld) -> None:
-    """D-9: n messages and what followed them; the log keeps them."""
+    """N messages and what followed them; the log keeps them."""
     engine = await world.started()
     for text in ("one", "two", "three"):
         await world.asks(engine, text)
@@ -237,7 +233,7 @@ async def test_undo_takes_back_and_keeps(world: EngineWorld) -> None:
 
 
 async def test_retry_puts_the_question_again(world: EngineWorld) -> None:
-    """D-9: the first answer is taken back, the question is there once."""
+    """The first answer is taken back, the question is there once."""
     engine = await world.started()
     await world.asks(engine, "hello")
 
@@ -250,7 +246,7 @@ async def test_retry_puts_the_question_again(world: EngineWorld) -> None:
 
 
 async def test_retry_twice_at_once_asks_no_earlier_question_again(world: EngineWorld) -> None:
-    """D-9: whoever presses twice means the same question."""
+    """Whoever presses twice means the same question."""
     engine = await world.started()
     await world.asks(engine, "one")
     await world.asks(engine, "two")
@@ -266,7 +262,7 @@ async def test_retry_twice_at_once_asks_no_earlier_question_again(world: EngineW
 
 
 async def test_branch_goes_on_in_a_copy(world: EngineWorld) -> None:
-    """D-8: the old session stays as it was."""
+    """The old session stays as it was."""
     engine = await world.started()
     await world.asks(engine, "hello")
     old = await world.head()
@@ -319,7 +315,7 @@ async def test_a_compaction_that_a_planned_stop_cuts_short_is_told_of(
 
 
 async def test_compact_lets_a_summary_stand_for_the_model_only(world: EngineWorld) -> None:
-    """D-9: with the summarizer that needs no model."""
+    """With the summarizer that needs no model."""
     engine = await world.started()
     await world.asks(engine, "remember the number 4711 " + "and more " * 300)
 
@@ -338,7 +334,6 @@ async def test_compact_lets_a_summary_stand_for_the_model_only(world: EngineWorl
 
 
 async def test_usage_status_whoami_title_and_home_say_where_one_is(world: EngineWorld) -> None:
-    """A-2."""
     engine = await world.started()
     await world.asks(engine, "hello")
 
@@ -364,7 +359,7 @@ async def test_usage_status_whoami_title_and_home_say_where_one_is(world: Engine
 
 
 async def test_stop_reaches_a_turn_in_another_process(store: Store) -> None:
-    """A-2, T-2: the words until then are kept and marked, the person is told, the next goes on."""
+    """The words until then are kept and marked, the person is told, the next goes on."""
     world = EngineWorld(store)
     unruly = UnrulyRunner(["some words", UnrulyRunner.HANG])
     one = await world.started(runner=unruly)

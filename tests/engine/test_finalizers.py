@@ -1,4 +1,4 @@
-"""R-7: what must follow the end of a session is run, at least once, and holds up nothing."""
+"""What must follow the end of a session is run, at least once, and holds up nothing."""
 
 import asyncio
 import logging
@@ -71,7 +71,7 @@ async def test_one_that_fails_is_given_up_after_three_tries_and_that_is_said(
 
 
 async def test_one_that_hangs_holds_up_no_dead_turn(store: Store) -> None:
-    """T-4: whose process died learns of it, whatever someone else's program does."""
+    """Whose process died learns of it, whatever someone else's program does."""
     world, engine, _ = await ended(store, "hang")
     await world.until(lambda: bool(finalizers.calls))
     await dying_turn(world)

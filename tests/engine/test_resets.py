@@ -47,7 +47,7 @@ async def sweeps(engine: Engine, world: EngineWorld) -> list[str]:
 
 
 async def test_an_idle_session_is_reset_and_person_and_agent_are_told_once(store: Store) -> None:
-    """R-3, R-6: one notice with the reason and the way back; the agent in the first turn only."""
+    """One notice with the reason and the way back; the agent in the first turn only."""
     world = world_with(store, IDLE)
     engine = await world.started()
     await world.asks(engine, "hello")
@@ -69,7 +69,7 @@ async def test_an_idle_session_is_reset_and_person_and_agent_are_told_once(store
 
 
 async def test_a_daily_reset_names_the_new_day(store: Store) -> None:
-    """R-3, R-6: by the hour of the configured zone."""
+    """By the hour of the configured zone."""
     policy = ResetPolicy(mode=ResetMode.DAILY, daily_at=time(4), zone=BERLIN)
     world = world_with(store, policy)
     world.clock.set(datetime(2026, 6, 1, 1, 59, tzinfo=UTC))  # 03:59 in Berlin
@@ -85,7 +85,7 @@ async def test_a_daily_reset_names_the_new_day(store: Store) -> None:
 
 
 async def test_of_both_reasons_idle_is_given(store: Store) -> None:
-    """R-3: both: idle is tested first, and is then the reason given."""
+    """Both: idle is tested first, and is then the reason given."""
     world = world_with(store, ResetPolicy(mode=ResetMode.BOTH, idle=timedelta(hours=1)))
     engine = await world.started()
     await world.asks(engine, "hello")
@@ -106,7 +106,7 @@ async def test_of_both_reasons_idle_is_given(store: Store) -> None:
     ids=["notices off", "platform excluded"],
 )
 async def test_no_notice_where_none_is_wanted(store: Store, policy: ResetPolicy) -> None:
-    """R-6: the agent is told all the same."""
+    """The agent is told all the same."""
     world = world_with(store, policy)
     engine = await world.started()
     await world.asks(engine, "hello")
@@ -120,7 +120,7 @@ async def test_no_notice_where_none_is_wanted(store: Store, policy: ResetPolicy)
 
 
 async def test_no_notice_of_a_session_in_which_nothing_is_left(store: Store) -> None:
-    """R-6: the old session had no activity: everything in it was taken back."""
+    """The old session had no activity: everything in it was taken back."""
     world = world_with(store, IDLE)
     engine = await world.started()
     await world.asks(engine, "hello")
@@ -134,7 +134,7 @@ async def test_no_notice_of_a_session_in_which_nothing_is_left(store: Store) -> 
 
 
 async def test_no_notice_after_a_reset_by_wish(store: Store) -> None:
-    """D-7, R-6: who sent /new knows it."""
+    """Who sent /new knows it."""
     world = world_with(store, IDLE)
     engine = await world.started()
     await world.asks(engine, "hello")
@@ -150,7 +150,7 @@ async def test_no_notice_after_a_reset_by_wish(store: Store) -> None:
 async def test_the_sweep_ends_what_the_message_path_would_and_the_notice_is_the_same(
     store: Store,
 ) -> None:
-    """R-7: one rule; exactly at the limit neither resets, a moment later both do."""
+    """One rule; exactly at the limit neither resets, a moment later both do."""
     world = world_with(store, IDLE)
     engine = Engine(world.context())  # no loops: this test sweeps by hand
     live = await world.started()
@@ -172,7 +172,7 @@ async def test_the_sweep_ends_what_the_message_path_would_and_the_notice_is_the_
 
 
 async def test_a_hold_keeps_a_session_until_it_is_released_or_runs_out(store: Store) -> None:
-    """R-5: on the message path and in the sweep."""
+    """On the message path and in the sweep."""
     world = world_with(store, IDLE)
     engine = await world.started()
     await world.asks(engine, "hello")
@@ -189,7 +189,7 @@ async def test_a_hold_keeps_a_session_until_it_is_released_or_runs_out(store: St
 
 
 async def test_a_reset_survives_the_process_that_made_it(store: Store) -> None:
-    """R-8, R-6: it dies right after the reset; the notice comes, the reset stays, once."""
+    """It dies right after the reset; the notice comes, the reset stays, once."""
     world = world_with(store, IDLE)
     engine = await world.started()
     await world.asks(engine, "hello")
@@ -231,7 +231,7 @@ def _has_sent_more(world: EngineWorld, than: int) -> bool:
 
 
 async def test_a_scheduled_task_is_no_activity_of_the_chat_it_delivers_to(store: Store) -> None:
-    """R-4: a job does not keep a conversation young, nor does what it delivers."""
+    """A job does not keep a conversation young, nor does what it delivers."""
     world = world_with(store, IDLE)
     engine = await world.started()
     await world.asks(engine, "hello")
@@ -281,7 +281,7 @@ async def test_a_clock_that_is_set_back_resets_nothing(store: Store) -> None:
 async def test_on_a_daylight_saving_day_the_day_begins_once(
     store: Store, before: datetime, after: datetime, resets: bool
 ) -> None:
-    """R-3: daily at 02:30 in Berlin."""
+    """Daily at 02:30 in Berlin."""
     policy = ResetPolicy(mode=ResetMode.DAILY, daily_at=time(2, 30), zone=BERLIN)
     world = world_with(store, policy)
     world.clock.set(before)
@@ -296,7 +296,7 @@ async def test_on_a_daylight_saving_day_the_day_begins_once(
 
 
 async def test_another_zone_moves_the_boundary_and_nothing_else(store: Store) -> None:
-    """R-1, R-3: the same store under a configuration with another zone."""
+    """The same store under a configuration with another zone."""
     daily = ResetPolicy(mode=ResetMode.DAILY, daily_at=time(4), zone=BERLIN)
     world = world_with(store, daily)
     world.clock.set(datetime(2026, 6, 1, 1, 0, tzinfo=UTC))

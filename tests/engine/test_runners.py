@@ -109,7 +109,7 @@ async def test_one_that_raises_after_some_words_leaves_them_marked(store: Store)
 
 
 async def test_a_finished_step_and_the_words_after_it_are_both_kept(store: Store) -> None:
-    """T-3, F17."""
+    """F17."""
     world, _, _ = await misbehaves(
         store,
         ["first", Step(message("assistant", "first")), "second", RuntimeError("gone")],
@@ -207,7 +207,7 @@ async def test_one_that_says_nothing_at_all_is_seen_to_say_nothing(store: Store)
 
 
 async def test_words_are_durable_within_a_second_also_while_the_agent_pauses(store: Store) -> None:
-    """T-3: the last words before a pause too, and a finished step that waits for the end."""
+    """The last words before a pause too, and a finished step that waits for the end."""
     assert run.CHECKPOINT_SECONDS <= 1
     # Where it looks for messages rarely, and renews its lease rarely: neither makes it durable.
     rarely: Settings = replace(QUICK, poll_seconds=600, lease_seconds=6000)
@@ -272,7 +272,7 @@ async def test_a_planned_stop_ends_turns_in_the_record(store: Store) -> None:
 
 
 async def test_a_newer_message_interrupts_where_that_is_wished(store: Store) -> None:
-    """T-2: `interrupt`, in whatever process the turn runs; both messages are in the context."""
+    """`interrupt`, in whatever process the turn runs; both messages are in the context."""
     interrupting: Settings = replace(QUICK, while_running=WhileRunning.INTERRUPT)
     world = EngineWorld(store, settings=interrupting)
     unruly = UnrulyRunner(["some words", UnrulyRunner.HANG])
@@ -297,7 +297,7 @@ async def test_a_newer_message_interrupts_where_that_is_wished(store: Store) -> 
 
 
 async def test_a_newer_message_waits_by_default(store: Store) -> None:
-    """T-2: `queue`."""
+    """`queue`."""
     world = EngineWorld(store)
     unruly = UnrulyRunner(["some words", UnrulyRunner.HANG, " and more"])
     engine = await world.started(runner=unruly)
@@ -314,7 +314,7 @@ async def test_a_newer_message_waits_by_default(store: Store) -> None:
 
 
 async def test_a_clock_set_forward_kills_no_living_turn(store: Store) -> None:
-    """F12, T-4: liveness is a lease that is renewed, not an age that is guessed."""
+    """F12: liveness is a lease that is renewed, not an age that is guessed."""
     # Longer than any pause of a busy machine: whoever is alive has renewed its lease by then.
     world = EngineWorld(store, settings=replace(QUICK, confirm_seconds=PATIENCE_SECONDS))
     unruly = UnrulyRunner(["words", UnrulyRunner.HANG, " after"])

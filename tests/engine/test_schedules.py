@@ -1,4 +1,4 @@
-"""Scheduled tasks (J-1): run once, delivered where they belong, never lost silently."""
+"""Scheduled tasks run once, delivered where they belong, never lost silently."""
 
 import asyncio
 from collections.abc import Callable
@@ -92,7 +92,7 @@ def answering(text: str) -> Callable[[TurnRequest], list[Event]]:
 async def test_a_run_is_a_session_of_its_own_and_is_delivered_to_its_origin(
     world: EngineWorld,
 ) -> None:
-    """J-1, D-10: of kind job, listed apart from chats."""
+    """Of kind job, listed apart from chats."""
     engine = await world.started()
     await planned(world)
     await later(world, engine)
@@ -111,7 +111,7 @@ async def test_a_run_is_a_session_of_its_own_and_is_delivered_to_its_origin(
 
 
 async def test_two_schedulers_run_an_occurrence_once(world: EngineWorld) -> None:
-    """J-1, P9."""
+    """P9."""
     engines = [await world.started() for _ in range(3)]
     await planned(world)
     for _ in range(3):
@@ -136,7 +136,7 @@ async def test_two_schedulers_run_an_occurrence_once(world: EngineWorld) -> None
 async def test_output_goes_where_it_was_sent(
     world: EngineWorld, to: str, channel: str | None
 ) -> None:
-    """J-1: origin, local, a platform's home, platform:chat[:thread]."""
+    """Origin, local, a platform's home, platform:chat[:thread]."""
     moment = moment_of(world.clock, world.ids)
     home = HomeChannel("loopback", "den")
     await world.store.write(access.set_home, home, profile="main", moment=moment)
@@ -196,7 +196,7 @@ async def test_what_another_process_has_the_channel_for_waits_in_the_outbox(
 async def test_a_silent_run_is_not_delivered(
     world: EngineWorld, reply: str, sent: list[str]
 ) -> None:
-    """J-1: a reply of exactly [SILENT]."""
+    """A reply of exactly [SILENT]."""
     world.runner.answer = answering(reply)
     engine = await world.started()
     await planned(world)
@@ -208,7 +208,7 @@ async def test_a_silent_run_is_not_delivered(
 
 
 async def test_a_person_who_is_told_silent_reads_it(world: EngineWorld) -> None:
-    """J-1: only a scheduled run can be silent."""
+    """Only a scheduled run can be silent."""
     world.runner.answer = answering("[SILENT]")
     engine = await world.started()
     assert await world.asks(engine, "hello") == ["[SILENT]"]
@@ -216,7 +216,7 @@ async def test_a_person_who_is_told_silent_reads_it(world: EngineWorld) -> None:
 
 
 async def test_a_failure_is_always_delivered(world: EngineWorld) -> None:
-    """J-1: with the task's name and the reason."""
+    """With the task's name and the reason."""
     engine = await world.started(runner=UnrulyRunner(["[SILENT]", ValueError("boom")]))
     await planned(world)
     await later(world, engine)
@@ -230,7 +230,7 @@ async def test_a_failure_is_always_delivered(world: EngineWorld) -> None:
 
 
 async def test_a_run_that_cannot_begin_is_failed_and_delivered(store: Store) -> None:
-    """J-1, P9: its agent is not there."""
+    """P9: its agent is not there."""
     world = EngineWorld(store)
 
     def missing(_: Source, name: str | None) -> Any:
@@ -251,7 +251,7 @@ async def test_a_run_that_cannot_begin_is_failed_and_delivered(store: Store) -> 
 
 
 async def test_a_run_whose_process_died_is_failed_and_delivered(world: EngineWorld) -> None:
-    """J-1, P9: once, by whoever notices; what it had said is kept."""
+    """P9: once, by whoever notices; what it had said is kept."""
     fate = Fate()
     world.runner.between = partial(_die, fate)
     await planned(world)
@@ -305,7 +305,7 @@ async def test_a_run_that_had_ended_when_its_process_died_is_done(world: EngineW
 
 
 async def test_a_missed_run_is_made_up_for_once(world: EngineWorld) -> None:
-    """J-1: many were missed; the latest is run when the system is back."""
+    """Many were missed; the latest is run when the system is back."""
     await planned(world, "every 10m", grace=timedelta(minutes=30))
     world.clock.tick(0, hours=9.1)
     engine = await world.started()
@@ -321,7 +321,7 @@ async def test_a_missed_run_is_made_up_for_once(world: EngineWorld) -> None:
 async def test_a_run_missed_for_longer_than_its_grace_is_skipped_and_recorded(
     world: EngineWorld,
 ) -> None:
-    """J-1, P9: and the next one comes as always."""
+    """P9: and the next one comes as always."""
     await planned(world, "0 6 * * *", grace=timedelta(hours=1))
     world.clock.set(datetime(2026, 3, 3, 6, 30, tzinfo=UTC))  # 07:30 in Berlin
     engine = await world.started()
@@ -364,7 +364,7 @@ async def test_a_clock_set_back_does_not_run_an_occurrence_again(world: EngineWo
 
 
 async def test_in_the_hour_that_comes_twice_a_task_runs_once(world: EngineWorld) -> None:
-    """J-1: 02:30 on 25 October, looked at every ten minutes of both hours."""
+    """02:30 on 25 October, looked at every ten minutes of both hours."""
     world.clock.set(datetime(2026, 10, 24, 12, 0, tzinfo=UTC))
     engine = await world.started()
     await planned(world, "30 2 * * *")
@@ -381,7 +381,6 @@ async def test_in_the_hour_that_comes_twice_a_task_runs_once(world: EngineWorld)
 
 
 async def test_once_is_once(world: EngineWorld) -> None:
-    """J-1."""
     engine = await world.started()
     await planned(world, "at 2026-03-02T12:00")
     await later(world, engine, seconds=7200)
@@ -394,7 +393,7 @@ async def test_once_is_once(world: EngineWorld) -> None:
 
 
 async def test_what_is_paused_or_removed_does_not_run(world: EngineWorld) -> None:
-    """J-1: what was missed meanwhile is not made up for."""
+    """What was missed meanwhile is not made up for."""
     engine = await world.started()
     await planned(world)
 
@@ -418,7 +417,7 @@ async def test_what_is_paused_or_removed_does_not_run(world: EngineWorld) -> Non
 
 
 async def test_a_schedule_belongs_to_its_profile(store: Store) -> None:
-    """K-6: an engine of another profile does not run it."""
+    """An engine of another profile does not run it."""
     world = EngineWorld(store)
     elsewhere = EngineWorld(store, profile="other")
     elsewhere.ids, elsewhere.clock = world.ids, world.clock
@@ -432,7 +431,7 @@ async def test_a_schedule_belongs_to_its_profile(store: Store) -> None:
 
 
 async def test_long_output_is_split_and_nothing_of_it_is_lost(world: EngineWorld) -> None:
-    """J-1: pieces of what the platform takes, in order, each delivered by itself."""
+    """Pieces of what the platform takes, in order, each delivered by itself."""
     text = "\n\n".join(f"Paragraph {number}: " + "word " * 100 for number in range(40)).strip()
     world.runner.answer = answering(text)
     engine = await world.started()
@@ -485,7 +484,6 @@ async def test_a_planned_stop_fails_a_run_visibly(store: Store) -> None:
 
 
 def test_a_schedule_that_makes_no_sense_is_refused(store: Store) -> None:
-    """J-1."""
     world = EngineWorld(store)
     moment = moment_of(world.clock, world.ids)
     good = ScheduleSpec("tick", Timing("@daily", BERLIN), "tock")

@@ -62,7 +62,7 @@ async def test_a_delivery_claimed_while_the_engine_stops_is_sent(
 async def test_a_run_claimed_while_the_engine_stops_ends_in_the_record(
     world: EngineWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """J-1, P9: never lost silently, and no turn is left that nobody runs."""
+    """P9: never lost silently, and no turn is left that nobody runs."""
     held = Held(schedules.claim_due)
     monkeypatch.setattr(schedules, "claim_due", held)
     plan = ScheduleSpec(

@@ -42,7 +42,7 @@ def _answer(request: TurnRequest) -> str:
 
 
 async def test_a_message_that_was_received_is_in_its_session_already(store: Store) -> None:
-    """T-1: durable when it returns; and where no turn runs, one has begun."""
+    """Durable when it returns; and where no turn runs, one has begun."""
     world = EngineWorld(store, settings=ALONE)
     world.runner = held = Held()
     engine = await world.started()
@@ -57,7 +57,7 @@ async def test_a_message_that_was_received_is_in_its_session_already(store: Stor
 
 
 async def test_a_second_message_waits_for_the_turn_that_runs(store: Store) -> None:
-    """T-2: one turn at a time; what comes meanwhile is kept and answered after it."""
+    """One turn at a time; what comes meanwhile is kept and answered after it."""
     world = EngineWorld(store, settings=ALONE)
     world.runner = held = Held()
     engine = await world.started()

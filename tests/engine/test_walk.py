@@ -54,7 +54,7 @@ async def test_what_comes_while_a_turn_runs_waits_in_order(world: EngineWorld) -
 async def test_a_process_that_dies_at_any_step_loses_and_doubles_nothing(
     world: EngineWorld,
 ) -> None:
-    """T-1, T-4, T-5: around each transaction and each sending, at each event of the agent."""
+    """Around each transaction and each sending, at each event of the agent."""
     step = 0
     while await _dies_at(world, step):
         step += 1

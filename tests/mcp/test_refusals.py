@@ -213,7 +213,7 @@ async def test_rubbish_on_standard_input_does_not_end_the_server(home: Path) -> 
 
 
 async def test_half_a_letter_in_a_call_is_answered_and_kept_visibly(home: Path) -> None:
-    """M-2: JavaScript cuts texts in the middle of an emoji."""
+    """JavaScript cuts texts in the middle of an emoji."""
     process = await _program(home, "--write")
     assert process.stdin is not None
     assert process.stdout is not None

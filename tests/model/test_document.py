@@ -36,7 +36,7 @@ def joined(value: object) -> object:
 
 @given(VALUES)
 def test_what_goes_in_comes_back(value: object) -> None:
-    """M-2. Two halves that stand together are one character to everyone who reads JSON."""
+    """Two halves that stand together are one character to everyone who reads JSON."""
     text = codec.encode(value)
 
     assert codec.decode(text) in (value, joined(value))

@@ -78,7 +78,6 @@ def test_an_entry_s_name_never_changes() -> None:
 
 @pytest.mark.parametrize("role", ["", "User", "robot", None])
 def test_an_unknown_role_is_refused(role: Any) -> None:
-    """M-1."""
     with pytest.raises(BadInput, match="user, assistant, system, tool"):
         message(role, "x")
 

@@ -1,4 +1,4 @@
-"""Which conversation a source belongs to (K-1 to K-8)."""
+"""Which conversation a source belongs to."""
 
 import pytest
 from hypothesis import given
@@ -42,12 +42,10 @@ def printed(source: Source, isolation: Isolation | None = None) -> str:
 
 
 def test_a_dm_has_one_key_per_chat_whoever_writes() -> None:
-    """K-1."""
     assert printed(Source("telegram", "5", user_id="7")) == "main/telegram/dm/chat=5"
 
 
 def test_a_dm_has_one_key_per_thread_of_the_chat() -> None:
-    """K-1."""
     assert printed(Source("telegram", "5", thread_id="9")) == "main/telegram/dm/chat=5/thread=9"
 
 
@@ -62,13 +60,11 @@ def test_a_dm_has_one_key_per_thread_of_the_chat() -> None:
     ],
 )
 def test_a_dm_without_a_chat_id_goes_by_person_then_thread(source: Source, key: str) -> None:
-    """K-2."""
     assert printed(source) == key
 
 
 @pytest.mark.parametrize("chat_type", ["group", "channel", "forum"])
 def test_people_in_a_group_have_a_key_each_while_isolation_is_on(chat_type: str) -> None:
-    """K-3."""
     source = Source("telegram", "-100", chat_type=chat_type, user_id="7")
 
     assert printed(source) == f"main/telegram/{chat_type}/chat=-100/person=7"
@@ -76,7 +72,6 @@ def test_people_in_a_group_have_a_key_each_while_isolation_is_on(chat_type: str)
 
 
 def test_people_in_a_thread_share_a_key_unless_threads_isolate_too() -> None:
-    """K-3."""
     source = Source("telegram", "-100", chat_type="group", thread_id="7", user_id="8")
 
     assert printed(source) == "main/telegram/group/chat=-100/thread=7"
@@ -84,7 +79,6 @@ def test_people_in_a_thread_share_a_key_unless_threads_isolate_too() -> None:
 
 
 def test_a_chat_that_is_itself_a_thread_counts_as_inside_a_thread() -> None:
-    """K-3."""
     source = Source("discord", "33", chat_type="thread", user_id="8")
 
     assert printed(source) == "main/discord/thread/chat=33"
@@ -92,7 +86,6 @@ def test_a_chat_that_is_itself_a_thread_counts_as_inside_a_thread() -> None:
 
 
 def test_the_alternative_id_is_the_person_when_there_is_one() -> None:
-    """K-3."""
     source = Source("signal", "g", chat_type="group", user_id="+49", user_id_alt="uuid-1")
 
     assert key_for(source).person == "uuid-1"
@@ -100,25 +93,21 @@ def test_the_alternative_id_is_the_person_when_there_is_one() -> None:
 
 @pytest.mark.parametrize("chat_type", ["dm", "group", "channel", "thread"])
 def test_without_identifiers_there_is_one_key_per_platform_and_chat_type(chat_type: str) -> None:
-    """K-4."""
     assert printed(Source("irc", chat_type=chat_type)) == f"main/irc/{chat_type}"
 
 
 @given(keys)
 def test_a_printed_key_reads_back_as_itself(key: SessionKey) -> None:
-    """K-5."""
     assert SessionKey.parse(str(key)) == key
 
 
 @given(keys, keys)
 def test_no_two_different_keys_print_alike(one: SessionKey, other: SessionKey) -> None:
-    """K-5."""
     assert (str(one) == str(other)) == (one == other)
 
 
 @given(keys)
 def test_a_printed_key_is_plain_printable_text(key: SessionKey) -> None:
-    """K-5."""
     text = str(key)
 
     text.encode()
@@ -128,7 +117,6 @@ def test_a_printed_key_is_plain_printable_text(key: SessionKey) -> None:
 
 @given(st.text(st.sampled_from("main/telegramdm=%25chat5") | st.characters(), max_size=30))
 def test_any_text_is_a_key_as_printed_or_is_refused(text: str) -> None:
-    """K-5."""
     try:
         key = SessionKey.parse(text)
     except BadInput:
@@ -158,13 +146,11 @@ def test_any_text_is_a_key_as_printed_or_is_refused(text: str) -> None:
     ],
 )
 def test_a_text_that_no_key_prints_is_refused(text: str) -> None:
-    """K-5."""
     with pytest.raises(BadInput):
         SessionKey.parse(text)
 
 
 def test_look_alike_sources_have_different_keys() -> None:
-    """K-5."""
     group = "group"
     alike = [
         Source("t", "5"),
@@ -184,12 +170,10 @@ def test_look_alike_sources_have_different_keys() -> None:
 
 
 def test_a_matrix_room_id_stays_readable_in_a_key() -> None:
-    """K-5."""
     assert printed(Source("matrix", "!r:a.org")) == "main/matrix/dm/chat=!r:a.org"
 
 
 def test_the_profile_is_the_first_label() -> None:
-    """K-6."""
     key = key_for(Source("web", "alice"), profile="work")
 
     assert str(key) == "work/web/dm/chat=alice"
@@ -197,13 +181,11 @@ def test_the_profile_is_the_first_label() -> None:
 
 @pytest.mark.parametrize("name", ["main", "a", "0", "team-2.x_y", "a" * 64])
 def test_a_good_profile_name_is_given_back(name: str) -> None:
-    """K-6."""
     assert validate_profile(name) == name
 
 
 @pytest.mark.parametrize("name", ["", "Main", "-a", ".a", "a/b", "a b", "é", "a\n", "a" * 65])
 def test_a_profile_name_that_could_hide_or_escape_is_refused(name: str) -> None:
-    """K-6."""
     with pytest.raises(BadInput, match="1 to 64"):
         validate_profile(name)
     with pytest.raises(BadInput):
@@ -224,14 +206,12 @@ def test_a_profile_name_that_could_hide_or_escape_is_refused(name: str) -> None:
     ],
 )
 def test_the_notations_of_one_whatsapp_person_give_one_key(notation: str) -> None:
-    """K-7."""
     assert key_for(Source("whatsapp", notation)) == key_for(Source("whatsapp", PHONE))
     group = Source("whatsapp", "1@g.us", chat_type="group", user_id=notation)
     assert key_for(group).person == PHONE
 
 
 def test_a_whatsapp_lid_loses_its_device_but_is_no_phone_number() -> None:
-    """K-7."""
     assert key_for(Source("whatsapp", "8877:12@lid")).chat == LID
     assert key_for(Source("whatsapp", "8877@s.whatsapp.net")).chat != LID
 
@@ -247,13 +227,11 @@ def test_a_whatsapp_lid_loses_its_device_but_is_no_phone_number() -> None:
     ],
 )
 def test_a_lid_becomes_the_phone_number_that_comes_with_it(source: Source) -> None:
-    """K-7."""
     assert key_for(source) == key_for(Source("whatsapp", PHONE))
 
 
 @pytest.mark.parametrize(("user_id", "alt"), [(LID, PHONE), (PHONE, LID), (PHONE, None)])
 def test_a_group_member_with_lid_and_phone_is_one_person(user_id: str, alt: str | None) -> None:
-    """K-7."""
     source = Source("whatsapp", "1@g.us", chat_type="group", user_id=user_id, user_id_alt=alt)
 
     assert key_for(source).person == PHONE
@@ -263,12 +241,10 @@ def test_a_group_member_with_lid_and_phone_is_one_person(user_id: str, alt: str 
     "chat_id", ["120363-1600@g.us", "120363@g.us", "status@broadcast", "5@newsletter", "7"]
 )
 def test_a_whatsapp_group_keeps_its_id(chat_id: str) -> None:
-    """K-7."""
     assert key_for(Source("whatsapp", chat_id, chat_type="group")).chat == chat_id
 
 
 def test_ids_of_other_platforms_are_never_rewritten() -> None:
-    """K-7."""
     assert key_for(Source("signal", "+4915112345")).chat == "+4915112345"
 
 
@@ -289,7 +265,6 @@ def test_ids_of_other_platforms_are_never_rewritten() -> None:
 def test_a_key_is_shared_when_several_people_may_be_behind_it(
     source: Source, isolation: Isolation, shared: bool
 ) -> None:
-    """K-8."""
     assert is_shared(source, isolation) is shared
 
 

@@ -40,7 +40,7 @@ ANYTHING = st.dictionaries(
 
 @given(PARTS)
 def test_a_part_goes_to_json_and_back(made: Part) -> None:
-    """M-1: 0, null, false and empty included."""
+    """0, null, false and empty included."""
     again = message.from_json(message.to_json(made))
 
     assert again == made
@@ -75,7 +75,6 @@ def test_whatever_dictionary_comes_in_goes_out_again(data: dict[str, Any]) -> No
     ],
 )
 def test_what_does_not_fit_is_kept_as_it_came(data: dict[str, Any]) -> None:
-    """M-1."""
     assert message.from_json(data) == Unknown(data)
 
 

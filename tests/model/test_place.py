@@ -1,4 +1,4 @@
-"""Where messages come from and go to (S-1 to S-3)."""
+"""Where messages come from and go to."""
 
 import json
 from typing import Any
@@ -97,7 +97,6 @@ def test_a_channel_with_a_part_missing_or_too_many_is_refused(text: str) -> None
 
 
 def test_a_number_given_as_an_id_becomes_text() -> None:
-    """S-3."""
     assert Source.from_json({"platform": "telegram", "chat_id": -1001234567890123}).chat_id == (
         "-1001234567890123"
     )
@@ -111,7 +110,6 @@ def test_a_number_given_as_an_id_becomes_text() -> None:
     "value", [True, False, 1.5, 2.0**60, float("nan"), float("inf"), [1], {}, b"5", 10**100]
 )
 def test_what_cannot_be_an_id_is_refused(value: Any) -> None:
-    """S-3."""
     with pytest.raises(BadInput):
         Source.from_json({"platform": "telegram", "chat_id": value})
 
@@ -132,12 +130,10 @@ def test_a_source_and_a_person_are_json_objects(data: Any) -> None:
 
 @given(sources)
 def test_a_source_round_trips_through_json_text(source: Source) -> None:
-    """S-3."""
     assert Source.from_json(json.loads(json.dumps(source.to_json()))) == source
 
 
 def test_two_halves_of_a_character_are_the_character_before_and_after_json() -> None:
-    """S-3, K-7."""
     assert Source("web", "\ud83d\ude00") == Source("web", "😀")
 
 
@@ -147,7 +143,6 @@ def test_a_person_round_trips_through_json_text(person: Person) -> None:
 
 
 def test_unknown_platforms_chat_types_and_fields_are_kept() -> None:
-    """S-3."""
     data = {"platform": "carrier-pigeon", "chat_type": "loft", "wind": {"knots": 7}, "extra": [1]}
 
     assert Source.from_json(data).to_json() == data
@@ -195,7 +190,6 @@ def test_equal_sources_hash_alike() -> None:
     ],
 )
 def test_a_source_describes_itself_for_people(source: Source, description: str) -> None:
-    """S-2."""
     assert source.description == description
 
 

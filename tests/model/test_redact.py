@@ -1,4 +1,4 @@
-"""People's ids and phone numbers, hidden from the model (C-4)."""
+"""People's ids and phone numbers, hidden from the model."""
 
 from hashlib import sha256
 
@@ -17,12 +17,10 @@ def hashed(text: str) -> str:
 
 
 def test_a_user_id_becomes_user_and_twelve_hex_digits() -> None:
-    """C-4."""
     assert redact_user_id("4915112345") == f"user_{hashed('4915112345')}"
 
 
 def test_a_chat_id_keeps_its_prefix_up_to_the_first_colon() -> None:
-    """C-4."""
     assert redact_chat_id("group:49:15") == f"group:{hashed('49:15')}"
     assert redact_chat_id("-100") == hashed("-100")
 
@@ -31,25 +29,21 @@ def test_a_chat_id_keeps_its_prefix_up_to_the_first_colon() -> None:
     "name", ["+4915112345", "4915112345", "+49 151-12 345", "\u202a+49 151 12345\u202c", " 1234567"]
 )
 def test_a_name_that_is_a_phone_number_is_hashed(name: str) -> None:
-    """C-4."""
     assert redact_name(name) == redact_user_id(name)
 
 
 @pytest.mark.parametrize("name", ["Ann", "123456", "Agent 0071234567", "+", "12-34", ""])
 def test_a_name_that_is_no_phone_number_stays(name: str) -> None:
-    """C-4."""
     assert redact_name(name) == name
 
 
 @given(any_text)
 def test_redaction_takes_any_text_and_is_always_the_same(text: str) -> None:
-    """C-4."""
     for redact in (redact_user_id, redact_chat_id, redact_name):
         assert redact(text) == redact(text)
 
 
 def test_a_redacted_source_shows_no_id_no_number_and_no_unknown_field() -> None:
-    """C-4."""
     source = Source(
         "whatsapp",
         "4915112345@s.whatsapp.net",
@@ -72,14 +66,12 @@ def test_a_redacted_source_shows_no_id_no_number_and_no_unknown_field() -> None:
 
 
 def test_redaction_leaves_names_and_missing_fields_as_they_are() -> None:
-    """C-4."""
     redacted = redact_source(Source("telegram", user_name="Ann", chat_name="Club", thread_id="7"))
 
     assert redacted == Source("telegram", user_name="Ann", chat_name="Club", thread_id="7")
 
 
 def test_redacting_gives_a_new_source_and_routing_keeps_the_old_one() -> None:
-    """C-4."""
     source = Source("telegram", "5", user_id="7")
 
     redact_source(source)

@@ -1,4 +1,4 @@
-"""When a session is over by itself (R-1 to R-3, R-6, F12)."""
+"""When a session is over by itself F12)."""
 
 from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
@@ -32,7 +32,6 @@ def assert_boundary(policy: ResetPolicy, expected: datetime) -> None:
 
 
 def test_a_policy_never_resets_unless_it_is_told_to() -> None:
-    """R-1."""
     policy = ResetPolicy()
 
     assert policy.due(last_active=NOON, now=NOON + timedelta(days=9999)) is None
@@ -40,7 +39,6 @@ def test_a_policy_never_resets_unless_it_is_told_to() -> None:
 
 
 def test_the_fields_have_the_defaults_of_the_rule() -> None:
-    """R-1."""
     policy = ResetPolicy()
 
     assert policy.mode is ResetMode.NONE
@@ -62,7 +60,6 @@ def test_a_daily_hour_with_a_zone_of_its_own_is_refused() -> None:
 
 
 def test_the_platform_chooses_before_the_chat_type_before_the_default() -> None:
-    """R-2."""
     default, by_type, by_platform = daily(time(1)), daily(time(2)), daily(time(3))
     policies = Policies(default, {"group": by_type}, {"slack": by_platform})
 
@@ -72,7 +69,6 @@ def test_the_platform_chooses_before_the_chat_type_before_the_default() -> None:
 
 
 def test_idle_is_due_only_after_the_whole_time_has_passed() -> None:
-    """R-3."""
     end = NOON + timedelta(hours=1)
 
     assert IDLE.due(last_active=NOON, now=end) is None
@@ -81,12 +77,10 @@ def test_idle_is_due_only_after_the_whole_time_has_passed() -> None:
 
 
 def test_daily_is_due_at_the_hour_for_what_happened_before_it() -> None:
-    """R-3."""
     assert_boundary(daily(), datetime(2026, 6, 10, 4, tzinfo=UTC))
 
 
 def test_before_the_hour_yesterdays_boundary_counts() -> None:
-    """R-3."""
     now = datetime(2026, 6, 10, 3, 59, tzinfo=UTC)
 
     assert daily().due(last_active=datetime(2026, 6, 9, 4, tzinfo=UTC), now=now) is None
@@ -96,7 +90,6 @@ def test_before_the_hour_yesterdays_boundary_counts() -> None:
 
 
 def test_when_both_are_due_idle_is_the_reason() -> None:
-    """R-3."""
     both = ResetPolicy(mode=ResetMode.BOTH, idle=timedelta(hours=1))
     evening = datetime(2026, 6, 9, 20, tzinfo=UTC)
 
@@ -109,7 +102,6 @@ def test_when_both_are_due_idle_is_the_reason() -> None:
 
 
 def test_the_hour_is_the_wall_clocks_in_the_policys_zone_in_summer_and_winter() -> None:
-    """R-3."""
     berlin = daily(zone="Europe/Berlin")
 
     assert_boundary(berlin, datetime(2026, 7, 1, 2, tzinfo=UTC))
@@ -117,47 +109,47 @@ def test_the_hour_is_the_wall_clocks_in_the_policys_zone_in_summer_and_winter() 
 
 
 def test_on_the_day_the_clocks_go_forward_the_hour_after_the_gap_is_as_ever() -> None:
-    """R-3: 29 March 2026, 02:00 becomes 03:00."""
+    """29 March 2026, 02:00 becomes 03:00."""
     assert_boundary(daily(time(4), "Europe/Berlin"), datetime(2026, 3, 29, 2, tzinfo=UTC))
 
 
 @pytest.mark.parametrize("at", [time(2), time(2, 30), time(2, 59, 59, 999999)])
 def test_an_hour_that_the_clocks_jump_over_is_the_first_instant_after_the_jump(at: time) -> None:
-    """R-3: 29 March 2026, 02:00 becomes 03:00."""
+    """29 March 2026, 02:00 becomes 03:00."""
     assert_boundary(daily(at, "Europe/Berlin"), datetime(2026, 3, 29, 1, tzinfo=UTC))
 
 
 def test_on_the_day_the_clocks_go_back_the_hour_after_the_fold_is_as_ever() -> None:
-    """R-3: 25 October 2026, 03:00 becomes 02:00."""
+    """25 October 2026, 03:00 becomes 02:00."""
     assert_boundary(daily(time(4), "Europe/Berlin"), datetime(2026, 10, 25, 3, tzinfo=UTC))
 
 
 def test_an_hour_that_comes_twice_counts_the_first_time_only() -> None:
-    """R-3: 25 October 2026, 03:00 becomes 02:00."""
+    """25 October 2026, 03:00 becomes 02:00."""
     assert_boundary(daily(time(2, 30), "Europe/Berlin"), datetime(2026, 10, 25, 0, 30, tzinfo=UTC))
 
 
 def test_a_half_hour_change_of_the_clocks_is_understood() -> None:
-    """R-3: Lord Howe, 4 October 2026, 02:00 becomes 02:30."""
+    """Lord Howe, 4 October 2026, 02:00 becomes 02:30."""
     boundary = datetime(2026, 10, 3, 15, 30, tzinfo=UTC)
 
     assert_boundary(daily(time(2, 15), "Australia/Lord_Howe"), boundary)
 
 
 def test_a_jump_over_midnight_is_understood() -> None:
-    """R-3: Beirut, 26 March 2022, 24:00 becomes 01:00 of the 27th."""
+    """Beirut, 26 March 2022, 24:00 becomes 01:00 of the 27th."""
     assert_boundary(daily(time(0, 30), "Asia/Beirut"), datetime(2022, 3, 26, 22, tzinfo=UTC))
 
 
 def test_a_midnight_that_comes_twice_counts_the_first_time_only() -> None:
-    """R-3: Azores, 25 October 2026, 01:00 becomes 00:00."""
+    """Azores, 25 October 2026, 01:00 becomes 00:00."""
     boundary = datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
 
     assert_boundary(daily(time(0, 30), "Atlantic/Azores"), boundary)
 
 
 def test_an_evening_that_comes_again_after_midnight_does_not_undo_the_boundary() -> None:
-    """R-3: St John's, 7 November 2010, 00:01 becomes 23:01 of the 6th."""
+    """St John's, 7 November 2010, 00:01 becomes 23:01 of the 6th."""
     policy, boundary = daily(time(0), "America/St_Johns"), datetime(2010, 11, 7, 2, 30, tzinfo=UTC)
     evening_again = boundary + timedelta(minutes=15)
 
@@ -166,7 +158,7 @@ def test_an_evening_that_comes_again_after_midnight_does_not_undo_the_boundary()
 
 
 def test_a_day_that_a_country_skipped_has_its_boundary_at_the_next_midnight() -> None:
-    """R-3: Samoa had no 30 December 2011."""
+    """Samoa had no 30 December 2011."""
     assert_boundary(daily(time(4), "Pacific/Apia"), datetime(2011, 12, 30, 10, tzinfo=UTC))
 
 
@@ -198,7 +190,6 @@ policies = st.builds(
 def test_a_session_goes_on_until_the_instant_it_was_told_and_not_after(
     policy: ResetPolicy, last_active: datetime
 ) -> None:
-    """R-3, R-7."""
     end = policy.next_due(last_active=last_active)
 
     assert end is not None
@@ -216,7 +207,7 @@ def test_a_clock_that_was_set_back_resets_nothing(
 
 
 def test_elapsed_time_is_counted_across_a_change_of_the_clocks() -> None:
-    """R-3: one hour of a night with a fold is one hour, whatever zone the times are given in."""
+    """One hour of a night with a fold is one hour, whatever zone the times are given in."""
     last_active = datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN)
     now = datetime(2026, 10, 25, 3, 15, tzinfo=BERLIN)
 
@@ -240,7 +231,6 @@ def test_a_time_without_a_zone_is_refused() -> None:
 
 
 def test_webhook_and_api_get_no_notice_and_nobody_does_when_notices_are_off() -> None:
-    """R-6."""
     assert ResetPolicy().notifies("telegram")
     assert not ResetPolicy().notifies("webhook")
     assert not ResetPolicy().notifies("api")

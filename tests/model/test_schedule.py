@@ -33,7 +33,6 @@ def occurrences(text: str, zone: ZoneInfo, after: datetime, count: int) -> list[
 
 
 def test_a_cron_expression_is_read_in_its_zone() -> None:
-    """J-1."""
     assert occurrences("0 9 * * 1-5", BERLIN, utc(1, 2, 7), 3) == [
         utc(1, 2, 8),  # a Friday, 9 in Berlin
         utc(1, 5, 8),
@@ -42,7 +41,7 @@ def test_a_cron_expression_is_read_in_its_zone() -> None:
 
 
 def test_a_morning_stays_a_morning_when_the_clocks_change() -> None:
-    """J-1: 09:00 in Berlin is 08:00 UTC in winter and 07:00 in summer."""
+    """09:00 in Berlin is 08:00 UTC in winter and 07:00 in summer."""
     assert occurrences("0 9 * * *", BERLIN, utc(3, 27, 12), 3) == [
         utc(3, 28, 8),
         utc(3, 29, 7),
@@ -51,7 +50,7 @@ def test_a_morning_stays_a_morning_when_the_clocks_change() -> None:
 
 
 def test_a_time_in_the_gap_of_spring_is_not_lost() -> None:
-    """J-1: 02:30 does not exist on 29 March; it is run when the gap ends, and once."""
+    """02:30 does not exist on 29 March; it is run when the gap ends, and once."""
     assert occurrences("30 2 * * *", BERLIN, utc(3, 28, 12), 2) == [
         utc(3, 29, 1),
         utc(3, 30, 0, 30),
@@ -59,7 +58,7 @@ def test_a_time_in_the_gap_of_spring_is_not_lost() -> None:
 
 
 def test_a_time_in_the_fold_of_autumn_comes_once() -> None:
-    """J-1: 02:30 exists twice on 25 October."""
+    """02:30 exists twice on 25 October."""
     assert occurrences("30 2 * * *", BERLIN, utc(10, 24, 12), 2) == [
         utc(10, 25, 0, 30),
         utc(10, 26, 1, 30),
@@ -68,14 +67,14 @@ def test_a_time_in_the_fold_of_autumn_comes_once() -> None:
 
 @pytest.mark.parametrize("minutes", range(0, 130, 10))
 def test_from_any_moment_of_the_fold_the_fixed_time_does_not_come_again(minutes: int) -> None:
-    """J-1: a scheduler that looks again between the two must not find it twice."""
+    """A scheduler that looks again between the two must not find it twice."""
     moment = utc(10, 25, 0, 30) + timedelta(minutes=minutes)
 
     assert Timing("30 2 * * *", BERLIN).next_after(moment, began=BEGAN) == utc(10, 26, 1, 30)
 
 
 def test_an_hourly_task_runs_every_hour_of_a_long_day_and_of_a_short_one() -> None:
-    """J-1: 25 hours in October, 23 in March."""
+    """25 hours in October, 23 in March."""
     for after in (utc(10, 24, 20), utc(3, 28, 20)):
         found = occurrences("0 * * * *", BERLIN, after, 12)
         assert {later - sooner for sooner, later in pairwise(found)} == {timedelta(hours=1)}
@@ -95,13 +94,12 @@ def test_an_hourly_task_runs_every_hour_of_a_long_day_and_of_a_short_one() -> No
     ],
 )
 def test_names_and_forms_of_cron(text: str, first: datetime) -> None:
-    """J-1."""
     assert Timing(text, UTC_ZONE).next_after(BEGAN, began=BEGAN) == first
 
 
 @given(st.integers(10, 100_000), st.integers(0, 10_000_000))
 def test_every_so_often_counts_from_the_beginning(seconds: int, later: int) -> None:
-    """J-1: the next multiple after a moment, whatever was missed, whatever the clocks do."""
+    """The next multiple after a moment, whatever was missed, whatever the clocks do."""
     moment = BEGAN + timedelta(seconds=later)
     following = Timing(f"every {seconds}s", BERLIN).next_after(moment, began=BEGAN)
 
@@ -120,7 +118,6 @@ def test_every_so_often_counts_from_the_beginning(seconds: int, later: int) -> N
     ],
 )
 def test_units_of_every(text: str, length: timedelta) -> None:
-    """J-1."""
     assert Timing(text, BERLIN).next_after(BEGAN, began=BEGAN) == BEGAN + length
 
 
@@ -142,7 +139,6 @@ def test_a_clock_that_is_set_back_before_the_beginning_finds_the_first_occurrenc
 def test_once_is_in_the_zone_unless_it_names_its_own(
     text: str, zone: ZoneInfo, at: datetime
 ) -> None:
-    """J-1."""
     timing = Timing(text, zone)
     assert timing.next_after(BEGAN, began=BEGAN) == at
     assert timing.next_after(at, began=BEGAN) is None
@@ -167,6 +163,5 @@ def test_once_is_in_the_zone_unless_it_names_its_own(
     ],
 )
 def test_what_is_no_timing_is_refused_with_a_reason(text: str) -> None:
-    """J-1."""
     with pytest.raises(BadInput):
         Timing(text, BERLIN)

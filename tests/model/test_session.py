@@ -9,7 +9,7 @@ from sessionary.model.session import Kind, Lineage, SessionFolder, folder_of
 
 @pytest.mark.parametrize("kind", Kind)
 def test_a_session_stands_on_one_shelf(kind: Kind) -> None:
-    """D-10, D-11: gone before trash before archive before what it is."""
+    """Gone before trash before archive before what it is."""
     for archived, trashed, purged in itertools.product((False, True), repeat=3):
         shelf = folder_of(kind=kind, archived=archived, trashed=trashed, purged=purged)
         own = SessionFolder.AUTOMATION if kind in ("job", "subagent") else SessionFolder.CHATS
@@ -23,5 +23,4 @@ def test_a_session_stands_on_one_shelf(kind: Kind) -> None:
 
 
 def test_only_forks_and_continuations_share_a_history() -> None:
-    """D-12."""
     assert {each for each in Lineage if each.inherits} == {Lineage.FORK, Lineage.CONTINUATION}

@@ -1,4 +1,4 @@
-"""Titles and previews (D-4, D-5, D-10)."""
+"""Titles and previews."""
 
 from collections.abc import Collection
 
@@ -47,18 +47,15 @@ titles = st.one_of(
     ],
 )
 def test_a_title_keeps_only_what_can_be_seen_on_one_line(text: str, title: str) -> None:
-    """D-5."""
     assert clean_title(text) == title
 
 
 @pytest.mark.parametrize("text", ["", "   ", "\n\t", "\u200b\u202e", "\x00"])
 def test_a_title_with_nothing_to_see_is_none(text: str) -> None:
-    """D-5."""
     assert clean_title(text) is None
 
 
 def test_a_title_is_counted_after_cleaning_and_refused_with_the_count() -> None:
-    """D-5."""
     assert clean_title(" " + "x\u200b" * 100) == "x" * 100
     with pytest.raises(BadInput, match="101"):
         clean_title("x" * 101)
@@ -66,7 +63,6 @@ def test_a_title_is_counted_after_cleaning_and_refused_with_the_count() -> None:
 
 @given(any_text)
 def test_cleaning_a_clean_title_changes_nothing(text: str) -> None:
-    """D-5."""
     title = clean_title(text[:MAX_TITLE])
 
     assert title is None or clean_title(title) == title
@@ -74,7 +70,6 @@ def test_cleaning_a_clean_title_changes_nothing(text: str) -> None:
 
 @given(any_text)
 def test_a_title_and_a_preview_hide_nothing(text: str) -> None:
-    """D-5, D-10."""
     for shown in (clean_title(text[:MAX_TITLE]), preview(text), derive_title(text)):
         assert not any(map(is_hidden, shown or ""))
         assert shown is None or shown == " ".join(shown.split())
@@ -98,7 +93,6 @@ def test_a_title_and_a_preview_hide_nothing(text: str) -> None:
 def test_only_digits_after_a_space_and_a_hash_number_a_title(
     title: str, parts: tuple[str, int | None]
 ) -> None:
-    """D-5."""
     assert numbered_base(title) == parts
 
 
@@ -116,7 +110,6 @@ def test_only_digits_after_a_space_and_a_hash_number_a_title(
 def test_a_name_means_its_numbered_continuations_and_nothing_else(
     title: str, number: int | None
 ) -> None:
-    """D-4."""
     assert matches_continuation("bug", title) == number
 
 
@@ -143,13 +136,11 @@ def next_title(title: str, taken: Collection[str]) -> str:
 def test_the_next_title_has_the_next_number_and_a_base_that_fits(
     title: str, taken: list[str], expected: str
 ) -> None:
-    """D-5."""
     assert next_title(title, taken) == expected
 
 
 @given(titles, st.lists(titles, max_size=8))
 def test_the_next_title_is_clean_short_and_free(title: str, others: list[str]) -> None:
-    """D-5."""
     taken = {title, *others}
     for _ in range(12):
         following = next_title(title, taken)
@@ -162,7 +153,6 @@ def test_the_next_title_is_clean_short_and_free(title: str, others: list[str]) -
 def test_the_last_with_each_number_of_digits_tells_the_next(
     title: str, others: list[str], numbers: list[int]
 ) -> None:
-    """D-5."""
     base, _ = numbered_base(title)
     taken = [*others, *(with_number(title, number) for number in numbers)]
     last = [
@@ -200,13 +190,12 @@ def _has(title: str, beginning: str, digits: int) -> bool:
     ],
 )
 def test_a_derived_title_is_the_first_words_of_the_message(text: str, title: str | None) -> None:
-    """D-5."""
     assert derive_title(text) == title
 
 
 @given(any_text)
 def test_a_derived_title_is_always_one_that_a_person_could_have_set(text: str) -> None:
-    """D-5: an automatic title never fails."""
+    """An automatic title never fails."""
     title = derive_title(text)
 
     assert title is None or clean_title(title) == title
@@ -225,12 +214,10 @@ def test_a_derived_title_is_always_one_that_a_person_could_have_set(text: str) -
     ],
 )
 def test_a_preview_is_the_first_words_on_one_line(text: str, shown: str) -> None:
-    """D-10."""
     assert preview(text) == shown
 
 
 @given(any_text)
 def test_a_preview_is_never_longer_than_its_sixty_characters(text: str) -> None:
-    """D-10."""
     assert len(preview(text)) <= MAX_PREVIEW
     preview(text).encode()

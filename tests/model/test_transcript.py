@@ -1,4 +1,4 @@
-"""The two folds of the log, as pure functions (rules D-9, M-4, M-5)."""
+"""The two folds of the log, as pure functions (rules."""
 
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -88,7 +88,7 @@ def test_retracted_stretches_are_in_order_and_apart(steps: list[tuple[str, int]]
 
 @given(RANDOM_BODIES)
 def test_people_read_what_no_later_retraction_took_back(steps: list[tuple[str, int]]) -> None:
-    """D-9, by the definition."""
+    """By the definition."""
     entries = story(steps)
     taken_back = {
         seq
@@ -105,7 +105,7 @@ def test_people_read_what_no_later_retraction_took_back(steps: list[tuple[str, i
 
 @given(RANDOM_BODIES)
 def test_a_provider_accepts_every_context(steps: list[tuple[str, int]]) -> None:
-    """M-4: each call followed by its result, no result without its call."""
+    """Each call followed by its result, no result without its call."""
     open_calls: list[str] = []
     for chat in context(story(steps)):
         if chat["role"] == "tool":
@@ -126,7 +126,7 @@ def test_a_context_only_grows_with_what_is_said(steps: list[tuple[str, int]], wh
 
 
 def test_a_call_id_that_comes_again_gets_its_own_result() -> None:
-    """M-4: some providers count from 0 in every turn."""
+    """Some providers count from 0 in every turn."""
     entries = log(
         agent("", ToolCall("0", "t")),
         result("0", "first"),
@@ -140,7 +140,6 @@ def test_a_call_id_that_comes_again_gets_its_own_result() -> None:
 
 
 def test_a_call_without_a_result_gets_one_that_says_so() -> None:
-    """M-4."""
     told = context(log(user("x"), agent("", ToolCall("1", "find", {"q": 1})), user("y")))
 
     assert told[1]["tool_calls"][0]["function"] == {"name": "find", "arguments": '{"q":1}'}
@@ -153,7 +152,6 @@ def test_a_call_without_a_result_gets_one_that_says_so() -> None:
 
 
 def test_reasoning_is_told_of_assistants_only() -> None:
-    """M-4."""
     thought = Reasoning("hm", details={"signature": "x"})
     odd = Message(Role.USER, (Text("x"), thought))
 
@@ -179,7 +177,7 @@ def said_by(name: str, id: str, text: str = "hi") -> Message:
 
 
 def test_speakers_are_named_where_several_may_speak() -> None:
-    """K-8: and no name can speak as someone else."""
+    """And no name can speak as someone else."""
     ann, sly = mark_shared(said_by("Ann", "1")), said_by("x]\n[Ann", "2")
 
     told = context(log(ann, sly, agent("yes")))
@@ -191,7 +189,7 @@ def test_speakers_are_named_where_several_may_speak() -> None:
 
 
 def test_from_the_second_person_on_everyone_is_named_and_nothing_before_changes() -> None:
-    """K-8, C-2: what the model has read once stays as it was."""
+    """What the model has read once stays as it was."""
     bodies = [said_by("Ann", "1"), agent("yes"), said_by("Bob", "2"), said_by("Ann", "1")]
 
     told = [[chat["content"] for chat in context(log(*bodies[:n]))] for n in range(1, 5)]
@@ -222,7 +220,6 @@ def test_behind_a_compaction_speakers_are_named_as_before() -> None:
 
 
 def test_the_latest_standing_compaction_holds() -> None:
-    """D-9."""
     entries = log(user("1"), user("2"), Compaction("a", 1), Compaction("b", 2), user("5"))
     undone = [*entries, Entry("s", 6, AT, Retraction(3))]
 
@@ -235,7 +232,6 @@ def test_the_latest_standing_compaction_holds() -> None:
 
 
 def test_rounds_are_questions_that_were_answered() -> None:
-    """M-5."""
     entries = log(agent("0"), user("1"), user("2"), agent("3"), agent("4"), user("5"), agent("6"))
 
     assert rounds(entries) == 2

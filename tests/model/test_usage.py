@@ -1,4 +1,4 @@
-"""What model calls use and cost (rule U-1)."""
+"""What model calls use and cost."""
 
 from typing import Any
 
@@ -58,5 +58,5 @@ def test_a_number_without_a_status_was_reported() -> None:
 def test_a_sum_says_how_well_it_is_known(
     total: UsageTotal, cost: int | None, status: CostStatus | None
 ) -> None:
-    """U-1: never 0 for unknown."""
+    """Never 0 for unknown."""
     assert (total.cost_microusd, total.cost_status) == (cost, status)

@@ -140,7 +140,7 @@ def listed(world: World) -> list[list[str]]:
 def test_a_session_that_lists_show_elsewhere_is_found_and_put_back(
     world: World, change: str
 ) -> None:
-    """D-10, P11: a list in another order than activity must not lose a session either."""
+    """P11: a list in another order than activity must not lose a session either."""
     ids = [world.session(text) for text in ("Apple", "Éclair", "bread")]
     before = listed(world)
     assert before[1] == [ids[0], ids[2], ids[1]]
@@ -268,7 +268,7 @@ def test_a_ledger_that_lost_a_row_is_found(world: World) -> None:
 
 
 def test_a_session_that_is_its_own_ancestor_is_found(world: World) -> None:
-    """I14, D-12: cycle-safe."""
+    """I14, cycle-safe."""
     first = world.session("a")
     second = world.fork(first).id
     numbers = {each: world.head(each).no for each in (first, second)}

@@ -106,7 +106,6 @@ def test_a_summary_of_their_words_goes_too(world: World) -> None:
 
 
 def test_who_speaks_is_named_as_before_when_a_summary_was_erased(world: World) -> None:
-    """K-8."""
     made = shared(world)
     now = world.clock.now()
     world.write(revise.compact, made, "so far", through=4, profile="main", at=now)

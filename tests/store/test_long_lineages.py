@@ -62,7 +62,6 @@ def _count(tx: Tx) -> tuple[int, int]:
 def test_what_the_last_of_a_long_line_reads_stays_until_it_goes(
     world: World, line: list[int]
 ) -> None:
-    """D-11, D-12."""
     last = f"link-{LENGTH - 1:05}"
     bury(world, line[1:-1])
 

@@ -154,7 +154,7 @@ def test_two_sweepers_interrupt_a_dead_turn_once(worlds: list[World]) -> None:
 def test_a_turn_that_renews_its_lease_at_the_last_moment_is_not_declared_dead(
     worlds: list[World],
 ) -> None:
-    """T-4: who was told that his lease is good goes on."""
+    """Who was told that his lease is good goes on."""
     one, two = worlds
     for number in range(ROUNDS * 3):
         source = Source("telegram", f"chat {number}")
@@ -242,7 +242,6 @@ def test_appends_from_many_threads_are_all_there_in_one_order(worlds: list[World
 
 
 def test_an_append_and_an_end_come_one_after_the_other(worlds: list[World]) -> None:
-    """D-3."""
     one, two = worlds
     for _ in range(ROUNDS):
         session = one.session("a")

@@ -50,7 +50,6 @@ def test_automatic_titles_never_fail_in_a_race(worlds: list[World]) -> None:
 def test_an_agent_never_overwrites_the_title_that_a_person_gives_at_the_same_time(
     worlds: list[World],
 ) -> None:
-    """D-5."""
     one, two = worlds
 
     def name(tx: Tx, session: str, text: str) -> str | None:
@@ -68,7 +67,7 @@ def test_an_agent_never_overwrites_the_title_that_a_person_gives_at_the_same_tim
 
 
 def test_a_purge_and_a_fork_agree(worlds: list[World]) -> None:
-    """D-8: the fork has all of it, or there is none."""
+    """The fork has all of it, or there is none."""
     one, two = worlds
     for _ in range(ROUNDS):
         session = one.session("a", "b")
@@ -85,7 +84,7 @@ def test_a_purge_and_a_fork_agree(worlds: list[World]) -> None:
 
 
 def test_two_purges_leave_nothing_to_each_other(worlds: list[World]) -> None:
-    """D-11: what an ancestor keeps for both goes with the last of them."""
+    """What an ancestor keeps for both goes with the last of them."""
     one, two = worlds
     for _ in range(ROUNDS):
         parent = one.session("a", "b")
@@ -149,7 +148,7 @@ def test_what_is_restored_while_the_trash_is_emptied_stays(worlds: list[World]) 
 
 
 def test_running_totals_and_calls_add_up_in_a_race(worlds: list[World]) -> None:
-    """U-2, I6."""
+    """I6."""
     one, two = worlds
     session = one.session("a")
     no = one.head(session).no
@@ -173,7 +172,7 @@ def test_running_totals_and_calls_add_up_in_a_race(worlds: list[World]) -> None:
 
 @pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
 def test_a_call_only_grows_whoever_tells_of_it_first(worlds: list[World], many: bool) -> None:
-    """U-1: two programs read a tool's record, one of them sees more of it."""
+    """Two programs read a tool's record, one of them sees more of it."""
     one = worlds[0]
     session = one.session("a")
     no, at = one.head(session).no, one.clock.now()

@@ -1,4 +1,4 @@
-"""Folds of the log: forks, retractions, compactions, windows (D-8, D-9, D-12, M-4, M-5)."""
+"""Folds of the log: forks, retractions, compactions, windows."""
 
 import pytest
 
@@ -48,7 +48,6 @@ class ForkSuite(Suite):
     """Forks: nothing is copied, nothing lost."""
 
     def test_a_fork_has_the_other_s_history_up_to_an_entry(self, world: World) -> None:
-        """D-8."""
         parent = world.session(*SIX)
 
         fork = world.fork(parent, 4)
@@ -63,7 +62,6 @@ class ForkSuite(Suite):
         assert agrees(world)
 
     def test_a_fork_of_a_fork_may_begin_before_it(self, world: World) -> None:
-        """D-8, D-12."""
         parent = world.session(*SIX)
         middle = world.fork(parent, 5)
         world.say(middle.id, "m6")
@@ -76,7 +74,7 @@ class ForkSuite(Suite):
         assert agrees(world)
 
     def test_a_long_line_of_forks_reads_as_one(self, world: World) -> None:
-        """D-12: at any depth."""
+        """At any depth."""
         session = world.session("0")
         for number in range(1, 40):
             session = world.fork(session).id
@@ -94,7 +92,6 @@ class ForkSuite(Suite):
             world.fork(session, at_seq)
 
     def test_a_fork_gets_the_next_title(self, world: World) -> None:
-        """D-5."""
         session = world.session("a")
         world.write(edit.rename, session, "plan", profile="main")
 
@@ -105,7 +102,6 @@ class ForkSuite(Suite):
             world.fork(session, title="plan")
 
     def test_a_read_only_session_goes_on_in_a_fork(self, world: World) -> None:
-        """W-6."""
         frozen = world.session("a", "b", read_only=True)
 
         fork = world.fork(frozen)
@@ -116,7 +112,7 @@ class ForkSuite(Suite):
     def test_a_fork_has_its_parent_s_settings_but_not_those_of_another_tool(
         self, world: World
     ) -> None:
-        """D-8, W-6: what another tool noted of its own model is no wish to ours."""
+        """What another tool noted of its own model is no wish to ours."""
         told = {"model": "m", "thinking": "low"}
         forks = [
             world.fork(world.session("a", settings=told)),
@@ -129,7 +125,6 @@ class ForkSuite(Suite):
         assert found == [told, told, {}]
 
     def test_the_children_of_a_session_are_known(self, world: World) -> None:
-        """D-12."""
         session = world.session("a")
         forks = [world.fork(session).id for _ in range(2)]
 
@@ -142,7 +137,6 @@ class RetractionSuite(Suite):
     """Undo and retry: nothing is deleted."""
 
     def test_undo_takes_back_the_last_exchange(self, world: World) -> None:
-        """D-9."""
         session = world.session(*SIX)
 
         head = undo(world, session)
@@ -153,7 +147,6 @@ class RetractionSuite(Suite):
         assert agrees(world)
 
     def test_undo_can_take_back_several_at_once_or_one_by_one(self, world: World) -> None:
-        """D-9."""
         at_once, one_by_one = world.session(*SIX), world.session(*SIX)
 
         undo(world, at_once, 2)
@@ -164,7 +157,6 @@ class RetractionSuite(Suite):
         assert agrees(world)
 
     def test_what_was_taken_back_stays_reachable(self, world: World) -> None:
-        """D-9."""
         session = world.session(*SIX)
         undo(world, session)
         world.say(session, "other")
@@ -179,7 +171,7 @@ class RetractionSuite(Suite):
         assert [entry.seq for entry in log] == list(range(1, 9))
 
     def test_undoing_everything_leaves_an_empty_transcript(self, world: World) -> None:
-        """D-9, I6."""
+        """I6."""
         session = world.session("1", "2")
 
         head = undo(world, session)
@@ -192,7 +184,7 @@ class RetractionSuite(Suite):
         assert agrees(world)
 
     def test_undo_in_a_fork_may_reach_into_the_parent(self, world: World) -> None:
-        """D-8, D-9: and the parent does not notice."""
+        """And the parent does not notice."""
         parent = world.session(*SIX)
         fork = world.fork(parent, 6)
         world.say(fork.id, "7")
@@ -205,7 +197,6 @@ class RetractionSuite(Suite):
         assert agrees(world)
 
     def test_a_fork_below_an_undo_does_not_know_of_it(self, world: World) -> None:
-        """D-9."""
         session = world.session(*SIX)
         take_back(world, session, 2)
 
@@ -259,7 +250,7 @@ class CompactionSuite(Suite):
     """Compaction is for the model only."""
 
     def test_a_summary_stands_for_the_beginning(self, world: World) -> None:
-        """D-9: people still read everything."""
+        """People still read everything."""
         session = world.session(*SIX)
 
         head = summarise(world, session, 4)
@@ -272,7 +263,6 @@ class CompactionSuite(Suite):
         assert agrees(world)
 
     def test_the_latest_compaction_holds(self, world: World) -> None:
-        """D-9."""
         session = world.session(*SIX)
         summarise(world, session, 2, "first")
         summarise(world, session, 5, "second")
@@ -280,7 +270,6 @@ class CompactionSuite(Suite):
         assert contents(world, session) == [f"{SUMMARY_HEADING}\nsecond", "6"]
 
     def test_a_compaction_that_was_taken_back_holds_no_longer(self, world: World) -> None:
-        """D-9."""
         session = world.session(*SIX)
         summarise(world, session, 2, "first")
         summarise(world, session, 6, "second")
@@ -294,7 +283,6 @@ class CompactionSuite(Suite):
         assert agrees(world)
 
     def test_a_fork_inherits_a_compaction_or_begins_before_it(self, world: World) -> None:
-        """D-8, D-9."""
         session = world.session(*SIX)
         summarise(world, session, 4)
 
@@ -346,7 +334,7 @@ class ReadingSuite(Suite):
         assert world.context(session)[:2] == before
 
     def test_every_tool_call_has_its_result(self, world: World) -> None:
-        """M-4: repaired for the provider, the log as it was."""
+        """Repaired for the provider, the log as it was."""
         session = world.session("1")
         world.append(session, Message(Role.ASSISTANT, (ToolCall("a", "x"), ToolCall("b", "y"))))
         world.append(session, Message(Role.TOOL, (ToolResult("b", "found", "y"),)))
@@ -361,7 +349,6 @@ class ReadingSuite(Suite):
         assert world.everything() == log
 
     def test_a_window_shows_what_is_around_an_entry(self, world: World) -> None:
-        """M-5."""
         session = world.session(*map(str, range(1, 21)))
 
         def seqs(**where: int) -> tuple[list[int], bool, bool]:
@@ -376,7 +363,6 @@ class ReadingSuite(Suite):
         assert seqs(after=0) == ([1, 2, 3, 4], False, True)
 
     def test_a_window_reads_across_forks_and_retractions(self, world: World) -> None:
-        """M-5, D-8, D-9."""
         parent = world.session(*map(str, range(1, 41)))
         take_back(world, parent, 10)
         fork = world.fork(parent)
@@ -401,7 +387,7 @@ class ReadingSuite(Suite):
             world.read(read.log_of, session, profile="main", limit=limit)
 
     def test_rounds_are_counted(self, world: World) -> None:
-        """M-5: `since` is exclusive."""
+        """`since` is exclusive."""
         session = world.session("1", "2", "3", "4")
         world.say(session, "5")
         world.say(session, "6")
@@ -421,7 +407,6 @@ class ReadingSuite(Suite):
         assert [page[0].seq, page[-1].seq] == [1001, 1201]
 
     def test_system_and_empty_messages_are_kept_in_place(self, world: World) -> None:
-        """M-4."""
         session = world.session("1")
         world.say(session, "be brief", role="system")
         world.append(session, Message(Role.ASSISTANT, (Text(""),)))

@@ -1,4 +1,4 @@
-"""Lists of sessions (rule D-10), and purging (rules D-8, D-11, I14)."""
+"""Lists of sessions and purging (rules I14)."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -69,7 +69,6 @@ class ListSuite(Suite):
     """Newest activity first, a page at a time."""
 
     def test_the_newest_activity_comes_first(self, world: World) -> None:
-        """D-10."""
         first, second, third = (world.session(text) for text in "abc")
 
         world.say(first, "news")
@@ -77,7 +76,6 @@ class ListSuite(Suite):
         assert ids(world) == [first, third, second]
 
     def test_filters_narrow_a_list(self, world: World) -> None:
-        """D-10."""
         chat = world.session("about Cats", model="m")
         group = world.session("dogs", source=GROUP)
         slack = world.session("birds", source=Source("slack", "C"))
@@ -110,7 +108,6 @@ class ListSuite(Suite):
         assert ids(world, text=odd) == ids(world, platform=odd) == ids(world, model=odd) == []
 
     def test_automation_is_listed_apart_with_the_number_not_shown(self, world: World) -> None:
-        """D-10."""
         chat = world.session("a")
         jobs = [world.session("x", kind=kind) for kind in (Kind.JOB, Kind.SUBAGENT)]
 
@@ -122,7 +119,6 @@ class ListSuite(Suite):
     def test_archived_sessions_count_as_not_shown_and_trashed_ones_do_not(
         self, world: World
     ) -> None:
-        """D-10."""
         _, archived, trashed = (world.session(text) for text in "abc")
         world.session("job", kind=Kind.JOB)
         world.write(edit.archive, archived, profile="main", archived=True)
@@ -133,7 +129,6 @@ class ListSuite(Suite):
         assert page(world, folder=SessionFolder.ARCHIVE).hidden == Hidden()
 
     def test_the_count_of_what_is_not_shown_respects_the_filters(self, world: World) -> None:
-        """D-10."""
         world.write(projects.add, "P", profile="main", moment=world.moment())
         slack = world.session("cats", source=Source("slack", "C"), kind=Kind.JOB, model="m")
         archived = world.session("dogs", labels=("pets",))
@@ -163,7 +158,6 @@ class ListSuite(Suite):
     def test_the_models_of_a_profile_are_named_whatever_shelf_their_sessions_stand_on(
         self, world: World
     ) -> None:
-        """D-10."""
         world.session("a", model="small")
         world.session("b", model="large", kind=Kind.JOB)
         world.session("c", model="large")
@@ -175,7 +169,6 @@ class ListSuite(Suite):
         assert world.read(lists.models, profile="other") == []
 
     def test_each_shelf_has_its_own_list(self, world: World) -> None:
-        """D-10, D-11."""
         kept, away, trashed = (world.session(text) for text in "abc")
         world.write(edit.archive, away, profile="main", archived=True)
         world.write(edit.trash, trashed, profile="main", moment=world.moment())
@@ -186,7 +179,7 @@ class ListSuite(Suite):
 
     @pytest.mark.parametrize("limit", [1, 2, 3, 7, 8])
     def test_pages_together_are_the_list(self, world: World, limit: int) -> None:
-        """D-10: by cursor."""
+        """By cursor."""
         made = [world.session(str(n)) for n in range(7)]
         world.clock.tick(-100)
 
@@ -205,7 +198,6 @@ class ListSuite(Suite):
         assert pages(world, 2) == made[::-1]
 
     def test_a_page_stays_right_while_new_sessions_arrive(self, world: World) -> None:
-        """D-10."""
         made = [world.session(str(n)) for n in range(6)]
 
         first = page(world, limit=2)
@@ -220,7 +212,6 @@ class ListSuite(Suite):
 
     @pytest.mark.parametrize("limit", [1, 2, 50])
     def test_a_list_has_other_orders_page_by_page(self, world: World, limit: int) -> None:
-        """D-10."""
         names = {"b": "bee", "A": "Ant", "z": "Zoo", "ä": "ähm", "no title": None}
         made = {text: world.session(text) for text in names}
         for text, title in names.items():
@@ -240,7 +231,6 @@ class ListSuite(Suite):
 
     @pytest.mark.parametrize("order", [Order.CREATED, Order.TITLE, Order.COST])
     def test_filters_narrow_a_list_in_any_order(self, world: World, order: Order) -> None:
-        """D-10."""
         chat = world.session("about Cats", model="m")
         group = world.session("dogs", source=Source("slack", "C"))
         job = world.session("work", kind=Kind.JOB)
@@ -282,7 +272,7 @@ class ListSuite(Suite):
             page(world, cursor=cursor)
 
     def test_a_list_never_crosses_profiles(self, world: World) -> None:
-        """K-6, P17."""
+        """P17."""
         other = World(world.store, profile="work")
         mine, theirs = world.session("a"), other.session("b")
 
@@ -297,7 +287,6 @@ class PurgeSuite(Suite):
     """The only deletion; what others continue from is kept for them."""
 
     def test_a_purged_session_is_gone_but_for_its_cost(self, world: World) -> None:
-        """D-11."""
         session = world.talk(LARGE)
         head = world.head(session)
         world.write(edit.rename, session, "secret", profile="main")
@@ -316,7 +305,7 @@ class PurgeSuite(Suite):
         assert verify.verify(world.store).broken == ()
 
     def test_a_purged_session_s_key_opens_another(self, world: World) -> None:
-        """D-11, I8."""
+        """I8."""
         session = world.talk("a")
 
         world.purge(session)
@@ -324,7 +313,7 @@ class PurgeSuite(Suite):
         assert world.talk("b") != session
 
     def test_a_purge_takes_what_was_to_be_sent(self, world: World) -> None:
-        """D-11: nothing is sent empty."""
+        """Nothing is sent empty."""
         session = world.session("a")
         no = world.head(session).no
         sent = world.write(_enqueue, no, world)
@@ -336,7 +325,6 @@ class PurgeSuite(Suite):
         assert (kept.state, kept.parts, kept.session_id) == ("abandoned", (), None)
 
     def test_forks_keep_what_they_need_of_a_purged_session(self, world: World) -> None:
-        """D-8, D-11."""
         parent = world.session(LARGE, "2", "3", "4")
         fork = world.fork(parent, 2)
         world.say(fork.id, "own")
@@ -349,7 +337,7 @@ class PurgeSuite(Suite):
         assert verify.verify(world.store).broken == ()
 
     def test_what_was_kept_for_forks_goes_with_the_last_of_them(self, world: World) -> None:
-        """D-11, I14."""
+        """I14."""
         parent = world.session(LARGE, "2", "3")
         forks = [world.fork(parent, seq).id for seq in (1, 2)]
         deep = world.fork(forks[1], 1).id
@@ -365,7 +353,6 @@ class PurgeSuite(Suite):
         assert verify.verify(world.store).broken == ()
 
     def test_a_fork_below_a_purged_fork_needs_no_more_than_it_reads(self, world: World) -> None:
-        """D-11."""
         parent = world.session("1", "2", "3", "4")
         middle = world.fork(parent, 4).id
         world.say(middle, "m")
@@ -380,7 +367,7 @@ class PurgeSuite(Suite):
         assert world.read(purge.size, middle_no)[0] == 0
 
     def test_a_session_that_was_reset_keeps_nothing_of_the_old_one(self, world: World) -> None:
-        """D-12: lineage without inheritance."""
+        """Lineage without inheritance."""
         old = world.talk("a")
         world.write(edit.end, old, profile="main", moment=world.moment())
         new = world.talk("b")
@@ -392,7 +379,6 @@ class PurgeSuite(Suite):
         assert world.head(new).parent_id == old
 
     def test_blobs_are_kept_as_long_as_someone_needs_them(self, world: World) -> None:
-        """D-11."""
         first, second = world.session(LARGE), world.session(LARGE, system_prompt="p" * 9)
 
         world.purge(first)
@@ -402,7 +388,6 @@ class PurgeSuite(Suite):
         assert (kept, world.read(_blob_count)) == (2, 0)
 
     def test_the_trash_is_emptied_after_thirty_days(self, world: World) -> None:
-        """D-11."""
         old, new = world.session("a"), world.session("b")
         world.write(edit.trash, old, profile="main", moment=world.moment())
         world.clock.tick(days=20)
@@ -415,7 +400,7 @@ class PurgeSuite(Suite):
         assert ids(world, folder=SessionFolder.TRASH) == [new]
 
     def test_prune_takes_what_ended_long_ago_and_nothing_open(self, world: World) -> None:
-        """D-11: by source; a dry run says counts and bytes."""
+        """By source; a dry run says counts and bytes."""
         ended = world.session("a", "b")
         pinned, slack = world.session("c"), world.session("d", source=Source("slack", "C"))
         world.session("open")
@@ -436,7 +421,6 @@ class PurgeSuite(Suite):
         assert (count, size > 0) == (2, True)
 
     def test_a_purged_session_cannot_be_touched(self, world: World) -> None:
-        """D-11."""
         session = world.session("a")
         world.purge(session)
 

@@ -1,4 +1,4 @@
-"""The log: what goes in comes back, once, in order (rules M-1 to M-3, P2, I4 to I6, I16)."""
+"""The log: what goes in comes back, once, in order (rules P2, I4 to I6, I16)."""
 
 from dataclasses import replace
 
@@ -53,7 +53,7 @@ class LogSuite(Suite):
 
     @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
     def test_any_text_goes_in_and_comes_back(self, world: World, text: str) -> None:
-        """M-2, I16."""
+        """I16."""
         session = world.session("first")
 
         world.say(session, text)
@@ -62,7 +62,6 @@ class LogSuite(Suite):
 
     @pytest.mark.parametrize("part", PARTS.values(), ids=PARTS.keys())
     def test_any_part_goes_in_and_comes_back(self, world: World, part: Part) -> None:
-        """M-1."""
         session = world.session("first")
         said = Message(Role.ASSISTANT, (Text("so"), part))
 
@@ -71,7 +70,6 @@ class LogSuite(Suite):
         assert world.transcript(session)[-1].body == said
 
     def test_all_a_message_knows_comes_back(self, world: World) -> None:
-        """M-1."""
         session = world.session("first")
         said = Message(
             Role.USER,
@@ -92,7 +90,7 @@ class LogSuite(Suite):
         "text", ["x" * 1_000_000, "é\ud800\x00" * 100_000], ids=["plain", "odd"]
     )
     def test_a_megabyte_goes_to_the_blobs_and_comes_back(self, world: World, text: str) -> None:
-        """M-2, F19."""
+        """F19."""
         session = world.session(text)
         again = world.session(text)
         first = world.head(session).no << 24
@@ -127,7 +125,7 @@ class LogSuite(Suite):
         assert world.begin(source) is None
 
     def test_an_attachment_needs_its_bytes_in_the_store(self, world: World) -> None:
-        """M-1: a blob by hash."""
+        """A blob by hash."""
         session = world.session("first")
         said = Message(Role.USER, (Attachment("0" * 64, "image/png", "x.png", 3),))
 
@@ -135,7 +133,7 @@ class LogSuite(Suite):
             world.append(session, said)
 
     def test_an_attachment_comes_back_with_its_bytes(self, world: World) -> None:
-        """M-1: a blob by hash."""
+        """A blob by hash."""
         session = world.session("first")
         name = world.write(_keep, b"\x89PNG\x00", session)
         said = Message(Role.USER, (Attachment(name, "image/png", "x.png", 5),))
@@ -146,7 +144,7 @@ class LogSuite(Suite):
         assert world.read(blobs.get, name) == b"\x89PNG\x00"
 
     def test_an_append_returns_its_place_in_the_order(self, world: World) -> None:
-        """M-2, I4, I5: dense from 1, whatever the clock says."""
+        """I4, I5: dense from 1, whatever the clock says."""
         session = world.session("1")
         world.clock.tick(-1000)
 
@@ -157,7 +155,7 @@ class LogSuite(Suite):
         assert world.texts(session) == ["1", "2", "3", "4"]
 
     def test_an_idempotency_key_is_kept_once(self, world: World) -> None:
-        """M-3, P2."""
+        """P2."""
         session = world.session("first")
 
         first = world.say(session, "once", idempotency_key="k")
@@ -168,7 +166,6 @@ class LogSuite(Suite):
         assert world.texts(session) == ["first", "once"]
 
     def test_an_idempotency_key_with_another_message_is_a_conflict(self, world: World) -> None:
-        """M-3."""
         session, other = world.session("a"), world.session("b")
         large = "x" * 100_000
         world.say(session, "once \ud800", idempotency_key="k")
@@ -211,7 +208,6 @@ class LogSuite(Suite):
         assert world.texts(other) == ["b"]
 
     def test_profiles_have_their_own_idempotency_keys(self, world: World) -> None:
-        """K-6."""
         other = World(world.store, profile="work")
         mine, theirs = world.session("a"), other.session("b")
 
@@ -229,7 +225,6 @@ class LogSuite(Suite):
             world.say(session, "x", idempotency_key=idempotency_key)
 
     def test_nothing_is_appended_to_a_session_that_has_ended(self, world: World) -> None:
-        """D-3."""
         session = world.session("a")
         world.write(edit.end, session, profile="main", moment=world.moment(), reason="done \ud800")
 
@@ -237,7 +232,6 @@ class LogSuite(Suite):
             world.say(session, "late")
 
     def test_nothing_is_appended_to_a_read_only_session(self, world: World) -> None:
-        """W-6."""
         session = world.session(read_only=True)
 
         with refused(Conflict, "read-only", unchanged=world):
@@ -271,7 +265,6 @@ class LogSuite(Suite):
             world.say(session, "x", profile="other")
 
     def test_the_head_counts_as_the_log_grows(self, world: World) -> None:
-        """I6, D-10."""
         session = world.session("  first\n words ", "answer")
         calls = (ToolCall("1", "a"), ToolCall("2", "b"))
         world.append(session, Message(Role.ASSISTANT, calls))
@@ -285,7 +278,6 @@ class LogSuite(Suite):
         assert head.unread
 
     def test_only_people_and_the_agent_are_active(self, world: World) -> None:
-        """R-4."""
         session = world.session("a")
         began = world.head(session).last_active_at
 

@@ -1,4 +1,4 @@
-"""The outbox, the ledger and the finalizers (rules T-5, P8, I13, U-1 to U-3, R-7)."""
+"""The outbox, the ledger and the finalizers (rules P8, I13."""
 
 from collections.abc import Collection
 from datetime import timedelta
@@ -75,7 +75,7 @@ class OutboxSuite(Suite):
         assert rounds == [[ids[0], ids[2]], [ids[1]], [ids[3]]]
 
     def test_a_failed_delivery_waits_and_holds_back_its_channel(self, world: World) -> None:
-        """T-5, F14: other chats go on."""
+        """F14: other chats go on."""
         first, second, other = post(world, "1"), post(world, "2"), post(world, "b", BOB)
         claim(world)
         later = world.clock.now() + timedelta(seconds=1000)
@@ -133,7 +133,6 @@ class OutboxSuite(Suite):
         assert get(world, delivery).platform_message_id == "9\ufffd"
 
     def test_a_dead_target_is_abandoned_with_a_reason_and_redirected(self, world: World) -> None:
-        """T-5."""
         session = world.session("a")
         no = world.head(session).no
         first = world.write(
@@ -169,7 +168,7 @@ class OutboxSuite(Suite):
     def test_what_was_abandoned_is_retried_under_its_own_id_before_what_waits(
         self, world: World
     ) -> None:
-        """T-5: a platform that knows the id recognises a copy."""
+        """A platform that knows the id recognises a copy."""
         first, second = post(world, "1"), post(world, "2")
         claim(world)
         world.write(outbox.abandon, first, reason="blocked", holder="h")
@@ -307,7 +306,6 @@ class FinalizerSuite(Suite):
     """What must follow an end is done at least once, and given up after three tries."""
 
     def test_an_end_is_finalized(self, world: World) -> None:
-        """R-7."""
         session = world.session("a")
         before = world.read(turns.to_finalize)
         world.write(edit.end, session, profile="main", moment=world.moment())
@@ -320,7 +318,7 @@ class FinalizerSuite(Suite):
         assert world.read(turns.to_finalize) == []
 
     def test_a_failing_finalizer_is_given_up_after_three_tries(self, world: World) -> None:
-        """R-7: saying so."""
+        """Saying so."""
         session = world.session("a")
         world.write(edit.end, session, profile="main", moment=world.moment())
 
@@ -332,7 +330,6 @@ class FinalizerSuite(Suite):
         assert tries == [0, 1, 2]
 
     def test_a_session_that_ends_again_is_finalized_again(self, world: World) -> None:
-        """R-7."""
         session = world.session("a")
         for _ in range(2):
             world.write(edit.end, session, profile="main", moment=world.moment())
@@ -345,7 +342,7 @@ class FinalizerSuite(Suite):
     def test_an_end_that_came_while_the_one_before_was_finalized_is_not_forgotten(
         self, world: World
     ) -> None:
-        """R-7: at least once for each end, however long a finalizer takes."""
+        """At least once for each end, however long a finalizer takes."""
         session = world.session("a")
         world.write(edit.end, session, profile="main", moment=world.moment())
         (first,) = world.read(turns.to_finalize)
@@ -364,7 +361,7 @@ class LedgerSuite(Suite):
     """One row per model call; totals are its sums."""
 
     def test_a_call_is_counted_once(self, world: World) -> None:
-        """U-1, U-2, I6."""
+        """I6."""
         session = world.session("a")
         no = world.head(session).no
         used = Usage("m", 10, 5, 3, 2, 1, cost_microusd=70, call_id="c1\x00", provider="p")
@@ -383,7 +380,6 @@ class LedgerSuite(Suite):
         assert (kept.reasoning_tokens, kept.provider) == (1, "p")
 
     def test_an_unknown_cost_is_never_nought(self, world: World) -> None:
-        """U-1."""
         session = world.session("a")
         no = world.head(session).no
         world.write(usage.record, no, Usage("m", 10), profile="main", moment=world.moment())
@@ -396,7 +392,6 @@ class LedgerSuite(Suite):
         assert (partial.cost_microusd, partial.cost_status) == (0, CostStatus.PARTIAL)
 
     def test_cumulative_totals_are_set_and_not_added(self, world: World) -> None:
-        """U-2."""
         session = world.session("a")
         no = world.head(session).no
         world.write(usage.record, no, Usage("m", 1), profile="main", moment=world.moment())
@@ -409,7 +404,7 @@ class LedgerSuite(Suite):
         assert world.head(session).usage.calls == 2
 
     def test_reports_sum_by_each_group(self, world: World) -> None:
-        """U-3: the share with unknown price is stated."""
+        """The share with unknown price is stated."""
         first, second = world.session("a"), world.session("b")
         for session, model, cost in ((first, "m", 5), (first, "n", None), (second, None, 7)):
             used = Usage(model, 1, cost_microusd=cost)
@@ -432,7 +427,6 @@ class LedgerSuite(Suite):
         assert report("provider") == report("project") == [(None, 3, 1)]
 
     def test_a_report_covers_a_time_and_a_profile(self, world: World) -> None:
-        """U-3, K-6."""
         no = world.head(world.session("a")).no
         for _ in range(3):
             world.write(usage.record, no, Usage("m", 1), profile="main", moment=world.moment())

@@ -1,4 +1,4 @@
-"""Which session a key is on: opened, reset, switched (rules R-4 to R-8, D-1, D-3, D-6, D-7, I8)."""
+"""Which session a key is on: opened, reset, switched (rules I8)."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -40,7 +40,7 @@ class RoutingSuite(Suite):
     """Opening, resetting, sweeping."""
 
     def test_a_session_exists_from_its_first_message_on(self, world: World) -> None:
-        """D-1: no empty ghosts."""
+        """No empty ghosts."""
         world.arrive(ANN, "hello")
         waiting = world.everything()
 
@@ -50,7 +50,6 @@ class RoutingSuite(Suite):
         assert world.texts(session) == ["hello", "more", "hi!"]
 
     def test_a_turn_that_cannot_begin_leaves_no_session_behind(self, world: World) -> None:
-        """D-1."""
         assert world.begin(ANN) is None
         assert world.current(ANN) is None
 
@@ -61,14 +60,13 @@ class RoutingSuite(Suite):
         assert first == second != other
 
     def test_a_session_id_never_changes_and_sorts_by_time(self, world: World) -> None:
-        """D-1."""
         ids = [world.session(str(n)) for n in range(3)]
 
         assert ids == sorted(ids)
         assert all(each.isascii() and each.isalnum() for each in ids)
 
     def test_an_idle_session_is_reset_by_the_next_message(self, world: World) -> None:
-        """R-6, I10: the old one closed with its reason, the new one of its lineage."""
+        """I10: the old one closed with its reason, the new one of its lineage."""
         old = world.talk("before", policy=IDLE)
         world.clock.tick(hours=2)
 
@@ -82,7 +80,7 @@ class RoutingSuite(Suite):
         assert world.context(new)[0]["content"] == "after"
 
     def test_the_agent_is_told_of_a_reset_once(self, world: World) -> None:
-        """R-6: in the first turn."""
+        """In the first turn."""
         old = world.talk("before", policy=IDLE)
         world.clock.tick(hours=2)
         world.arrive(ANN, "after")
@@ -98,7 +96,6 @@ class RoutingSuite(Suite):
         assert (second.route.reset_from, second.route.reason) == (None, None)
 
     def test_a_hold_prevents_a_reset_until_it_is_released(self, world: World) -> None:
-        """R-5."""
         session = world.talk("a", policy=IDLE)
         until = world.clock.now() + timedelta(days=9)
         world.write(edit.hold, session, "build", profile="main", until=until)
@@ -113,7 +110,6 @@ class RoutingSuite(Suite):
         assert world.talk("c", policy=IDLE) != session
 
     def test_a_hold_that_expired_prevents_nothing(self, world: World) -> None:
-        """R-5."""
         session = world.talk("a", policy=IDLE)
         until = world.clock.now() + timedelta(hours=1)
         world.write(edit.hold, session, "build", profile="main", until=until)
@@ -124,7 +120,7 @@ class RoutingSuite(Suite):
     def test_holds_are_listed_renewed_and_released_by_reason_or_all_at_once(
         self, world: World
     ) -> None:
-        """R-5: the public verbs; what another program holds is left to it."""
+        """The public verbs; what another program holds is left to it."""
         session = world.talk("a", policy=IDLE)
         later = world.clock.now() + timedelta(days=9)
         world.write(edit.hold, session, "hermes/compression/x", profile="main", until=later)
@@ -148,7 +144,6 @@ class RoutingSuite(Suite):
         assert [each.reason for each in left] == ["hermes/compression/x"]
 
     def test_a_running_turn_keeps_its_session(self, world: World) -> None:
-        """R-5, D-3."""
         world.arrive(ANN, "a")
         begun = world.begin(ANN, policy=IDLE)
         assert begun is not None
@@ -160,7 +155,7 @@ class RoutingSuite(Suite):
         assert world.finish(begun, "late, but here")
 
     def test_the_sweep_and_the_message_path_agree(self, world: World) -> None:
-        """R-7: one rule; both at the very moment, and a microsecond later."""
+        """One rule; both at the very moment, and a microsecond later."""
         session = world.talk("a", policy=IDLE)
         edge = world.head(session).last_active_at + IDLE.idle
         world.clock.set(edge - timedelta(seconds=1))
@@ -172,7 +167,6 @@ class RoutingSuite(Suite):
         assert [(each.session_id, each.reason) for each in beyond] == [(session, "idle")]
 
     def test_a_sweep_looks_at_each_place_with_its_own_policy(self, world: World) -> None:
-        """R-2, R-7."""
         kept = world.talk("a")
         ended = world.talk("b", source=replace(GROUP, user_id="x"))
         slack = world.talk("c", source=Source("slack", "C1", user_id="u"))
@@ -185,7 +179,7 @@ class RoutingSuite(Suite):
         assert world.head(kept).is_open
 
     def test_what_was_swept_stays_ended(self, world: World) -> None:
-        """R-8, D-3: a message can never be routed into an ended session."""
+        """A message can never be routed into an ended session."""
         session = world.talk("a", policy=IDLE)
         world.clock.tick(hours=2)
         world.write(turns.end_expired_sessions, EVERYWHERE, moment=world.moment())
@@ -198,7 +192,6 @@ class RoutingSuite(Suite):
         assert world.head(new).parent_id == session
 
     def test_recovery_never_moves_activity(self, world: World) -> None:
-        """R-8."""
         world.arrive(ANN, "a")
         begun = world.begin(ANN)
         assert begun is not None
@@ -212,7 +205,6 @@ class RoutingSuite(Suite):
         assert world.texts(begun.route.session_id) == ["a", "half an ans"]
 
     def test_a_reset_by_wish_ends_the_session_of_the_key(self, world: World) -> None:
-        """D-7."""
         old = world.talk("a")
 
         ended = world.write(routing.reset, world.key(ANN), moment=world.moment())
@@ -225,7 +217,6 @@ class RoutingSuite(Suite):
         assert (world.head(new).parent_id, world.head(new).lineage) == (old, Lineage.RESET)
 
     def test_the_first_reason_wins(self, world: World) -> None:
-        """D-3."""
         session = world.session("a")
 
         world.write(edit.end, session, profile="main", moment=world.moment(), reason="one")
@@ -243,7 +234,6 @@ class RoutingSuite(Suite):
         assert head.ended_at == head.began_at
 
     def test_nothing_ends_a_session_under_a_running_turn(self, world: World) -> None:
-        """D-3."""
         world.arrive(ANN, "a")
         begun = world.begin(ANN)
         assert begun is not None
@@ -323,7 +313,6 @@ class SwitchSuite(Suite):
     """Resuming: a key is pointed at another session."""
 
     def test_a_switch_ends_the_old_and_reopens_the_target(self, world: World) -> None:
-        """D-6."""
         first = world.talk("a")
         world.write(routing.reset, world.key(ANN), moment=world.moment())
         second = world.talk("b")
@@ -427,13 +416,12 @@ class SwitchSuite(Suite):
     def test_a_person_resumes_only_what_they_may_see(
         self, world: World, source: Source, *, allowed: bool
     ) -> None:
-        """D-6: fail closed."""
+        """Fail closed."""
         head = world.head(world.talk("a"))
 
         assert routing.may_resume(head, source) is allowed
 
     def test_several_people_behind_one_key_are_told_apart(self, world: World) -> None:
-        """K-8."""
         isolation = Isolation(isolate_people_in_groups=False)
         key = key_for(GROUP, isolation=isolation)
         bob = replace(GROUP, user_id="bob", user_name="Bob")

@@ -1,4 +1,4 @@
-"""What people do with sessions: names, shelves, trash, projects (D-2 to D-5, D-11, W-3, W-5)."""
+"""What people do with sessions: names, shelves, trash, projects."""
 
 from datetime import timedelta
 
@@ -40,21 +40,18 @@ class TitleSuite(Suite):
     """Titles, and finding a session by what a person typed."""
 
     def test_a_title_is_cleaned(self, world: World) -> None:
-        """D-5."""
         session = world.session("a")
 
         assert rename(world, session, " a\u200b \x00b\t\u202e c\n") == "a b c"
         assert rename(world, session, " \u200b ") is None
 
     def test_a_title_that_is_too_long_is_refused_with_the_count(self, world: World) -> None:
-        """D-5."""
         session = world.session("a")
 
         with refused(BadInput, "101", unchanged=world):
             rename(world, session, "x" * 101)
 
     def test_a_clash_of_titles_names_the_holder(self, world: World) -> None:
-        """D-5."""
         holder, other = world.session("a"), world.session("b")
         rename(world, holder, "plan")
 
@@ -62,7 +59,6 @@ class TitleSuite(Suite):
             rename(world, other, " plan ")
 
     def test_a_session_opens_with_a_clean_title_that_is_free(self, world: World) -> None:
-        """D-5."""
         session = world.session("a", title=" my\tplan ", title_by=TitleBy.PERSON)
 
         assert world.head(session).title == "my plan"
@@ -70,7 +66,6 @@ class TitleSuite(Suite):
             world.session("b", title="my plan", title_by=TitleBy.PERSON)
 
     def test_titles_are_unique_within_a_profile_only(self, world: World) -> None:
-        """D-5, K-6."""
         other = World(world.store, profile="work")
         mine, theirs = world.session("a"), other.session("b")
         rename(world, mine, "plan")
@@ -80,7 +75,6 @@ class TitleSuite(Suite):
         assert other.head(theirs).title == "plan"
 
     def test_a_person_s_title_is_never_overwritten_by_the_agent(self, world: World) -> None:
-        """D-5."""
         session = world.session("a")
         rename(world, session, "mine")
 
@@ -88,7 +82,7 @@ class TitleSuite(Suite):
         assert name_automatically(world, session, "yours") == "mine"
 
     def test_an_automatic_title_never_fails(self, world: World) -> None:
-        """D-5: numbered, shortened to fit."""
+        """Numbered, shortened to fit."""
         long = "x" * 100
         given = [name_automatically(world, world.session("a"), text) for text in ("plan", long) * 3]
 
@@ -96,14 +90,12 @@ class TitleSuite(Suite):
         assert given[1::2] == [long, "x" * 97 + " #2", "x" * 97 + " #3"]
 
     def test_the_next_title_is_above_every_number(self, world: World) -> None:
-        """D-5."""
         for title in ("plan", "plan #2", "plan #7", "plan #8 later"):
             rename(world, world.session("a"), title)
 
         assert name_automatically(world, world.session("b"), "plan #2") == "plan #8"
 
     def test_who_uses_up_the_numbers_keeps_nobody_from_a_title(self, world: World) -> None:
-        """D-5."""
         for title in ("plan", "plan #999999999", "plan #0000001 b", "plan #99999999x"):
             rename(world, world.session("a"), title)
         given = [name_automatically(world, world.session("b"), "plan") for _ in range(3)]
@@ -111,7 +103,6 @@ class TitleSuite(Suite):
         assert given == ["plan #1000000000", "plan #1000000001", "plan #1000000003"]
 
     def test_a_session_is_found_by_id_prefix_and_title(self, world: World) -> None:
-        """D-4."""
         session = world.session("a")
         rename(world, session, "Plan B")
         by = {session, session[:20], "Plan B"}
@@ -119,7 +110,7 @@ class TitleSuite(Suite):
         assert {world.read(read.resolve, ref, profile="main").id for ref in by} == {session}
 
     def test_a_title_means_its_latest_numbered_continuation(self, world: World) -> None:
-        """D-4: digits only."""
+        """Digits only."""
         sessions_by_title = {t: world.session("a") for t in ("bug #2", "bug #10", "bug #12 crash")}
         for title, session in sessions_by_title.items():
             rename(world, session, title)
@@ -127,21 +118,18 @@ class TitleSuite(Suite):
         assert world.read(read.resolve, "bug", profile="main").title == "bug #10"
 
     def test_a_title_that_ends_in_a_number_has_continuations_too(self, world: World) -> None:
-        """D-4."""
         for title in ("bug #2 #1", "bug #2 #4", "bug #9"):
             rename(world, world.session("a"), title)
 
         assert world.read(read.resolve, "bug #2", profile="main").title == "bug #2 #4"
 
     def test_an_exact_title_wins_over_its_continuations(self, world: World) -> None:
-        """D-4."""
         for title in ("bug", "bug #2"):
             rename(world, world.session("a"), title)
 
         assert world.read(read.resolve, "bug", profile="main").title == "bug"
 
     def test_an_ambiguous_prefix_names_the_candidates(self, world: World) -> None:
-        """D-4."""
         ids = [world.session(str(n)) for n in range(3)]
         rename(world, ids[0], "one")
 
@@ -152,7 +140,7 @@ class TitleSuite(Suite):
 
     @pytest.mark.parametrize("ref", ["nope", "\x00", "\ud800", "%", "_", "' OR 1=1 --", "01KJ"])
     def test_what_is_not_there_is_not_found(self, world: World, ref: str) -> None:
-        """D-4: case matters in ids."""
+        """Case matters in ids."""
         world.session("a")
 
         with refused(NotFound, "No session is called", unchanged=world):
@@ -176,7 +164,6 @@ class SessionSuite(Suite):
     """Shelves, trash, drafts, projects."""
 
     def test_a_session_keeps_what_it_was_opened_with(self, world: World) -> None:
-        """D-2."""
         opening = {
             "model": "m",
             "settings": {"temperature": 0.5},
@@ -196,7 +183,6 @@ class SessionSuite(Suite):
         assert (more.extra, prompt) == (opening["extra"], opening["system_prompt"])
 
     def test_an_id_is_taken_once(self, world: World) -> None:
-        """D-1."""
         session = world.session("a")
         opening = Opening("main", ANN)
 
@@ -204,7 +190,6 @@ class SessionSuite(Suite):
             world.write(edit.open_session, opening, moment=world.moment(), id=session)
 
     def test_a_source_with_any_unicode_comes_back(self, world: World) -> None:
-        """S-3."""
         source = Source(
             "new platform\x00", "\ud800", user_id="7\x00", user_name="é", extra={"x": [1, None]}
         )
@@ -215,7 +200,6 @@ class SessionSuite(Suite):
         assert world.talk("b", source=source) == session
 
     def test_reopening_clears_the_end(self, world: World) -> None:
-        """D-3."""
         session = world.talk("a")
         world.write(edit.end, session, profile="main", moment=world.moment())
 
@@ -253,7 +237,7 @@ class SessionSuite(Suite):
         assert world.head(old).key is None
 
     def test_the_trash_gives_back_what_it_took(self, world: World) -> None:
-        """D-11: undo."""
+        """Undo."""
         session = world.talk("a")
         before = world.head(session)
 
@@ -265,7 +249,6 @@ class SessionSuite(Suite):
         assert world.talk("b") == session
 
     def test_the_trash_does_not_reopen_what_had_ended(self, world: World) -> None:
-        """D-3, D-11."""
         session = world.session("a")
         world.write(edit.end, session, profile="main", moment=world.moment(), reason="done")
         before = world.head(session)
@@ -290,7 +273,7 @@ class SessionSuite(Suite):
     def test_subagents_go_to_the_trash_with_their_parent_and_come_back_with_it(
         self, world: World
     ) -> None:
-        """D-11: subagents of subagents too; nothing else about them changes."""
+        """Subagents of subagents too; nothing else about them changes."""
         parent = world.session("a")
         child = _subagent(world, parent)
         grandchild = _subagent(world, child)
@@ -305,7 +288,6 @@ class SessionSuite(Suite):
         assert [world.head(id) for id in family] == before
 
     def test_forks_and_continuations_stay_when_their_parent_is_trashed(self, world: World) -> None:
-        """D-11."""
         parent = world.session("a", "b")
         fork = world.fork(parent).id
 
@@ -315,7 +297,7 @@ class SessionSuite(Suite):
         assert world.texts(fork) == ["a", "b"]
 
     def test_a_subagent_that_was_trashed_by_itself_stays_in_the_trash(self, world: World) -> None:
-        """D-11: the parent brings back only what went with it."""
+        """The parent brings back only what went with it."""
         parent = world.session("a")
         own, with_parent = _subagent(world, parent), _subagent(world, parent)
         world.write(edit.trash, own, profile="main", moment=world.moment())
@@ -328,7 +310,6 @@ class SessionSuite(Suite):
         assert world.head(with_parent).folder is SessionFolder.AUTOMATION
 
     def test_a_session_whose_subagent_is_at_work_is_not_trashed(self, world: World) -> None:
-        """D-11."""
         parent = world.session("a")
         child = _subagent(world, parent)
         world.begin_in(child, "go on")
@@ -337,7 +318,6 @@ class SessionSuite(Suite):
             world.write(edit.trash, parent, profile="main", moment=world.moment())
 
     def test_reopening_a_session_in_the_trash_brings_its_subagents_back(self, world: World) -> None:
-        """D-3, D-11."""
         parent = world.session("a")
         child = _subagent(world, parent)
         world.write(edit.trash, parent, profile="main", moment=world.moment())
@@ -350,7 +330,6 @@ class SessionSuite(Suite):
     def test_whoever_asks_for_a_purged_session_hears_that_it_is_gone_for_good(
         self, world: World
     ) -> None:
-        """D-11."""
         session = world.session("a")
         world.write(edit.trash, session, profile="main", moment=world.moment())
         world.purge(session)
@@ -382,7 +361,6 @@ class SessionSuite(Suite):
         assert world.write(edit.restore, session, profile="main").folder is SessionFolder.ARCHIVE
 
     def test_a_draft_is_its_own_field(self, world: World) -> None:
-        """W-3."""
         session = world.session("a")
         no = world.head(session).no
 
@@ -398,7 +376,7 @@ class SessionSuite(Suite):
             )
 
     def test_what_was_read_only_grows(self, world: World) -> None:
-        """D-2: last read position."""
+        """Last read position."""
         session = world.session("a", "b", "c", "d")
 
         seen = []
@@ -409,7 +387,6 @@ class SessionSuite(Suite):
         assert seen == [(2, True), (2, True), (4, False), (4, False)]
 
     def test_labels_are_a_set_of_short_texts(self, world: World) -> None:
-        """D-2."""
         session = world.session("a")
 
         head = world.write(edit.label, session, ["b", " a  x ", "b", ""], profile="main")
@@ -419,7 +396,6 @@ class SessionSuite(Suite):
             world.write(edit.label, session, ["x" * 65], profile="main")
 
     def test_a_project_can_go_without_its_sessions(self, world: World) -> None:
-        """W-5."""
         session = world.session("a")
         world.write(projects.add, "Work", profile="main", moment=world.moment(), colour="#a0B1c2")
         world.write(projects.move, session, "Work", profile="main")
@@ -434,7 +410,6 @@ class SessionSuite(Suite):
         assert world.read(projects.list_projects, profile="main") == []
 
     def test_a_project_s_name_is_taken_once(self, world: World) -> None:
-        """W-5."""
         for name in ("A", "B"):
             world.write(projects.add, name, profile="main", moment=world.moment())
 

@@ -1,4 +1,4 @@
-"""Turns: begun durably, fenced, ended in one step (rules T-1 to T-5, I8, I11, I26)."""
+"""Turns: begun durably, fenced, ended in one step (rules I8, I11, I26)."""
 
 import random
 from dataclasses import replace
@@ -43,7 +43,7 @@ class InboxSuite(Suite):
     """Messages before they are part of a conversation."""
 
     def test_a_message_that_comes_twice_is_answered_once(self, world: World) -> None:
-        """T-1, P2."""
+        """P2."""
         new = [world.arrive(SAID, "hello"), world.arrive(SAID, "hello")]
 
         session = world.talk("more")
@@ -72,7 +72,6 @@ class InboxSuite(Suite):
         assert [world.arrive(ANN, "x"), world.arrive(ANN, "x")] == [True, True]
 
     def test_arrivals_wait_in_order_and_are_taken_by_the_next_turn(self, world: World) -> None:
-        """T-2."""
         begun = begin(world, "1")
         for text in ("2", "3"):
             world.arrive(ANN, text)
@@ -87,7 +86,6 @@ class InboxSuite(Suite):
         assert world.texts(begun.route.session_id) == ["1", "a", "2", "3"]
 
     def test_an_arrival_knows_what_became_of_it(self, world: World) -> None:
-        """T-1."""
         moment = world.moment()
         said = message("user", "hello \ud800")
         arrival, _ = world.write(inbox.receive, world.key(ANN), ANN, said, moment=moment)
@@ -116,7 +114,6 @@ class InboxSuite(Suite):
         assert (after.state, after.reason) == (ArrivalState.REFUSED, "a stranger\ufffd")
 
     def test_the_log_keeps_who_wrote_and_the_platform_s_id(self, world: World) -> None:
-        """K-8, M-1."""
         world.arrive(SAID, "hello")
         begun = world.begin(ANN)
         assert begun is not None
@@ -165,7 +162,7 @@ class TurnSuite(Suite):
     """One running turn per session; only its holder appends."""
 
     def test_a_user_s_message_is_durable_before_the_agent_runs(self, world: World) -> None:
-        """T-1, house rule 5."""
+        """House rule 5."""
         begun = begin(world)
 
         assert world.texts(begun.route.session_id) == ["hello"]
@@ -173,7 +170,7 @@ class TurnSuite(Suite):
         assert turn_of(world, begun).state is TurnState.RUNNING
 
     def test_one_turn_runs_in_a_session(self, world: World) -> None:
-        """T-2, I11."""
+        """I11."""
         begun = begin(world)
         session = begun.route.session_id
 
@@ -184,7 +181,6 @@ class TurnSuite(Suite):
             world.begin_in(session, "named")
 
     def test_finished_steps_are_durable_as_they_finish(self, world: World) -> None:
-        """T-3."""
         begun = begin(world)
         at = world.clock.tick()
 
@@ -197,7 +193,6 @@ class TurnSuite(Suite):
         assert world.transcript(begun.route.session_id)[1].turn_id == begun.lease.turn_id
 
     def test_a_repeated_step_is_one_step(self, world: World) -> None:
-        """M-3."""
         begun = begin(world)
         said = message("assistant", "1")
         how = {"profile": "main", "at": world.clock.tick(), "idempotency_key": "step-1"}
@@ -207,7 +202,7 @@ class TurnSuite(Suite):
         assert again == [False, True]
 
     def test_a_turn_ends_in_one_step(self, world: World) -> None:
-        """T-5, house rule 8: entries, usage, deliveries, state."""
+        """House rule 8: entries, usage, deliveries, state."""
         begun = begin(world)
 
         world.finish(
@@ -272,7 +267,6 @@ class TurnSuite(Suite):
             world.begin_in("no-such", "x")
 
     def test_no_turn_begins_where_nothing_may_be_said(self, world: World) -> None:
-        """D-3."""
         ended, frozen = world.session("a"), world.session("b", read_only=True)
         world.write(log_end, ended, world)
 
@@ -282,7 +276,6 @@ class TurnSuite(Suite):
             world.begin_in(frozen, "x")
 
     def test_a_prompt_with_a_known_key_does_not_begin_another_turn(self, world: World) -> None:
-        """M-3."""
         session = world.session("a")
         claim = Claim("worker", 30)
         said = message("user", "once")
@@ -308,7 +301,7 @@ class LeaseSuite(Suite):
     """Liveness is a lease that is renewed; a stale holder changes nothing."""
 
     def test_a_turn_that_renews_its_lease_is_never_declared_dead(self, world: World) -> None:
-        """T-4: merely slow."""
+        """Merely slow."""
         begun = begin(world)
         for _ in range(5):
             world.clock.tick(LEASE_SECONDS - 1)
@@ -318,7 +311,7 @@ class LeaseSuite(Suite):
         assert world.finish(begun, "at last")
 
     def test_a_dead_turn_is_interrupted_and_keeps_what_it_said(self, world: World) -> None:
-        """T-4: the prompt exactly once, partial output kept."""
+        """The prompt exactly once, partial output kept."""
         begun = begin(world)
         at = world.clock.tick()
         world.write(turns.append, begun.lease, message("assistant", "step"), profile="main", at=at)
@@ -339,7 +332,6 @@ class LeaseSuite(Suite):
         assert world.write(turns.interrupt_dead_turns, moment=world.moment()) == []
 
     def test_what_was_streamed_of_a_finished_step_is_not_kept_twice(self, world: World) -> None:
-        """T-3, T-4."""
         begun = begin(world)
         world.write(turns.checkpoint, begun.lease, "ste")
         at = world.clock.tick()
@@ -408,7 +400,7 @@ class LeaseSuite(Suite):
         assert world.finish(alive, "hi")
 
     def test_replies_go_out_in_the_order_of_their_turns(self, world: World) -> None:
-        """T-5, P8."""
+        """P8."""
         for text in ("1", "2"):
             world.finish(begin(world), text, replies=(TurnReply(HERE, (Text(text),)),))
 

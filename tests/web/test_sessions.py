@@ -175,7 +175,7 @@ async def test_a_new_session_can_begin_with_a_turn(server: Served, client: Clien
 async def test_a_session_s_own_model_and_settings_reach_the_agent_and_go_on_in_a_fork(
     server: Served, client: Client
 ) -> None:
-    """D-2: they are asked for once, and hold for every turn."""
+    """They are asked for once, and hold for every turn."""
     wish = {"model": "m2", "settings": {"thinking": "low", "model": "m1"}}
     told = await client.post("/sessions", {"text": "hello", "run": True, **wish}, status=202)
     await server.settle()

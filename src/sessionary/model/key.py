@@ -69,7 +69,7 @@ class SessionKey:
 
     @property
     def is_shared(self) -> bool:
-        """Whether several people may be behind this key (rule K-8)."""
+        """Whether several people may be behind this key."""
         if self.platform == TERMINAL:
             return False
         if self.chat_type == ChatType.DM:

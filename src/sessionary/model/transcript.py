@@ -81,7 +81,7 @@ def mark_shared(said: Message) -> Message:
 
 
 def named_from(entries: Sequence[Entry]) -> int | None:
-    """From which entry on speakers are named (rule K-8); None while only one person has spoken.
+    """From which entry on speakers are named; None while only one person has spoken.
 
     It depends on nothing but the log up to there, what was taken back included: a context that
     was read once stays as it was, wherever the session goes.

@@ -145,7 +145,7 @@ def switch(tx: Tx, key: SessionKey, target: SessionHead, *, moment: Moment) -> S
 
 
 def may_resume(target: SessionHead, source: Source) -> bool:
-    """Rule D-6: on a shared platform, the same chat or the same person. Fail closed."""
+    """Whether a source may resume a session: on a shared platform only from the same chat or by the same person."""
     if target.source.platform != source.platform:
         return False
     if source.chat_id is not None and target.source.chat_id == source.chat_id:

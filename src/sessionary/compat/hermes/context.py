@@ -17,7 +17,7 @@ from sessionary.model.prompt import MAX_ID, MAX_NAME, MAX_TOPIC
 from sessionary.model.redact import redact_chat_id, redact_name, redact_source
 from sessionary.model.terminal import one_line
 
-# Platforms where nobody is mentioned by id, so that ids can be hidden (rule C-4).
+# Platforms where nobody is mentioned by id, so that ids can be hidden.
 REDACTED = frozenset({Platform.WHATSAPP, Platform.SIGNAL, Platform.TELEGRAM})
 _CANNOT = (
     "you see only the messages of this conversation; you cannot search the history of a "
