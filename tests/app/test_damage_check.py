@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sessionary.app import serving
+from sessionary.app import server
 from sessionary.errors import Damaged, RetryLater, SessionaryError, StoreUnavailable
 from sessionary.store.sqlite import db_file
 
@@ -35,10 +35,10 @@ async def test_a_check_that_the_store_refused_is_made_again(
         return "page 7 is wrong"
 
     monkeypatch.setattr(db_file, "find_damage", find)
-    monkeypatch.setattr(serving, "RETRY_SECONDS", 0.0, raising=False)
-    monkeypatch.setattr(serving, "CHECK_SECONDS", 1000.0)
+    monkeypatch.setattr(server, "RETRY_SECONDS", 0.0, raising=False)
+    monkeypatch.setattr(server, "CHECK_SECONDS", 1000.0)
     async with asyncio.timeout(10):
-        await serving._check_regularly(store, "a.db", threading.Event(), at_once=True)
+        await server._check_regularly(store, "a.db", threading.Event(), at_once=True)
 
     assert store.damage is not None
     assert "page 7 is wrong" in str(store.damage)
@@ -55,6 +55,6 @@ async def test_a_file_that_is_too_damaged_to_be_opened_is_noted(
 
     monkeypatch.setattr(db_file, "find_damage", find)
     async with asyncio.timeout(10):
-        await serving._check_regularly(store, "a.db", threading.Event(), at_once=True)
+        await server._check_regularly(store, "a.db", threading.Event(), at_once=True)
 
     assert store.damage is error

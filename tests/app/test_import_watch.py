@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.app import import_watch, serving
+from sessionary.app import import_watch, server
 from sessionary.app.imports import Outcome, Progress, Wish
 from sessionary.client.client import Sessionary, connect
 from sessionary.errors import SessionaryError, StoreUnavailable
@@ -114,7 +114,7 @@ async def test_serve_watches_what_the_configuration_names(client: Sessionary, ta
     logger.addHandler(heard)
     logger.setLevel(logging.INFO)
     try:
-        async with serving.watched(client):
+        async with server.import_watcher(client):
             await done.wait()
     finally:
         logger.removeHandler(heard)

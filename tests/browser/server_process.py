@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 # Not used here, but loaded before the fork.
-import sessionary.app.serving
+import sessionary.app.server
 import sessionary.cli.serve  # noqa: F401
 from sessionary.cli import main
 

@@ -13,7 +13,7 @@ import pytest
 from sessionary.actions import turns
 from sessionary.actions.sessions import routing
 from sessionary.actions.turns import Claim
-from sessionary.app.talk import Talk
+from sessionary.app.chat import TerminalChat
 from sessionary.client.client import Sessionary, connect
 from sessionary.engine.ports import Event, Step, TurnRequest
 from sessionary.model.key import key_for
@@ -154,7 +154,7 @@ def test_who_presses_ctrl_c_twice_does_not_wait_for_a_turn_elsewhere(talking: Pr
 
 def _run_elsewhere(tx: Tx, client: Sessionary) -> Lease:
     """Another process runs a turn in the terminal's conversation."""
-    head = routing.current(tx, key_for(Talk(client).source, profile="main"))
+    head = routing.current(tx, key_for(TerminalChat(client).source, profile="main"))
     assert head is not None
     claim = Claim("another process", 600, "other")
     return turns.take(tx, head.no, head.id, claim=claim, moment=client.moment())

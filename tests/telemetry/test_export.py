@@ -12,8 +12,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 
 from sessionary import config
-from sessionary.app import telemetry as app_telemetry
-from sessionary.app.serving import Address, serve
+from sessionary.app import server
+from sessionary.app.server import ListenAddress, serve
 from sessionary.client.client import connect
 from sessionary.config import telemetry
 from sessionary.engine.ports import DeliveryServices, Receive, Sent
@@ -55,7 +55,7 @@ def test_the_example_says_the_defaults(tmp_path: Path) -> None:
 
 def test_nothing_of_it_is_loaded_while_it_is_off(tmp_path: Path) -> None:
     program = (
-        "import sys, sessionary, sessionary.app.serving, sessionary.app.telemetry as t\n"
+        "import sys, sessionary, sessionary.app.server, sessionary.app.server as t\n"
         "from sessionary.client.client import connect\n"
         "client = connect()\n"
         "assert t.open_exporter(client) is None\n"
@@ -84,11 +84,11 @@ def test_without_the_extra_the_message_says_what_to_install(
         connect(home=str(tmp_path)) as client,
         pytest.raises(BadInput, match=r"sessionary\[otel\]"),
     ):
-        app_telemetry.open_exporter(client)
+        server.open_exporter(client)
     (tmp_path / config.FILE).write_text("", encoding="utf-8")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     with connect(home=str(tmp_path)) as client:
-        assert app_telemetry.open_exporter(client) is None
+        assert server.open_exporter(client) is None
 
 
 class Collector:
@@ -145,7 +145,9 @@ async def talk(home: Path, settings: str, adapter: Talker) -> SessionHead:
     stop = asyncio.Event()
     with connect(home=str(home)) as client:
         adapters = {"loopback": adapter}
-        serving = asyncio.create_task(serve(client, Address(port=0), adapters=adapters, stop=stop))
+        serving = asyncio.create_task(
+            serve(client, ListenAddress(port=0), adapters=adapters, stop=stop)
+        )
         async with asyncio.timeout(60):
             await adapter.answered.wait()
         stop.set()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sessionary.actions.credentials import Scope
-from sessionary.app.import_port import WebImports
+from sessionary.app.server import WebImports
 from sessionary.client.client import Machine as RealMachine
 from sessionary.client.client import Sessionary
 from sessionary.config import Config

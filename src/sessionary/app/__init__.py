@@ -1,1 +1,1 @@
-"""The composition root: configuration in, an open house out."""
+"""The composition root: settings in, a running server or engine out."""

@@ -1,4 +1,4 @@
-"""What is talked about in the demo store: subjects, tools and answers, filled in by chance."""
+"""The texts of the demo store: subjects, tools and answers with placeholders."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""From a configuration to an engine that runs on an open house."""
+"""Builds the engine from a configuration and an open store."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 
 class Agents:
-    """The agents of a configuration, made when they are first asked for."""
+    """The configured agents, each built when it is first used."""
 
     def __init__(
         self, settings: EngineSettings, *, folder: Path | None = None, default: str | None = None
     ) -> None:
-        """`folder` is where sessionary.toml is: modules of Python agents are looked for there too."""
+        """`folder` is where sessionary.toml is: Python agents are imported from there too."""
         self._settings = settings
         self._folder = folder
         self._default = default
@@ -46,13 +46,13 @@ class Agents:
             self.get(default)
 
     def choose(self, source: Source, name: str | None) -> registry.Agent:
-        """The agent for a source: the named one, the platform's, the default, or the demo."""
+        """Return the agent for a source: the named one, the platform's, the default, or the demo."""
         platform = self._settings.agent_by_platform.get(source.platform)
         chosen = name or self._default or platform or self._settings.agent
         return self.get(chosen)
 
     def get(self, name: str | None) -> registry.Agent:
-        """An agent by its name; None means the demo that is always there."""
+        """Return an agent by its name; None is the demo agent."""
         made = self._made.get(name or "")
         if made is None:
             made = registry.build(self._described(name), environ=config.environment())
@@ -60,7 +60,7 @@ class Agents:
         return made
 
     async def close(self) -> None:
-        """Let go of what the agents hold."""
+        """Close the agents that were built."""
         for each in self._made.values():
             await each.close()
 
@@ -81,7 +81,7 @@ def build_engine(
     agents: Agents | None = None,
     instrumentation: "Instrumentation | None" = None,
 ) -> Engine:
-    """The engine of a house, with the channels that stand in this process; instrumented, if wanted."""
+    """Build an engine on an open store, with this process's channels; instrumented if wanted."""
     settings = engine_config.read(client.config)
     chosen = agents or Agents(settings, folder=client.config.home)
     channels = dict(adapters or {})
@@ -98,7 +98,7 @@ def build_engine(
         system_prompt=registry.assemble,
         priced=partial(_priced, client),
         adapters=channels,
-        # Also what another process delivers: whoever ends a turn puts its reply into the outbox.
+        # Also channels of other processes: whoever ends a turn puts its reply into the outbox.
         deliverable=frozenset({*channels, *settings.channels}),
         policies=client.policies,
         isolation=client.isolation,
@@ -110,7 +110,7 @@ def build_engine(
 
 
 def engine_settings(given: EngineSettings) -> Settings:
-    """The configuration in the engine's own words."""
+    """Return the engine's settings."""
     return Settings(
         lease_seconds=given.lease_seconds,
         poll_seconds=given.poll_seconds,
@@ -125,8 +125,8 @@ def engine_settings(given: EngineSettings) -> Settings:
         compact_at_tokens=given.compact_at_tokens,
         finalizer=given.finalizer,
         access={
-            name: AccessPolicy(door.everyone, frozenset(door.allow), Strangers(door.strangers))
-            for name, door in given.access.items()
+            name: AccessPolicy(each.everyone, frozenset(each.allow), Strangers(each.strangers))
+            for name, each in given.access.items()
         },
         budgets={
             name: Budget(
@@ -142,14 +142,14 @@ def engine_settings(given: EngineSettings) -> Settings:
 
 
 def _priced(client: Sessionary, used: Usage) -> Usage:
-    # Loaded with the first usage: the table and its library would add 50 ms of CPU to every start.
+    # Loaded with the first usage: the table of prices would add 50 ms of CPU to every start.
     from sessionary import prices
 
     return prices.priced(used, at=client.machine.clock.now())
 
 
 async def run_schedule(client: Sessionary, name: str) -> Run:
-    """Run a schedule once, now, in this process; how it went."""
+    """Run a schedule once, now, in this process, and return the run."""
     agents = Agents(engine_config.read(client.config), folder=client.config.home)
     engine = build_engine(client, agents=agents)
     context = engine.context

@@ -1,37 +1,32 @@
-"""An MCP server on an open house."""
+"""The MCP server on an open store: over standard input, or over HTTP for programs with a token."""
 
 import asyncio
 import signal
 from collections.abc import Callable
+from contextlib import closing
 
 import sessionary
 from sessionary.client.client import Sessionary
 from sessionary.mcp import server, stdio
 from sessionary.mcp.tools import SessionTools
 
+HTTP_CONNECTIONS = 128
+
 
 async def serve_mcp(
-    store_client: Sessionary, *, write: bool, http: str | None, tell: Callable[[str], None]
+    client: Sessionary, *, write: bool, http: str | None, tell: Callable[[str], None]
 ) -> None:
-    """Serve until the client leaves, or over HTTP until the process is asked to end."""
+    """Serve until the client leaves, or over HTTP until the process is asked to stop."""
     address = None if http is None else server.check_address(http)
-    tools = SessionTools(
-        store_client.store,
-        store_client.profile,
-        store_client.machine.clock,
-        store_client.machine.ids,
-    )
+    tools = SessionTools(client.store, client.profile, client.machine.clock, client.machine.ids)
     built = server.build(tools, write=write, version=sessionary.__version__)
     if address is None:
-        await _over_standard_input(built)
+        await _serve_standard_input(built)
     else:
-        # The web server is loaded only for HTTP: over standard input it would add 0.7 s of CPU to each start.
-        from sessionary.app import mcp_http
-
-        await mcp_http.serve(store_client, built, *address, tell=tell)
+        await _serve_http(client, built, *address, tell=tell)
 
 
-async def _over_standard_input(built: server.SessionaryMCPServer) -> None:
+async def _serve_standard_input(built: server.SessionaryMCPServer) -> None:
     """Serve until the client closes our standard input, or someone presses Ctrl-C."""
     loop, was_interrupted = asyncio.get_running_loop(), asyncio.Event()
     with stdio.interruptible_stdin() as end:
@@ -46,9 +41,36 @@ async def _over_standard_input(built: server.SessionaryMCPServer) -> None:
         except ExceptionGroup as several:
             if several.split(BrokenPipeError)[1] is not None:
                 raise
-            # The client no longer reads: it is gone, whatever it left open.
+            # The client no longer reads: it has gone, even if it left other streams open.
             raise BrokenPipeError from several
         finally:
             loop.remove_signal_handler(signal.SIGINT)
     if was_interrupted.is_set():
         raise KeyboardInterrupt
+
+
+async def _serve_http(
+    client: Sessionary,
+    built: server.SessionaryMCPServer,
+    host: str,
+    port: int,
+    *,
+    tell: Callable[[str], None],
+) -> None:
+    # Only HTTP needs the web server: it would add 0.7 s of CPU to a start over standard input.
+    import uvicorn
+
+    from sessionary.web.connections import OpenConnections, ServerConfig
+    from sessionary.web.context import Limits
+    from sessionary.web.server import address_of, listen
+
+    built.requires_token = True
+    app = server.TokenGuard(
+        built.streamable_http_app(host=host), client.store, profile=client.profile
+    )
+    connections = OpenConnections(Limits(connections=HTTP_CONNECTIONS), knows_callers=False)
+    with closing(listen(host, port)) as listening:
+        tell(
+            f"MCP is served at {address_of(listening)}/mcp. Programs need a token: sessionary tokens add"
+        )
+        await uvicorn.Server(ServerConfig(app, connections)).serve(sockets=[listening])

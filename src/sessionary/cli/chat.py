@@ -4,12 +4,18 @@ import asyncio
 import logging
 import signal
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from sessionary.cli import console
-from sessionary.cli.console import DIM, Console, read_input
+from sessionary.cli.console import (
+    DIM,
+    Console,
+    read_input,
+    render_markdown,
+    rows_shown,
+    split_blocks,
+)
 from sessionary.cli.main import INTERRUPTED
 from sessionary.cli.sessions.refs import REF, find_head
 from sessionary.cli.sessions.show import tool_line
@@ -17,6 +23,9 @@ from sessionary.cli.tree import command, pass_console
 from sessionary.errors import BadInput, SessionaryError
 from sessionary.model.message import ToolCall, ToolResult
 from sessionary.model.terminal import one_line, safe_terminal
+
+if TYPE_CHECKING:
+    from sessionary.app.chat import TerminalChat
 
 HINT = (
     "Ctrl-C stops the reply, pressed again it quits; Ctrl-D or /quit quits, /help lists commands."
@@ -53,33 +62,40 @@ def chat(
     if not console.debug:
         # A failed turn is reported in one line and stored; its traceback would be in the way.
         logging.basicConfig(level=logging.CRITICAL)
-    from sessionary.app.talk import Talk  # loads the engine, which `chat --help` does not need
+    from sessionary.app.chat import (
+        TerminalChat,  # loads the engine, which `chat --help` does not need
+    )
 
     with console.client(create=True) as client:
         ref = None if ref is None else find_head(client, ref).id
-        talk = Talk(client, agent=agent)
-        code = asyncio.run(_talk(console, talk, message, ref=ref, new=new))
+        conversation = TerminalChat(client, agent=agent)
+        code = asyncio.run(_run(console, conversation, message, ref=ref, new=new))
     if code:
         raise SystemExit(code)
 
 
-async def _talk(
-    console: Console, talk: Any, message: str | None, *, ref: str | None, new: bool
+async def _run(
+    console: Console,
+    conversation: "TerminalChat",
+    message: str | None,
+    *,
+    ref: str | None,
+    new: bool,
 ) -> int:
-    async with talk:
-        head = await talk.begin(ref=ref, new=new)
+    async with conversation:
+        head = await conversation.begin(ref=ref, new=new)
         if message is not None:
-            return await _once(console, talk, message)
+            return await _once(console, conversation, message)
         where = "a new session" if head is None else f"“{head.title or head.preview or head.id}”"
         console.note(f"In {where}. {HINT}")
-        await _converse(console, talk)
+        await _converse(console, conversation)
         return 0
 
 
-async def _once(console: Console, talk: Any, message: str) -> int:
+async def _once(console: Console, conversation: "TerminalChat", message: str) -> int:
     """Take one turn: the reply goes to standard output, everything else to standard error."""
     printer = _TurnPrinter(console, quiet=console.json)
-    state, was_stopped = await _turn(talk, message, printer)
+    state, was_stopped = await _turn(conversation, message, printer)
     if console.json:
         console.emit({**state, "reply": printer.reply})
     if state["state"] in ("done", "answered"):
@@ -87,11 +103,11 @@ async def _once(console: Console, talk: Any, message: str) -> int:
     return INTERRUPTED if was_stopped else FAILED
 
 
-async def _converse(console: Console, talk: Any) -> None:
+async def _converse(console: Console, conversation: "TerminalChat") -> None:
     """Ask and answer until the person leaves."""
     from sessionary.cli.prompt import asker  # loads prompt_toolkit, which one turn does not need
 
-    ask = asker(talk)
+    ask = asker(conversation)
     while True:
         try:
             text = (await ask()).strip()
@@ -105,12 +121,14 @@ async def _converse(console: Console, talk: Any) -> None:
         if not text:
             continue
         try:
-            await _turn(talk, text, _TurnPrinter(console))
+            await _turn(conversation, text, _TurnPrinter(console))
         except SessionaryError as error:
             console.note(str(error))
 
 
-async def _turn(talk: Any, text: str, printer: "_TurnPrinter") -> tuple[dict[str, Any], bool]:
+async def _turn(
+    conversation: "TerminalChat", text: str, printer: "_TurnPrinter"
+) -> tuple[dict[str, Any], bool]:
     """Take one turn and show it as it comes. Return how it ended, and whether Ctrl-C stopped it.
 
     Ctrl-C stops the turn, not the program; pressed again, it quits without waiting.
@@ -122,14 +140,14 @@ async def _turn(talk: Any, text: str, printer: "_TurnPrinter") -> tuple[dict[str
     def interrupt() -> None:
         nonlocal left
         if not stops:
-            stops.append(loop.create_task(talk.stop()))
+            stops.append(loop.create_task(conversation.stop()))
         elif task is not None:
             left = task.cancel()
 
     loop.add_signal_handler(signal.SIGINT, interrupt)
     try:
         state: dict[str, Any] = {"state": "done", "reason": None, "session_id": None}
-        async for live in talk.say(text):
+        async for live in conversation.send(text):
             printer.show(live.kind, live.data)
             if live.kind == "ended":
                 state = {**live.data, "session_id": live.session_id or None}
@@ -168,7 +186,7 @@ class _TurnPrinter:
             case "delta":
                 self._streamed += data
                 self._write(data)
-            case "said" | "answer":
+            case "text" | "answer":
                 self._finish(data)
             case "tool":
                 self._show_tool(data)
@@ -208,7 +226,7 @@ class _TurnPrinter:
         self._block += text
         self._put(text)
         shown = self._block
-        whole, self._block = console.split_blocks(shown)
+        whole, self._block = split_blocks(shown)
         if whole:
             self._render(shown, whole, rest=self._block)
 
@@ -219,12 +237,12 @@ class _TurnPrinter:
 
     def _render(self, shown: str, whole: str, *, rest: str) -> None:
         """Replace the printed text by its rendered form, unless it was scrolled off the screen."""
-        rows = console.rows_shown(shown, width=self._console.width)
+        rows = rows_shown(shown, width=self._console.width)
         if rows >= self._console.height:
             return
         up = f"\x1b[{rows - 1}A" if rows > 1 else ""
         sys.stdout.write(f"\r{up}\x1b[J")
-        rendered = console.render_markdown(whole, width=self._console.width)
+        rendered = render_markdown(whole, width=self._console.width)
         sys.stdout.write(f"{rendered}\n" + ("\n" if rest else ""))
         self._open = False
         if rest:

@@ -3,47 +3,37 @@
 import os
 import signal
 import stat
+import sys
+import tempfile
 import threading
+import time
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from sessionary import config
-from sessionary.app import imports
-from sessionary.app.imports import ImportResult, Outcome, Wish
-from sessionary.cli.console import Console
-from sessionary.cli.tree import command, pass_console
-from sessionary.errors import BadInput, NotFound
-from sessionary.importers import registry
-
-if TYPE_CHECKING:
-    from sessionary.client.client import Sessionary
-import sys
-import tempfile
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, BinaryIO
-
 from sessionary.actions.sessions.read import head as head_of
 from sessionary.actions.transfer import jsonl_import
 from sessionary.actions.transfer.jsonl_import import ImportReport
-from sessionary.cli.console import count
+from sessionary.app import imports
+from sessionary.app.imports import Discovery, ImportResult, Outcome, Progress, UnknownFiles, Wish
+from sessionary.cli.console import Column, Console, count, size, table
+from sessionary.cli.tree import command, pass_console
 from sessionary.clock import Moment, RandomIds, SystemClock
-from sessionary.errors import SessionaryError
+from sessionary.errors import BadInput, NotFound, SessionaryError
+from sessionary.importers import registry
+from sessionary.importers.base.driver import WORDLESS, Fault
 from sessionary.store.open import open_store
 
 if TYPE_CHECKING:
     from sessionary.client.client import Sessionary
     from sessionary.store.database import Tx
-import time
-from collections.abc import Callable
-from datetime import datetime, timedelta
 
-from sessionary.app.imports import Discovery, Progress, UnknownFiles
-from sessionary.cli.console import Column, size, table
-from sessionary.importers.base.driver import WORDLESS, Fault
 
 OURS = "sessionary"
 

@@ -7,16 +7,16 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import InMemoryHistory
 
-from sessionary.app.talk import COMMANDS, Talk
+from sessionary.app.chat import COMMANDS, TerminalChat
 
 RESUME = "/resume "
 
 
-def asker(talk: Talk) -> Callable[[], Awaitable[str]]:
+def asker(conversation: TerminalChat) -> Callable[[], Awaitable[str]]:
     """Return a function that asks for the next line."""
     session: PromptSession[str] = PromptSession(
-        history=InMemoryHistory(talk.earlier_prompts()),
-        completer=_ChatCompleter(talk),
+        history=InMemoryHistory(conversation.earlier_prompts()),
+        completer=_ChatCompleter(conversation),
         complete_while_typing=False,
         enable_history_search=True,
     )
@@ -30,8 +30,8 @@ def asker(talk: Talk) -> Callable[[], Awaitable[str]]:
 class _ChatCompleter(Completer):
     """Completes `/commands`, and session names after `/resume`."""
 
-    def __init__(self, talk: Talk) -> None:
-        self._talk = talk
+    def __init__(self, conversation: TerminalChat) -> None:
+        self._conversation = conversation
 
     def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
         text = document.text_before_cursor
@@ -39,7 +39,7 @@ class _ChatCompleter(Completer):
             return
         names: Sequence[str] = COMMANDS
         if text.startswith(RESUME):
-            text, names = text.removeprefix(RESUME), self._talk.session_names()
+            text, names = text.removeprefix(RESUME), self._conversation.session_names()
         yield from (
             Completion(name, start_position=-len(text)) for name in names if name.startswith(text)
         )

@@ -27,7 +27,7 @@ def serve(console: Console, *, host: str, port: int, exposed: bool, no_channels:
     """
     with console.client(create=True) as client:
         # Loads the web server and the engine: two seconds that `serve --help` and a refusal do not need.
-        from sessionary.app import serving
+        from sessionary.app import server
 
         where = shown_url(client.store.url)
 
@@ -49,9 +49,9 @@ def serve(console: Console, *, host: str, port: int, exposed: bool, no_channels:
             console.answer(value, "\n".join(lines))
             console.flush()
 
-        address = serving.Address(host, port, exposed)
-        adapters = {} if no_channels else serving.channels_of(client)
-        asyncio.run(serving.serve_to_the_end(client, address, adapters=adapters, on_ready=ready))
+        address = server.ListenAddress(host, port, exposed)
+        adapters = {} if no_channels else server.channels_of(client)
+        asyncio.run(server.serve_and_close(client, address, adapters=adapters, on_ready=ready))
     console.note("Stopped.")
 
 

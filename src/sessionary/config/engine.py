@@ -1,4 +1,4 @@
-"""What the configuration says of agents, channels, doors and budgets."""
+"""Settings of the engine: agents, channels, access, budgets, loops."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class BudgetSettings:
 
 @dataclass(frozen=True, slots=True)
 class AgentTable:
-    """An agent as it is written down; its options are read by whoever knows its kind."""
+    """The table of an agent; its options are read by the module of its kind."""
 
     name: str
     kind: str
@@ -43,7 +43,7 @@ class AgentTable:
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """Agents, channels, doors, budgets, and how the loops run."""
+    """Agents, channels, access, budgets, and how the loops run."""
 
     agent: str | None = None
     agents: Mapping[str, AgentTable] = field(default_factory=dict)
@@ -118,13 +118,13 @@ def _by_platform(channels: Mapping[str, Table], agents: Mapping[str, AgentTable]
 
 
 def _access_settings(table: Table) -> AccessSettings:
-    door = AccessSettings(
+    settings = AccessSettings(
         everyone=table.flag("everyone", default=False),
         allow=table.texts("allow", ()),
         strangers=table.word("strangers", "ignore", ("ignore", "pair")),
     )
     table.refuse_unknown()
-    return door
+    return settings
 
 
 def _budget(name: str, table: Table) -> BudgetSettings:

@@ -1,17 +1,16 @@
-"""Talking in the terminal: one person, one engine in this process, one conversation at a time."""
+"""A conversation in the terminal: one person, with an engine in this process."""
 
 import asyncio
 import getpass
 import os
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from sessionary.actions import turns
 from sessionary.actions.sessions import lists, read, routing
-from sessionary.app import following
 from sessionary.app.engine import Agents, build_engine
-from sessionary.app.following import Seen
 from sessionary.client.client import Sessionary
 from sessionary.clock import Moment
 from sessionary.config import engine as engine_config
@@ -20,22 +19,43 @@ from sessionary.engine.context import EngineContext, LiveEvent
 from sessionary.engine.intake import Submission, SubmissionResult
 from sessionary.engine.turn.compaction import CompactionRequest
 from sessionary.errors import RetryLater
-from sessionary.model.message import Message, Role, message
+from sessionary.model.message import Message, Role, ToolCall, ToolResult, message
 from sessionary.model.session import SessionHead
 from sessionary.model.source import TERMINAL, Source
+from sessionary.model.turn import ArrivalState, Turn, TurnState
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals
+from sessionary.store.tables import turns as turn_rows
 
 WAIT_SECONDS = 300.0
 STREAMED = ("delta", "thinking")
 MISSED = "missed"
-# A step that is told is one entry: the words of the next are told behind it.
+# After a step, read one entry: the text of the next step is streamed.
 MOST = {"step": 1, MISSED: None}
 COMMANDS = commands.names()
+PAGE_SIZE = 500
 
 
-class Talk:
-    """A conversation of the person at this terminal; durable before it is answered."""
+# One text of the agent, or a tool call or result.
+AnswerPart = str | ToolCall | ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """How far the answer to an arrival has come since the last look."""
+
+    session_id: str | None = None
+    turn_id: str | None = None
+    parts: tuple[AnswerPart, ...] = ()
+    # The last entry that was read.
+    seq: int = 0
+    # How the turn ended, and why; None while it waits or runs.
+    state: str | None = None
+    reason: str | None = None
+
+
+class TerminalChat:
+    """The conversation of the person at this terminal; each message is stored before it is answered."""
 
     def __init__(self, client: Sessionary, *, agent: str | None = None) -> None:
         self._client = client
@@ -48,7 +68,7 @@ class Talk:
         self.source = Source(platform=TERMINAL, user_id=_user())
 
     async def __aenter__(self) -> Self:
-        # We may be gone in a moment: what waits for others is for those who stay.
+        # This process may end soon: it takes no work of other conversations.
         await self._engine.start(only=self._context.key(self.source))
         return self
 
@@ -62,27 +82,27 @@ class Talk:
         await self._agents.close()
 
     async def begin(self, *, ref: str | None = None, new: bool = False) -> SessionHead | None:
-        """Go to a session that is named, begin a new one, or stay where the terminal was."""
+        """Switch to the named session, begin a new one, or continue the terminal's last one."""
         return await self._context.store.write(_place, self._client, self.source, ref=ref, new=new)
 
-    async def say(self, text: str) -> AsyncIterator[LiveEvent]:
-        """Say something; what happens then, until the answer is there."""
+    async def send(self, text: str) -> AsyncIterator[LiveEvent]:
+        """Send a message, and yield what happens until it is answered."""
         context = self._context
         with context.bus.listen() as queue:
             asked = Submission(message("user", text))
             write = context.store.write(
                 _accept, context, self.source, asked, moment=context.moment()
             )
-            accepted, followed = await write.handoff(self._carry_on)
+            accepted, answered = await write.handoff(self._carry_on)
             self._session_id = accepted.current_session_id
             received = accepted.received
             if received.answer is not None:
                 yield LiveEvent(accepted.current_session_id or "", "", "answer", received.answer)
             if received.compaction is not None:
-                yield await self._followed(received.compaction)
+                yield await self._compact(received.compaction)
                 return
-            if followed is not None:
-                async for live in self._heard(queue, accepted, followed):
+            if answered is not None:
+                async for live in self._answers(queue, accepted, answered):
                     yield live
 
     def _carry_on(self, found: tuple[SubmissionResult, str | None]) -> None:
@@ -90,30 +110,30 @@ class Talk:
             self._engine.run_submitted(found[0])
 
     def session_names(self) -> list[str]:
-        """The titles of the latest sessions, for completion."""
+        """Return the titles of the latest sessions, for completion."""
         found = self._context.store.read(
             lists.list_sessions, lists.SessionFilters(), profile=self._context.profile
         )
         return [head.title for head in found.result().items if head.title is not None]
 
     def earlier_prompts(self) -> list[str]:
-        """What the person at this terminal wrote before, oldest first."""
+        """Return what the person wrote in this session, oldest first."""
         return self._context.store.read(_prompts, self._client, self.source).result()
 
     async def stop(self) -> None:
-        """Stop the turn that runs."""
+        """Stop the running turn."""
         if self._session_id is not None:
             await self._context.store.write(_stop, self._session_id, profile=self._context.profile)
 
-    async def _followed(self, request: CompactionRequest) -> LiveEvent:
-        """What takes longer than a transaction, done while the person waits."""
+    async def _compact(self, request: CompactionRequest) -> LiveEvent:
+        """Compact the session while the person waits."""
         done = await self._engine.compactor.compact(request.session_id, focus=request.focus)
         return LiveEvent(request.session_id, "", "answer", done)
 
-    async def _heard(
+    async def _answers(
         self, queue: "asyncio.Queue[LiveEvent | None]", accepted: SubmissionResult, arrival_id: str
     ) -> AsyncIterator[LiveEvent]:
-        """What is said to an arrival: as it comes if its turn runs here, else as it is kept."""
+        """Yield the answer to an arrival: streamed if its turn runs here, else as it is stored."""
         is_here = accepted.turn_id is not None
         seen = await self._look(arrival_id, after=0, most=0)
         if seen.turn_id is None and seen.state is None and accepted.received.answer is None:
@@ -121,8 +141,8 @@ class Talk:
         try:
             async with asyncio.timeout(WAIT_SECONDS + self._context.settings.turn_seconds):
                 while True:
-                    for each in seen.said:
-                        kind = "said" if isinstance(each, str) else "tool"
+                    for each in seen.parts:
+                        kind = "text" if isinstance(each, str) else "tool"
                         yield LiveEvent(seen.session_id or "", seen.turn_id or "", kind, each)
                     if seen.state is not None:
                         break
@@ -133,20 +153,20 @@ class Talk:
                     most = MOST.get(live.kind, 0) if is_here else None
                     seen = await self._look(arrival_id, after=seen.seq, most=most)
         except TimeoutError as error:
-            raise RetryLater("No answer came in time; your message is kept.") from error
+            raise RetryLater("No answer came in time; your message is stored.") from error
         data = {"state": seen.state, "reason": seen.reason}
         yield LiveEvent(seen.session_id or "", seen.turn_id or "", "ended", data)
 
-    async def _look(self, arrival_id: str, *, after: int, most: int | None) -> Seen:
+    async def _look(self, arrival_id: str, *, after: int, most: int | None) -> _Answer:
         seen = await self._context.store.read(
-            following.look, arrival_id, profile=self._context.profile, after=after, most=most
+            _look_up, arrival_id, profile=self._context.profile, after=after, most=most
         )
-        # Whoever stops the turn means the one that answers.
+        # `stop` means the session that answers.
         self._session_id = seen.session_id or self._session_id
         return seen
 
     async def _next(self, queue: "asyncio.Queue[LiveEvent | None]") -> LiveEvent:
-        """What happens next in this process; or that some was missed, or that all is quiet."""
+        """Return the next event of this process, or that some were missed, or that there was none."""
         try:
             async with asyncio.timeout(self._context.settings.poll_seconds):
                 return await queue.get() or LiveEvent("", "", MISSED)
@@ -155,7 +175,7 @@ class Talk:
 
 
 def _user() -> str:
-    """Who sits at the terminal; a user without a name has a number."""
+    """Return the user's name, or their number if they have none."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -165,7 +185,7 @@ def _user() -> str:
 def _accept(
     tx: Tx, context: EngineContext, source: Source, asked: Submission, *, moment: Moment
 ) -> tuple[SubmissionResult, str | None]:
-    """Take a message in; with it, the arrival that the agent answers: perhaps one said again."""
+    """Submit a message. Return with it the arrival that the agent answers: /retry asks an older one again."""
     accepted = intake.submit(tx, context, source, asked, moment=moment)
     received, key = accepted.received, accepted.key
     if received.answer is None or received.arrival_id is None:
@@ -205,3 +225,48 @@ def _prompts(tx: Tx, client: Sessionary, source: Source) -> list[str]:
 def _stop(tx: Tx, session_id: str, *, profile: str) -> None:
     head = read.resolve(tx, session_id, profile=profile)
     turns.ask_to_stop(tx, head.no, reason="stopped by you")
+
+
+def _look_up(
+    tx: Tx, arrival_id: str, *, profile: str, after: int = 0, most: int | None = None
+) -> _Answer:
+    """Return what was answered after an entry; while the turn runs, from at most `most` entries."""
+    found = arrivals.get(tx, arrival_id, profile=profile)
+    if found is None or found.state is ArrivalState.REFUSED:
+        return _Answer(
+            state=str(ArrivalState.REFUSED), reason=None if found is None else found.reason
+        )
+    known = None if found.turn_id is None else turn_rows.get(tx, found.turn_id, profile=profile)
+    if known is None:
+        return _Answer()
+    turn = known[0]
+    is_over = turn.state is not TurnState.RUNNING
+    seq, parts = _parts_since(
+        tx, turn, profile=profile, after=after, most=None if is_over else most
+    )
+    state = str(turn.state) if is_over else None
+    return _Answer(turn.session_id, turn.id, parts, seq, state, turn.reason)
+
+
+def _parts_since(
+    tx: Tx, turn: Turn, *, profile: str, after: int, most: int | None
+) -> tuple[int, tuple[AnswerPart, ...]]:
+    """Return the last entry that was read, and what the agent wrote and did up to it."""
+    seq, left = max(after, turn.first_seq - 1), most
+    parts: list[AnswerPart] = []
+    while left is None or left > 0:
+        page = read.log_of(tx, turn.session_id, profile=profile, after=seq, limit=PAGE_SIZE)
+        for entry in page:
+            seq = entry.seq
+            if entry.turn_id != turn.id or not isinstance(entry.body, Message):
+                continue
+            if entry.body.role is Role.ASSISTANT and entry.body.text:
+                parts.append(entry.body.text)
+            parts += [part for part in entry.body.parts if isinstance(part, ToolCall | ToolResult)]
+            if left is not None and entry.body.role is not Role.USER:
+                left -= 1
+                if left == 0:
+                    break
+        if len(page) < PAGE_SIZE:
+            break
+    return seq, tuple(parts)

@@ -9,8 +9,8 @@ import pytest
 from sessionary.actions import access, inbox, turns
 from sessionary.actions.sessions import routing
 from sessionary.actions.turns import Claim, Ending
+from sessionary.app.chat import TerminalChat
 from sessionary.app.engine import build_engine
-from sessionary.app.talk import Talk
 from sessionary.client.client import Sessionary, connect
 from sessionary.engine.context import LiveEvent
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
@@ -70,13 +70,13 @@ def all_at_once(_: TurnRequest) -> Iterator[Event]:
         yield Delta(f"{number} ")
 
 
-async def said(talk: Talk, text: str) -> list[LiveEvent]:
+async def said(talk: TerminalChat, text: str) -> list[LiveEvent]:
     async with asyncio.timeout(PATIENCE_SECONDS):
-        return [live async for live in talk.say(text)]
+        return [live async for live in talk.send(text)]
 
 
 def words(heard: list[LiveEvent]) -> list[str]:
-    return [str(live.data) for live in heard if live.kind in ("said", "answer")]
+    return [str(live.data) for live in heard if live.kind in ("text", "answer")]
 
 
 def wait_elsewhere(client: Sessionary, text: str = "hello from elsewhere") -> str:
@@ -89,7 +89,7 @@ def wait_elsewhere(client: Sessionary, text: str = "hello from elsewhere") -> st
 
 
 async def test_what_the_agent_says_whole_is_heard_whole(client: Sessionary) -> None:
-    async with Talk(client, agent="silent") as talk:
+    async with TerminalChat(client, agent="silent") as talk:
         heard = await said(talk, "What time is it?")
 
     assert words(heard) == ["Let me look.", "Half past nine."]
@@ -97,7 +97,7 @@ async def test_what_the_agent_says_whole_is_heard_whole(client: Sessionary) -> N
 
 
 async def test_no_word_is_missed_however_fast_they_come(client: Sessionary) -> None:
-    async with Talk(client, agent="busy") as talk:
+    async with TerminalChat(client, agent="busy") as talk:
         heard = await said(talk, "Count.")
 
     assert words(heard) == ["".join(f"{number} " for number in range(3000))]
@@ -106,7 +106,7 @@ async def test_no_word_is_missed_however_fast_they_come(client: Sessionary) -> N
 async def test_what_waits_for_others_is_left_for_those_who_stay(client: Sessionary) -> None:
     other = wait_elsewhere(client)
 
-    async with Talk(client) as talk:
+    async with TerminalChat(client) as talk:
         for _ in range(3):
             heard = await said(talk, "hello")
             assert words(heard)
@@ -148,18 +148,18 @@ def _deliveries(tx: Tx, key: SessionKey) -> list[str]:
 
 
 async def test_an_answer_that_another_process_gives_is_heard(client: Sessionary) -> None:
-    async with Talk(client) as talk:
+    async with TerminalChat(client) as talk:
         await said(talk, "hello")
         key = key_for(talk.source, profile="main")
         lease = await client.store.write(_take_elsewhere, key, client)
         heard: list[LiveEvent] = []
         async with asyncio.timeout(PATIENCE_SECONDS):
-            async for live in talk.say("and now?"):
+            async for live in talk.send("and now?"):
                 heard.append(live)
                 if live.kind == "waiting":
                     await client.store.write(_answer_elsewhere, key, lease, client)
 
-    assert [live.kind for live in heard] == ["waiting", "said", "ended"]
+    assert [live.kind for live in heard] == ["waiting", "text", "ended"]
     assert words(heard) == ["from elsewhere"]
     assert heard[-1].data == {"state": "done", "reason": None}
 
@@ -182,7 +182,7 @@ def _answer_elsewhere(tx: Tx, key: SessionKey, lease: Lease, client: Sessionary)
 
 
 async def test_a_question_that_is_asked_again_is_followed_to_its_answer(client: Sessionary) -> None:
-    async with Talk(client, agent="silent") as talk:
+    async with TerminalChat(client, agent="silent") as talk:
         await said(talk, "What time is it?")
         heard = await said(talk, "/retry")
 
@@ -196,7 +196,7 @@ async def test_who_has_used_up_a_budget_is_told_at_once(
     monkeypatch.setenv("LOGNAME", "nobody")
     scope, today = "person:terminal:nobody", budgets.periods(client.moment().now)[0]
     await client.store.write(access.spend, scope, today, profile="main", tokens=1, cost_microusd=0)
-    async with Talk(client) as talk:
+    async with TerminalChat(client) as talk:
         heard = await said(talk, "hello")
 
     assert [live.kind for live in heard] == ["ended"]
@@ -211,4 +211,4 @@ async def test_a_user_without_a_name_can_talk(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("os.getuid", lambda: 1_234_567)
 
-    assert Talk(client).source.user_id == "1234567"
+    assert TerminalChat(client).source.user_id == "1234567"

@@ -1,0 +1,370 @@
+"""Everything in one process: engine, channels, index, HTTP."""
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import sessionary
+from sessionary import config
+from sessionary.actions.upkeep import verify
+from sessionary.app.engine import Agents, build_engine
+from sessionary.channels import registry
+from sessionary.client.client import Sessionary
+from sessionary.config import engine as engine_config
+from sessionary.config import imports as import_config
+from sessionary.config import telemetry as telemetry_settings
+from sessionary.config import web as web_config
+from sessionary.config.web import WebTable
+from sessionary.engine.ports import Adapter
+from sessionary.errors import BadInput, Damaged, RetryLater, StoreReadOnly, StoreUnavailable
+from sessionary.model.view import time_text
+from sessionary.store import backup
+from sessionary.store.database import REMEDY, Store, Tx
+from sessionary.store.open import sqlite_path
+from sessionary.store.sqlite import db_file
+from sessionary.store.sqlite.store import SqliteStore
+from sessionary.telemetry.ingest import TelemetryIngest
+from sessionary.web import server
+from sessionary.web.context import WebContext, WebSettings
+from sessionary.web.server import Ready
+
+if TYPE_CHECKING:
+    from sessionary.app.imports import Discovery, Outcome
+    from sessionary.telemetry.instrument import TelemetryExporter
+
+
+CHECK_SECONDS = 24 * 3600.0
+# After a check that failed because the store was busy or away.
+RETRY_SECONDS = 300.0
+BACKUP_FOLDER = "backups"
+SHOWN_BROKEN = 100
+_OTEL_NEEDED = "OpenTelemetry needs an extra: install sessionary[otel]"
+Json = dict[str, Any]
+Tell = Callable[[Json], None]
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ListenAddress:
+    """Where to listen."""
+
+    host: str = "127.0.0.1"
+    port: int = 8741
+    exposed: bool = False
+
+
+async def serve(
+    client: Sessionary,
+    address: ListenAddress,
+    *,
+    adapters: Mapping[str, Adapter] | None = None,
+    on_ready: Callable[[Ready], None] | None = None,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Run until asked to stop; then stop intake, finish or interrupt turns, and close the channels.
+
+    Stopping takes at most 15 seconds, even if the store does not answer: 5 for requests, 2 for an import,
+    8 for turns and channels.
+    """
+    registry.quiet_libraries()
+    settings = engine_config.read(client.config)
+    web = web_config.read(client.config, config.environment())
+    # A server checks its own files.
+    path = sqlite_path(client.store.url)
+    is_unclean = path is not None and db_file.has_unfolded_wal(path)
+    is_over = threading.Event()
+    is_read_only = await _is_read_only(client.store)
+    agents = Agents(settings, folder=client.config.home)
+    exporter = open_exporter(client)
+    instrumentation = None if exporter is None else exporter.instrumentation
+    engine = build_engine(client, adapters=adapters, agents=agents, instrumentation=instrumentation)
+    ingest = open_ingest(client)
+    running = engine.context.adapters
+    parts = WebContext(
+        store=engine.context.store,
+        profile=client.profile,
+        engine=None if is_read_only else engine,
+        settings=_web_settings(web, client.config.zone),
+        policies=client.policies,
+        clock=client.machine.clock,
+        ids=client.machine.ids,
+        webhooks={name: each.webhook for name, each in running.items() if each.webhook},
+        challenges={name: each.challenge for name, each in running.items() if each.challenge},
+        traces=None if ingest is None else ingest.ingest_spans,
+        logs=None if ingest is None else ingest.ingest_logs,
+        imports=WebImports(client),
+        upkeep=WebUpkeep(client, web),
+    )
+    await server.check_exposure(parts, address.host, exposed=address.exposed)
+    if not is_read_only:
+        client.store.index_in_background()
+        await engine.start()
+    checking = (
+        None
+        if path is None
+        else asyncio.create_task(_check_regularly(client.store, path, is_over, at_once=is_unclean))
+    )
+    try:
+        async with nullcontext() if is_read_only else import_watcher(client):
+            await server.serve(
+                parts,
+                host=address.host,
+                port=address.port,
+                on_ready=on_ready,
+                stop=stop,
+                exposed=address.exposed,
+            )
+    finally:
+        is_over.set()
+        if checking is not None:
+            checking.cancel()
+        await engine.stop()
+        await agents.close()
+        if exporter is not None:
+            # It may wait for a collector that does not answer.
+            await asyncio.to_thread(exporter.close)
+
+
+async def _check_regularly(
+    store: Store, path: str, is_over: threading.Event, *, at_once: bool
+) -> None:
+    """Look for damage once a day, and at once if the last stop was not clean; tell the store what is found."""
+    if not at_once:
+        await asyncio.sleep(CHECK_SECONDS)
+    while store.damage is None:
+        try:
+            found = await asyncio.to_thread(db_file.find_damage, path, is_stopped=is_over.is_set)
+        except Damaged as error:
+            store.note_damage(error)
+            return
+        except (RetryLater, StoreUnavailable) as error:
+            log.warning("The database could not be checked: %s", error)
+            await asyncio.sleep(RETRY_SECONDS)
+            continue
+        if found is not None:
+            store.note_damage(Damaged(f"{path} is damaged ({found}). {REMEDY}"))
+            return
+        await asyncio.sleep(CHECK_SECONDS)
+
+
+async def _is_read_only(store: Store) -> bool:
+    """Whether the disk refuses writes: then the server only reads."""
+    try:
+        await store.write(_nothing)
+    except StoreReadOnly:
+        return True
+    except (RetryLater, StoreUnavailable):
+        pass  # full, busy or away: it may accept writes again soon
+    return False
+
+
+def _nothing(_: Tx) -> None:
+    """Do nothing: beginning the transaction shows whether writes are possible."""
+
+
+async def serve_and_close(
+    client: Sessionary,
+    address: ListenAddress,
+    *,
+    adapters: Mapping[str, Adapter],
+    on_ready: Callable[[Ready], None],
+) -> None:
+    """Run until the process is asked to stop, then close the store: that takes at most 20 seconds."""
+    try:
+        await serve(client, address, adapters=adapters, on_ready=on_ready)
+    finally:
+        # Closed here: later, a thread that waits for a silent database would delay the end of the loop.
+        await asyncio.to_thread(client.store.close)
+
+
+def import_watcher(client: Sessionary) -> AbstractAsyncContextManager[None]:
+    """Import other tools' records as they grow, if that is configured."""
+    names = import_config.read(client.config).watch
+    if not names:
+        return nullcontext()
+    # Imported here: the importers and the file watcher take 70 ms of CPU that other servers save.
+    from sessionary.app.import_watch import in_background
+
+    return in_background(client, names)
+
+
+def _web_settings(web: WebTable, zone: ZoneInfo) -> WebSettings:
+    """Return the web layer's settings."""
+    port = web.webhook_port
+    return WebSettings(
+        allowed_hosts=frozenset(web.allowed_hosts),
+        password_hash=None if web.password_hash is None else web.password_hash.reveal(),
+        trusted_proxies=web.trusted_proxies,
+        webhook_address=None if port is None else (web.webhook_host, port),
+        zone=zone,
+    )
+
+
+def channels_of(client: Sessionary) -> dict[str, Adapter]:
+    """Build the configured channels."""
+    named = engine_config.read(client.config).channels
+    environ = config.environment()
+    return {name: registry.build(name, values, environ) for name, values in named.items()}
+
+
+def open_exporter(client: Sessionary) -> "TelemetryExporter | None":
+    """Start sending our spans and metrics; None if that is not configured."""
+    settings = telemetry_settings.read(client.config, config.environment())
+    if not settings.export:
+        return None
+    try:
+        # The SDK belongs to an extra, and would add 0.4 s of CPU to every start.
+        from sessionary.telemetry.instrument import TelemetryExporter
+    except ModuleNotFoundError as error:
+        if settings.is_asked_for:
+            raise BadInput(f"{_OTEL_NEEDED}, or set export = false in [telemetry].") from error
+        log.warning("%s; the variables OTEL_* name a collector that gets nothing.", _OTEL_NEEDED)
+        return None
+    return TelemetryExporter(
+        endpoint=settings.endpoint, content=settings.content, version=sessionary.__version__
+    )
+
+
+def open_ingest(client: Sessionary) -> TelemetryIngest | None:
+    """What receives other programs' spans and log records; None if that is turned off."""
+    settings = telemetry_settings.read(client.config, config.environment())
+    if not settings.receive:
+        return None
+    return TelemetryIngest(client.store, client.machine.clock, client.machine.ids)
+
+
+class WebUpkeep:
+    """Backup, verify and shrink for the web interface, as the commands do them."""
+
+    def __init__(self, client: Sessionary, web: WebTable) -> None:
+        self._client = client
+        self._folder = web.backup_folder or client.config.home / BACKUP_FOLDER
+        self._keep = web.keep_backups
+
+    def overview(self) -> Json:
+        """Return the backups there are, and the size of the store."""
+        store = self._client.store
+        return {
+            "folder": str(self._folder),
+            "keep": self._keep,
+            "backups": [
+                {"name": each.name, "bytes": each.bytes}
+                for each in backup.list_backups(self._folder)
+            ],
+            "bytes": _size(store.path) if isinstance(store, SqliteStore) else None,
+            "tasks": ["backup", "verify", *(["shrink"] if isinstance(store, SqliteStore) else [])],
+        }
+
+    def run(self, task: str, tell: Tell) -> Json:
+        """Run one task to its end."""
+        return {"backup": self._backup, "verify": self._verify, "shrink": self._shrink}[task](tell)
+
+    def _backup(self, tell: Tell) -> Json:
+        """Back up all profiles; the file gets its name only after it was checked."""
+        machine = self._client.machine
+        _make_folder(self._folder)
+        file = backup.new_backup_path(self._folder, machine.clock.now())
+        made = backup.backup(
+            self._client.store,
+            file,
+            clock=machine.clock,
+            ids=machine.ids,
+            progress=lambda done, whole: tell({"done": done, "whole": whole}),
+        )
+        deleted = [] if self._keep is None else backup.delete_old_backups(self._folder, self._keep)
+        held = made.contents
+        return {
+            "file": made.file,
+            "bytes": made.bytes,
+            "sessions": held.sessions,
+            "entries": held.entries,
+            "deleted": deleted,
+        }
+
+    def _verify(self, tell: Tell) -> Json:
+        found = verify.verify(
+            self._client.store, progress=lambda done: tell({"done": done, "whole": 0})
+        )
+        broken = [
+            {"invariant": each.invariant, "where": each.where, "what": each.what}
+            for each in found.broken[:SHOWN_BROKEN]
+        ]
+        return {
+            "sessions": found.sessions,
+            "entries": found.entries,
+            "broken": broken,
+            "broken_count": len(found.broken),
+        }
+
+    def _shrink(self, tell: Tell) -> Json:
+        store = self._client.store
+        assert isinstance(store, SqliteStore)
+        before = _size(store.path)
+        store.shrink(on_step=lambda: tell({"done": 0, "whole": 0}))
+        return {"before": before, "bytes": _size(store.path)}
+
+
+def _make_folder(folder: Path) -> None:
+    """Create a private directory."""
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise StoreUnavailable(
+            f"The directory {folder} cannot be created: {error.strerror}; no backup was made."
+        ) from error
+
+
+def _size(path: str) -> int:
+    return sum(os.stat(each).st_size for each in (path, f"{path}-wal") if os.path.exists(each))
+
+
+class WebImports:
+    """Imports for the web interface, as the command does them.
+
+    The importers are loaded on first use: they would add 70 ms of CPU to every start.
+    """
+
+    def __init__(self, client: Sessionary) -> None:
+        self._client = client
+
+    def discover(self) -> list[dict[str, Any]]:
+        """Return the records that are on this machine, by tool."""
+        from sessionary.app import imports
+
+        now = self._client.machine.clock.now()
+        return [_fields(each) for each in imports.discover(self._client, imports.here(), now=now)]
+
+    def run(
+        self, tools: Sequence[str], *, dry_run: bool, tell: Callable[[dict[str, Any]], None]
+    ) -> list[dict[str, Any]]:
+        """Import from where the tools keep their records, or with `dry_run` only report."""
+        from sessionary.app import imports
+
+        wishes = imports.default_wishes(imports.here(), tools)
+        if dry_run:
+            found = imports.look(self._client, wishes, is_profile_asked_for=True)
+            return [_fields(each) for each in found.outcomes]
+        # The browser is logged in to this profile alone: nothing is written to another.
+        done = imports.run(
+            self._client,
+            wishes,
+            lambda progress: tell(asdict(progress)),
+            is_profile_asked_for=True,
+        )
+        return [_fields(each) for each in done.outcomes]
+
+
+def _fields(value: "Discovery | Outcome") -> dict[str, Any]:
+    """Return the fields of a result, with times as text."""
+    return {
+        name: time_text(each) if isinstance(each, datetime) else each
+        for name, each in asdict(value).items()
+    }
