@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-NOT_ON_WINDOWS = (
-    "Sessionary runs on Linux and macOS, not on Windows itself: use it in WSL (`wsl --install`)."
-)
+NOT_ON_WINDOWS = "Sessionary runs on Linux and macOS. On Windows, use it in WSL (`wsl --install`)."
 
 __all__ = [
     "Ambiguous",
@@ -59,7 +57,7 @@ _NOT_ON_WINDOWS = {"RunningTurn", "Session", "Sessionary", "open"}
 
 
 def __getattr__(name: str) -> Any:
-    """Load the public names on first use: `import sessionary` alone, as the command does, stays fast."""
+    """Load the public names on first use, so that the command line starts fast."""
     if name not in __all__:
         raise AttributeError(f"module 'sessionary' has no attribute {name!r}")
     from sessionary import errors

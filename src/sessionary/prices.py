@@ -1,7 +1,7 @@
-"""What a model call costs, from the `genai-prices` table; none by hand.
+"""What a model call costs, from the `genai-prices` table.
 
-The table answers slowly. Below and between its thresholds a price is so much for each token of a
-kind: those rates are asked for once and then counted with, to the same microdollar.
+The table is slow. Between its thresholds a price is a fixed rate for each kind of token, so the rates are
+looked up once and the cost is computed from them, exact to the microdollar.
 """
 
 from bisect import bisect_left
@@ -20,10 +20,10 @@ from sessionary.model.usage import MAX_COST_MICROUSD, CostStatus, Usage
 SOURCE = "genai-prices"
 VERSION = genai_prices.__version__
 _MICRO = Decimal(1_000_000)
-# A rate is kept as a whole number of billionths of a microdollar.
+# A rate is a whole number of billionths of a microdollar.
 _SCALE = 1_000_000_000
 _PROBE = 1_000
-# Programs that run models on one's own machine: what they serve has no price.
+# Programs that run models on the user's machine: their calls have no price.
 _LOCAL = frozenset(
     {
         *("ollama", "lmstudio", "lm-studio", "lm_studio", "llama.cpp", "llamacpp", "llama-cpp"),
@@ -31,33 +31,33 @@ _LOCAL = frozenset(
         *("transformers", "llamafile", "tgi", "exo", "omlx"),
     }
 )
-# Prices come from a table of the program: it has some thousands.
-_ladders: dict[int, "_Ladder"] = {}
+# By the id of the table's price object; the table has some thousands.
+_rates_by_price: dict[int, "_TieredRates"] = {}
 
 
 class Tokens(NamedTuple):
-    """What a call used."""
+    """The tokens that a call used."""
 
     input: int = 0
     output: int = 0
     cache_read: int = 0
     cache_write: int = 0
     reasoning: int = 0
-    # The part of `cache_write` that is kept for an hour: Anthropic takes twice the input price for it.
+    # The part of `cache_write` that is kept for an hour: Anthropic charges twice the input price for it.
     cache_write_1h: int = 0
 
 
 class Cost(NamedTuple):
-    """What a call costs, and whose price that is."""
+    """What a call costs, and whose price it is."""
 
     microusd: int
     provider: str
-    # Where the price is from; it says so when the call's own provider is not in the table.
+    # Where the price is from; it also says if the call's provider is not in the table.
     source: str = SOURCE
 
 
 def priced(usage: Usage, *, at: datetime) -> Usage:
-    """The usage with its cost, estimated as of the time of the call. An unknown model's cost stays unknown."""
+    """Return the usage with its cost at the time of the call; an unknown model's cost stays unknown."""
     found = cost_of(usage, at=at)
     if found is None:
         return usage
@@ -72,7 +72,7 @@ def priced(usage: Usage, *, at: datetime) -> Usage:
 
 
 def cost_of(usage: Usage, *, at: datetime) -> Cost | None:
-    """What a call costs; None when its cost is known already, or cannot be."""
+    """Return what a call costs; None if its cost is known already, or its price is unknown."""
     if usage.cost_microusd is not None or usage.model is None:
         return None
     tokens = Tokens(
@@ -90,29 +90,31 @@ def cost_of(usage: Usage, *, at: datetime) -> Cost | None:
 def cost_of_tokens(
     tokens: Tokens, model: str, *, at: datetime, by: tuple[str | None, str | None] = (None, None)
 ) -> Cost | None:
-    """What a model's tokens cost, by a provider's name or address; None when that is not known."""
+    """Return what a model's tokens cost, by a provider's name or address; None if unknown."""
     sent = tokens.input + tokens.cache_read + tokens.cache_write
     if not (sent or tokens.output or tokens.reasoning):
-        return None  # nothing was counted: that is unknown, not free
+        return None  # nothing was counted: the cost is unknown, not zero
     found = _model(model, *by)
     if found is None:
         return None
     provider, info, source = found
     prices = info.prices
-    # Most models have one price at all times.
+    # Most models have one price that does not change.
     price = prices if prices.__class__ is ModelPrice else info.get_prices(at)
     rates = _rates(price, sent)
     try:
-        microusd = _rounded(_ask(price, tokens)) if rates is None else rates.microusd(tokens)
+        microusd = (
+            _rounded(_table_price(price, tokens)) if rates is None else rates.microusd(tokens)
+        )
     except (LookupError, ValueError):
         return None
-    # More than a call may cost: the tokens are kept, their price is not believed.
+    # An implausible cost is treated as unknown; the tokens are kept.
     return Cost(microusd, provider, source) if microusd <= MAX_COST_MICROUSD else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Rates:
-    """What a token of each kind costs."""
+    """The price of one token of each kind."""
 
     input: int
     output: int
@@ -136,12 +138,12 @@ class _Rates:
 def _model(
     name: str, provider: str | None, base_url: str | None
 ) -> tuple[str, ModelInfo, str] | None:
-    """Whose model it is, the model, and where its price is from.
+    """Return the provider, the model, and where its price is from.
 
-    It is looked up by the provider's name, its address, or the model alone. A person may give a provider
-    any name (`model_provider = "codex"`): behind one that the table does not have, a model that it knows
-    costs what its maker takes, and the source says so. An address, or a program that runs models on one's
-    own machine, is no such name: the service behind it may charge another price, or nothing.
+    It is looked up by the provider's name, its address, or the model alone. People give a provider any name
+    (`model_provider = "codex"`): if the table does not have it but knows the model, the price is its maker's,
+    and the source says so. Not for an address or a program that runs models locally: that service may charge
+    another price, or nothing.
     """
     given: dict[str, Any] = {}
     if provider is not None:
@@ -161,7 +163,7 @@ def _model(
 
 
 def _is_known(provider: str) -> bool:
-    """Whether the table has a provider of that name; then it may not have the model."""
+    """Whether the table has a provider of that name."""
     try:
         get_snapshot().find_provider(None, provider, None)
     except LookupError:
@@ -170,23 +172,23 @@ def _is_known(provider: str) -> bool:
 
 
 def _is_local(provider: str) -> bool:
-    """Whether a name is that of a program that runs models on one's own machine, or an address."""
+    """Whether a name is an address, or a program that runs models locally."""
     name = provider.lower()
     return name in _LOCAL or "." in name or ":" in name or "/" in name or name == "localhost"
 
 
 def _rates(price: ModelPrice, sent: int) -> _Rates | None:
-    """The rates for a call that sent so much; None where prices are more than rates."""
-    known = _ladders.get(id(price))
+    """Return the rates for a call that sent this many tokens; None if no fixed rates apply."""
+    known = _rates_by_price.get(id(price))
     if known is None:
-        known = _ladders[id(price)] = _Ladder(price)
+        known = _rates_by_price[id(price)] = _TieredRates(price)
     return known.rates(sent)
 
 
-class _Ladder:
-    """The rates of a price: others from each threshold of what is sent on.
+class _TieredRates:
+    """The rates of a price between the thresholds of what is sent.
 
-    It holds the price, so that no other is ever found under its number.
+    It keeps the price alive, so that its id is not used again.
     """
 
     def __init__(self, price: ModelPrice) -> None:
@@ -201,23 +203,23 @@ class _Ladder:
             above = self._starts[step - 1] if step else 0
             below = self._starts[step] if step < len(self._starts) else above + 2 * _PROBE
             is_wide = below - above > _PROBE
-            self._steps[step] = _probed(self._price, above + _PROBE) if is_wide else None
+            self._steps[step] = _sample_rates(self._price, above + _PROBE) if is_wide else None
         return self._steps[step]
 
 
-def _probed(price: ModelPrice, sent: int) -> _Rates | None:
-    """The rates, found by asking; None when what they give is not what the table says."""
+def _sample_rates(price: ModelPrice, sent: int) -> _Rates | None:
+    """Derive the rates from sample prices; None if they do not give what the table says."""
     try:
-        none = _ask(price, Tokens(input=sent))
+        none = _table_price(price, Tokens(input=sent))
         asked = [
             none / sent,
-            (_ask(price, Tokens(input=sent, output=_PROBE)) - none) / _PROBE,
-            _ask(price, Tokens(cache_read=sent)) / sent,
-            _ask(price, Tokens(cache_write=sent)) / sent,
-            _ask(price, Tokens(cache_write=sent, cache_write_1h=sent)) / sent,
+            (_table_price(price, Tokens(input=sent, output=_PROBE)) - none) / _PROBE,
+            _table_price(price, Tokens(cache_read=sent)) / sent,
+            _table_price(price, Tokens(cache_write=sent)) / sent,
+            _table_price(price, Tokens(cache_write=sent, cache_write_1h=sent)) / sent,
         ]
         mixed = Tokens(input=sent - 3, output=7, cache_read=1, cache_write=2, cache_write_1h=1)
-        exact = _ask(price, mixed)
+        exact = _table_price(price, mixed)
     except (LookupError, ValueError):
         return None
     rates = [each * _MICRO * _SCALE for each in asked]
@@ -227,7 +229,7 @@ def _probed(price: ModelPrice, sent: int) -> _Rates | None:
     return made if made.microusd(mixed) == _rounded(exact) else None
 
 
-def _ask(price: ModelPrice, tokens: Tokens) -> Decimal:
+def _table_price(price: ModelPrice, tokens: Tokens) -> Decimal:
     return price.calc_price(_for_table(tokens))["total_price"]
 
 
@@ -236,7 +238,7 @@ def _rounded(dollars: Decimal) -> int:
 
 
 def _for_table(tokens: Tokens) -> genai_prices.Usage:
-    """The table counts cached tokens as a part of the input; we count them apart."""
+    """Convert to the table's counts, where cached tokens are part of the input."""
     return genai_prices.Usage(
         input_tokens=tokens.input + tokens.cache_read + tokens.cache_write,
         output_tokens=tokens.output,

@@ -96,6 +96,12 @@ def test_one_line_is_visible_text_within_its_limit(text: str, limit: int) -> Non
         ("\u200b", 0),
         ("한", 2),
         ("", 0),
+        ("Übung…", 6),
+        ("❤️", 2),
+        ("👍🏽", 2),
+        ("🇩🇪", 2),
+        ("👨\u200d👩\u200d👧\u200d👦", 2),
+        ("a\nb", 2),
     ],
 )
 def test_the_width_of_text_is_counted_in_columns(text: str, columns: int) -> None:
@@ -110,6 +116,8 @@ def test_the_width_of_text_is_counted_in_columns(text: str, columns: int) -> Non
         ("abcde", 4, "abc…"),
         ("東京都", 4, "東… "),
         ("e\u0301tude", 3, "e\u0301t…"),
+        ("👨\u200d👩\u200d👧\u200d👦 ab", 4, "👨\u200d👩\u200d👧\u200d👦 …"),
+        ("a👍🏽b", 3, "a… "),
         ("abc", 1, "…"),
         ("abc", 0, ""),
         ("\x1b[2J", 5, "␛[2J "),

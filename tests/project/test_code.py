@@ -16,7 +16,6 @@ DUPLICATES_LEFT = {
     "OpenTools",
     "Outcome",
     "Platform",
-    "Secret",
     "Titler",
 }
 # Modules that still import ours by a string. Write an `import` statement, then take it off this list.

@@ -15,7 +15,7 @@ from sessionary import config
 from sessionary.app import server
 from sessionary.app.server import ListenAddress, serve
 from sessionary.client.client import connect
-from sessionary.config import telemetry
+from sessionary.config.server import TelemetryTable, read_telemetry
 from sessionary.engine.ports import DeliveryServices, Receive, Sent
 from sessionary.errors import BadInput, RetryLater
 from sessionary.model.message import message
@@ -31,9 +31,9 @@ from tests.support.http_server import HttpServer, Request, Response
 EXAMPLE = ROOT / "sessionary.example.toml"
 
 
-def table(folder: Path, text: str, **environ: str) -> telemetry.TelemetryTable:
+def table(folder: Path, text: str, **environ: str) -> TelemetryTable:
     (folder / config.FILE).write_text(text, encoding="utf-8")
-    return telemetry.read(config.load(home=str(folder)), environ)
+    return read_telemetry(config.load(home=str(folder)), environ)
 
 
 def test_it_is_off_unless_someone_wants_it(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_it_is_off_unless_someone_wants_it(tmp_path: Path) -> None:
 def test_the_example_says_the_defaults(tmp_path: Path) -> None:
     said = table(tmp_path, EXAMPLE.read_text(encoding="utf-8"))
 
-    assert said == telemetry.TelemetryTable()
+    assert said == TelemetryTable()
 
 
 def test_nothing_of_it_is_loaded_while_it_is_off(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from sessionary.actions.credentials import Scope
 from sessionary.actions.retention import purge
 from sessionary.app.server import WebUpkeep
 from sessionary.client.client import Sessionary, connect
-from sessionary.config.web import WebTable
+from sessionary.config.server import WebTable
 from sessionary.store import backup
 from tests.web.conftest import Client, Served, served
 from tests.web.test_sessions import opened

@@ -19,10 +19,7 @@ from sessionary.app.engine import Agents, build_engine
 from sessionary.channels import registry
 from sessionary.client.client import Sessionary
 from sessionary.config import engine as engine_config
-from sessionary.config import imports as import_config
-from sessionary.config import telemetry as telemetry_settings
-from sessionary.config import web as web_config
-from sessionary.config.web import WebTable
+from sessionary.config.server import WebTable, read_imports, read_telemetry, read_web
 from sessionary.engine.ports import Adapter
 from sessionary.errors import BadInput, Damaged, RetryLater, StoreReadOnly, StoreUnavailable
 from sessionary.model.view import time_text
@@ -76,7 +73,7 @@ async def serve(
     """
     registry.quiet_libraries()
     settings = engine_config.read(client.config)
-    web = web_config.read(client.config, config.environment())
+    web = read_web(client.config, config.environment())
     # A server checks its own files.
     path = sqlite_path(client.store.url)
     is_unclean = path is not None and db_file.has_unfolded_wal(path)
@@ -187,7 +184,7 @@ async def serve_and_close(
 
 def import_watcher(client: Sessionary) -> AbstractAsyncContextManager[None]:
     """Import other tools' records as they grow, if that is configured."""
-    names = import_config.read(client.config).watch
+    names = read_imports(client.config).watch
     if not names:
         return nullcontext()
     # Imported here: the importers and the file watcher take 70 ms of CPU that other servers save.
@@ -217,7 +214,7 @@ def channels_of(client: Sessionary) -> dict[str, Adapter]:
 
 def open_exporter(client: Sessionary) -> "TelemetryExporter | None":
     """Start sending our spans and metrics; None if that is not configured."""
-    settings = telemetry_settings.read(client.config, config.environment())
+    settings = read_telemetry(client.config, config.environment())
     if not settings.export:
         return None
     try:
@@ -235,7 +232,7 @@ def open_exporter(client: Sessionary) -> "TelemetryExporter | None":
 
 def open_ingest(client: Sessionary) -> TelemetryIngest | None:
     """What receives other programs' spans and log records; None if that is turned off."""
-    settings = telemetry_settings.read(client.config, config.environment())
+    settings = read_telemetry(client.config, config.environment())
     if not settings.receive:
         return None
     return TelemetryIngest(client.store, client.machine.clock, client.machine.ids)

@@ -10,8 +10,9 @@ from sessionary.agents.command import CommandRunner
 from sessionary.channels import registry
 from sessionary.cli.console import Column, Console
 from sessionary.cli.tree import command, group, pass_console
-from sessionary.config import Config, environment, imports, load, telemetry, web
+from sessionary.config import Config, environment, load
 from sessionary.config.engine import EngineSettings, read
+from sessionary.config.server import read_imports, read_telemetry, read_web
 from sessionary.errors import BadInput, RetryLater, Unreachable
 from sessionary.store.open import sqlite_path
 
@@ -139,13 +140,13 @@ def check_config(console: Console) -> None:
     """Check sessionary.toml, and every secret, program and function that it names."""
     loaded = _load(console)
     settings = read(loaded)
-    web.read(loaded, environment())
-    telemetry.read(loaded, environment())
+    read_web(loaded, environment())
+    read_telemetry(loaded, environment())
     # Only this command needs the engine: `agents list` and `--help` start without it.
     from sessionary.app.engine import Agents
     from sessionary.importers.registry import importer
 
-    for source in imports.read(loaded).watch:
+    for source in read_imports(loaded).watch:
         importer(source)
     made = Agents(settings, folder=loaded.home)
     for name in settings.agents:

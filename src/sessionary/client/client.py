@@ -44,19 +44,19 @@ LEAST_SHIFT = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a house takes from the machine it stands on."""
+    """The clock and the source of ids that a client uses."""
 
     clock: Clock
     ids: Ids
 
     @classmethod
     def real(cls) -> Self:
-        """The machine's own clock and chance."""
+        """Return the system's clock and random ids."""
         return cls(SystemClock(), RandomIds())
 
 
 class Sessionary:
-    """Blocking under `with`, awaitable under `async with`: the same calls, one implementation."""
+    """An open store. Under `with` the calls block; under `async with` they are awaited."""
 
     def __init__(self, store: Store, config: Config, machine: Machine) -> None:
         self.store = store
@@ -71,7 +71,7 @@ class Sessionary:
         self._blocking = True
 
     def session(self, source: Source) -> "Session":
-        """The conversation a source belongs to. It exists from its first message on."""
+        """Return the conversation that a source belongs to; its first message creates it."""
         if not isinstance(source, Source):
             raise BadInput(
                 f"A session is found by a sessionary.Source, not by {source!r}; `find` takes a name."
@@ -79,14 +79,14 @@ class Sessionary:
         return self._session(key=self.key(source), source=source)
 
     def find(self, ref: str) -> "Session":
-        """The session a person means: by id, by the beginning of an id, by title."""
+        """Return the session with this id, beginning of an id, or title."""
         found = self.reading(read.resolve, ref, profile=self.profile)
         return self.answer(found.map(lambda head: self._session(id=head.id, source=head.source)))
 
     def new_session(
         self, source: Source | None = None, *, title: str | None = None, kind: Kind = Kind.CHAT
     ) -> "Session":
-        """A session that its first message opens, and that no key leads to."""
+        """Return a new session, which its first message creates; no source leads to it."""
         return self._session(source=source or Source(platform="api"), title=title, kind=kind)
 
     def sessions(
@@ -97,7 +97,7 @@ class Sessionary:
         folder: SessionFolder = SessionFolder.CHATS,
         **filters: Any,
     ) -> lists.SessionPage:
-        """A page of session heads, newest activity first; `filters` are those of `Filters`."""
+        """Return a page of session heads, newest activity first; `filters` are the fields of `SessionFilters`."""
         if folder not in set(SessionFolder):
             raise BadInput(f"There is no folder {folder!r}: use one of {', '.join(SessionFolder)}.")
         wanted = lists.SessionFilters(folder=SessionFolder(folder), **filters)
@@ -108,13 +108,13 @@ class Sessionary:
         )
 
     def head(self, ref: str) -> SessionHead:
-        """The head of the session a person means."""
+        """Return the head of the session with this id, beginning of an id, or title."""
         return self.answer(self.reading(read.resolve, ref, profile=self.profile))
 
     def usage(
         self, by: str = "day", *, since: datetime | None = None, until: datetime | None = None
     ) -> list[UsageTotal]:
-        """Tokens and cost by day, model, provider, source, project or session."""
+        """Return tokens and cost by day, model, provider, source, project or session."""
         from sessionary.actions import usage  # a list of sessions does not need it
 
         found = self.reading(usage.report, by, profile=self.profile, since=since, until=until)
@@ -131,7 +131,7 @@ class Sessionary:
         return self.answer(found)
 
     def projects(self) -> "list[Project]":
-        """The projects of this profile."""
+        """Return the projects of this profile."""
         from sessionary.actions.sessions import projects  # a list of sessions does not need it
 
         return self.answer(self.reading(projects.list_projects, profile=self.profile))
@@ -145,11 +145,11 @@ class Sessionary:
         return prices.priced(used, at=at or self.machine.clock.now())
 
     def key(self, source: Source) -> SessionKey:
-        """Which conversation a source belongs to."""
+        """Return the key of the conversation that a source belongs to."""
         return key_for(source, profile=self.profile, isolation=self.isolation)
 
     def moment(self) -> Moment:
-        """Now, and where fresh ids come from."""
+        """Return the current time, with the source of new ids."""
         return Moment(self.machine.clock.now(), self.machine.ids)
 
     def reading(
@@ -175,7 +175,7 @@ class Sessionary:
         return Session(self, **facts)
 
     def close(self) -> None:
-        """Finish what was begun and let go of the store."""
+        """Finish pending writes and close the store."""
         self.store.close()
 
     def __enter__(self) -> Self:
@@ -215,7 +215,7 @@ def connect(
     create: bool = True,
     machine: Machine | None = None,
 ) -> Sessionary:
-    """Open the store at a path or URL, by default the one at home, with the configuration there."""
+    """Open the store at a path or URL, by default the one in the home directory."""
     given = None if database is None else os.fspath(database)
     config = configuration.load(home=home, database=given, profile=profile)
     here = machine or Machine.real()

@@ -1,4 +1,4 @@
-"""A session in the hand of a program: what can be done with one conversation."""
+"""One session of an open client: reading, writing, turns."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -112,11 +112,11 @@ class Session:
         )
 
     def head(self) -> SessionHead:
-        """What a list shows of this session."""
+        """Return the session's head: its title, counts and state."""
         return self._read(read.head)
 
     def context(self) -> list[Chat]:
-        """What a model reads."""
+        """Return the messages that a model reads."""
         return self._client.answer(
             self._client.reading(_context, self._key, self.id, profile=self._client.profile)
         )
@@ -129,65 +129,65 @@ class Session:
         after: int | None = None,
         around: int | None = None,
     ) -> read.TranscriptWindow:
-        """A stretch of what people read: the end, or before, after or around an entry."""
+        """Return a part of the transcript: its end, or before, after or around an entry."""
         return self._read(read.window, limit=limit, before=before, after=after, around=around)
 
     def read_file(self, blob: str) -> bytes:
-        """The bytes of an attachment of this session, named by the `blob` of its part."""
+        """Return the bytes of an attachment of this session, named by the `blob` of its part."""
         return self._read(_read_file, blob)
 
     def rename(self, title: str) -> SessionHead:
-        """Give the session a title, or take it away with an empty one."""
+        """Give the session a title; an empty one removes it."""
         return self._write(edit.rename, title)
 
     def pin(self, *, pinned: bool = True) -> SessionHead:
-        """Keep the session at the top of lists, or no longer."""
+        """Keep the session at the top of lists, or stop doing so."""
         return self._write(edit.pin, pinned=pinned)
 
     def archive(self, *, archived: bool = True) -> SessionHead:
-        """Put the session out of the way, or bring it back."""
+        """Move the session to the archive, or back."""
         return self._write(edit.archive, archived=archived)
 
     def trash(self) -> SessionHead:
-        """Put the session and its subagents into the trash for 30 days."""
+        """Move the session and its subagents to the trash for 30 days."""
         return self._write(edit.trash, moment=self._client.moment())
 
     def restore(self) -> SessionHead:
-        """Take the session out of the trash, with the subagents that went there with it."""
+        """Take the session out of the trash, with the subagents that were trashed with it."""
         return self._write(edit.restore)
 
     def purge(self) -> purge.PurgeResult:
-        """Delete the session's words for ever."""
+        """Delete the session's messages forever."""
         return self._write(purge.purge, moment=self._client.moment())
 
     def end(self, reason: str = "closed") -> SessionHead:
-        """Close the session; the first reason wins."""
+        """Close the session; one that has ended keeps its reason."""
         return self._write(edit.end, reason=reason, moment=self._client.moment())
 
     def reopen(self) -> SessionHead:
-        """Let the session go on."""
+        """Open an ended session again."""
         return self._write(edit.reopen)
 
     def hold(self, reason: str, *, until: datetime | None = None) -> Hold:
         """Keep the session from being reset by its policy: until a time, or until `release`.
 
-        The same reason again sets another end. A person's wish, such as `/new`, still ends the session.
+        The same reason again sets another end. A command such as `/new` still ends the session.
         """
         return self._write(hold_actions.hold, reason, until=until, moment=self._client.moment())
 
     def release(self, reason: str | None = None) -> list[Hold]:
-        """Release the hold with this reason, or all of them; those that were there.
+        """Release the hold with this reason, or all holds; return those that were released.
 
         Raises `NotFound` for a reason that does not hold the session.
         """
         return self._write(hold_actions.release, reason, moment=self._client.moment())
 
     def holds(self) -> list[Hold]:
-        """Why the session is not reset by its policy now."""
+        """Return the holds that keep the session from being reset by its policy."""
         return self._read(_holds, now=self._client.moment().now)
 
     def undo(self, rounds: int = 1) -> SessionHead:
-        """Take back the last messages of the person and what followed them."""
+        """Take back the person's last messages and the replies to them."""
         return self._write(revise.undo, rounds=rounds, at=self._client.moment().now)
 
     def retract(self, after: int, *, reason: str = "undo") -> SessionHead:
@@ -195,11 +195,11 @@ class Session:
         return self._write(revise.retract, after=after, reason=reason, at=self._client.moment().now)
 
     def compact(self, summary: str, *, through: int) -> SessionHead:
-        """Let a summary stand, for the model, for everything up to an entry."""
+        """Replace everything up to an entry by a summary, for the model only."""
         return self._write(revise.compact, summary, through=through, at=self._client.moment().now)
 
     def fork(self, at: int | None = None, *, title: str | None = None) -> "Session":
-        """Begin a session whose history is this one's up to an entry."""
+        """Begin a session with this one's history up to an entry."""
         client = self._client
         made = self._pending(
             client.writing, edit.fork, at_seq=at, title=title, moment=client.moment()
@@ -264,7 +264,7 @@ class RunningTurn:
 
     @property
     def begun(self) -> turns.Begun:
-        """The turn as it was begun."""
+        """What beginning the turn returned."""
         if self._begun is None:
             raise NotFound("The turn has not begun: use it in a `with` block.")
         return self._begun
@@ -288,11 +288,11 @@ class RunningTurn:
         return client.answer(pending)
 
     def checkpoint(self, text: str) -> None:
-        """Keep what was streamed so far."""
+        """Store the text streamed so far."""
         return self._client.answer(self._client.writing(turns.checkpoint, self.begun.lease, text))
 
     def renew(self, seconds: float = LEASE_SECONDS) -> None:
-        """Say that the turn is alive; do so more often than the lease is long."""
+        """Extend the lease; call this before it expires."""
         now = self._client.moment().now
         return self._client.answer(
             self._client.writing(turns.renew, self.begun.lease, seconds=seconds, now=now)
@@ -384,7 +384,7 @@ def _begin(
     idempotency_key: str | None = None,
     files: tuple[bytes, ...] = (),
 ) -> turns.Begun:
-    """Begin a turn in the session at hand; a new one opens with its first message."""
+    """Begin a turn; the first message of a new session creates it."""
     if key is None and id is None and said is not None:
         id = edit.open_session(tx, opening, moment=moment)
     return turns.begin_in(
@@ -402,10 +402,10 @@ def _begin(
 def _read_message(
     role: str, content: Content, fields: Mapping[str, Any]
 ) -> tuple[Message, tuple[bytes, ...]]:
-    """The message that a program writes, and the bytes of its files."""
+    """Return the message, and the bytes of its files."""
     if isinstance(content, str) and role != Role.TOOL:
         return message(role, content, **fields), ()
-    # Loads msgspec and the reader of markdown, 0.1 s that a program which writes texts need not wait.
+    # Loads msgspec and a Markdown parser: 0.1 s that a program which only writes texts saves.
     from sessionary.formats.message_input import read_message
 
     made = read_message(role, content, **fields)
@@ -420,7 +420,7 @@ def _named(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """Run an action on the session that a key is on, or that an id names."""
+    """Run an action on the session of a key or an id."""
     return action(tx, _id(tx, key, id), *args, **kwargs)
 
 

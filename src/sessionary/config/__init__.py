@@ -1,4 +1,4 @@
-"""Configuration: a frozen tree. The only reader of the environment and of sessionary.toml."""
+"""The configuration. Only this package reads the environment and sessionary.toml."""
 
 import os
 import shlex
@@ -16,7 +16,7 @@ from sessionary.errors import BadInput, StoreUnavailable
 
 FILE = "sessionary.toml"
 DATABASE = "sessionary.db"
-# The program's former name. A home that was made under it is found and moved, never opened in place.
+# The program's former name. A home of that name is found and moved, never opened in place.
 FORMER_NAME = "hansard"
 ENGINE_TABLES = (
     "agent",
@@ -37,7 +37,7 @@ class Config:
     """Every setting that a client needs to open the store."""
 
     home: Path
-    # Neither is printed with the rest: a URL and a file may hold what is secret.
+    # Not in the repr: the URL and the file may contain secrets.
     database: str = field(repr=False)
     profile: str = "main"
     zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
@@ -53,11 +53,11 @@ class Config:
 def load(
     *, home: str | None = None, database: str | None = None, profile: str | None = None
 ) -> Config:
-    """Read the configuration: what was given, else the environment, the file, the defaults."""
+    """Read the configuration: arguments override the environment, which overrides the file."""
     folder = Path(home) if home else default_home()
     _refuse_former_home(folder, is_named=bool(home or os.environ.get("SESSIONARY_HOME")))
     table = Table(read_file(folder / FILE), str(folder / FILE))
-    # Each name is read from the file even where it is overridden: what was never asked for is refused below.
+    # Read from the file even if overridden: a setting that nobody read is refused below.
     url = _first(
         database,
         os.environ.get("SESSIONARY_DATABASE"),
@@ -86,7 +86,7 @@ def load(
         reset_by_platform=by_platform,
         file=table.values,
     )
-    # What concerns the engine alone is read where an engine is built: most commands need none.
+    # Read where an engine is built: most commands need none.
     table.leave(ENGINE_TABLES)
     for each in (table, isolation, reset):
         each.refuse_unknown()
@@ -99,33 +99,33 @@ def _first(flag: str | None, variable: str | None, in_file: str | None, *, defau
 
 
 def environment() -> Mapping[str, str]:
-    """The environment, for whoever was told the name of a variable that holds a secret."""
+    """Return the environment: settings may name a variable that has a secret."""
     return os.environ
 
 
 def user_home() -> Path:
-    """The home directory of whoever runs the program, where other tools keep their records."""
+    """Return the user's home directory, where other tools keep their records."""
     return Path.home()
 
 
 def completion_instruction() -> str | None:
-    """What a shell asks for when it calls the program to complete a word."""
+    """Return what a shell asks for when it calls the program to complete a word."""
     return os.environ.get(COMPLETION_VARIABLE)
 
 
 def is_plain_terminal() -> bool:
-    """Whether a terminal cannot, or its owner does not want it to, show more than letters."""
+    """Whether the terminal shows no styles, or the user wants none."""
     return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
 
 
 def pager() -> list[str]:
-    """The program that shows long output, or nothing where the person wants none."""
+    """Return the command that shows long output; empty if the user wants none."""
     named = os.environ.get("SESSIONARY_PAGER", os.environ.get("PAGER", "less"))
     return [] if named.strip() in ("", "cat") else named.split()
 
 
 def pager_environment() -> dict[str, str]:
-    """The environment for the pager: `less` shows colours and ends by itself when one screen is enough."""
+    """Return the environment for the pager: `less` shows colours, and exits if one screen is enough."""
     return {"LESS": "FRX", **os.environ}
 
 
@@ -139,7 +139,7 @@ def read_file(path: Path) -> Mapping[str, Any]:
         raise BadInput(f"{path} cannot be read: it is not UTF-8 text.") from error
     except OSError as error:
         raise StoreUnavailable(f"{path} cannot be read: {error.strerror}.") from error
-    import tomllib  # without a file it is not needed
+    import tomllib  # only needed if there is a file
 
     try:
         return dict(tomllib.loads(text))
@@ -148,12 +148,12 @@ def read_file(path: Path) -> Mapping[str, Any]:
 
 
 def default_home() -> Path:
-    """The directory that SESSIONARY_HOME names, else the platform's directory for user data."""
+    """Return the directory that SESSIONARY_HOME names, or the platform's directory for user data."""
     named = os.environ.get("SESSIONARY_HOME")
     if named:
         return Path(named)
     if sys.platform == "linux" and "XDG_DATA_HOME" not in os.environ:
-        # What platformdirs would return, without loading it: that takes longer than a search.
+        # What platformdirs returns, without loading it: that takes longer than a search.
         return Path.home() / ".local" / "share" / "sessionary"
     import platformdirs
 
@@ -177,7 +177,7 @@ def is_former_home(folder: Path) -> bool:
 
 
 def _refuse_former_home(folder: Path, *, is_named: bool) -> None:
-    """Say where the conversations are, instead of beginning an empty store beside them."""
+    """Refuse to begin an empty store next to one of the former name."""
     is_new = not (folder / DATABASE).exists() and not (folder / FILE).exists()
     homes = former_homes(folder, is_named=is_named) if is_new else [folder]
     for each in filter(is_former_home, homes):
@@ -189,7 +189,7 @@ def _refuse_former_home(folder: Path, *, is_named: bool) -> None:
 
 
 def zone_named(name: str) -> ZoneInfo:
-    """A time zone by its name."""
+    """Return a time zone by its name."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Reset policies as they are written down."""
+"""Settings of reset policies."""
 
 from dataclasses import dataclass
 from datetime import time, timedelta
@@ -9,7 +9,7 @@ from sessionary.errors import BadInput
 
 @dataclass(frozen=True, slots=True)
 class ResetSettings:
-    """A reset policy as it is written down."""
+    """One table of a reset policy."""
 
     mode: str = "none"
     idle: timedelta = timedelta(minutes=1440)
@@ -22,7 +22,7 @@ DEFAULT = ResetSettings()
 
 
 def read(table: Table, default: ResetSettings) -> ResetSettings:
-    """Read a policy; what it does not say, the default says."""
+    """Read a policy; settings that it does not have come from the default."""
     mode = table.text("mode", default.mode) or default.mode
     if mode not in ("none", "idle", "daily", "both"):
         raise BadInput(f"A reset mode is none, idle, daily or both, not {mode!r}.")
@@ -34,7 +34,7 @@ def read(table: Table, default: ResetSettings) -> ResetSettings:
         notify=table.flag("notify", default=default.notify),
         notify_exclude=table.texts("notify_exclude", default.notify_exclude),
     )
-    # The default's own table holds the tables of types and platforms too: it is checked last.
+    # The default's own table contains those of types and platforms: the caller checks it last.
     if default is not DEFAULT:
         table.refuse_unknown()
     return settings

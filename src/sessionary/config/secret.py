@@ -1,4 +1,4 @@
-"""Secrets: used, never shown."""
+"""Secrets of the configuration: used, never printed."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,7 +7,7 @@ from sessionary.errors import BadInput
 
 
 class Secret:
-    """A text that is used and never shown."""
+    """A text that is never printed."""
 
     __slots__ = ("_text",)
 
@@ -21,20 +21,20 @@ class Secret:
         return "…"
 
     def __reduce__(self) -> str:
-        raise TypeError("a secret is not written down")
+        raise TypeError("a secret cannot be pickled")
 
     def reveal(self) -> str:
-        """The text itself, for whoever must present it."""
+        """Return the text."""
         return self._text
 
 
 def find(
     where: str, *, variable: str | None, path: str | None, environ: Mapping[str, str]
 ) -> Secret | None:
-    """The secret in a variable of the environment or in a file; None when neither is named."""
+    """Return the secret in an environment variable or a file; None if neither is named."""
     if variable is not None:
         if not environ.get(variable):
-            raise BadInput(f"{where}: the environment has no variable {variable}.")
+            raise BadInput(f"{where}: the environment variable {variable} is not set.")
         return Secret(environ[variable].strip())
     return None if path is None else Secret(_first_line(where, Path(path).expanduser()))
 

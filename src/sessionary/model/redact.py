@@ -123,7 +123,7 @@ _COMPILED = tuple((name, re.compile(form, re.ASCII)) for name, form in _FORMS)
 
 
 @dataclass(frozen=True, slots=True)
-class Secret:
+class FoundSecret:
     """Something in a text that lets someone in: what it seems to be, and where it stands."""
 
     kind: str
@@ -132,7 +132,7 @@ class Secret:
     shown: str
 
 
-def secrets_in(text: str) -> Iterator[Secret]:
+def secrets_in(text: str) -> Iterator[FoundSecret]:
     """What looks like a secret in a text, in order; those that overlap are one."""
     found: list[tuple[int, int, int]] = []
     for start, number, end in sorted(_spans(text)):
@@ -142,7 +142,7 @@ def secrets_in(text: str) -> Iterator[Secret]:
         else:
             found.append((start, number, end))
     for start, number, end in found:
-        yield Secret(_FORMS[number][0], start, end, _shown(text[start:end]))
+        yield FoundSecret(_FORMS[number][0], start, end, _shown(text[start:end]))
 
 
 def _spans(text: str) -> Iterator[tuple[int, int, int]]:

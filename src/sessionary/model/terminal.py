@@ -74,34 +74,37 @@ def _on_a_terminal(found: re.Match[str]) -> str:
 
 
 def display_width(text: str) -> int:
-    """Count the columns a terminal uses: wide characters two, combining and hidden ones none."""
-    return sum(map(_columns, text))
+    """Count the columns that a terminal uses: two for wide characters and emoji, none for combining marks."""
+    # Printable characters before the combining marks take one column each.
+    if text.isprintable() and (text.isascii() or max(text) < "\u0300"):
+        return len(text)
+    import wcwidth  # its tables take as long to load as `--help`, and most text needs none of them
 
-
-def _columns(char: str) -> int:
-    if char.isascii():
-        return int(char.isprintable())
-    if (
-        unicodedata.category(char) in {"Mn", "Me"}
-        or is_hidden(char)
-        or "\u1160" <= char <= "\u11ff"  # the vowels and finals that complete a Hangul syllable
-    ):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in {"W", "F"} else 1
+    return wcwidth.width(text, control_codes="ignore")
 
 
 def fit(text: str, width: int) -> str:
     """Give safe text of exactly `width` columns: padded with spaces, or cut with `…`."""
     text = safe_terminal(text)
-    if display_width(text) > width:
-        text = _cut(text, width - 1) + _CUT_MARK if width > 0 else ""
-    return text + " " * (width - display_width(text))
+    columns = display_width(text)
+    if columns <= width:
+        return text + " " * (width - columns)
+    if width <= 0:
+        return ""
+    text, columns = _cut(text, width - 1)
+    return text + _CUT_MARK + " " * (width - 1 - columns)
 
 
-def _cut(text: str, width: int) -> str:
-    used = 0
-    for index, char in enumerate(text):
-        used += _columns(char)
-        if used > width:
-            return text[:index]
-    return text
+def _cut(text: str, width: int) -> tuple[str, int]:
+    """Cut text to at most `width` columns; return it with its columns."""
+    if text.isascii():
+        return text[:width], width
+    import wcwidth  # the text is not ASCII
+
+    columns, end = 0, 0
+    for grapheme in wcwidth.iter_graphemes(text):
+        next_columns = columns + display_width(grapheme)
+        if next_columns > width:
+            break
+        columns, end = next_columns, end + len(grapheme)
+    return text[:end], columns

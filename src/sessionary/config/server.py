@@ -1,4 +1,4 @@
-"""What the configuration says of the web: names, proxies, a password, an address for webhooks."""
+"""Settings of the server: the tables `[web]`, `[telemetry]` and `[imports]`."""
 
 import ipaddress
 import re
@@ -29,8 +29,8 @@ class WebTable:
     keep_backups: int | None = None
 
 
-def read(config: Config, environ: Mapping[str, str]) -> WebTable:
-    """Read the table that concerns the web."""
+def read_web(config: Config, environ: Mapping[str, str]) -> WebTable:
+    """Read `[web]`."""
     table = Table(config.file, str(config.home / FILE)).table("web")
     port = table.whole("webhook_port")
     if port is not None and port > _HIGHEST_PORT:
@@ -49,10 +49,10 @@ def read(config: Config, environ: Mapping[str, str]) -> WebTable:
 
 
 def _folder(table: Table) -> Path | None:
-    """Where the workbench puts backups: a whole path, because a server may be started anywhere."""
+    """Return the directory for backups: an absolute path, because a server may be started anywhere."""
     given = table.text("backup_folder")
     if given is not None and not Path(given).is_absolute():
-        raise BadInput(f"[web] backup_folder = {given!r}: a whole path is wanted.")
+        raise BadInput(f"[web] backup_folder = {given!r}: an absolute path is needed.")
     return None if given is None else Path(given)
 
 
@@ -72,6 +72,61 @@ def _network(text: str) -> Network:
         return ipaddress.ip_network(text)
     except ValueError as error:
         raise BadInput(
-            f"[web] trusted_proxies: {text!r} is no address and no network; "
+            f"[web] trusted_proxies: {text!r} is not an address or a network; "
             "write one like 127.0.0.1 or 10.0.0.0/8."
         ) from error
+
+
+# OpenTelemetry's own variables: if one names a collector, spans and metrics are sent to it.
+_ENDPOINTS = (
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+)
+_DISABLED = "OTEL_SDK_DISABLED"
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryTable:
+    """The table `[telemetry]`."""
+
+    export: bool = False
+    endpoint: str | None = None
+    content: bool = False
+    receive: bool = True
+    # Whether `export` is set, or only the environment names a collector.
+    is_asked_for: bool = False
+
+
+def read_telemetry(config: Config, environ: Mapping[str, str]) -> TelemetryTable:
+    """Read `[telemetry]` and OpenTelemetry's variables."""
+    table = Table(config.file, str(config.home / FILE)).table("telemetry")
+    wanted = table.flag("export", default=False)
+    is_written = "export" in table.values
+    named = any(environ.get(name) for name in _ENDPOINTS)
+    is_off = environ.get(_DISABLED, "").strip().lower() == "true"
+    settings = TelemetryTable(
+        export=(wanted if is_written else named) and not is_off,
+        endpoint=table.text("endpoint"),
+        content=table.flag("content", default=False),
+        receive=table.flag("receive", default=True),
+        is_asked_for=wanted,
+    )
+    table.refuse_unknown()
+    return settings
+
+
+@dataclass(frozen=True, slots=True)
+class ImportTable:
+    """The table `[imports]`."""
+
+    # The tools whose records `sessionary serve` reads as they grow.
+    watch: tuple[str, ...] = ()
+
+
+def read_imports(config: Config) -> ImportTable:
+    """Read `[imports]`."""
+    table = Table(config.file, str(config.home / FILE)).table("imports")
+    settings = ImportTable(watch=table.texts("watch", ()))
+    table.refuse_unknown()
+    return settings

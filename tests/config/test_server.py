@@ -8,7 +8,7 @@ import pytest
 
 from sessionary import config
 from sessionary.actions import credentials
-from sessionary.config.web import WebTable, read
+from sessionary.config.server import WebTable, read_web
 from sessionary.errors import BadInput
 from tests.project.code import ROOT
 
@@ -18,7 +18,7 @@ HASH = credentials.hash_password("correct horse battery", bytes(16))
 
 def loaded(folder: Path, text: str, **environ: str) -> WebTable:
     (folder / config.FILE).write_text(text, encoding="utf-8")
-    return read(config.load(home=str(folder)), environ)
+    return read_web(config.load(home=str(folder)), environ)
 
 
 def test_the_example_says_the_defaults_and_names_every_setting(tmp_path: Path) -> None:
