@@ -33,11 +33,11 @@ sweep_seconds = 0.05
 
 [agents.silent]
 kind = "python"
-function = "tests.app.test_talk:without_deltas"
+function = "tests.app.test_chat:without_deltas"
 
 [agents.busy]
 kind = "python"
-function = "tests.app.test_talk:all_at_once"
+function = "tests.app.test_chat:all_at_once"
 
 [budget."person:terminal:nobody"]
 tokens = 1

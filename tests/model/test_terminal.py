@@ -1,6 +1,7 @@
 """Text that others wrote, made safe to show (S19)."""
 
 import pytest
+import wcwidth
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -106,6 +107,14 @@ def test_one_line_is_visible_text_within_its_limit(text: str, limit: int) -> Non
 )
 def test_the_width_of_text_is_counted_in_columns(text: str, columns: int) -> None:
     assert display_width(text) == columns
+
+
+def test_the_fast_way_to_count_columns_agrees_with_the_library() -> None:
+    for char in map(chr, range(0x2100)):
+        if char.isprintable():
+            assert display_width(char) == wcwidth.width(char, control_codes="ignore"), hex(
+                ord(char)
+            )
 
 
 @pytest.mark.parametrize(

@@ -246,15 +246,18 @@ def read_input() -> str:
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, width: int | None) -> str:
     """Align rows under headings. With a width lines are cut to it; without, nothing is cut."""
     cells = [[safe_terminal(one_line(text)) for text in row] for row in rows]
-    headings = [column.heading for column in columns]
+    lines = [[column.heading for column in columns], *cells]
+    # Nothing follows the last column: it is measured only to be cut or aligned right.
+    is_ragged = width is None and not columns[-1].right
     widths = [
-        max(display_width(line[place]) for line in (headings, *cells))
-        for place in range(len(columns))
+        0
+        if is_ragged and column is columns[-1]
+        else max(display_width(line[index]) for line in lines)
+        for index, column in enumerate(columns)
     ]
     if width is not None:
         widths = _squeezed(columns, widths, width)
-    lines = [_line(columns, line, widths, cut=width is not None) for line in (headings, *cells)]
-    return "\n".join(lines)
+    return "\n".join(_line(columns, line, widths, cut=width is not None) for line in lines)
 
 
 def _squeezed(columns: Sequence[Column], widths: list[int], width: int) -> list[int]:
@@ -272,11 +275,9 @@ def _line(
 ) -> str:
     out = []
     for column, cell, width in zip(columns, cells, widths, strict=True):
-        text = fit(cell, width) if cut else cell + " " * (width - display_width(cell))
-        if column.right:
-            text = text.rstrip()
-            text = " " * (width - display_width(text)) + text
-        out.append(text)
+        text = fit(cell, width) if cut else cell
+        padding = " " * (width - display_width(text.rstrip())) if width else ""
+        out.append(padding + text.rstrip() if column.right else text.rstrip() + padding)
     return GAP.join(out).rstrip()
 
 

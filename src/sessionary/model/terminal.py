@@ -13,6 +13,10 @@ _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\
 # Persian, the Indic scripts and joined emoji are misspelt without them.
 _JOINERS = frozenset("\u200c\u200d")
 _NOT_PLAIN = re.compile(r"[^ -~]")
+# Latin, Greek, Cyrillic and Armenian letters, and punctuation.
+_ONE_COLUMN_EACH = re.compile(
+    r"[ -~\u00a1-\u02ff\u0370-\u0482\u048a-\u058a\u2010-\u2027\u2030-\u205e]*"
+)
 _REPLACEMENT = "\ufffd"
 _CUT_MARK = "…"
 _DELETE = 0x7F
@@ -75,8 +79,7 @@ def _on_a_terminal(found: re.Match[str]) -> str:
 
 def display_width(text: str) -> int:
     """Count the columns that a terminal uses: two for wide characters and emoji, none for combining marks."""
-    # Printable characters before the combining marks take one column each.
-    if text.isprintable() and (text.isascii() or max(text) < "\u0300"):
+    if text.isprintable() and (text.isascii() or _ONE_COLUMN_EACH.fullmatch(text)):
         return len(text)
     import wcwidth  # its tables take as long to load as `--help`, and most text needs none of them
 
