@@ -15,7 +15,7 @@ from sessionary.actions.retention import erase, pack
 from sessionary.actions.retention.erase import ErasureSubject, Receipt
 from sessionary.actions.sessions import revise, routing
 from sessionary.actions.upkeep import verify
-from sessionary.channels.observed import with_observed
+from sessionary.channels.base import with_group_lines
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict
 from sessionary.formats import parts
@@ -127,7 +127,7 @@ def happen(world: World, ids: list[str], happening: str, number: int) -> None:
             pack.pack(world.store, profile="main", before=world.moment().now)
         case "overheard":
             lines = ("Ann: okapi", "Ben: giraffe")
-            world.append(id, with_observed(said(BEN, "giraffe!"), lines))
+            world.append(id, with_group_lines(said(BEN, "giraffe!"), lines))
         case "dm":
             world.talk(f"okapi {number}", "nice!", source=ANN)
 
@@ -157,9 +157,9 @@ def test_what_was_overheard_of_them_goes_from_others_messages(world: World) -> N
     picture = world.write(blobs.add, b"a picture of Ben")
     own = Message(Role.USER, (Text("look: Ann"), Attachment(picture)), person=BEN)
     lines = ("Ann: my okapi is ill", "Ben: oh no: Ann", "Anna: hello")
-    world.append(made, with_observed(own, lines))
+    world.append(made, with_group_lines(own, lines))
     other = world.session("hm", source=replace(GROUP, chat_id="elsewhere"))
-    world.append(other, with_observed(said(BEN, "go"), ("Ann: an okapi", "ann: okapi too")))
+    world.append(other, with_group_lines(said(BEN, "go"), ("Ann: an okapi", "ann: okapi too")))
 
     erased(world)
 
