@@ -58,7 +58,7 @@ def test_a_network_that_goes_and_comes_back_loses_nothing(
         expect(page.get_by_text("The server does not answer")).to_be_visible()
         gated.finish()
         page.get_by_role("textbox", name=WRITE).fill("typed in the dark")
-        expect(page.get_by_text("your text stays in this browser")).to_be_visible()
+        expect(page.get_by_text("your text is kept in this browser")).to_be_visible()
         page.get_by_role("button", name="Retry now").click()
         wire.mend()
 

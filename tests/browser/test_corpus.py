@@ -26,10 +26,10 @@ MARKUP = [
     b"%PDF-1.7 /JavaScript (app.alert(1))",
 ]
 ECHO = '[agents.echo]\nkind = "echo"\n'
-# Whatever could run, load or lead away, and that we never make.
+# Whatever could run, load or lead away, and that we never make. Pages load their styles from the server at ADDRESS.
 FORBIDDEN = (
     "iframe, frame, object, embed, base, applet, audio, video, source, "
-    "link[rel=stylesheet]:not([href^='/assets/']), script:not([src^='/assets/']), "
+    "link[rel=stylesheet]:not([href^='/assets/'], [href^='ADDRESS/assets/']), script:not([src^='/assets/']), "
     "meta[http-equiv], form[action]:not([action^='/']), img:not([src^='/']):not([src^='data:'])"
 )
 HANDLERS = """() => [...document.querySelectorAll('*')].flatMap((node) =>
@@ -57,7 +57,7 @@ class Trap:
         """Nothing has happened, and nothing that could is on the page."""
         foreign = [url for url in self._seen.requests if not url.startswith(self._address)]
         assert self.sprung + foreign == []
-        forbidden = page.locator(FORBIDDEN)
+        forbidden = page.locator(FORBIDDEN.replace("ADDRESS", self._address))
         assert forbidden.evaluate_all("nodes => nodes.map((node) => node.outerHTML)") == []
         assert page.evaluate(HANDLERS) == []
         assert page.evaluate(LINKS) == []

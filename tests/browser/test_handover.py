@@ -42,14 +42,14 @@ def test_the_dialog_says_how_to_go_on_and_the_file_is_for_that_tool(
     expect(dialog).to_have_count(0)
 
 
-def test_a_small_budget_says_what_stays_here(lived_in: Served, visit: Visitor) -> None:
+def test_a_small_budget_says_what_is_left_out(lived_in: Served, visit: Visitor) -> None:
     dialog = export_dialog(visit(lived_in).page)
 
     dialog.get_by_label("Chat Completions").check()
-    expect(dialog.get_by_text("stay here")).to_have_count(0)
+    expect(dialog.get_by_text("left out")).to_have_count(0)
     dialog.get_by_label("Maximum tokens").fill("60")
 
-    expect(dialog.get_by_text("stay here")).to_be_visible()
+    expect(dialog.get_by_text("left out")).to_be_visible()
 
 
 def test_several_sessions_go_on_nowhere_else(lived_in: Served, visit: Visitor) -> None:
