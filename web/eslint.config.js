@@ -16,7 +16,14 @@ export default defineConfig(
   { languageOptions: { globals: globals.browser } },
   {
     files: ['**/*.svelte', '**/*.svelte.ts'],
-    languageOptions: { parserOptions: { parser: ts.parser, extraFileExtensions: ['.svelte'], svelteConfig } },
+    languageOptions: {
+      parserOptions: {
+        parser: ts.parser,
+        extraFileExtensions: ['.svelte'],
+        // The cache cannot store the function in the other options.
+        svelteConfig: { compilerOptions: { runes: svelteConfig.compilerOptions.runes } },
+      },
+    },
     rules: {
       // svelte-check reports undefined names, and unlike this rule it knows the types of the DOM.
       'no-undef': 'off',
