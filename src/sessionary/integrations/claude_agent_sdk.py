@@ -33,7 +33,7 @@ from sessionary.model.session import Kind, SessionHead
 from sessionary.model.source import escape
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
-from sessionary.store.tables import sessions, usage
+from sessionary.store.tables import entries, sessions, usage
 
 with require_extra("claude-agent-sdk", "The storage for the Claude Agent SDK"):
     from claude_agent_sdk import SessionKey, SessionStore, fold_session_summary
@@ -120,12 +120,8 @@ def _append(
         saying = NewMessage(message_of(bundle), at=bundle.at)
         done = append.append_to(tx, head.id, saying, profile=where.profile, moment=moment)
         for idempotency_key in _receipts(head, bundle.lines):
-            tx.run(
-                "insert_receipt",
-                profile=where.profile,
-                idempotency_key=idempotency_key,
-                session_no=head.no,
-                seq=done.seq,
+            entries.add_receipt(
+                tx, idempotency_key, profile=where.profile, session_no=head.no, seq=done.seq
             )
     for call in calls:
         usage.raise_to(tx, call, profile=where.profile, session_no=head.no, at=moment.now)

@@ -23,7 +23,7 @@ from sessionary.model.source import Source
 from sessionary.model.turn import Lease
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
-from sessionary.store.tables import entries
+from sessionary.store.tables import bindings, entries
 from sessionary.store.tables import sessions as rows
 from sessionary.store.tables.sessions import Inheritance
 
@@ -112,7 +112,7 @@ def append(
     """Add messages to a thread, all or none; those of a turn go where its lease is."""
     if lease is not None:
         return _say(tx, lease.session_id, said, profile=thread.profile, moment=moment, lease=lease)
-    found = _open_row(tx, thread)
+    found = bindings.open_session(tx, thread.printed, profile=thread.profile)
     if found is not None:
         try:
             return _say(tx, found[1], said, profile=thread.profile, moment=moment)
@@ -168,7 +168,7 @@ def natives(
 
     A message that has nothing there that can be read is given as an entry.
     """
-    found = _open_row(tx, thread)
+    found = bindings.open_session(tx, thread.printed, profile=thread.profile)
     if found is None:
         return []
     segments = rows.segments(tx, found[0])
@@ -300,7 +300,7 @@ def beginning_with(
     """The open sessions whose keys begin alike, in the order of the keys."""
     after, beyond = beginning, beginning + _LAST
     while True:
-        page = tx.all("bindings_from", profile=profile, after=after, beyond=beyond, limit=PAGE)
+        page = bindings.page_between(tx, profile=profile, after=after, beyond=beyond, limit=PAGE)
         for key, no in page:
             head = _if_open(rows.get_by_no(tx, no))
             if head is not None:
@@ -308,11 +308,6 @@ def beginning_with(
         if len(page) < PAGE:
             return
         after = page[-1][0]
-
-
-def _open_row(tx: Tx, thread: Thread) -> tuple[int, str] | None:
-    row = tx.one("open_thread", profile=thread.profile, key=thread.printed)
-    return None if row is None else (row[0], row[1])
 
 
 def _if_open(head: SessionHead | None) -> SessionHead | None:

@@ -3,19 +3,19 @@
 from datetime import datetime, timedelta
 
 from sessionary.actions.sessions import edit, log
-from sessionary.clock import Moment, to_micros
+from sessionary.clock import Moment
 from sessionary.compat.hermes import rows
 from sessionary.compat.hermes.rows import Json
 from sessionary.errors import NotFound
 from sessionary.model import codec
 from sessionary.model.session import SessionHead
 from sessionary.store.database import Tx
+from sessionary.store.tables import meta, sessions
 
 NOTE = "hermes/note/"
 HANDOFF = "hermes/handoff/"
 LAST_PRUNE = "last_auto_prune"
 _LOCK = "hermes/compression/"
-_LAST = "\U0010ffff"
 
 
 def acquire(tx: Tx, id: str, holder: str, *, seconds: float, profile: str, moment: Moment) -> bool:
@@ -24,7 +24,7 @@ def acquire(tx: Tx, id: str, holder: str, *, seconds: float, profile: str, momen
     if head is None or holder_of(tx, head, now=moment.now) not in (None, holder):
         return False
     for name, _ in _locks(tx, head):
-        tx.run("delete_hold", no=head.no, name=name)
+        sessions.delete_hold(tx, head.no, name)
     until = moment.now + timedelta(seconds=seconds)
     edit.hold(tx, id, f"{_LOCK}{holder}", profile=profile, until=until)
     return True
@@ -38,7 +38,7 @@ def release(tx: Tx, id: str, holder: str, *, profile: str) -> None:
 
 def holder_of(tx: Tx, head: SessionHead, *, now: datetime) -> str | None:
     """Who may compress the session now, or None."""
-    living = (name for name, until in _locks(tx, head) if until > to_micros(now))
+    living = (name for name, until in _locks(tx, head) if until > now)
     found = next(living, None)
     return None if found is None else found.removeprefix(_LOCK)
 
@@ -56,8 +56,8 @@ def request_handoff(tx: Tx, id: str, platform: str, *, profile: str) -> bool:
 
 def handoff(tx: Tx, id: str) -> Json | None:
     """How far the handoff of a session has come."""
-    row = tx.one("get_meta", name=f"{HANDOFF}{codec.storable_text(id)}")
-    return None if row is None else dict(codec.decode(row[0]))
+    text = meta.get(tx, f"{HANDOFF}{codec.storable_text(id)}")
+    return None if text is None else dict(codec.decode(text))
 
 
 def move_handoff(
@@ -76,7 +76,7 @@ def move_handoff(
 def pending_handoffs(tx: Tx, *, profile: str) -> list[Json]:
     """The sessions that wait to go on elsewhere, oldest first."""
     found = []
-    for name, text in tx.all("meta_from", first=HANDOFF, beyond=HANDOFF + _LAST):
+    for name, text in meta.starting_with(tx, HANDOFF):
         state = codec.decode(text)
         head = rows.find_session(tx, name.removeprefix(HANDOFF), profile=profile)
         if head is not None and state["state"] == "pending":
@@ -87,19 +87,17 @@ def pending_handoffs(tx: Tx, *, profile: str) -> list[Json]:
 
 def note(tx: Tx, key: str) -> str | None:
     """What a program has noted under a key."""
-    row = tx.one("get_meta", name=f"{NOTE}{codec.storable_text(key)}")
-    return None if row is None else str(row[0])
+    return meta.get(tx, f"{NOTE}{codec.storable_text(key)}")
 
 
 def set_note(tx: Tx, key: str, value: str) -> None:
     """Note something under a key."""
-    name = f"{NOTE}{codec.storable_text(key)}"
-    tx.run("set_meta", name=name, value=codec.storable_text(str(value)))
+    meta.put(tx, f"{NOTE}{codec.storable_text(key)}", codec.storable_text(str(value)))
 
 
 def claim_interval(tx: Tx, *, hours: float, moment: Moment) -> bool:
     """Whether it is time for the regular work again; then it is this caller's."""
-    tx.one("lock_key", profile="", key=LAST_PRUNE)
+    sessions.lock_key(tx, LAST_PRUNE, profile="")
     last = note(tx, LAST_PRUNE)
     now = moment.now.timestamp()
     if last is not None and now - float(last) < hours * 3600:
@@ -115,10 +113,10 @@ def _locked(tx: Tx, id: str, *, profile: str) -> SessionHead | None:
         return None
 
 
-def _locks(tx: Tx, head: SessionHead) -> list[tuple[str, int]]:
-    found = tx.all("holds_of_session", no=head.no)
+def _locks(tx: Tx, head: SessionHead) -> list[tuple[str, datetime]]:
+    found = sessions.holds_of_session(tx, head.no)
     return [(name, until) for name, until in found if name.startswith(_LOCK)]
 
 
 def _put(tx: Tx, id: str, state: Json) -> None:
-    tx.run("set_meta", name=f"{HANDOFF}{codec.storable_text(id)}", value=codec.encode(state))
+    meta.put(tx, f"{HANDOFF}{codec.storable_text(id)}", codec.encode(state))

@@ -79,17 +79,16 @@ def _all_heads(tx: Tx, wanted: ListOptions, *, profile: str) -> Iterator[Session
 def _read_heads(
     tx: Tx, wanted: ListOptions, *, profile: str, limit: int, skip: int
 ) -> list[SessionHead]:
-    without = "".join(f"\n{sessions.column(each)}\n" for each in wanted.without or ())
-    found = tx.all(
-        "list_by_last_word" if wanted.by_activity else "list_by_beginning",
+    return sessions.list_heads(
+        tx,
         profile=profile,
-        platform=sessions.column(wanted.source),
-        without=without or None,
-        roots=None if wanted.children or wanted.follows_chains else 1,
+        platform=wanted.source,
+        without=wanted.without or (),
+        roots_only=not (wanted.children or wanted.follows_chains),
+        by_activity=wanted.by_activity,
         limit=limit,
         skip=skip,
     )
-    return [sessions.head(row) for row in found]
 
 
 def messages_around(tx: Tx, head: SessionHead | None, anchor: int, *, window: int) -> Json:

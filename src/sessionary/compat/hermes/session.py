@@ -31,7 +31,7 @@ from sessionary.model.reset import ResetPolicy, ResetReason
 from sessionary.model.session import EndReason, SessionHead
 from sessionary.model.source import Source
 from sessionary.store.database import Tx
-from sessionary.store.tables import sessions
+from sessionary.store.tables import bindings, sessions
 
 __all__ = [
     "GatewayConfig",
@@ -351,7 +351,7 @@ def _prune(
             continue
         if head.is_open:
             routing.end(tx, head, reason=PRUNED, moment=moment)
-        tx.run("delete_binding", profile=profile, key=str(key))
+        bindings.delete(tx, str(key), profile=profile)
         count += 1
     return count
 

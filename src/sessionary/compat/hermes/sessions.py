@@ -11,7 +11,7 @@ from sessionary.actions.sessions.append import NewMessage, append_after_end
 from sessionary.clock import Moment
 from sessionary.compat.hermes import rows
 from sessionary.compat.hermes.rows import BILLING, COSTS, KEPT, PRICING, TOKENS, Json
-from sessionary.errors import Ambiguous, NotFound
+from sessionary.errors import Ambiguous
 from sessionary.model.session import Kind, Lineage, Opening, SessionHead
 from sessionary.model.source import Source
 from sessionary.model.title import clean_title, matches_continuation
@@ -136,21 +136,14 @@ def rename(tx: Tx, id: str, title: str | None, *, profile: str) -> bool:
 
 def find_by_title(tx: Tx, title: str, *, profile: str) -> str | None:
     """The session with exactly this title."""
-    row = tx.one("id_by_title", profile=profile, title=session_table.column(title))
-    return None if row is None else str(row[0])
+    return session_table.id_by_title(tx, session_table.column(title), profile=profile)
 
 
 def find_latest_by_title(tx: Tx, title: str, *, profile: str) -> str | None:
     """The session that a title means: the numbered one that began last, else the exact one."""
-    found = tx.all(
-        "titles_from",
-        profile=profile,
-        first=f"{session_table.column(title)} #",
-        beyond=f"{session_table.column(title)} $",
-    )
     numbered = [
         session_table.get_by_no(tx, no)
-        for name, _, no in found
+        for name, no in session_table.numbered_titles(tx, title, profile=profile)
         if matches_continuation(title, name) is not None
     ]
     if numbered:
@@ -164,19 +157,11 @@ def _kind(source: str, descent: Lineage | None) -> Kind:
     return Kind.JOB if source in _JOBS else Kind.CHAT
 
 
-def known(tx: Tx, id: str, *, profile: str) -> SessionHead:
-    """The head of a session that must be there."""
-    head = rows.find_session(tx, id, profile=profile)
-    if head is None:
-        raise NotFound(f"There is no session {id}.")
-    return head
-
-
 def _update_counts(
     tx: Tx, head: SessionHead, given: Mapping[str, Any], *, absolute: bool, moment: Moment
 ) -> None:
     """Add what was used, or with `absolute` let it be what the session has used in all."""
-    tx.one("lock_session_no", no=head.no)
+    session_table.lock_session_no(tx, head.no)
     head = session_table.get_by_no(tx, head.no)
     before = rows.kept_fields(tx, head)
     after = edit.revise(tx, head, KEPT, lambda kept: _merge_counts(kept, given, absolute=absolute))
@@ -185,7 +170,7 @@ def _update_counts(
     if absolute:
         used = {name: count - getattr(head.usage, name) for name, count in used.items()}
     if min(used.values()) < 0 or min(spent.values()) < 0:
-        _forget_calls(tx, head)
+        usage_table.delete_calls(tx, head.no, _call_prefix(head))
         rest = session_table.get_by_no(tx, head.no).usage
         used = {name: max(0, int(given.get(name) or 0) - getattr(rest, name)) for name in TOKENS}
         spent = {name: float(after.get(name) or 0) for name in COSTS}
@@ -225,7 +210,7 @@ def _record_usage(
     model = given.get("model")
     if not any(used.values()) and not any(spent.values()):
         if model is not None and head.model is None:
-            tx.run("set_model", no=head.no, model=session_table.column(model))
+            session_table.set_model(tx, head.no, model)
         return
     estimated, actual = (spent[name] if given.get(name) is not None else None for name in COSTS)
     cost = actual if actual is not None else estimated
@@ -256,12 +241,6 @@ def _priced(call: Usage, moment: Moment) -> Usage:
     return prices.priced(call, at=moment.now)
 
 
-def _forget_calls(tx: Tx, head: SessionHead) -> None:
-    first = _call_prefix(head)
-    tx.run("delete_calls_from", no=head.no, first=first, beyond=first + "\U0010ffff")
-    usage_table.set_total(tx, head.no, usage_table.total_of_session(tx, head.no))
-
-
 def _call_prefix(head: SessionHead) -> str:
     return f"hermes/{head.id}/"
 
@@ -283,7 +262,7 @@ def continuations(tx: Tx, head: SessionHead) -> Iterator[SessionHead]:
     while current is not None and current.no not in seen:
         seen.add(current.no)
         yield current
-        children = (session_table.head(row) for row in tx.all("child_heads", no=current.no))
+        children = session_table.child_heads(tx, current.no)
         current = next((each for each in children if each.lineage is Lineage.CONTINUATION), None)
 
 

@@ -20,6 +20,7 @@ from sessionary.model.terminal import one_line
 from sessionary.model.title import MAX_TITLE, clean_title
 from sessionary.store import migrations
 from sessionary.store.database import Tx
+from sessionary.store.tables import sessions as session_table
 
 DEFAULT_DB_PATH = config.default_home() / config.DATABASE
 SCHEMA_VERSION = len(migrations.known("sqlite"))
@@ -200,12 +201,12 @@ class SessionDB:
 
     def session_count(self, source: str | None = None) -> int:
         """How many sessions there are."""
-        return self._number("count_sessions", platform=source)
+        return int(self._read(session_table.count, platform=source))
 
     def message_count(self, session_id: str | None = None) -> int:
         """How many messages there are, in all or in one session."""
         if session_id is None:
-            return self._number("sum_messages")
+            return int(self._read(session_table.count_messages))
         return self._about(session_id, lambda _, head: head.message_count) or 0
 
     def export_session(self, session_id: str) -> Json | None:
@@ -411,13 +412,6 @@ class SessionDB:
             return None if head is None else told(tx, head)
 
         return self._store.read(asked)
-
-    def _number(self, query: str, **params: Any) -> int:
-        def counted(tx: Tx, *, profile: str) -> int:
-            row = tx.one(query, profile=profile, **params)
-            return 0 if row is None else int(row[0])
-
-        return int(self._read(counted))
 
 
 def _exported(tx: Tx, head: SessionHead) -> Json:

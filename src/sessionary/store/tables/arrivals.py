@@ -1,6 +1,7 @@
 """The inbox: rows in, arrivals out."""
 
 from datetime import datetime
+from typing import NamedTuple
 
 from sessionary.clock import from_micros, to_micros
 from sessionary.model import codec
@@ -95,6 +96,19 @@ def rename_key(tx: Tx, old: str, new: str, *, profile: str) -> None:
 def keys_waiting(tx: Tx, *, profile: str, limit: int) -> list[str]:
     """Return the keys that have something waiting, the oldest first."""
     return [key for key, _ in tx.all("keys_with_arrivals", profile=profile, limit=limit)]
+
+
+class WorkCounts(NamedTuple):
+    """How much a profile has to do: arrivals in the inbox, deliveries in the outbox, running turns."""
+
+    waiting: int
+    sending: int
+    running: int
+
+
+def count_work(tx: Tx, *, profile: str) -> WorkCounts:
+    """Count what a profile has in the inbox, in the outbox and running."""
+    return WorkCounts(*tx.all("count_waiting", profile=profile)[0])
 
 
 def _arrival(row: Row) -> Arrival:

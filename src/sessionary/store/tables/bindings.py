@@ -54,9 +54,7 @@ def keys_from(tx: Tx, beginning: str, *, profile: str) -> list[str]:
 def has_keys_below(tx: Tx, key: str, *, profile: str) -> bool:
     """Return whether a key that continues this one behind a slash is bound."""
     # `0` is the character right after the slash.
-    return bool(
-        tx.all("bindings_from", profile=profile, after=f"{key}/", beyond=f"{key}0", limit=1)
-    )
+    return bool(page_between(tx, profile=profile, after=f"{key}/", beyond=f"{key}0", limit=1))
 
 
 def latest_keys(tx: Tx, beginning: str, *, profile: str, limit: int) -> list[str]:
@@ -67,9 +65,28 @@ def latest_keys(tx: Tx, beginning: str, *, profile: str, limit: int) -> list[str
     return [key for (key,) in rows]
 
 
+def page_between(
+    tx: Tx, *, profile: str, after: str, beyond: str, limit: int
+) -> list[tuple[str, int]]:
+    """Return keys between two, in order, with the numbers of their sessions."""
+    rows = tx.all("bindings_from", profile=profile, after=after, beyond=beyond, limit=limit)
+    return [(key, no) for key, no in rows]
+
+
+def open_session(tx: Tx, key: str, *, profile: str) -> tuple[int, str] | None:
+    """Return number and id of the session that a key is on, while it is open."""
+    row = tx.one("open_thread", profile=profile, key=key)
+    return None if row is None else (row[0], row[1])
+
+
 def keys_of_session(tx: Tx, session_no: int) -> list[str]:
     """Return every key that is on a session."""
     return [key for (key,) in tx.all("keys_of_session", session_no=session_no)]
+
+
+def delete(tx: Tx, key: str, *, profile: str) -> None:
+    """Remove a binding; its session stays."""
+    tx.run("delete_binding", profile=profile, key=key)
 
 
 def rename(tx: Tx, old: str, new: str, *, profile: str) -> bool:

@@ -310,6 +310,19 @@ class FeedChange:
     profile: str | None
 
 
+def reply_of_turn(tx: Tx, session_no: int, turn_id: str | None) -> int | None:
+    """Return the seq of the last message that a turn's agent wrote."""
+    first = entry_no(session_no, 0)
+    last = entry_no(session_no + 1, 0) - 1
+    row = tx.one("reply_of_turn", first=first, last=last, turn_id=turn_id)
+    return None if row is None else int(row[0]) - first
+
+
+def add_receipt(tx: Tx, key: str, *, profile: str, session_no: int, seq: int) -> None:
+    """Note that an idempotency key was used for an entry."""
+    tx.run("insert_receipt", profile=profile, idempotency_key=key, session_no=session_no, seq=seq)
+
+
 def insert_feed(
     tx: Tx, session_no: int, what: Literal["entry", "head", "turn"], *, seq: int = 0
 ) -> None:

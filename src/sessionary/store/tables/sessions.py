@@ -222,6 +222,61 @@ def id_by_title(tx: Tx, title: str | None, *, profile: str) -> str | None:
     return None if row is None else str(row[0])
 
 
+def numbered_titles(tx: Tx, title: str, *, profile: str) -> list[tuple[str, int]]:
+    """Return titles that begin with this one and ` #`, with the numbers of their sessions."""
+    first = f"{column(title)} #"
+    # `$` is the character right after `#`.
+    rows = tx.all("titles_from", profile=profile, first=first, beyond=f"{first[:-1]}$")
+    return [(name, no) for name, _, no in rows]
+
+
+def count(tx: Tx, *, profile: str, platform: str | None = None) -> int:
+    """Return how many sessions a profile has, of one platform or of all; not those in the trash."""
+    row = tx.one("count_sessions", profile=profile, platform=column(platform))
+    return 0 if row is None else int(row[0])
+
+
+def count_messages(tx: Tx, *, profile: str) -> int:
+    """Return how many messages the sessions of a profile have, without those in the trash."""
+    row = tx.one("sum_messages", profile=profile)
+    return 0 if row is None else int(row[0])
+
+
+def list_heads(
+    tx: Tx,
+    *,
+    profile: str,
+    platform: str | None,
+    without: Iterable[str],
+    roots_only: bool,
+    by_activity: bool,
+    limit: int,
+    skip: int,
+) -> list[SessionHead]:
+    """Return heads, newest beginning or newest activity first, without some platforms."""
+    hidden = "".join(f"\n{column(each)}\n" for each in without)
+    rows = tx.all(
+        "list_by_last_word" if by_activity else "list_by_beginning",
+        profile=profile,
+        platform=column(platform),
+        without=hidden or None,
+        roots=1 if roots_only else None,
+        limit=limit,
+        skip=skip,
+    )
+    return [head(row) for row in rows]
+
+
+def child_heads(tx: Tx, no: int) -> list[SessionHead]:
+    """Return the sessions that came from a session, newest first; not those in the trash."""
+    return [head(row) for row in tx.all("child_heads", no=no)]
+
+
+def set_model(tx: Tx, no: int, model: str) -> None:
+    """Write the model that a session uses."""
+    tx.run("set_model", no=no, model=column(model))
+
+
 def set_title(tx: Tx, no: int, title: str | None, *, by: TitleBy | None) -> None:
     """Write a session's title and who gave it."""
     tx.run("set_title", no=no, title=title, title_by=by)

@@ -160,6 +160,12 @@ def of_session(tx: Tx, session_no: int) -> list[tuple[str | None, Usage]]:
     return [usage_of(row) for row in tx.all("usage_rows_of_session", no=session_no)]
 
 
+def delete_calls(tx: Tx, session_no: int, prefix: str) -> None:
+    """Delete the calls of a session whose ids begin so, and count its total anew."""
+    tx.run("delete_calls_from", no=session_no, first=prefix, beyond=prefix + "\U0010ffff")
+    set_total(tx, session_no, total_of_session(tx, session_no))
+
+
 def total_of_session(tx: Tx, session_no: int) -> UsageTotal:
     """The sum of a session's calls, added up anew."""
     row = tx.one("usage_of_session", no=session_no)

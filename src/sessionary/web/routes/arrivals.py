@@ -126,15 +126,9 @@ def _look(tx: Tx, id: str, *, profile: str) -> dict[str, Any]:
 
 
 def _reply(tx: Tx, found: Arrival, *, session_no: int) -> dict[str, Any] | None:
-    row = tx.one(
-        "reply_of_turn",
-        first=entries.entry_no(session_no, 0),
-        last=entries.entry_no(session_no + 1, 0) - 1,
-        turn_id=found.turn_id,
-    )
-    if row is None:
+    seq = entries.reply_of_turn(tx, session_no, found.turn_id)
+    if seq is None:
         return None
-    seq = row[0] - entries.entry_no(session_no, 0)
     head = sessions.get_by_no(tx, session_no)
     (entry,) = entries.read(tx, Segment(session_no, head.id, seq, seq), limit=1)
     said = entry.body

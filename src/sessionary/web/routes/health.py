@@ -8,12 +8,11 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sessionary.errors import SessionaryError
-from sessionary.store.database import Tx
+from sessionary.store.tables import arrivals
 from sessionary.web.auth import ContextDep, Reader
 from sessionary.web.connections import OpenConnections
 from sessionary.web.context import PREFIX, WebContext
 from sessionary.web.openapi import PUBLIC, response_content
-from sessionary.web.problems import RequestRefused
 
 public = APIRouter(prefix=PREFIX, tags=["health"])
 probes = APIRouter(include_in_schema=False)  # the same where orchestrators look for them
@@ -70,7 +69,9 @@ async def readyz(context: ContextDep) -> Response:
     started again.
     """
     try:
-        await asyncio.wait_for(_asked(context), READY_SECONDS)
+        await asyncio.wait_for(
+            context.store.read(arrivals.count_work, profile=context.profile), READY_SECONDS
+        )
     except (SessionaryError, TimeoutError):
         if context.store.damage is None:
             return PlainTextResponse("not ready\n", 503)
@@ -85,7 +86,9 @@ async def metrics(request: Request, context: ContextDep, caller: Reader) -> Resp
 
     Whoever is of the profile that is served here hears of the server too.
     """
-    waiting, sending, running = await context.store.read(_counts, profile=caller.profile)
+    waiting, sending, running = await context.store.read(
+        arrivals.count_work, profile=caller.profile
+    )
     lines = [
         *_metric("sessionary_arrivals_waiting", "gauge", {"": waiting}),
         *_metric("sessionary_deliveries_open", "gauge", {"": sending}),
@@ -114,18 +117,6 @@ def _server_metrics(request: Request, context: WebContext) -> list[str]:
         for (method, status), count in sorted(request.app.state.counts.items())
     }
     return lines + _metric("sessionary_http_answers_total", "counter", answered)
-
-
-async def _asked(context: WebContext) -> None:
-    await context.store.read(_counts, profile=context.profile)
-
-
-def _counts(tx: Tx, *, profile: str) -> tuple[int, int, int]:
-    row = tx.one("count_waiting", profile=profile)
-    if row is None:
-        raise RequestRefused(503, "The store does not answer.")
-    waiting, sending, running = row
-    return waiting, sending, running
 
 
 def _metric(name: str, kind: str, values: dict[str, int]) -> list[str]:

@@ -25,7 +25,7 @@ from sessionary.model.session import Kind, Opening, SessionFolder, SessionHead
 from sessionary.model.source import Source
 from sessionary.model.view import head_json, hold_json, time_text, turn_json
 from sessionary.store.database import Tx
-from sessionary.store.tables import arrivals, entries, sessions, turns
+from sessionary.store.tables import arrivals, bindings, entries, sessions, turns
 from sessionary.web import session_heads
 from sessionary.web.auth import ContextDep, Reader, Writer
 from sessionary.web.context import PREFIX
@@ -247,7 +247,7 @@ def _queued(tx: Tx, head: SessionHead) -> list[dict[str, Any]]:
     """What waits for the session under any of its keys, in the order of arrival."""
     waiting = [
         arrival
-        for (key,) in tx.all("keys_of_session", session_no=head.no)
+        for key in bindings.keys_of_session(tx, head.no)
         for arrival in arrivals.waiting(tx, key, profile=head.profile, limit=_QUEUED)
     ]
     return [

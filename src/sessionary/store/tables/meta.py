@@ -1,0 +1,23 @@
+"""The table of named values that belong to no session."""
+
+from sessionary.store.database import Tx
+
+# Sorts after every character that a name may have.
+_BEYOND = "\U0010ffff"
+
+
+def get(tx: Tx, name: str) -> str | None:
+    """Return the value under a name, or None."""
+    row = tx.one("get_meta", name=name)
+    return None if row is None else str(row[0])
+
+
+def put(tx: Tx, name: str, value: str) -> None:
+    """Store a value under a name, instead of what was there."""
+    tx.run("set_meta", name=name, value=value)
+
+
+def starting_with(tx: Tx, prefix: str) -> list[tuple[str, str]]:
+    """Return the names that begin so, in order, with their values."""
+    rows = tx.all("meta_from", first=prefix, beyond=prefix + _BEYOND)
+    return [(name, value) for name, value in rows]
