@@ -20,7 +20,7 @@ from sessionary.importers.base.events import (
     Where,
     begin_session,
 )
-from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
+from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
 
 DATABASE = "sessions.db"
 _COLUMNS = (
@@ -70,7 +70,7 @@ def _is_ours(path: Path) -> bool:
     return is_sqlite(path) and databases.has(path, "messages", "session_id", "content_json")
 
 
-def _sessions(database: ForeignDatabase) -> Iterator[DatabaseSession]:
+def _sessions(database: ExternalDatabase) -> Iterator[DatabaseSession]:
     marks = databases.marks(database, "messages", "session_id", "id", "created_timestamp")
     ledger = databases.marks(database, "usage_ledger", "session_id", "id")
     found: list[tuple[bool, DatabaseSession]] = []
@@ -98,7 +98,7 @@ def _model(session: Json) -> str | None:
     return coerce.name(config.get("model_name"))
 
 
-def _messages(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
+def _messages(database: ExternalDatabase, unit: Unit) -> Iterator[Event]:
     session, at = unit.hint, parse_time(unit.hint["created_at"]) or files.changed_at(unit.path)
     rows = database.rows("messages", _MESSAGE, where=("session_id", session["id"]), order=("id",))
     for number, name, role, text, metadata, created in rows:
@@ -167,7 +167,7 @@ def _add_result(content: MessageContent, id: str, result: Json) -> None:
     content.blobs.extend(answer.blobs)
 
 
-def _spent(database: ForeignDatabase, session: Json) -> Iterator[UsageEvent]:
+def _spent(database: ExternalDatabase, session: Json) -> Iterator[UsageEvent]:
     """Each call, in releases that note them; else their sum."""
     found = False
     rows = database.rows("usage_ledger", _LEDGER, where=("session_id", session["id"]))

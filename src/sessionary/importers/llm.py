@@ -22,7 +22,7 @@ from sessionary.importers.base.events import (
     Where,
 )
 from sessionary.model.usage import Usage
-from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
+from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
 
 DATABASE = "logs.db"
 _RESPONSE = (
@@ -38,7 +38,7 @@ _TURN = (
 _PART = ("id", "type", "text", "payload")
 
 
-def read(database: ForeignDatabase, hint: Json, at: datetime) -> Iterator[Event]:
+def read(database: ExternalDatabase, hint: Json, at: datetime) -> Iterator[Event]:
     """A conversation as the tree of its turns; the newest turn is the current one."""
     parents: dict[str, str | None] = {}
     said: dict[str, list[MessageEvent]] = {}
@@ -72,7 +72,7 @@ def _sign(message: MessageEvent, id: str, turn: Json, at: datetime) -> None:
 
 
 def _chain(
-    database: ForeignDatabase, end: str | None, known: dict[str, str | None]
+    database: ExternalDatabase, end: str | None, known: dict[str, str | None]
 ) -> list[tuple[str, str | None, Any]]:
     """The nodes that lead to an end and are not known yet, the first one first.
 
@@ -94,7 +94,7 @@ def _chain(
 
 
 def _message(
-    database: ForeignDatabase, node: str, message: Any, at: datetime
+    database: ExternalDatabase, node: str, message: Any, at: datetime
 ) -> MessageEvent | None:
     content = MessageContent()
     if database.has("messages", "hash"):
@@ -114,7 +114,7 @@ def _message(
     return content.said(openai_items.role_of(role), at, id=node)
 
 
-def _parts(database: ForeignDatabase, message: Any) -> Iterator[Json]:
+def _parts(database: ExternalDatabase, message: Any) -> Iterator[Json]:
     """The parts of a message, in the form in which earlier releases kept them in one list."""
     where, order = ("message_hash", message), ("position", "id")
     for _, kind, text, payload in database.rows("parts", _PART, where=where, order=order):
@@ -132,7 +132,7 @@ def _parts(database: ForeignDatabase, message: Any) -> Iterator[Json]:
         yield part
 
 
-def _resolved(database: ForeignDatabase, pieces: object) -> str:
+def _resolved(database: ExternalDatabase, pieces: object) -> str:
     """A text that is put together from fragments and what stands between them."""
     told = []
     for piece in coerce.records(pieces):
@@ -144,7 +144,7 @@ def _resolved(database: ForeignDatabase, pieces: object) -> str:
     return "".join(told)
 
 
-def _add(content: MessageContent, database: ForeignDatabase, part: object) -> None:
+def _add(content: MessageContent, database: ExternalDatabase, part: object) -> None:
     match part:
         case {"type": "reasoning", "text": str(words), **rest}:
             content.think(words, rest.get("provider_metadata"))
@@ -163,7 +163,7 @@ def _add(content: MessageContent, database: ForeignDatabase, part: object) -> No
             openai_items.add(content, [part])
 
 
-def attach(content: MessageContent, database: ForeignDatabase, id: Any) -> None:
+def attach(content: MessageContent, database: ExternalDatabase, id: Any) -> None:
     """Add an attachment of the log: its bytes, or where they were."""
     rows = database.rows("attachments", ("type", "path", "url", "content"), where=("id", id))
     kind, path, url, data = next(rows, (None, None, None, None))
@@ -236,7 +236,7 @@ class Llm:
                 yield from _responses(database, hint, at)
 
 
-def _conversations(database: ForeignDatabase) -> Iterator[DatabaseSession]:
+def _conversations(database: ExternalDatabase) -> Iterator[DatabaseSession]:
     """Those of both forms; a response that belongs to none is one by itself."""
     seen: set[str] = set()
     for table, by, group in (
@@ -265,11 +265,11 @@ def _conversations(database: ForeignDatabase) -> Iterator[DatabaseSession]:
                 yield DatabaseSession(id, (at,), hint)
 
 
-def _first(database: ForeignDatabase, table: str, *names: str) -> str:
+def _first(database: ExternalDatabase, table: str, *names: str) -> str:
     return next((name for name in names if database.has(table, name)), names[0])
 
 
-def _beginnings(database: ForeignDatabase, table: str, by: str) -> dict[Any, Any]:
+def _beginnings(database: ExternalDatabase, table: str, by: str) -> dict[Any, Any]:
     if not database.has(table, by):
         return {}
     rows = database.rows(table, (by, "datetime_utc"), order=("datetime_utc",))
@@ -279,7 +279,7 @@ def _beginnings(database: ForeignDatabase, table: str, by: str) -> dict[Any, Any
     return found
 
 
-def _responses(database: ForeignDatabase, hint: Json, at: datetime) -> Iterator[Event]:
+def _responses(database: ExternalDatabase, hint: Json, at: datetime) -> Iterator[Event]:
     system = None
     where, order = (hint["by"], hint["id"]), ("datetime_utc", "id")
     for row in database.rows("responses", _RESPONSE, where=where, order=order):
@@ -296,7 +296,7 @@ def _responses(database: ForeignDatabase, hint: Json, at: datetime) -> Iterator[
         yield _answered(database, id, response, at)
 
 
-def _asked(database: ForeignDatabase, id: str, response: Json, at: datetime) -> Iterator[Event]:
+def _asked(database: ExternalDatabase, id: str, response: Json, at: datetime) -> Iterator[Event]:
     results = MessageContent()
     columns = ("name", "output", "tool_call_id", "exception")
     for name, output, call, error in database.rows(
@@ -316,7 +316,7 @@ def _asked(database: ForeignDatabase, id: str, response: Json, at: datetime) -> 
         yield prompt.said("user", at, id=f"{id}:prompt")
 
 
-def _answered(database: ForeignDatabase, id: str, response: Json, at: datetime) -> Event:
+def _answered(database: ExternalDatabase, id: str, response: Json, at: datetime) -> Event:
     content = _words(coerce.text(response["response"]))
     columns = ("id", "name", "arguments", "tool_call_id")
     rows = database.rows("tool_calls", columns, where=("response_id", id), order=("id",))
@@ -333,7 +333,7 @@ def _words(text: str) -> MessageContent:
     return content
 
 
-def _joined(database: ForeignDatabase, table: str, id: str, text: object) -> str:
+def _joined(database: ExternalDatabase, table: str, id: str, text: object) -> str:
     """A text with the fragments that were put before it."""
     rows = database.rows(table, ("fragment_id",), where=("response_id", id), order=("order",))
     told = []

@@ -32,7 +32,7 @@ from sessionary.importers.base.events import (
     Where,
 )
 from sessionary.model.usage import Usage
-from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
+from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
 
 _HEAD = 64 * 1024
 _SIGNS = (re.compile(rb'"chat"\s*:\s*\{'), re.compile(rb'"history"\s*:\s*\{'))
@@ -171,7 +171,7 @@ def _is_export(path: Path) -> bool:
     return first.startswith((b"[", b"{")) and all(each.search(first) for each in _SIGNS)
 
 
-def _chats(database: ForeignDatabase) -> Iterator[DatabaseSession]:
+def _chats(database: ExternalDatabase) -> Iterator[DatabaseSession]:
     folders: dict[Any, Any] = dict(database.rows("folder", ("id", "name")))
     apart = databases.marks(database, "chat_message", "chat_id", "created_at", "updated_at")
     for row in database.rows("chat", _COLUMNS, order=("created_at", "id")):
@@ -182,7 +182,7 @@ def _chats(database: ForeignDatabase) -> Iterator[DatabaseSession]:
             yield DatabaseSession(hint["id"], (*row, apart.get(hint["id"])), hint)
 
 
-def _messages_apart(database: ForeignDatabase, chat_id: str) -> list[Json]:
+def _messages_apart(database: ExternalDatabase, chat_id: str) -> list[Json]:
     """Messages in a table of their own, as newer releases keep them."""
     columns = ("id", "parent_id", "role", "content", "model_id", "usage", "error", "created_at")
     rows = database.rows(

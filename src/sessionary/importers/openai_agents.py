@@ -26,7 +26,7 @@ from sessionary.importers.base.events import (
     UsageEvent,
     Where,
 )
-from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
+from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
 
 _USAGE = (
     *("branch_id", "user_turn_number", "input_tokens", "output_tokens"),
@@ -70,7 +70,7 @@ class OpenAiAgents:
             yield from _spent(database, unit.hint)
 
 
-def _sessions(database: ForeignDatabase) -> Iterator[DatabaseSession]:
+def _sessions(database: ExternalDatabase) -> Iterator[DatabaseSession]:
     marks = databases.marks(database, "agent_messages", "session_id", "id")
     told = databases.marks(database, "message_structure", "session_id", "id")
     used = databases.marks(database, "turn_usage", "session_id", "id")
@@ -82,12 +82,12 @@ def _sessions(database: ForeignDatabase) -> Iterator[DatabaseSession]:
             )
 
 
-def _items(database: ForeignDatabase, id: str) -> Iterator[tuple[Any, Any, Any]]:
+def _items(database: ExternalDatabase, id: str) -> Iterator[tuple[Any, Any, Any]]:
     columns = ("id", "message_data", "created_at")
     return database.rows("agent_messages", columns, where=("session_id", id), order=("id",))
 
 
-def _line(database: ForeignDatabase, id: str, at: datetime) -> Iterator[Event]:
+def _line(database: ExternalDatabase, id: str, at: datetime) -> Iterator[Event]:
     for number, text, created in _items(database, id):
         at = parse_time(created) or at
         made = _said(number, text, at)
@@ -103,7 +103,7 @@ def _said(number: Any, text: object, at: datetime) -> MessageEvent | None:
     return content.said(role, at, id=f"{number}")
 
 
-def _ways(database: ForeignDatabase, id: str) -> dict[str, list[Any]]:
+def _ways(database: ExternalDatabase, id: str) -> dict[str, list[Any]]:
     """The branches of an advanced session: which messages each has, the newest branch last."""
     columns = ("branch_id", "message_id")
     order = ("sequence_number", "id")
@@ -121,7 +121,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _branches(
-    database: ForeignDatabase, id: str, ways: dict[str, list[Any]], at: datetime
+    database: ExternalDatabase, id: str, ways: dict[str, list[Any]], at: datetime
 ) -> Iterator[Event]:
     said: dict[Any, MessageEvent] = {}
     for number, text, created in _items(database, id):
@@ -136,7 +136,7 @@ def _branches(
         yield Branch(items=items, is_current=count == len(ways))
 
 
-def _spent(database: ForeignDatabase, hint: Json) -> Iterator[UsageEvent]:
+def _spent(database: ExternalDatabase, hint: Json) -> Iterator[UsageEvent]:
     """What an advanced session noted of each turn; cached tokens are a part of the input there."""
     rows = database.rows("turn_usage", _USAGE, where=("session_id", hint["id"]))
     for branch, turn, sent, made, sent_details, made_details, created in rows:

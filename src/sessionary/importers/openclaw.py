@@ -27,7 +27,7 @@ from sessionary.importers.base.events import (
 from sessionary.importers.base.files import json_lines
 from sessionary.importers.pi import Events, header_of, is_header, read_lines
 from sessionary.model.session import Kind, Lineage
-from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
+from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
 
 MAX_EVENT = 64 * 1024 * 1024
 MAX_INDEX = 64 * 1024 * 1024
@@ -188,7 +188,7 @@ def _facts(hint: Json) -> Facts:
 # What a database holds
 
 
-def _sessions(database: ForeignDatabase) -> Iterator[DatabaseSession]:
+def _sessions(database: ExternalDatabase) -> Iterator[DatabaseSession]:
     """Each window of each conversation, the older ones of a conversation first."""
     marks = databases.marks(database, "transcript_events", "session_id", "seq", "created_at")
     rewritten = databases.marks(
@@ -213,13 +213,13 @@ def _sessions(database: ForeignDatabase) -> Iterator[DatabaseSession]:
         yield DatabaseSession(id, stamp, hint, beside)
 
 
-def _windows(database: ForeignDatabase) -> dict[Any, tuple[str | None, Any]]:
+def _windows(database: ExternalDatabase) -> dict[Any, tuple[str | None, Any]]:
     columns = ("session_id", "session_key", "created_at")
     rows = database.rows("session_windows", columns, order=("created_at", "session_id"))
     return {id: (coerce.name(key), began) for id, key, began in rows}
 
 
-def _nodes(database: ForeignDatabase) -> tuple[dict[str, Json], dict[str, str]]:
+def _nodes(database: ExternalDatabase) -> tuple[dict[str, Json], dict[str, str]]:
     """What is known of each conversation, and its newest session."""
     columns = ("session_key", "current_session_id", "entry_json", "label", "display_name")
     entries: dict[str, Json] = {}
@@ -234,7 +234,7 @@ def _nodes(database: ForeignDatabase) -> tuple[dict[str, Json], dict[str, str]]:
     return entries, current
 
 
-def _archives(database: ForeignDatabase) -> dict[Any, tuple[str, str]]:
+def _archives(database: ExternalDatabase) -> dict[Any, tuple[str, str]]:
     """Which sessions were put away, where, and how."""
     columns = ("session_id", "archive_name", "storage")
     return {
@@ -252,7 +252,7 @@ def _beside(path: Path, archive: tuple[str, str] | None) -> tuple[Path, ...]:
     return tuple(each for each in found if files.is_file(each))[:1]
 
 
-def _opened_archive(database: ForeignDatabase, unit: Unit) -> BinaryIO:
+def _opened_archive(database: ExternalDatabase, unit: Unit) -> BinaryIO:
     id, (name, storage) = unit.hint["id"], unit.hint["archive"]
     if storage != "sqlite":
         if not unit.beside:
@@ -293,7 +293,7 @@ def _first_of_archive(path: Path) -> Json | None:
     return found if is_header(found) else None
 
 
-def _first_event(database: ForeignDatabase, id: str) -> Json:
+def _first_event(database: ExternalDatabase, id: str) -> Json:
     """The session's own header, without its name: that is the database's word."""
     _, event = next(_events(database, id), (0, None))
     if not is_header(event) or event is None:
@@ -301,7 +301,7 @@ def _first_event(database: ForeignDatabase, id: str) -> Json:
     return {name: value for name, value in event.items() if name != "id"}
 
 
-def _events(database: ForeignDatabase, id: str) -> Iterator[tuple[Any, Json | None]]:
+def _events(database: ExternalDatabase, id: str) -> Iterator[tuple[Any, Json | None]]:
     columns = ("seq", "event_json", "event_zstd")
     where = ("session_id", id)
     for seq, text, packed in database.rows(

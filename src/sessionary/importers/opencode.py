@@ -23,7 +23,7 @@ from sessionary.importers.base.events import (
     begin_session,
 )
 from sessionary.model.usage import Usage
-from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
+from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
 
 MAX_FILE = 64 * 1024 * 1024
 _COLUMNS = ("id", "parent_id", "title", "directory", "time_created", "time_updated")
@@ -193,7 +193,7 @@ def _is_ours(path: Path) -> bool:
     )
 
 
-def _sessions(database: ForeignDatabase) -> Iterator[DatabaseSession]:
+def _sessions(database: ExternalDatabase) -> Iterator[DatabaseSession]:
     messages = databases.marks(database, "message", "session_id", "time_updated")
     inside = databases.marks(database, "part", "session_id", "time_updated")
     rows = database.rows("session", _COLUMNS, order=("time_created", "id"))
@@ -204,7 +204,7 @@ def _sessions(database: ForeignDatabase) -> Iterator[DatabaseSession]:
             yield DatabaseSession(id, (*row, messages.get(id), inside.get(id)), session)
 
 
-def _of_database(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
+def _of_database(database: ExternalDatabase, unit: Unit) -> Iterator[Event]:
     at = parse_time(unit.hint["time_created"]) or files.changed_at(unit.path)
     columns, order = ("id", "data", "time_created"), ("time_created", "id")
     for id, text, created in database.rows(
@@ -218,7 +218,7 @@ def _of_database(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
         yield from said(id, message, _parts_of(database, id), at)
 
 
-def _parts_of(database: ForeignDatabase, message_id: str) -> list[Json]:
+def _parts_of(database: ExternalDatabase, message_id: str) -> list[Json]:
     rows = database.rows("part", ("data",), where=("message_id", message_id), order=("id",))
     return [part for (text,) in rows if isinstance(part := coerce.parse_json(text), dict)]
 

@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 from sessionary.errors import BadInput, NotFound
 from sessionary.importers.base import files
 from sessionary.importers.base.events import Importer, Unit, Where
-from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
+from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
 
 # In the order in which they are asked whether they recognise a file.
 NAMES: tuple[str, ...] = (
@@ -145,7 +145,7 @@ def unreadable(path: Path) -> str | None:
     """Why nobody can tell whose a file is: it may not be opened, or is a broken database."""
     try:
         if is_sqlite(path):
-            ForeignDatabase(path).close()
+            ExternalDatabase(path).close()
         else:
             files.opened(path).close()
     except BadInput as error:

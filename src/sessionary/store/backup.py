@@ -34,11 +34,11 @@ from sessionary.errors import (
 )
 from sessionary.store import copy_store, filesystem, migrations
 from sessionary.store.database import Store, Tx
-from sessionary.store.migrations import get_meta
 from sessionary.store.open import open_store, sqlite_path
 from sessionary.store.sqlite import db_file
 from sessionary.store.sqlite.db_file import SqliteTx, translate
 from sessionary.store.sqlite.store import SqliteStore
+from sessionary.store.tables.meta import get as get_meta
 
 STEP_PAGES = 2048
 BUSY_MS = 1000

@@ -16,9 +16,9 @@ from sessionary.errors import Conflict
 from sessionary.model import codec
 from sessionary.store import queries
 from sessionary.store.database import Row, Store, Tx
-from sessionary.store.migrations import get_meta
 from sessionary.store.sqlite import db_file
 from sessionary.store.sqlite.store import SqliteStore
+from sessionary.store.tables.meta import get as get_meta
 
 # Tables that describe the store itself, or are derived from the others.
 NOT_COPIED = frozenset({"meta", "schema_migrations", "session_orders"}) | {

@@ -1,4 +1,4 @@
-"""What lies under a path: the kind of file system, the room that is left, who may read."""
+"""What is under a path: the kind of file system, the free space, the permissions."""
 
 import errno
 import fcntl
@@ -6,13 +6,13 @@ import os
 import stat
 from pathlib import Path
 
-# What may stand beside a database: its name and one of these.
+# The endings of a database and of the files beside it.
 BESIDE = (
     *("", "-wal", "-shm", "-identity", "-queue", "-turn"),
     *("-search", "-search-wal", "-search-shm", "-search-lock"),
 )
 MOUNTS = Path("/proc/self/mountinfo")
-# Locks and shared memory across machines are not what SQLite's WAL needs them to be.
+# Here locks and shared memory do not work across machines as SQLite's WAL needs them.
 SHARED = (
     *("9p", "afs", "ceph", "cifs", "fuse", "glusterfs", "lustre", "ncpfs", "nfs", "smb"),
     *("vboxsf", "virtiofs", "vmhgfs"),
@@ -20,7 +20,7 @@ SHARED = (
 
 
 def kind(path: str) -> str | None:
-    """The kind of file system a path is on, as the kernel calls it; None where it does not say."""
+    """The kernel's name for the file system of a path; None where it does not say."""
     try:
         lines = MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -37,24 +37,24 @@ def kind(path: str) -> str | None:
 
 
 def is_shared(name: str) -> bool:
-    """Whether other machines may write to such a file system, or a program stands in between."""
+    """Whether other machines may write to such a file system, or a program is in between."""
     return name.startswith(SHARED)
 
 
 def free_bytes(path: str) -> int:
-    """The room left for us on the file system of a directory."""
+    """The free space on the file system of a directory."""
     found = os.statvfs(path)
     return found.f_bavail * found.f_frsize
 
 
 def sync(descriptor: int) -> None:
-    """Bring what was written to an open file, or the entries of a directory, to the disk itself."""
+    """Sync an open file, or the entries of a directory, to the disk itself."""
     full = getattr(fcntl, "F_FULLFSYNC", None)  # macOS, whose fsync stops at the drive's cache
     if full is not None:
         try:
             fcntl.fcntl(descriptor, full)
         except OSError as error:
-            # A file system that does not know it, or a directory: fsync is all there is.
+            # Not supported by this file system, or for a directory: fsync is all there is.
             if error.errno not in (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL):
                 raise
         else:

@@ -95,9 +95,3 @@ def apply(tx: Tx, dialect: str, *, now_micros: int, store_id: str) -> int:
         tx.run("record_migration", name=step.name, checksum=step.checksum, applied_at=now_micros)
     tx.run("set_meta_once", name="store_id", value=store_id)
     return len(steps)
-
-
-def get_meta(tx: Tx, name: str) -> str | None:
-    """One of the store's facts about itself, such as its id."""
-    row = tx.one("get_meta", name=name)
-    return None if row is None else str(row[0])

@@ -16,14 +16,14 @@ DIALECTS = ("sqlite", "postgres")
 def load(dialect: str) -> dict[str, str]:
     """Return every query of a dialect by name.
 
-    A query that only the other database needs is an empty text, which a transaction does not run.
+    A query or a part of one that only the other database needs is empty; a transaction skips it.
     """
     root = Path(__file__).parent / "sql" / "queries"
     common = _read(root)
     own = {each: _read(root / each) for each in DIALECTS}
     for queries in own.values():
         for doubled in common.keys() & queries.keys():
-            raise RuntimeError(f"query {doubled!r} stands twice")
+            raise RuntimeError(f"query {doubled!r} is defined twice")
     absent = {name: "" for queries in own.values() for name in queries}
     texts = absent | common | own[dialect]
     return {name: _expand(text, texts) for name, text in texts.items()}
@@ -31,7 +31,7 @@ def load(dialect: str) -> dict[str, str]:
 
 @cache
 def load_for_psycopg() -> dict[str, str]:
-    """The queries of PostgreSQL with psycopg's notation of parameters."""
+    """The queries of PostgreSQL with parameters in psycopg's notation."""
     return {
         name: _PARAMETER.sub(r"%(\1)s", text.replace("%", "%%"))
         for name, text in load("postgres").items()
@@ -40,24 +40,24 @@ def load_for_psycopg() -> dict[str, str]:
 
 @cache
 def only_reading() -> frozenset[str]:
-    """The names of PostgreSQL's queries that leave no trace but locks."""
+    """The names of PostgreSQL's queries that change nothing; they may take locks."""
     return frozenset(name for name, text in load("postgres").items() if text.startswith("SELECT"))
 
 
 @cache
-def foreign() -> dict[str, str]:
-    """What may be asked of another program's file, by name."""
-    return _read(Path(__file__).parent / "sql" / "foreign")
+def external() -> dict[str, str]:
+    """The queries for another program's file, by name."""
+    return _read(Path(__file__).parent / "sql" / "external")
 
 
 def parameters(text: str) -> set[str]:
-    """The names a query wants."""
+    """The names of a query's parameters."""
     return set(_PARAMETER.findall(text))
 
 
 @cache
 def order(dialect: str, name: str) -> tuple[str, ...]:
-    """The names a query wants, in the order in which it first says them."""
+    """The names of a query's parameters, in the order of their first use."""
     return tuple(dict.fromkeys(_PARAMETER.findall(load(dialect)[name])))
 
 
@@ -74,7 +74,7 @@ def _read(folder: Path) -> dict[str, str]:
         pieces = _NAME.split(file.read_text(encoding="utf-8"))[1:]
         for name, text in zip(pieces[::2], pieces[1::2], strict=True):
             if name in found:
-                raise RuntimeError(f"query {name!r} stands twice")
+                raise RuntimeError(f"query {name!r} is defined twice")
             found[name] = _without_comments(text)
     return found
 
@@ -85,7 +85,7 @@ def _without_comments(text: str) -> str:
 
 
 def _expand(text: str, texts: dict[str, str]) -> str:
-    """Replace {{name}} by the query of that name: shared lists of columns."""
+    """Replace {{name}} by the text of that name, such as a list of columns."""
     while _FRAGMENT.search(text):
         text = _FRAGMENT.sub(lambda found: texts[found[1]], text)
     return text

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from sessionary.errors import BadInput
 from sessionary.importers.base import files
 from sessionary.importers.base.events import Unit
-from sessionary.store.sqlite.foreign import ForeignDatabase
+from sessionary.store.sqlite.external_file import ExternalDatabase
 
 
 class DatabaseSession(NamedTuple):
@@ -20,11 +20,11 @@ class DatabaseSession(NamedTuple):
 
 
 def units(
-    path: Path, sessions: Callable[[ForeignDatabase], Iterable[DatabaseSession]]
+    path: Path, sessions: Callable[[ExternalDatabase], Iterable[DatabaseSession]]
 ) -> Iterator[Unit]:
     """The sessions of a database; one that cannot be read is a unit that cannot be read."""
     try:
-        with ForeignDatabase(path) as database:
+        with ExternalDatabase(path) as database:
             found = list(sessions(database))
     except BadInput:
         yield Unit(str(path), path, files.stamp_of(path), files.size_of(path))
@@ -35,9 +35,9 @@ def units(
         yield Unit(f"{path}#{kept.id}", path, stamp, share, kept.beside, hint=kept.hint)
 
 
-def opened(unit: Unit) -> ForeignDatabase:
+def opened(unit: Unit) -> ExternalDatabase:
     """The unit's database; `BadInput` when it cannot be read."""
-    database = ForeignDatabase(unit.path)
+    database = ExternalDatabase(unit.path)
     if unit.hint is None:
         database.close()
         raise BadInput(f"{unit.path} cannot be read further; it was left alone.")
@@ -47,12 +47,12 @@ def opened(unit: Unit) -> ForeignDatabase:
 def has(path: Path, table: str, *columns: str) -> bool:
     """Whether a file is a database with that table."""
     try:
-        with ForeignDatabase(path) as database:
+        with ExternalDatabase(path) as database:
             return database.has(table, *columns)
     except BadInput:
         return False
 
 
-def marks(database: ForeignDatabase, table: str, by: str, *largest: str) -> dict[Any, Any]:
+def marks(database: ExternalDatabase, table: str, by: str, *largest: str) -> dict[Any, Any]:
     """For each value of a column, what tells that its rows changed: how many, the largest."""
     return {row[0]: row[1:] for row in database.groups(table, by, largest=largest)}

@@ -23,7 +23,7 @@ from sessionary.importers.base.events import (
     Skipped,
     Unit,
 )
-from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
+from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
 
 HINT = "cursor-cli"
 STORE = "store.db"
@@ -50,7 +50,7 @@ def is_store(path: Path) -> bool:
     if not is_sqlite(path):
         return False
     try:
-        with ForeignDatabase(path) as database:
+        with ExternalDatabase(path) as database:
             has_tables = database.has("blobs", "id", "data") and database.has(
                 "meta", "key", "value"
             )
@@ -68,7 +68,7 @@ def unit(path: Path) -> Unit:
     return Unit(str(path), path, stamp, files.size_of(path), beside, hint=HINT)
 
 
-def read(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
+def read(database: ExternalDatabase, unit: Unit) -> Iterator[Event]:
     """The messages of the latest list, in order."""
     meta = _meta(database)
     facts = coerce.record(files.read_json_if_any(unit.path.with_name(FACTS), most=1024 * 1024))
@@ -90,7 +90,7 @@ def read(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
         yield from _said(message, f"{number}:{name[:16]}", at, model)
 
 
-def _meta(database: ForeignDatabase) -> Json:
+def _meta(database: ExternalDatabase) -> Json:
     for _, value in database.rows("meta", ("key", "value")):
         text = value.decode("ascii", "replace") if isinstance(value, bytes) else value
         if not isinstance(text, str):
@@ -104,7 +104,7 @@ def _meta(database: ForeignDatabase) -> Json:
     return {}
 
 
-def _blob(database: ForeignDatabase, id: object) -> bytes | None:
+def _blob(database: ExternalDatabase, id: object) -> bytes | None:
     data = next((row[0] for row in database.rows("blobs", ("data",), where=("id", id))), None)
     return data.encode() if isinstance(data, str) else data if isinstance(data, bytes) else None
 

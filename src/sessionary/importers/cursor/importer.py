@@ -28,7 +28,7 @@ from sessionary.importers.base.events import (
     begin_session,
 )
 from sessionary.importers.cursor import cli, transcripts
-from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
+from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
 
 DATABASE = "state.vscdb"
 TABS = "workbench.panel.aichat.view.aichat.chatdata"
@@ -203,7 +203,7 @@ def _databases(place: Path) -> Iterator[Path]:
 
 def _is_ours(path: Path) -> bool:
     try:
-        with ForeignDatabase(path) as database:
+        with ExternalDatabase(path) as database:
             return database.has("cursorDiskKV", "key", "value") or any(
                 _value(database, key) for key in (TABS, COMPOSERS)
             )
@@ -217,7 +217,7 @@ def _known_beside(projects: Path) -> set[str]:
     known: set[str] = set()
     for place in IMPORTER.places(Where(home))[:-2]:
         for path in _databases(place / "globalStorage"):
-            with suppress(BadInput), ForeignDatabase(path) as database:
+            with suppress(BadInput), ExternalDatabase(path) as database:
                 rows = database.rows("cursorDiskKV", ("key",), between=_keys(_COMPOSER))
                 known |= {key.removeprefix(_COMPOSER) for (key,) in rows if isinstance(key, str)}
     return known
@@ -231,12 +231,12 @@ def _keys(prefix: str) -> tuple[str, str, str]:
     return "key", prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
-def _value(database: ForeignDatabase, key: str, table: str = "ItemTable") -> Any:
+def _value(database: ExternalDatabase, key: str, table: str = "ItemTable") -> Any:
     rows = database.rows(table, ("value",), where=("key", key))
     return coerce.parse_json(next((row[0] for row in rows), None))
 
 
-def _conversations(database: ForeignDatabase) -> Iterator[DatabaseSession]:
+def _conversations(database: ExternalDatabase) -> Iterator[DatabaseSession]:
     heads = _heads(database)
     found: list[tuple[bool, DatabaseSession]] = []
     rows = database.rows("cursorDiskKV", ("key", "value"), between=_keys(_COMPOSER))
@@ -267,7 +267,7 @@ def _conversations(database: ForeignDatabase) -> Iterator[DatabaseSession]:
             yield DatabaseSession(tab["tabId"], stamp, {"tab": tab["tabId"]})
 
 
-def _composers(database: ForeignDatabase) -> list[Json]:
+def _composers(database: ExternalDatabase) -> list[Json]:
     return coerce.records(coerce.record(_value(database, COMPOSERS)).get("allComposers"))
 
 
@@ -277,7 +277,7 @@ def _folder_of_workspace(path: Path) -> str | None:
     return coerce.name(coerce.text(given).removeprefix("file://"))
 
 
-def _heads(database: ForeignDatabase) -> dict[Any, Json]:
+def _heads(database: ExternalDatabase) -> dict[Any, Json]:
     """The index that newer releases keep."""
     columns = ("composerId", "isArchived", "value")
     rows = database.rows("composerHeaders", columns)
@@ -303,7 +303,7 @@ def _hint(id: str, data: Json, head: Json) -> Json:
     }
 
 
-def _read_composer(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
+def _read_composer(database: ExternalDatabase, unit: Unit) -> Iterator[Event]:
     hint, id = unit.hint, unit.hint["id"]
     began = parse_time(hint["began"])
     yield begin_session(id, began, parent=hint["parent"])
@@ -327,7 +327,7 @@ def _read_composer(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
     yield Facts(fields=fields)
 
 
-def _bubbles(database: ForeignDatabase, id: str, data: Json) -> Iterator[tuple[str, Json | None]]:
+def _bubbles(database: ExternalDatabase, id: str, data: Json) -> Iterator[tuple[str, Json | None]]:
     """The messages in their order: by the list that names them, inline, or by their keys."""
     heads = coerce.records(data.get("fullConversationHeadersOnly"))
     inline = coerce.record(data.get("conversationMap"))
@@ -350,7 +350,7 @@ def _bubbles(database: ForeignDatabase, id: str, data: Json) -> Iterator[tuple[s
         yield str(key).removeprefix(prefix), bubble if isinstance(bubble, dict) else None
 
 
-def _read_tab(database: ForeignDatabase, unit: Unit) -> Iterator[Event]:
+def _read_tab(database: ExternalDatabase, unit: Unit) -> Iterator[Event]:
     """A conversation of the first releases: all of them in one value."""
     tabs = coerce.records(coerce.record(_value(database, TABS)).get("tabs"))
     tab = next((each for each in tabs if each.get("tabId") == unit.hint["tab"]), {})

@@ -43,7 +43,7 @@ from sessionary.importers.hermes.sources import (
 from sessionary.importers.hermes.state import Chain
 from sessionary.importers.hermes.web_sessions import WebFile, WebSession
 from sessionary.model.usage import Usage
-from sessionary.store.sqlite.foreign import ForeignDatabase
+from sessionary.store.sqlite.external_file import ExternalDatabase
 
 _EPOCH = datetime(1980, 1, 1, tzinfo=UTC)
 
@@ -51,7 +51,7 @@ _EPOCH = datetime(1980, 1, 1, tzinfo=UTC)
 class HermesConversation:
     """A conversation on its way: what its files say, put in order."""
 
-    def __init__(self, home: HermesHome, chain: Chain, database: ForeignDatabase | None) -> None:
+    def __init__(self, home: HermesHome, chain: Chain, database: ExternalDatabase | None) -> None:
         self._home = home
         self._chain = chain
         self._database = database

@@ -16,7 +16,7 @@ from sessionary.importers.hermes.web_sessions import WebFile
 from sessionary.model.key import validate_profile
 from sessionary.model.record import ProjectFact
 from sessionary.model.session import Lineage
-from sessionary.store.sqlite.foreign import ForeignDatabase
+from sessionary.store.sqlite.external_file import ExternalDatabase
 from sessionary.store.tables.blobs import hash_of
 
 DATABASE = "state.db"
@@ -39,7 +39,7 @@ class HermesHome:
     # Where sessions stand in an export of Hermes' own.
     exported: dict[str, tuple[Path, int]] = field(default_factory=dict)
     faults: list[tuple[Path, str]] = field(default_factory=list)
-    _open: ForeignDatabase | None = None
+    _open: ExternalDatabase | None = None
 
     @property
     def database_path(self) -> Path:
@@ -47,12 +47,12 @@ class HermesHome:
         return self.path if self.path.suffix == ".db" else self.path / DATABASE
 
     @contextmanager
-    def database(self) -> Iterator[ForeignDatabase | None]:
+    def database(self) -> Iterator[ExternalDatabase | None]:
         """The database, open; None when there is none."""
         if self._open is not None or not self.rows or self.exported:
             yield self._open
             return
-        with ForeignDatabase(self.database_path) as opened:
+        with ExternalDatabase(self.database_path) as opened:
             yield opened
 
     @contextmanager
@@ -62,7 +62,7 @@ class HermesHome:
             yield
             return
         try:
-            database = ForeignDatabase(self.database_path)
+            database = ExternalDatabase(self.database_path)
             self.rows = rows_of(database)
         except BadInput as error:
             self.faults.append((self.database_path, str(error)))

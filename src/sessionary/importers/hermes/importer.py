@@ -12,7 +12,7 @@ from sessionary.importers.hermes.conversation import HermesConversation
 from sessionary.importers.hermes.gateway import INDEX, GatewayIndex
 from sessionary.importers.hermes.home import DATABASE, homes_of
 from sessionary.importers.hermes.web_sessions import FOLDERS
-from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
+from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
 
 
 class Hermes:
@@ -73,7 +73,7 @@ class Hermes:
 def _is_file_of_hermes(path: Path) -> bool:
     if path.suffix == ".db" and is_sqlite(path):
         try:
-            with ForeignDatabase(path) as database:
+            with ExternalDatabase(path) as database:
                 return database.has("sessions", "id", "source", "started_at") and database.has(
                     "messages", "session_id", "role", "content", "tool_call_id"
                 )

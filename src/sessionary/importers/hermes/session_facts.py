@@ -14,7 +14,7 @@ from sessionary.importers.hermes.home import HermesHome
 from sessionary.importers.hermes.state import Chain, SessionRow, last_of
 from sessionary.model.title import numbered_base
 from sessionary.model.usage import CostStatus, Usage
-from sessionary.store.sqlite.foreign import ForeignDatabase
+from sessionary.store.sqlite.external_file import ExternalDatabase
 
 _CRON_ID = re.compile(r"\Acron_(.+?)_\d{8}.*\Z|\Acron_(.+)_[^_]*\Z")
 # Columns that are told in other ways, or are sums of the log.
@@ -65,7 +65,7 @@ class HermesFacts:
         home: HermesHome,
         chain: Chain,
         webs: Sequence[Json],
-        database: ForeignDatabase | None,
+        database: ExternalDatabase | None,
     ) -> None:
         self._home = home
         self._chain = chain
@@ -113,7 +113,7 @@ class HermesFacts:
         digest = last_of(self._chain.rows, "system_prompt_hash")
         return self._prompt_apart(self._database, digest) if found is None and digest else found
 
-    def _prompt_apart(self, database: ForeignDatabase, digest: object) -> str | None:
+    def _prompt_apart(self, database: ExternalDatabase, digest: object) -> str | None:
         columns = database.columns("system_prompts")
         text = next((c for c in ("content", "prompt", "system_prompt", "text") if c in columns), "")
         key = next((c for c in ("hash", "prompt_hash", "id") if c in columns), None)
@@ -176,7 +176,7 @@ _COLUMNS = (
 )
 
 
-def of_rows(database: ForeignDatabase, rows: Sequence[SessionRow]) -> list[Usage]:
+def of_rows(database: ExternalDatabase, rows: Sequence[SessionRow]) -> list[Usage]:
     """The ledger's rows of a conversation."""
     found: list[Usage] = []
     for row in rows:

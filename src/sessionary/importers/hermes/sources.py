@@ -16,7 +16,7 @@ from sessionary.importers.hermes.message import (
     light,
     unpacked,
 )
-from sessionary.store.sqlite.foreign import ForeignDatabase
+from sessionary.store.sqlite.external_file import ExternalDatabase
 
 # What is planned of a conversation is held in memory, a little for each message.
 MOST = 500_000
@@ -34,7 +34,7 @@ class MessageSource(Protocol):
 class DatabaseMessages:
     """The messages of one session in a database."""
 
-    def __init__(self, database: ForeignDatabase, session_id: str) -> None:
+    def __init__(self, database: ExternalDatabase, session_id: str) -> None:
         self.path = database.path
         self._database = database
         self._session_id = session_id

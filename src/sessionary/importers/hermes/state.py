@@ -11,7 +11,7 @@ from sessionary.importers.base import files
 from sessionary.importers.base.content import parse_time
 from sessionary.importers.base.events import Json
 from sessionary.model.session import Kind, Lineage
-from sessionary.store.sqlite.foreign import ForeignDatabase
+from sessionary.store.sqlite.external_file import ExternalDatabase
 
 TABLE = "sessions"
 PROMPT = "system_prompt"
@@ -90,7 +90,7 @@ class Chain:
         return Kind.SUBAGENT if self.lineage is Lineage.SUBAGENT else Kind.IMPORT
 
 
-def rows_of(database: ForeignDatabase) -> dict[str, SessionRow]:
+def rows_of(database: ExternalDatabase) -> dict[str, SessionRow]:
     """Every session of a database, by its name."""
     if not database.has(TABLE, "id"):
         return {}
@@ -125,7 +125,7 @@ def held(facts: Json) -> Json:
     }
 
 
-def prompt_of(database: ForeignDatabase, row: SessionRow) -> str | None:
+def prompt_of(database: ExternalDatabase, row: SessionRow) -> str | None:
     """What the model was told in a session: long, and so read only when it is wanted."""
     if not database.has(TABLE, PROMPT):
         return None

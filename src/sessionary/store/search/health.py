@@ -1,4 +1,4 @@
-"""How the index is, without changing it."""
+"""The health of the index, found without changing it."""
 
 import os
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from sessionary.store.search import indexer
 from sessionary.store.search.index_file import IndexFile, IndexLost
 from sessionary.store.sqlite import db_file
 
-# What makes the index again, whatever is wrong with it.
+# The command that rebuilds the index, whatever is wrong with it.
 REBUILD = "sessionary rebuild --index"
 _FAR = 2**62
-_LOG = "the database that it is made from is damaged"
+_LOG_DAMAGED = "the database that it is made from is damaged"
 
 
 @dataclass(frozen=True, slots=True)
 class IndexHealth:
-    """What someone who looks after a store wants to know of its index."""
+    """What an operator wants to know of an index."""
 
     exists: bool
     behind: int = 0
@@ -28,13 +28,13 @@ class IndexHealth:
 
 
 def examine(store: Store, path: str | None) -> IndexHealth:
-    """Look at every page of the index at a log's path, or at the tables of a server.
+    """Check the index beside the log at a path, or the index tables of a server (no path).
 
-    Whether the pages are sound, whether the full-text index agrees with itself, and whether every
-    message that it has seen is in it.
+    Whether every page is sound, the full-text index is consistent, and every message that the index
+    has seen is in it.
     """
     if path is None:
-        return store.read(_of_tables).result()
+        return store.read(_examine_tables).result()
     if path == db_file.MEMORY:
         return IndexHealth(exists=False)
     index = IndexFile(path)
@@ -46,16 +46,16 @@ def examine(store: Store, path: str | None) -> IndexHealth:
     except IndexLost:
         return IndexHealth(exists=True, bytes=size, problem="it is not of this store, or too old")
     except Damaged:
-        return IndexHealth(exists=True, bytes=size, problem=_LOG)
+        return IndexHealth(exists=True, bytes=size, problem=_LOG_DAMAGED)
     except apsw.Error as error:
-        if _is_of_the_log(index, error):
-            return IndexHealth(exists=True, bytes=size, problem=_LOG)
+        if _is_damage_of_log(index, error):
+            return IndexHealth(exists=True, bytes=size, problem=_LOG_DAMAGED)
         said = " ".join(str(error).split())
         return IndexHealth(exists=True, bytes=size, problem=f"it cannot be read: {said}")
     return IndexHealth(exists=True, behind=behind, bytes=size, problem=problem)
 
 
-def _is_of_the_log(index: IndexFile, error: apsw.Error) -> bool:
+def _is_damage_of_log(index: IndexFile, error: apsw.Error) -> bool:
     try:
         index.check_log(error)
     except Damaged:
@@ -63,8 +63,8 @@ def _is_of_the_log(index: IndexFile, error: apsw.Error) -> bool:
     return False
 
 
-def _of_tables(tx: Tx) -> IndexHealth:
+def _examine_tables(tx: Tx) -> IndexHealth:
     behind = indexer.state(tx).behind
-    without = tx.all("docs_without_words", first=0, beyond=_FAR)
-    problem = f"document {without[0][0]} has lost its words" if without else indexer.find_drift(tx)
+    without = tx.one("docs_without_words", first=0, beyond=_FAR)
+    problem = f"document {without[0]} has lost its words" if without else indexer.find_drift(tx)
     return IndexHealth(exists=True, behind=behind, problem=problem)

@@ -15,11 +15,11 @@ from functools import cache
 import apsw
 
 from sessionary.store.database import logger
-from sessionary.store.migrations import get_meta
 from sessionary.store.search import indexer
 from sessionary.store.search.fts5 import SCORE, IndexTx, score
 from sessionary.store.sqlite import db_file
 from sessionary.store.sqlite.db_file import translate
+from sessionary.store.tables.meta import get as get_meta
 
 INDEX_VERSION = 6
 BUSY_MS = 10_000

@@ -223,7 +223,7 @@ class SqliteStore:
         return pending
 
     def _open_index(self) -> "SqliteIndex":
-        # Loaded by the first search: every other command starts 20 ms sooner.
+        # Loaded by the first search: every other command starts 30 ms sooner.
         from sessionary.store.search.sqlite_index import SqliteIndex
 
         if self._index is None:

@@ -162,7 +162,7 @@ class Unpacker:
 
 
 def pack_mark(no: int) -> str:
-    """What stands in the log for words that are in a pack."""
+    """The body in the log of an entry whose text is in a pack."""
     return f"{PACK_MARK}{no}}}"
 
 
@@ -176,7 +176,7 @@ class Pack:
 
 
 def put_pack(tx: Tx, session_no: int, texts: Mapping[int, str]) -> Pack:
-    """Compress the words of some entries."""
+    """Compress the texts of some entries."""
     import zstandard  # as in `get_pack`
 
     plain = codec.encode({str(seq): text for seq, text in texts.items()}).encode()
@@ -195,7 +195,7 @@ def put_pack(tx: Tx, session_no: int, texts: Mapping[int, str]) -> Pack:
 
 def get_pack(tx: Tx, no: int) -> Mapping[str, str]:
     """The words of a pack by the numbers of their entries."""
-    import zstandard  # most stores have no packs: saves 4 ms at the start
+    import zstandard  # most stores have no packs: saves 3 ms at the start
 
     row = tx.one("get_pack", no=no)
     if row is None:

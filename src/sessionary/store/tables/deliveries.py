@@ -195,21 +195,24 @@ def shorten_waits(tx: Tx, *, now: datetime, lease_until: datetime, horizon: date
 
 
 def _delivery(row: Row) -> Delivery:
+    no, id, profile, platform, chat_id, thread_id, session_id, turn_id, parts, *rest = row
+    state, attempts, unclear_attempts, not_before, created_at, sent_at, *last = rest
+    reason, platform_message_id, redirected_to = last
     return Delivery(
-        no=row[0],
-        id=row[1],
-        profile=row[2],
-        channel=Channel(row[3], row[4], row[5]),
-        session_id=row[6],
-        turn_id=row[7],
-        parts=tuple(parts_of.from_json(part) for part in codec.decode(row[8])),
-        state=DeliveryState(row[9]),
-        attempts=row[10],
-        unclear_attempts=row[11],
-        not_before=from_micros(row[12]),
-        created_at=from_micros(row[13]),
-        sent_at=moment(row[14]),
-        reason=row[15],
-        platform_message_id=row[16],
-        redirected_to=row[17],
+        no=no,
+        id=id,
+        profile=profile,
+        channel=Channel(platform, chat_id, thread_id),
+        session_id=session_id,
+        turn_id=turn_id,
+        parts=tuple(parts_of.from_json(part) for part in codec.decode(parts)),
+        state=DeliveryState(state),
+        attempts=attempts,
+        unclear_attempts=unclear_attempts,
+        not_before=from_micros(not_before),
+        created_at=from_micros(created_at),
+        sent_at=moment(sent_at),
+        reason=reason,
+        platform_message_id=platform_message_id,
+        redirected_to=redirected_to,
     )

@@ -285,7 +285,7 @@ def set_title(tx: Tx, no: int, title: str | None, *, by: TitleBy | None) -> None
 def set_folder(
     tx: Tx, no: int, folder: SessionFolder, *, archived: bool, trashed_at: datetime | None
 ) -> None:
-    """Write the list in which a session stands, and the facts that this follows from."""
+    """Write the list in which a session appears, and the facts that this follows from."""
     tx.run(
         "set_shelf",
         no=no,
@@ -332,7 +332,7 @@ def open_session_of_key(tx: Tx, key: str, *, profile: str) -> int | None:
 
 
 def segments(tx: Tx, no: int, *, through: int | None = None) -> list[Segment]:
-    """The stretches of log that make up a session's history, oldest first."""
+    """The parts of the log that make up a session's history, oldest first."""
     found: list[Segment] = []
     upper = FAR_FUTURE if through is None else through
     line = ancestors(tx, no)
@@ -364,34 +364,53 @@ def head(row: Row) -> SessionHead:
 
 
 def _head(row: Row) -> SessionHead:
+    # fmt: off
+    (
+        no, id, profile, key, source, kind, folder, title, title_by, preview, model, project,
+        pinned, archived, read_only, labels, began_at, last_active_at, ended_at, end_reason, trashed_at,
+        last_seq, base_seq, read_through, last_reply_seq, message_count, tool_call_count,
+        *sums, running_turn, parent_id, lineage,
+    ) = row
+    # fmt: on
     made = _HeadTwin(
-        *row[:4],
-        source_as_stored(codec.decode(row[4])),
-        _KINDS[row[5]],
-        _FOLDERS[row[6]],
-        row[7],
-        None if row[8] is None else TitleBy(row[8]),
-        *row[9:12],
-        row[12] == 1,
-        row[13] == 1,
-        row[14] == 1,
-        () if row[15] == "[]" else tuple(codec.decode(row[15])),
-        from_micros(row[16]),
-        from_micros(row[17]),
-        moment(row[18]),
-        row[19],
-        moment(row[20]),
-        *row[21:27],
-        _total(row[27:36]),
-        *row[36:38],
-        None if row[38] is None else Lineage(row[38]),
+        no,
+        id,
+        profile,
+        key,
+        source_as_stored(codec.decode(source)),
+        _KINDS[kind],
+        _FOLDERS[folder],
+        title,
+        None if title_by is None else TitleBy(title_by),
+        preview,
+        model,
+        project,
+        pinned == 1,
+        archived == 1,
+        read_only == 1,
+        () if labels == "[]" else tuple(codec.decode(labels)),
+        from_micros(began_at),
+        from_micros(last_active_at),
+        moment(ended_at),
+        end_reason,
+        moment(trashed_at),
+        last_seq,
+        base_seq,
+        read_through,
+        last_reply_seq,
+        message_count,
+        tool_call_count,
+        _total(sums),
+        running_turn,
+        parent_id,
+        None if lineage is None else Lineage(lineage),
     )
     made.__class__ = SessionHead
     found: SessionHead = made
     return found
 
 
-def _total(sums: Row) -> UsageTotal:
+def _total(sums: Iterable[int]) -> UsageTotal:
     made = _TotalTwin(None, *sums)
     made.__class__ = UsageTotal
     found: UsageTotal = made

@@ -30,7 +30,7 @@ PAGE = 200
 
 @dataclass(frozen=True, slots=True)
 class LineageLink:
-    """Where a session stands in its lineage."""
+    """The place of a session in its lineage."""
 
     no: int
     id: str
@@ -76,7 +76,7 @@ def needed_below(tx: Tx, no: int) -> int | None:
 
 
 def facts(tx: Tx, no: int) -> tuple[SessionLine, Segment]:
-    """All that is known of a session, and its own stretch of the log."""
+    """All that is known of a session, and its own part of the log."""
     head = sessions.get_by_no(tx, no)
     more = sessions.details(tx, no)
     bound = tx.all("bindings_of_session", no=no)
@@ -132,7 +132,7 @@ def partial_facts(tx: Tx, no: int, *, through: int) -> tuple[SessionLine, Segmen
 
 
 def entries_page(tx: Tx, segment: Segment) -> list[Entry | Row]:
-    """A page of a stretch: entries, and rows of those that have large texts to be read in.
+    """A page of a segment: entries, and rows of those that have large texts to be read in.
 
     Raises `Damaged` when one is missing, and `NotFound` when the session was purged.
     """
@@ -185,7 +185,7 @@ def last_entry(tx: Tx, no: int, *, base_seq: int) -> int:
 
 
 def hash_of_name(name: str) -> str:
-    """What stands for a name that is too long or not storable."""
+    """A replacement for a name that is too long or not storable."""
     return blobs.hash_of_text(name)
 
 
@@ -283,7 +283,7 @@ def insert_turn(tx: Tx, session_no: int, line: TurnLine) -> bool:
 
 
 def tell_entries(tx: Tx, session_no: int, first: int, last: int) -> None:
-    """Let the feed hear of a stretch of a session's log."""
+    """Add a range of a session's entries to the feed."""
     tx.run(
         "tell_entries",
         session_no=session_no,

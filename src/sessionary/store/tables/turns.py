@@ -106,18 +106,19 @@ def shorten_leases(tx: Tx, *, until: datetime, horizon: datetime) -> None:
 
 
 def _turn(row: Row) -> Turn:
-    partial = row[11]
+    id, session_id, state, epoch, holder, lease_until, began_at, ended_at, *rest = row
+    first_seq, agent, reason, partial, *_ = rest
     return Turn(
-        id=row[0],
-        session_id=row[1],
-        state=TurnState(row[2]),
-        epoch=row[3],
-        holder=row[4],
-        lease_until=from_micros(row[5]),
-        began_at=from_micros(row[6]),
-        ended_at=moment(row[7]),
-        first_seq=row[8],
-        agent=row[9],
-        reason=row[10],
+        id=id,
+        session_id=session_id,
+        state=TurnState(state),
+        epoch=epoch,
+        holder=holder,
+        lease_until=from_micros(lease_until),
+        began_at=from_micros(began_at),
+        ended_at=moment(ended_at),
+        first_seq=first_seq,
+        agent=agent,
+        reason=reason,
         partial=None if partial is None else codec.decode(partial),
     )

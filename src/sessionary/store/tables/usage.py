@@ -132,12 +132,13 @@ def _owner_of_less(tx: Tx, call: UsageRow, *, profile: str) -> int | None:
     """The session of a call of which less is known than this, held until the transaction ends."""
     owner: int | None = None
     while row := tx.one("find_call", profile=profile, call_id=call.call_id):
-        if not _grows(call, row[1:6]):
+        session_no, *tokens, _ = row
+        if not _grows(call, tokens):
             return None
-        if row[0] == owner:
+        if session_no == owner:
             return owner
-        # The lock comes before the comparison that counts: another may just know more.
-        owner = row[0]
+        # The lock comes before the comparison that counts: another transaction may just know more.
+        owner = session_no
         tx.one("lock_session_no", no=owner)
     return None
 

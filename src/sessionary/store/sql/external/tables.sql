@@ -1,4 +1,4 @@
--- What may be asked of another program's file. Names of tables and columns are quoted and put in.
+-- Queries for another program's file. Quoted names of tables and columns replace the braces.
 
 -- name: guard
 PRAGMA query_only = 1;

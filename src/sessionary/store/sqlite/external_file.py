@@ -1,8 +1,8 @@
-"""Another program's SQLite file, read and nothing else.
+"""Another program's SQLite file, opened only to read.
 
-It may be hostile or broken: it is opened read-only, its schema is not trusted, its functions and
-views cannot act, and a question that takes too long is stopped. Nothing is put beside it: SQLite
-would make a `-wal` and a `-shm` for a file in WAL mode even to read it.
+It may be hostile or broken: its schema is not trusted, its functions and views cannot run, and a
+query that takes too long is stopped. No file is made beside it: SQLite would make a `-wal` and a
+`-shm` for a file in WAL mode even to read it.
 """
 
 import os
@@ -24,8 +24,8 @@ from sessionary.store.database import Row
 
 BUSY_MS = 5000
 STEPS = 1_000_000
-# A question may make so many million steps; reading a row takes about a hundred.
-MOST_MILLIONS = 20_000
+# A query is stopped after so many million steps; reading a row takes about a hundred.
+MAX_MILLION_STEPS = 20_000
 MAX_VALUE = 64 * 1024 * 1024
 FIRST_BYTES = b"SQLite format 3\x00"
 _HEAD = 100
@@ -33,18 +33,18 @@ _MODE_AT = 18
 _WAL_MODE = 2
 
 
-class ForeignDatabase:
-    """Tables of a file that someone else owns."""
+class ExternalDatabase:
+    """The tables of another program's file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._kept = ExitStack()
-        _refuse_odd(path)
+        _refuse_irregular(path)
         try:
             self._connection = self._open()
             self._tables = {
                 name: _columns(self._connection, name)
-                for (name,) in self._connection.execute(queries.foreign()["tables"])
+                for (name,) in self._connection.execute(queries.external()["tables"])
                 if isinstance(name, str)
             }
         except (apsw.Error, OSError, UnicodeDecodeError) as error:
@@ -79,20 +79,20 @@ class ForeignDatabase:
             "order": ", ".join(by),
         }
         if where is not None:
-            yield from self._ask("where", where[1:], column=_quoted(where[0]), **names)
+            yield from self._query("where", where[1:], column=_quoted(where[0]), **names)
         elif between is not None:
-            yield from self._ask("between", between[1:], column=_quoted(between[0]), **names)
+            yield from self._query("between", between[1:], column=_quoted(between[0]), **names)
         else:
-            yield from self._ask("all", (), **names)
+            yield from self._query("all", (), **names)
 
     def fingerprint(self, table: str, columns: Sequence[str]) -> Row:
-        """How many rows a table has, and the largest of some columns: what tells of change."""
+        """How many rows a table has, and the largest values of some columns: they show a change."""
         if table not in self._tables:
             return ()
         known = [each for each in columns if each in self._tables[table]]
-        largest = queries.foreign()["largest"]
+        largest = queries.external()["largest"]
         wanted = "".join(largest.format(column=_quoted(each)) for each in known)
-        return next(self._ask("fingerprint", (), columns=wanted, table=_quoted(table)), ())
+        return next(self._query("fingerprint", (), columns=wanted, table=_quoted(table)), ())
 
     def groups(
         self,
@@ -103,26 +103,26 @@ class ForeignDatabase:
         sizes: Sequence[str] = (),
         sums: Sequence[str] = (),
     ) -> Iterator[Row]:
-        """For each value of a column: how many rows; largest values, sizes and sums of others."""
+        """For each value of a column: the number of rows; largest values, sizes and sums of others."""
         if not self.has(table, by):
             return
         wanted = "".join(
-            queries.foreign()[name].format(column=_quoted(each))
+            queries.external()[name].format(column=_quoted(each))
             for name, columns in (("largest", largest), ("sizes", sizes), ("sums", sums))
             for each in columns
             if each in self._tables[table]
         )
-        yield from self._ask("groups", (), by=_quoted(by), columns=wanted, table=_quoted(table))
+        yield from self._query("groups", (), by=_quoted(by), columns=wanted, table=_quoted(table))
 
     def measure(self, table: str, column: str, bounds: tuple[Any, Any], *, value: str) -> Row:
         """How many rows lie between two values of a column, and the bytes of another in them."""
         if not self.has(table, column, value):
             return ()
         names = {"table": _quoted(table), "column": _quoted(column), "value": _quoted(value)}
-        return next(self._ask("measure", bounds, **names), ())
+        return next(self._query("measure", bounds, **names), ())
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._kept.close()
 
     def __enter__(self) -> Self:
@@ -136,9 +136,9 @@ class ForeignDatabase:
     ) -> None:
         self.close()
 
-    def _ask(self, name: str, params: Sequence[Any], **names: str) -> Iterator[Row]:
-        text = queries.foreign()[name].format(**names)
-        left = MOST_MILLIONS
+    def _query(self, name: str, params: Sequence[Any], **names: str) -> Iterator[Row]:
+        text = queries.external()[name].format(**names)
+        left = MAX_MILLION_STEPS
 
         def too_long() -> bool:
             nonlocal left
@@ -159,8 +159,8 @@ class ForeignDatabase:
     def _open(self) -> apsw.Connection:
         """Open the file so that nothing is made beside it.
 
-        Without a log a file in WAL mode is taken as it stands, and watched. With one, the index
-        that its owner made is used; if there is none, both are copied to a place of our own.
+        A file in WAL mode without a WAL is opened as immutable, and checked for changes. With a WAL,
+        its owner's `-shm` is used; if there is none, both files are copied to a temporary folder.
         """
         path, way = self.path, "mode=ro"
         self._still: tuple[int, int] | None = None
@@ -183,7 +183,7 @@ class ForeignDatabase:
 
 
 def is_sqlite(path: Path) -> bool:
-    """Whether the file of that name begins as SQLite's do. Never asked of our own store."""
+    """Whether the file begins as SQLite's files do. Must not be called for our own store."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -197,8 +197,8 @@ def is_sqlite(path: Path) -> bool:
         os.close(descriptor)
 
 
-def _refuse_odd(path: Path) -> None:
-    """Only regular files are opened: no link, no pipe; neither is the log beside one."""
+def _refuse_irregular(path: Path) -> None:
+    """Refuse all but regular files, for the file and its WAL: no link, no pipe."""
     for each in (path, _beside(path, "-wal")):
         try:
             found = os.lstat(each)
@@ -211,7 +211,7 @@ def _refuse_odd(path: Path) -> None:
 
 
 def _head(path: Path) -> bytes:
-    """Asked through SQLite: a plain open and close would drop its locks, if it were our own."""
+    """Read through SQLite: a plain open and close would drop our locks if it were our own store."""
     connection = _opened(path, "immutable=1")
     try:
         return connection.read("main", 0, 0, _HEAD)[1]
@@ -220,7 +220,7 @@ def _head(path: Path) -> bytes:
 
 
 def _full_size(head: bytes) -> int:
-    """How many bytes the file has by its own account; 0 when that does not count any more."""
+    """The size of the file by its own header; 0 when the header is not up to date."""
     page_size, change, pages, valid_for = (
         int.from_bytes(head[at : at + size]) for at, size in ((16, 2), (24, 4), (28, 4), (92, 4))
     )
@@ -261,12 +261,12 @@ def _opened(path: Path, way: str) -> apsw.Connection:
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
     connection.limit(apsw.SQLITE_LIMIT_LENGTH, MAX_VALUE)
-    connection.execute(queries.foreign()["guard"])
+    connection.execute(queries.external()["guard"])
     return connection
 
 
 def _columns(connection: apsw.Connection, table: str) -> tuple[str, ...]:
-    rows = connection.execute(queries.foreign()["columns"], (table,))
+    rows = connection.execute(queries.external()["columns"], (table,))
     return tuple(name for (name,) in rows)
 
 

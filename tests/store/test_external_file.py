@@ -8,7 +8,7 @@ import apsw
 import pytest
 
 from sessionary.errors import BadInput
-from sessionary.store.sqlite.foreign import ForeignDatabase, is_sqlite
+from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
 
 
 @pytest.fixture
@@ -23,14 +23,14 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_rows_come_in_order_and_a_missing_column_is_none(path: Path) -> None:
-    with ForeignDatabase(path) as database:
+    with ExternalDatabase(path) as database:
         rows = list(database.rows('odd "name', ["text", "nothing"], order=["id"]))
 
     assert rows == [("a", None), ("b", None), ("c", None)]
 
 
 def test_rows_can_be_chosen_by_a_value_or_a_range(path: Path) -> None:
-    with ForeignDatabase(path) as database:
+    with ExternalDatabase(path) as database:
         one = list(database.rows('odd "name', ["text"], where=("id", 2)))
         some = list(database.rows('odd "name', ["id"], between=("id", 2, 4), order=["id"]))
 
@@ -39,7 +39,7 @@ def test_rows_can_be_chosen_by_a_value_or_a_range(path: Path) -> None:
 
 
 def test_a_table_that_is_not_there_has_no_rows(path: Path) -> None:
-    with ForeignDatabase(path) as database:
+    with ExternalDatabase(path) as database:
         assert list(database.rows("messages", ["id"])) == []
         assert list(database.rows("sly", ["id"])) == []
         assert database.fingerprint("messages", ["id"]) == ()
@@ -47,7 +47,7 @@ def test_a_table_that_is_not_there_has_no_rows(path: Path) -> None:
 
 
 def test_a_fingerprint_tells_of_change(path: Path) -> None:
-    with ForeignDatabase(path) as database:
+    with ExternalDatabase(path) as database:
         assert database.fingerprint('odd "name', ["id", "order", "gone"]) == (3, 3, 3)
 
 
@@ -58,17 +58,17 @@ def test_rubbish_is_refused_in_words(tmp_path: Path) -> None:
     link.symlink_to(rubbish)
 
     with pytest.raises(BadInput, match="cannot be read as a SQLite database"):
-        ForeignDatabase(rubbish)
+        ExternalDatabase(rubbish)
     with pytest.raises(BadInput, match="not a regular file"):
-        ForeignDatabase(link)
+        ExternalDatabase(link)
     with pytest.raises(BadInput, match="cannot be read"):
-        ForeignDatabase(tmp_path / "nowhere.db")
+        ExternalDatabase(tmp_path / "nowhere.db")
     assert is_sqlite(rubbish)
     assert not is_sqlite(link)
 
 
 def test_rows_can_be_counted_by_a_value(path: Path) -> None:
-    with ForeignDatabase(path) as database:
+    with ExternalDatabase(path) as database:
         found = list(
             database.groups(
                 'odd "name', "text", largest=["id", "gone"], sizes=["text"], sums=["order"]
@@ -90,7 +90,7 @@ def test_nothing_is_put_beside_a_file_that_rests(tmp_path: Path) -> None:
     path = tmp_path / "rests.db"
     in_wal_mode(path).close()
 
-    with ForeignDatabase(path) as database:
+    with ExternalDatabase(path) as database:
         assert list(database.rows("t", ["a"])) == [(1,)]
 
     assert [each.name for each in tmp_path.iterdir()] == ["rests.db"]
@@ -99,7 +99,7 @@ def test_nothing_is_put_beside_a_file_that_rests(tmp_path: Path) -> None:
 def test_what_is_only_in_the_log_is_read(tmp_path: Path) -> None:
     path = tmp_path / "lives.db"
     connection = in_wal_mode(path)
-    with ForeignDatabase(path) as database:
+    with ExternalDatabase(path) as database:
         before = list(database.rows("t", ["a"]))
         connection.execute("INSERT INTO t VALUES (2)")
         after = list(database.rows("t", ["a"]))
@@ -116,7 +116,7 @@ def test_a_copied_file_with_its_log_is_read_and_left_as_it_is(tmp_path: Path) ->
         shutil.copyfile(f"{path}{end}", folder / f"lives.db{end}")
     connection.close()
 
-    with ForeignDatabase(folder / "lives.db") as database:
+    with ExternalDatabase(folder / "lives.db") as database:
         assert list(database.rows("t", ["a"])) == [(1,)]
 
     assert sorted(each.name for each in folder.iterdir()) == ["lives.db", "lives.db-wal"]
@@ -126,7 +126,7 @@ def test_a_file_that_is_written_meanwhile_is_read_another_time(tmp_path: Path) -
     path = tmp_path / "rests.db"
     in_wal_mode(path).close()
 
-    with ForeignDatabase(path) as database:
+    with ExternalDatabase(path) as database:
         os.utime(path, ns=(1, 1))
         with pytest.raises(BadInput, match="read another time"):
             list(database.rows("t", ["a"]))
@@ -144,7 +144,10 @@ def test_a_text_that_is_none_is_a_fault_of_the_file(tmp_path: Path) -> None:
     )
     made.close()
 
-    with ForeignDatabase(path) as database, pytest.raises(BadInput, match="cannot be read further"):
+    with (
+        ExternalDatabase(path) as database,
+        pytest.raises(BadInput, match="cannot be read further"),
+    ):
         list(database.rows("notes", ["words"]))
 
 
@@ -157,7 +160,7 @@ def test_rows_between_two_values_are_measured(tmp_path: Path) -> None:
     )
     made.close()
 
-    with ForeignDatabase(path) as database:
+    with ExternalDatabase(path) as database:
         assert database.measure("notes", "who", ("a", "b"), value="words") == (2, 3)
 
 
@@ -166,4 +169,4 @@ def test_a_file_that_is_cut_off_is_refused(path: Path) -> None:
     path.write_bytes(data[: len(data) - 512])
 
     with pytest.raises(BadInput, match="shorter than it says"):
-        ForeignDatabase(path)
+        ExternalDatabase(path)
