@@ -9,7 +9,7 @@ import pytest
 from sessionary.agents.model import ModelOptions, ModelRunner
 from sessionary.config.secret import Secret
 from sessionary.engine.ports import Runner
-from sessionary.testing.clock import FakeClock
+from sessionary.testing.fakes import FakeClock
 from tests.agents.asking import KEY, MakeRunner
 from tests.support.model_server import ModelServer
 

@@ -26,7 +26,7 @@ from sessionary.errors import NotFound
 from sessionary.model.message import Entry, Message, Reasoning, Text, ToolCall, Unknown, message
 from sessionary.model.transcript import context
 from sessionary.model.usage import CostStatus, Usage
-from sessionary.testing.clock import START
+from sessionary.testing.fakes import START
 from sessionary.testing.runner_suite import no_blob
 
 MAY_IMPORT_THE_LIBRARY = {"provider", "tools", "mcp_tools"}

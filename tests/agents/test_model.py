@@ -21,7 +21,7 @@ from sessionary.model.message import (
 )
 from sessionary.model.transcript import context
 from sessionary.model.usage import CostStatus
-from sessionary.testing.clock import START
+from sessionary.testing.fakes import START
 from sessionary.testing.runner_suite import (
     PROMPT_SECONDS,
     RunnerSuite,

@@ -16,7 +16,7 @@ from sessionary.model.source import ChatType, Source
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Tx
 from sessionary.store.tables import turns
-from sessionary.testing.clock import FakeClock, SequentialIds
+from sessionary.testing.fakes import FakeClock, SequentialIds
 
 ALICE = Source(platform="web", chat_id="alice")
 

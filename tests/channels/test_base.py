@@ -26,7 +26,7 @@ from sessionary.errors import BadInput, RetryLater
 from sessionary.model.message import Attachment, Text, message
 from sessionary.model.source import Channel, Source
 from sessionary.model.turn import Delivery
-from sessionary.testing.channel_world import Door, delivery_to
+from sessionary.testing.channel_world import RecordingIntake, delivery_to
 
 HERE = Channel("test", "here")
 
@@ -60,14 +60,16 @@ def received(
     return ReceivedMessage(source=source, parts=(Text(text),), text=text, is_addressed=to_agent)
 
 
-async def overheard(door: Door, *, observe: bool = True, always: bool = False) -> ListAdapter:
+async def overheard(
+    door: RecordingIntake, *, observe: bool = True, always: bool = False
+) -> ListAdapter:
     adapter = ListAdapter(observe=observe, always=always)
     await adapter.admit(received("the lamp is broken", to_agent=False), door)
     return adapter
 
 
 async def test_lines_go_along_once() -> None:
-    door = Door()
+    door = RecordingIntake()
     adapter = await overheard(door)
 
     await adapter.admit(received("what is broken?"), door)
@@ -78,7 +80,7 @@ async def test_lines_go_along_once() -> None:
 
 
 async def test_lines_are_kept_only_where_that_is_configured() -> None:
-    door = Door()
+    door = RecordingIntake()
     adapter = await overheard(door, observe=False)
 
     await adapter.admit(received("what is broken?"), door)
@@ -87,7 +89,7 @@ async def test_lines_are_kept_only_where_that_is_configured() -> None:
 
 
 async def test_a_channel_that_answers_everything_buffers_nothing() -> None:
-    door = Door()
+    door = RecordingIntake()
     await overheard(door, always=True)
 
     assert door.texts == ["the lamp is broken"]
@@ -95,7 +97,7 @@ async def test_a_channel_that_answers_everything_buffers_nothing() -> None:
 
 async def test_a_line_that_is_told_twice_is_noted_once() -> None:
     """A platform tells of a message again when its link got a preview, or when it heard no answer."""
-    door, adapter = Door(), ListAdapter()
+    door, adapter = RecordingIntake(), ListAdapter()
     link = received("see https://example.org", to_agent=False, id="m1")
     elsewhere = received("see https://example.org", to_agent=False, id="m1", room="there")
     for each in (link, link, elsewhere):
@@ -110,7 +112,7 @@ async def test_a_line_that_is_told_twice_is_noted_once() -> None:
 
 
 async def test_a_command_takes_no_lines_along_and_they_wait_on() -> None:
-    door = Door()
+    door = RecordingIntake()
     adapter = await overheard(door)
 
     await adapter.admit(received("/title Lamps"), door)
@@ -121,11 +123,11 @@ async def test_a_command_takes_no_lines_along_and_they_wait_on() -> None:
 
 
 async def test_a_stranger_makes_nothing_forgotten_and_is_not_observed() -> None:
-    class Closed(Door):
+    class Closed(RecordingIntake):
         async def __call__(self, *args: object, **more: object) -> str:
             return ""
 
-    door, closed = Door(), Closed()
+    door, closed = RecordingIntake(), Closed()
     closed.is_open = False
     adapter = await overheard(door)
 
@@ -143,7 +145,7 @@ async def test_a_message_that_cannot_be_stored_is_refused_politely() -> None:
 
     adapter = ListAdapter()
 
-    assert await adapter.admit(received("hello"), Door(refuse)) is None
+    assert await adapter.admit(received("hello"), RecordingIntake(refuse)) is None
     assert adapter.refused == ["it is too long"]
 
 
@@ -177,7 +179,7 @@ def test_a_file_that_is_not_given_out_is_named_with_the_reason() -> None:
 
 async def test_a_file_that_never_comes_is_left_out_after_some_tries() -> None:
     """Whoever waits for it for ever hears nothing else."""
-    adapter, door = ListAdapter(), Door()
+    adapter, door = ListAdapter(), RecordingIntake()
     source = Source("test", "here", user_id="7", platform_message_id="1")
     file = IncomingFile("https://cdn.example/a.png", "a.png", "image/png", 3)
     picture = ReceivedMessage(source=source, parts=(), text="", files=(file,))

@@ -21,16 +21,15 @@ from sessionary.errors import BadInput, NotAllowed, RetryLater, Unreachable
 from sessionary.model.message import Attachment, Message
 from sessionary.model.source import Channel, Source
 from sessionary.store.database import Store
-from sessionary.testing.adapter_suite import AdapterSuite
+from sessionary.testing.adapter_suite import AdapterSuite, StreamingSuite
 from sessionary.testing.channel_world import (
-    PATIENCE_SECONDS,
+    TIMEOUT_SECONDS,
     ChannelWorld,
-    Door,
+    RecordingIntake,
     delivery_to,
-    taking_in,
+    run_adapter,
     until,
 )
-from sessionary.testing.growing_suite import GrowingSuite
 from tests.support.fake_discord import (
     ADA,
     BOT,
@@ -112,7 +111,7 @@ class GrowingDiscord(DiscordPlatform):
         return super().adapter(stream=True, show_seconds=0.01, **rules)
 
 
-class TestDiscordGrows(GrowingSuite):
+class TestDiscordGrows(StreamingSuite):
     """Everything that an adapter keeps to that lets answers grow."""
 
     @pytest.fixture
@@ -126,7 +125,7 @@ class Ear:
     """A house that only listens."""
 
     def __init__(self) -> None:
-        self.receive = Door()
+        self.receive = RecordingIntake()
 
     @property
     def heard(self) -> list[tuple[Source, Message]]:
@@ -154,7 +153,7 @@ class TestTheLibraryAgainstTheFake:
                 heard.put_nowait(message)
                 await message.channel.send(f"re: {message.content}")
 
-        async with client, asyncio.timeout(PATIENCE_SECONDS):
+        async with client, asyncio.timeout(TIMEOUT_SECONDS):
             running = asyncio.ensure_future(client.start(TOKEN))
             await platform.is_heard()
             await platform.writes("hello", channel=GENERAL)
@@ -180,7 +179,7 @@ class TestDiscord(AdapterSuite):
 async def test_only_what_is_said_to_the_agent_is_heard_in_a_server(
     platform: DiscordPlatform, ear: Ear
 ) -> None:
-    async with taking_in(platform.adapter(), ear.receive):
+    async with run_adapter(platform.adapter(), ear.receive):
         await platform.is_heard()
         await platform.writes("among ourselves", channel=GENERAL)
         await platform.writes(f"<@{BOT}> hello", channel=GENERAL)
@@ -199,7 +198,7 @@ async def test_an_answer_to_our_message_is_said_to_us(platform: DiscordPlatform,
     asked = platform._message("5", GENERAL, "earlier", {"id": BOT, "username": "Sessionary"})
     asked["author"] |= {"discriminator": "0", "avatar": None, "bot": True}
     link = {"message_id": "5", "channel_id": GENERAL, "guild_id": GUILD}
-    async with taking_in(platform.adapter(), ear.receive):
+    async with run_adapter(platform.adapter(), ear.receive):
         await platform.is_heard()
         more: dict[str, Any] = {"type": 19, "message_reference": link, "referenced_message": asked}
         await platform.writes("and then?", channel=GENERAL, **more)
@@ -211,7 +210,7 @@ async def test_a_thread_is_a_conversation_within_its_channel(
     platform: DiscordPlatform, ear: Ear
 ) -> None:
     adapter = platform.adapter()
-    async with taking_in(adapter, ear.receive):
+    async with run_adapter(adapter, ear.receive):
         await platform.is_heard()
         await platform.writes(f"<@{BOT}> hello", channel=THREAD)
         await ear.until(1)
@@ -227,7 +226,7 @@ async def test_a_thread_is_a_conversation_within_its_channel(
 async def test_what_was_not_said_to_the_agent_is_told_with_the_next_message(
     platform: DiscordPlatform, ear: Ear
 ) -> None:
-    async with taking_in(platform.adapter(observe=True), ear.receive):
+    async with run_adapter(platform.adapter(observe=True), ear.receive):
         await platform.is_heard()
         await platform.writes("lunch at noon?", channel=GENERAL)
         await platform.writes("yes", channel=GENERAL, author="12")
@@ -274,7 +273,7 @@ async def test_our_commands_are_offered_and_arrive(
 async def test_a_session_of_the_gateway_is_resumed_without_loss(
     platform: DiscordPlatform, ear: Ear
 ) -> None:
-    async with taking_in(platform.adapter(), ear.receive):
+    async with run_adapter(platform.adapter(), ear.receive):
         await platform.is_heard()
         await platform.writes("before")
         await platform.hang_up(4000)
@@ -290,8 +289,8 @@ async def test_a_store_that_is_busy_gets_the_message_later(platform: DiscordPlat
         if count == 1:
             raise RetryLater("busy", after=0.001)
 
-    door = Door(busy_at_first)
-    async with taking_in(platform.adapter(), door):
+    door = RecordingIntake(busy_at_first)
+    async with run_adapter(platform.adapter(), door):
         await platform.is_heard()
         await platform.writes("first")
         await platform.writes("second")
@@ -362,14 +361,14 @@ async def test_a_token_that_is_revoked_while_we_listen_stops_the_channel(
     await platform.hang_up(4000)
 
     with pytest.raises(NotAllowed, match="Reset Token"):
-        await asyncio.wait_for(running, PATIENCE_SECONDS)
+        await asyncio.wait_for(running, TIMEOUT_SECONDS)
 
 
 async def test_a_missing_privilege_is_named(platform: DiscordPlatform, ear: Ear) -> None:
     platform.may_read_everything = False
 
     with pytest.raises(NotAllowed, match="Message Content Intent"):
-        await asyncio.wait_for(platform.adapter(always=True).run(ear.receive), PATIENCE_SECONDS)
+        await asyncio.wait_for(platform.adapter(always=True).run(ear.receive), TIMEOUT_SECONDS)
 
 
 async def test_a_message_can_be_edited_and_typing_shown(platform: DiscordPlatform) -> None:

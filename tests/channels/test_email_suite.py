@@ -6,7 +6,7 @@ import pytest
 
 from sessionary.errors import BadInput, NotAllowed, Unreachable
 from sessionary.testing.adapter_suite import AdapterSuite
-from sessionary.testing.channel_world import Door, delivery_to, taking_in, until
+from sessionary.testing.channel_world import RecordingIntake, delivery_to, run_adapter, until
 from tests.support.dovecot import Dovecot
 from tests.support.mailbox import MailPlatform
 
@@ -22,8 +22,8 @@ class TestEmail(AdapterSuite):
 
 
 async def test_an_idle_mailbox_tells_of_a_new_mail_by_itself(platform: MailPlatform) -> None:
-    door = Door()
-    async with taking_in(platform.adapter(idle_seconds=240), door):
+    door = RecordingIntake()
+    async with run_adapter(platform.adapter(idle_seconds=240), door):
         for number in (1, 2):
             await platform.says(f"word {number}", number=number)
             await until(lambda: platform.acknowledged(number), "it was not told")  # noqa: B023
@@ -32,7 +32,7 @@ async def test_an_idle_mailbox_tells_of_a_new_mail_by_itself(platform: MailPlatf
 
 
 async def test_an_answer_names_its_thread_even_after_a_restart(platform: MailPlatform) -> None:
-    async with taking_in(platform.adapter(), Door()):
+    async with run_adapter(platform.adapter(), RecordingIntake()):
         await platform.says("hello", number=1)
         await until(lambda: platform.acknowledged(1), "it was not taken")
 
@@ -47,8 +47,8 @@ async def test_an_answer_names_its_thread_even_after_a_restart(platform: MailPla
 async def test_an_automatic_reply_is_marked_as_seen_and_reaches_nobody(
     platform: MailPlatform,
 ) -> None:
-    door = Door()
-    async with taking_in(platform.adapter(), door):
+    door = RecordingIntake()
+    async with run_adapter(platform.adapter(), door):
         platform.deliver(b"From: ada@example.org\nAuto-Submitted: auto-replied\n\nAway.", 1)
         await until(lambda: platform.acknowledged(1), "it was left unseen")
 
@@ -56,8 +56,8 @@ async def test_an_automatic_reply_is_marked_as_seen_and_reaches_nobody(
 
 
 async def test_a_mail_beyond_all_measure_is_cut_and_says_so(platform: MailPlatform) -> None:
-    door = Door()
-    async with taking_in(platform.adapter(largest_mail_bytes=200_000), door):
+    door = RecordingIntake()
+    async with run_adapter(platform.adapter(largest_mail_bytes=200_000), door):
         await platform.says("look", number=1, file=b"x" * 300_000)
         await until(lambda: platform.acknowledged(1), "it was not taken")
 
@@ -70,8 +70,8 @@ async def test_a_mail_that_is_refused_for_ever_holds_up_nothing(platform: MailPl
         if count == 1:
             raise BadInput("it cannot be kept")
 
-    door = Door(refuse_first)
-    async with taking_in(platform.adapter(), door) as task:
+    door = RecordingIntake(refuse_first)
+    async with run_adapter(platform.adapter(), door) as task:
         for number in (1, 2):
             await platform.says(f"word {number}", number=number)
             await until(lambda: task.done() or platform.acknowledged(number), "seen")  # noqa: B023

@@ -10,7 +10,7 @@ from sessionary.errors import BadInput, NotAllowed, RetryLater, Unreachable
 from sessionary.model.message import Attachment
 from sessionary.model.source import Channel
 from sessionary.testing.adapter_suite import AdapterSuite
-from sessionary.testing.channel_world import Door, delivery_to, taking_in, until
+from sessionary.testing.channel_world import RecordingIntake, delivery_to, run_adapter, until
 from tests.support.homeserver import MatrixPlatform
 from tests.support.synapse import Synapse
 
@@ -34,8 +34,8 @@ async def test_an_invitation_is_accepted_only_from_those_who_may(platform: Matri
     )
     room = platform.make_room(platform.ada, join=False)
     platform.put({"msgtype": "m.text", "body": "said before you came"}, room=room)
-    door = Door()
-    async with taking_in(platform.adapter(), door):
+    door = RecordingIntake()
+    async with run_adapter(platform.adapter(), door):
         await until(lambda: bool(door.texts), "the invitation was not accepted")
 
     assert door.texts == ["said before you came"]
@@ -46,8 +46,8 @@ async def test_a_thread_is_answered_in_the_thread(platform: MatrixPlatform) -> N
     root = platform.put({"msgtype": "m.text", "body": "root"})
     relation = {"rel_type": "m.thread", "event_id": root}
     platform.put({"msgtype": "m.text", "body": "below", "m.relates_to": relation})
-    door = Door()
-    async with taking_in(adapter := platform.adapter(), door):
+    door = RecordingIntake()
+    async with run_adapter(adapter := platform.adapter(), door):
         await until(lambda: len(door.texts) == 2, "two messages")
         channel_of_thread = door.sources[1].channel
         assert channel_of_thread is not None
@@ -66,8 +66,8 @@ async def test_a_correction_is_something_new_that_was_said(platform: MatrixPlatf
         "m.relates_to": {"rel_type": "m.replace", "event_id": event},
     }
     platform.put(replaced)
-    door = Door()
-    async with taking_in(platform.adapter(), door):
+    door = RecordingIntake()
+    async with run_adapter(platform.adapter(), door):
         await until(lambda: len(door.texts) == 2, "two messages")
 
     assert "corrected" in door.texts[1]
@@ -83,8 +83,8 @@ async def test_in_a_room_of_many_only_what_is_addressed_is_answered(
     platform.put({"msgtype": "m.text", "body": "tea is ready"}, room=room, token=bob)
     mention = {"m.mentions": {"user_ids": [platform.bot]}}
     platform.put({"msgtype": "m.text", "body": "what is ready?", **mention}, room=room)
-    door = Door()
-    async with taking_in(platform.adapter(observe=True), door):
+    door = RecordingIntake()
+    async with run_adapter(platform.adapter(observe=True), door):
         await until(lambda: bool(door.texts), "the mention")
 
     assert len(door.texts) == 1
@@ -95,8 +95,8 @@ async def test_in_a_room_of_many_only_what_is_addressed_is_answered(
 
 async def test_a_picture_comes_in_with_its_bytes(platform: MatrixPlatform) -> None:
     await platform.says("a cat", number=1, file=b"meow")
-    door = Door()
-    async with taking_in(platform.adapter(), door):
+    door = RecordingIntake()
+    async with run_adapter(platform.adapter(), door):
         await until(lambda: bool(door.said), "the picture")
 
     _, picture = door.said[0].parts
@@ -110,12 +110,12 @@ async def test_an_encrypted_room_gets_one_clear_notice(platform: MatrixPlatform)
     room = platform.make_room(platform.ada, initial_state=[secret])
     for _ in range(2):
         platform.put_encrypted(room)
-    async with taking_in(platform.adapter(), Door()):
+    async with run_adapter(platform.adapter(), RecordingIntake()):
         await until(lambda: bool(platform.written(room)), "the notice")
     platform.put_encrypted(room)
     await platform.says("hello", number=1)
-    door = Door()
-    async with taking_in(platform.adapter(), door):
+    door = RecordingIntake()
+    async with run_adapter(platform.adapter(), door):
         await until(lambda: bool(door.texts), "another message")
 
     assert [each["msgtype"] for each in platform.written(room)] == ["m.notice"]
@@ -137,7 +137,7 @@ async def test_checking_says_who_the_bot_is(platform: MatrixPlatform) -> None:
         await platform.adapter().check()
 
 
-async def heard_at_last(platform: MatrixPlatform, door: Door, count: int) -> list[str]:
+async def heard_at_last(platform: MatrixPlatform, door: RecordingIntake, count: int) -> list[str]:
     """What is heard by an adapter that is started again when it gives up, a few times."""
     adapter = platform.adapter()
     for _ in range(10):
@@ -152,7 +152,7 @@ async def heard_at_last(platform: MatrixPlatform, door: Door, count: int) -> lis
     return door.texts
 
 
-def _is_over(task: "asyncio.Task[None]", door: Door, count: int) -> bool:
+def _is_over(task: "asyncio.Task[None]", door: RecordingIntake, count: int) -> bool:
     return task.done() or len(door.texts) >= count
 
 
@@ -161,7 +161,7 @@ async def test_a_homeserver_that_is_busy_does_not_make_us_forget_our_place(
 ) -> None:
     """What was said before our own last word would be taken for answered."""
     await platform.says("one", number=1)
-    async with taking_in(platform.adapter(), Door()):
+    async with run_adapter(platform.adapter(), RecordingIntake()):
         await until(lambda: platform.places > 0, "the place was not kept")
     await platform.says("two", number=2)
     adapter = platform.adapter()
@@ -170,14 +170,14 @@ async def test_a_homeserver_that_is_busy_does_not_make_us_forget_our_place(
     busy = {"errcode": "M_LIMIT_EXCEEDED", "error": "slow down", "retry_after_ms": 1}
     platform.ill = {"/account_data/": [(429, busy), (500, {})]}
 
-    assert await heard_at_last(platform, Door(), 1) == ["two"]
+    assert await heard_at_last(platform, RecordingIntake(), 1) == ["two"]
 
 
 async def test_a_bot_without_a_name_is_at_work_all_the_same(platform: MatrixPlatform) -> None:
     platform.ill = {"/displayname": [(404, {"errcode": "M_NOT_FOUND", "error": "no profile"})]}
     await platform.says("hello", number=1)
 
-    assert await heard_at_last(platform, Door(), 1) == ["hello"]
+    assert await heard_at_last(platform, RecordingIntake(), 1) == ["hello"]
 
 
 async def test_a_file_that_never_comes_holds_up_nothing(platform: MatrixPlatform) -> None:
@@ -186,7 +186,7 @@ async def test_a_file_that_never_comes_holds_up_nothing(platform: MatrixPlatform
     await platform.says("look", number=1, file=b"meow")
     await platform.says("well?", number=2)
 
-    first, second = await heard_at_last(platform, Door(), 2)
+    first, second = await heard_at_last(platform, RecordingIntake(), 2)
 
     assert "“picture.png” could not be fetched" in first
     assert second == "well?"
@@ -202,7 +202,7 @@ async def test_a_message_that_is_refused_for_ever_holds_up_nothing(
     await platform.says("bad", number=1)
     await platform.says("good", number=2)
 
-    assert await heard_at_last(platform, Door(refuse_first), 2) == ["bad", "good"]
+    assert await heard_at_last(platform, RecordingIntake(refuse_first), 2) == ["bad", "good"]
 
 
 async def test_an_invitation_to_a_server_that_is_gone_holds_up_nothing(
@@ -212,4 +212,4 @@ async def test_an_invitation_to_a_server_that_is_gone_holds_up_nothing(
     platform.ill = {"/join": [(502, {"errcode": "M_UNKNOWN", "error": "no route"})] * 20}
     await platform.says("hello", number=1)
 
-    assert await heard_at_last(platform, Door(), 1) == ["hello"]
+    assert await heard_at_last(platform, RecordingIntake(), 1) == ["hello"]

@@ -26,7 +26,13 @@ from sessionary.errors import (
 from sessionary.model.message import Attachment, Message, Text
 from sessionary.model.source import Channel, Source
 from sessionary.store.database import Store, Tx
-from sessionary.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until
+from sessionary.testing.channel_world import (
+    ChannelWorld,
+    RecordingIntake,
+    delivery_to,
+    run_adapter,
+    until,
+)
 from tests.support.fake_signal import (
     ACCOUNT,
     GROUP,
@@ -47,8 +53,8 @@ async def platform(request: pytest.FixtureRequest) -> AsyncIterator[FakeSignal]:
 
 
 async def test_a_message_taken_back_is_told_with_the_next_one(platform: FakeSignal) -> None:
-    door = Door()
-    async with taking_in(platform.adapter(), door):
+    door = RecordingIntake()
+    async with run_adapter(platform.adapter(), door):
         gone = data_message(None, number=2, remoteDelete={"timestamp": 1_700_000_000_001})
         platform.tell(envelope(dataMessage=gone))
         await platform.says("hello", number=3)
@@ -59,8 +65,8 @@ async def test_a_message_taken_back_is_told_with_the_next_one(platform: FakeSign
 
 async def test_what_is_said_in_a_group_meanwhile_is_told_when_wished(platform: FakeSignal) -> None:
     platform.options = SignalOptions(observe=True)
-    door = Door()
-    async with taking_in(platform.adapter(), door):
+    door = RecordingIntake()
+    async with run_adapter(platform.adapter(), door):
         for number, text in enumerate(["lunch?", "/whoami", "\ufffc where?"], 1):
             mentions = [OUR_MENTION] if text.startswith("\ufffc") else []
             data = data_message(text, number=number, groupInfo=GROUP, mentions=mentions)
@@ -77,8 +83,8 @@ async def test_what_is_said_in_a_group_meanwhile_is_told_when_wished(platform: F
 
 
 async def test_a_file_comes_in_with_its_bytes(platform: FakeSignal) -> None:
-    door = Door()
-    async with taking_in(platform.adapter(), door):
+    door = RecordingIntake()
+    async with run_adapter(platform.adapter(), door):
         await platform.says("look", number=1, file=b"%PDF-1.7")
         await until(lambda: len(door.said) == 1, "the file did not come")
 
@@ -91,8 +97,8 @@ async def test_a_file_comes_in_with_its_bytes(platform: FakeSignal) -> None:
 
 
 async def test_a_file_that_is_gone_is_spoken_of(platform: FakeSignal) -> None:
-    door = Door()
-    async with taking_in(platform.adapter(), door):
+    door = RecordingIntake()
+    async with run_adapter(platform.adapter(), door):
         gone = {"id": "gone", "contentType": "image/jpeg", "size": 3}
         platform.tell(envelope(dataMessage=data_message("x", number=1, attachments=[gone])))
         await until(lambda: len(door.said) == 1, "the message did not come")
@@ -105,8 +111,8 @@ async def test_a_file_that_is_gone_is_spoken_of(platform: FakeSignal) -> None:
 
 
 async def test_a_long_text_that_comes_as_a_file_is_read(platform: FakeSignal) -> None:
-    door = Door()
-    async with taking_in(platform.adapter(), door):
+    door = RecordingIntake()
+    async with run_adapter(platform.adapter(), door):
         long = platform.keep("слово ".encode() * 900, inbound.LONG_TEXT, "long.txt")
         platform.tell(envelope(dataMessage=data_message("", number=1, attachments=[long])))
         await until(lambda: len(door.said) == 1, "the message did not come")
@@ -194,8 +200,8 @@ async def test_many_calls_at_once_each_get_their_own_answer(platform: FakeSignal
 
 
 async def test_a_message_waits_in_hand_while_the_store_is_busy(platform: FakeSignal) -> None:
-    door = Door(_busy_twice)
-    async with taking_in(platform.adapter(), door):
+    door = RecordingIntake(_busy_twice)
+    async with run_adapter(platform.adapter(), door):
         await platform.says("hello", number=1)
         await platform.says("there", number=2)
         await until(lambda: door.texts[-1:] == ["there"], "the messages did not come")
@@ -203,7 +209,7 @@ async def test_a_message_waits_in_hand_while_the_store_is_busy(platform: FakeSig
     assert door.texts == ["hello", "hello", "hello", "there"]
 
 
-class BusyDoor(Door):
+class BusyDoor(RecordingIntake):
     """A house whose store is away when it is asked who may enter."""
 
     async def admits(self, source: Source, /) -> bool:
@@ -218,7 +224,7 @@ async def test_a_message_waits_in_hand_while_nobody_knows_who_may_enter(
 ) -> None:
     monkeypatch.setattr(base, "STORE_WAIT_SECONDS", 0.01)
     door = BusyDoor()
-    async with taking_in(platform.adapter(), door):
+    async with run_adapter(platform.adapter(), door):
         await platform.says("look", number=1, file=b"%PDF-1.7")
         await platform.says("there", number=2)
         await until(lambda: door.texts[-1:] == ["there"], "the messages did not come")
@@ -230,8 +236,8 @@ async def test_a_message_waits_in_hand_while_nobody_knows_who_may_enter(
 async def test_a_message_in_hand_is_stored_before_a_planned_stop(platform: FakeSignal) -> None:
     """F2: the daemon does not tell of it again."""
     may_go_on = asyncio.Event()
-    door = Door(lambda _: asyncio.wait_for(may_go_on.wait(), 20))
-    async with taking_in(platform.adapter(), door) as task:
+    door = RecordingIntake(lambda _: asyncio.wait_for(may_go_on.wait(), 20))
+    async with run_adapter(platform.adapter(), door) as task:
         await platform.says("hello", number=1)
         await until(lambda: door.texts == ["hello"], "the message did not come")
         task.cancel()
@@ -245,9 +251,9 @@ async def test_a_message_in_hand_is_stored_before_a_planned_stop(platform: FakeS
 
 async def test_a_stranger_who_takes_something_back_is_not_heard(platform: FakeSignal) -> None:
     """P16: neither their name nor what they did reaches the agent."""
-    door = Door()
+    door = RecordingIntake()
     door.is_open = False
-    async with taking_in(platform.adapter(), door):
+    async with run_adapter(platform.adapter(), door):
         deleted = {"timestamp": 1_700_000_000_001}
         gone = data_message(None, number=2, groupInfo=GROUP, remoteDelete=deleted)
         platform.tell(envelope("666", dataMessage=gone))
@@ -261,8 +267,8 @@ async def test_a_stranger_who_takes_something_back_is_not_heard(platform: FakeSi
 async def test_a_connection_that_is_cut_is_made_again(
     platform: FakeSignal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    door = Door()
-    async with taking_in(platform.adapter(), door):
+    door = RecordingIntake()
+    async with run_adapter(platform.adapter(), door):
         await platform.says("one", number=1)
         await until(lambda: door.texts == ["one"], "the first did not come")
         await platform.cut()
@@ -277,8 +283,8 @@ async def test_after_a_cut_the_daemon_is_told_what_was_durable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with FakeSignal("http") as platform:
-        door = Door(_wait_at_second)
-        async with taking_in(platform.adapter(), door):
+        door = RecordingIntake(_wait_at_second)
+        async with run_adapter(platform.adapter(), door):
             await platform.says("one", number=1)
             await until(lambda: door.texts == ["one"], "the first did not come")
             await platform.says("two", number=2)
@@ -305,8 +311,8 @@ async def test_an_account_that_signal_forgot_stops_the_channel(
 
 
 async def test_nobody_forges_a_line_that_is_no_message(platform: FakeSignal) -> None:
-    door = Door()
-    async with taking_in(platform.adapter(), door):
+    door = RecordingIntake()
+    async with run_adapter(platform.adapter(), door):
         platform.tell({"dataMessage": {"message": "from nobody", "timestamp": 1}})
         await platform.says("hello", number=1)
         await until(lambda: len(door.said) == 1, "the message did not come")

@@ -27,16 +27,15 @@ from sessionary.errors import BadInput, NotAllowed, RetryLater, Unreachable
 from sessionary.model.message import Attachment, Message
 from sessionary.model.source import Channel
 from sessionary.store.database import Store
-from sessionary.testing.adapter_suite import AdapterSuite, SignedSuite, giving
+from sessionary.testing.adapter_suite import AdapterSuite, SignedSuite, StreamingSuite, giving
 from sessionary.testing.channel_world import (
-    PATIENCE_SECONDS,
+    TIMEOUT_SECONDS,
     ChannelWorld,
-    Door,
+    RecordingIntake,
     delivery_to,
-    taking_in,
+    run_adapter,
     until,
 )
-from sessionary.testing.growing_suite import GrowingSuite
 from tests.support.fake_slack import (
     ADA,
     APP_TOKEN,
@@ -148,7 +147,7 @@ class GrowingSlack(SlackPlatform):
         return super().adapter(stream=True, show_seconds=0.01, **rules)
 
 
-class TestSlackGrows(GrowingSuite):
+class TestSlackGrows(StreamingSuite):
     """Everything that an adapter keeps to that lets answers grow."""
 
     @pytest.fixture
@@ -183,7 +182,7 @@ async def test_the_library_takes_the_fake_for_slack(platform: SlackPlatform) -> 
     socket.socket_mode_request_listeners.append(listen)
     await socket.connect()  # type: ignore[no-untyped-call]
     await platform.says("hello", number=1)
-    request = await asyncio.wait_for(heard.get(), PATIENCE_SECONDS)
+    request = await asyncio.wait_for(heard.get(), TIMEOUT_SECONDS)
     await web.chat_postMessage(channel=request.payload["event"]["channel"], text="re: hello")
     await until(lambda: platform.acknowledged(1), "an acknowledgement")
     await socket.close()  # type: ignore[no-untyped-call]
@@ -197,8 +196,8 @@ async def test_the_library_takes_the_fake_for_slack(platform: SlackPlatform) -> 
 async def test_only_what_is_said_to_the_agent_is_heard_in_a_channel(
     platform: SlackPlatform,
 ) -> None:
-    ear = Door()
-    async with taking_in(platform.adapter(), ear):
+    ear = RecordingIntake()
+    async with run_adapter(platform.adapter(), ear):
         await platform.writes("among ourselves", channel=GENERAL)
         ts = await platform.writes(f"<@{BOT}> hello", channel=GENERAL)
         await platform.writes("and?", channel=GENERAL, thread_ts="5.0", parent_user_id=BOT)
@@ -244,8 +243,8 @@ async def test_a_mention_that_comes_as_two_events_is_answered_once(
 async def test_what_was_not_said_to_the_agent_is_told_with_the_next_message(
     platform: SlackPlatform,
 ) -> None:
-    ear = Door()
-    async with taking_in(platform.adapter(observe=True), ear):
+    ear = RecordingIntake()
+    async with run_adapter(platform.adapter(observe=True), ear):
         await platform.writes("lunch at noon?", channel=GENERAL)
         await platform.writes(f"<@{BOT}> when is lunch?", channel=GENERAL)
         await until(lambda: len(ear.said) == 1, "a message")
@@ -269,8 +268,8 @@ async def test_a_slash_command_is_one_of_ours(
 
 
 async def test_a_connection_that_slack_closes_is_made_again(platform: SlackPlatform) -> None:
-    ear = Door()
-    async with taking_in(platform.adapter(), ear):
+    ear = RecordingIntake()
+    async with run_adapter(platform.adapter(), ear):
         await platform.says("before", number=1)
         await until(lambda: platform.acknowledged(1), "an acknowledgement")
         await platform.hang_up()
@@ -285,8 +284,8 @@ async def test_a_slack_that_hangs_up_at_once_is_not_asked_without_end(
 ) -> None:
     """It lets an app connect a few times a minute; whoever asks more often is shut out."""
     platform.hangs_up_at_once = True
-    door = Door()
-    async with taking_in(platform.adapter(), door):
+    door = RecordingIntake()
+    async with run_adapter(platform.adapter(), door):
         await asyncio.sleep(1.0)
         asked = platform.asked.count("apps.connections.open")
         platform.hangs_up_at_once = False
@@ -297,8 +296,8 @@ async def test_a_slack_that_hangs_up_at_once_is_not_asked_without_end(
 
 
 async def test_a_connection_that_slack_wants_renewed_is_renewed(platform: SlackPlatform) -> None:
-    ear = Door()
-    async with taking_in(platform.adapter(), ear):
+    ear = RecordingIntake()
+    async with run_adapter(platform.adapter(), ear):
         await until(lambda: bool(platform.sockets), "a bot at the socket")
         (first,) = platform.sockets
         await platform.asks_to_reconnect()
@@ -327,9 +326,9 @@ async def test_a_file_comes_in_with_its_message(
 
 
 async def test_our_token_goes_to_slack_and_nowhere_else(platform: SlackPlatform) -> None:
-    ear = Door()
+    ear = RecordingIntake()
     elsewhere = {"name": "trap", "size": 3, "url_private": "http://127.0.0.1:9/trap"}
-    async with taking_in(platform.adapter(), ear):
+    async with run_adapter(platform.adapter(), ear):
         await platform.writes("look", files=[elsewhere])
         await until(lambda: len(ear.said) == 1, "a message")
 
@@ -380,14 +379,14 @@ async def test_a_token_that_is_revoked_while_we_listen_stops_the_channel(
     platform: SlackPlatform,
 ) -> None:
     adapter = platform.adapter()
-    running = asyncio.ensure_future(adapter.run(Door()))
+    running = asyncio.ensure_future(adapter.run(RecordingIntake()))
     await until(lambda: bool(platform.sockets), "a bot at the socket")
 
     platform.revoke()
     await platform.hang_up()
 
     with pytest.raises(NotAllowed, match="invalid_auth"):
-        await asyncio.wait_for(running, PATIENCE_SECONDS)
+        await asyncio.wait_for(running, TIMEOUT_SECONDS)
     await adapter.close()
 
 
@@ -463,7 +462,7 @@ async def _posted(adapter: SlackAdapter, body: bytes) -> int | str:
 
 def _prepare(monkeypatch: pytest.MonkeyPatch) -> None:
     # On a busy machine it takes longer than one second to ask for a name.
-    monkeypatch.setattr(client, "LOOKUP_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(client, "LOOKUP_SECONDS", TIMEOUT_SECONDS)
     # The library would send even loopback to a proxy.
     for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"):
         monkeypatch.delenv(name, raising=False)

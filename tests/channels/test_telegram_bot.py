@@ -17,7 +17,13 @@ from sessionary.model.message import Attachment, Message
 from sessionary.model.source import Channel
 from sessionary.model.turn import Delivery
 from sessionary.store.database import Store
-from sessionary.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until
+from sessionary.testing.channel_world import (
+    ChannelWorld,
+    RecordingIntake,
+    delivery_to,
+    run_adapter,
+    until,
+)
 from tests.support.fake_telegram import TOKEN, FakeTelegram, PostingTelegram
 
 GROUP = {"id": -100, "type": "supergroup", "title": "The team"}
@@ -30,10 +36,10 @@ async def fake() -> AsyncIterator[FakeTelegram]:
         yield made
 
 
-async def heard(fake: FakeTelegram, count: int, **settings: Any) -> Door:
+async def heard(fake: FakeTelegram, count: int, **settings: Any) -> RecordingIntake:
     """What reaches the house of the messages that wait."""
-    door = Door()
-    async with taking_in(fake.adapter(**settings), door):
+    door = RecordingIntake()
+    async with run_adapter(fake.adapter(**settings), door):
         await until(lambda: len(door.said) >= count, f"{count} messages; {door.texts} came")
     return door
 
@@ -129,10 +135,10 @@ async def test_what_a_stranger_said_before_is_not_kept(fake: FakeTelegram) -> No
     fake.update("message", fake.message("obey me", number=1, chat=GROUP, who=8))
     named = fake.message("@clerk_bot hi", number=2, chat=GROUP, entities=MENTION)
     fake.update("message", named)
-    door = Door()
+    door = RecordingIntake()
     door.is_open = False
 
-    async with taking_in(fake.adapter(observe=True), door):
+    async with run_adapter(fake.adapter(observe=True), door):
         await until(lambda: len(door.said) >= 1, "the message to the agent")
 
     assert door.texts == ["hi"]
@@ -168,8 +174,8 @@ async def test_a_message_that_can_never_be_kept_does_not_block_the_others(
 
     await fake.says("huge", number=1)
     await fake.says("hello", number=2)
-    door = Door(keep)
-    async with taking_in(fake.adapter(), door):
+    door = RecordingIntake(keep)
+    async with run_adapter(fake.adapter(), door):
         await until(lambda: fake.acknowledged(2), "both are done with")
 
     assert door.texts == ["huge", "hello"]

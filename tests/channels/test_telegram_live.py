@@ -8,8 +8,8 @@ from sessionary.agents.registry import Agent
 from sessionary.agents.summaries import ExtractiveSummarizer, Titler
 from sessionary.engine.context import AccessPolicy
 from sessionary.store.database import Store
+from sessionary.testing.adapter_suite import SlowRunner, StreamingSuite
 from sessionary.testing.channel_world import ChannelWorld, quick_settings
-from sessionary.testing.growing_suite import GrowingSuite, SlowRunner
 from tests.support.fake_telegram import FakeTelegram
 
 
@@ -26,7 +26,7 @@ async def fake() -> AsyncIterator[FakeTelegram]:
         yield made
 
 
-class TestTelegramGrows(GrowingSuite):
+class TestTelegramGrows(StreamingSuite):
     """Everything that an adapter keeps to."""
 
     @pytest.fixture

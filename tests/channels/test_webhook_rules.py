@@ -11,7 +11,7 @@ from sessionary.channels.webhook.adapter import WebhookAdapter
 from sessionary.channels.webhook.settings import BodyFields, BodyTemplate, WebhookSettings
 from sessionary.config.secret import Secret
 from sessionary.errors import BadInput, NotAllowed, RetryLater, Unreachable
-from sessionary.testing.channel_world import Door, delivery_to, taking_in
+from sessionary.testing.channel_world import RecordingIntake, delivery_to, run_adapter
 from tests.support.fake_program import FakeProgram
 
 SETTINGS = WebhookSettings(secret=Secret("s"))
@@ -123,8 +123,8 @@ def test_only_the_named_places_are_looked_at() -> None:
     "body", [b"", b"no", b"[]", b"{}", b"[" * 100_000, b'{"chat_id": "", "message_id": 1}']
 )
 async def test_a_signed_body_that_cannot_be_used_is_refused_for_good(body: bytes) -> None:
-    adapter, door = WebhookAdapter(SETTINGS, now=lambda: NOW), Door()
-    async with taking_in(adapter, door):
+    adapter, door = WebhookAdapter(SETTINGS, now=lambda: NOW), RecordingIntake()
+    async with run_adapter(adapter, door):
         await asyncio.sleep(0)
         assert await adapter.handle_webhook(messages.sign(SETTINGS, body, NOW), body) == 422
 

@@ -23,8 +23,14 @@ from sessionary.model.source import Channel
 from sessionary.model.turn import DeliveryState
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import deliveries
-from sessionary.testing.channel_world import ChannelWorld, Door, delivery_to, taking_in, until
-from sessionary.testing.clock import START, SequentialIds
+from sessionary.testing.channel_world import (
+    ChannelWorld,
+    RecordingIntake,
+    delivery_to,
+    run_adapter,
+    until,
+)
+from sessionary.testing.fakes import START, SequentialIds
 from sessionary.web.app import create_app
 from sessionary.web.context import WebContext
 from tests.support.fake_whatsapp import (
@@ -63,9 +69,9 @@ def test_what_is_no_signature_signs_nothing(signature: str) -> None:
 async def test_the_signature_is_of_the_bytes_and_not_of_their_meaning(
     platform: FakeWhatsApp,
 ) -> None:
-    door = Door()
+    door = RecordingIntake()
     headers, body = signed(payload(platform.message("hello", number=1)))
-    async with taking_in(platform.adapter(), door):
+    async with run_adapter(platform.adapter(), door):
         assert platform.current is not None
         await until(lambda: _is_open(platform), "it is not open")
         assert await platform.current.handle_webhook(headers, body.replace(b": ", b":")) == 401
@@ -201,8 +207,8 @@ async def test_in_a_group_only_what_is_said_to_the_agent_reaches_it(
     platform: FakeWhatsApp,
 ) -> None:
     platform.options = WhatsAppOptions(observe=True)
-    door = Door()
-    async with taking_in(platform.adapter(), door):
+    door = RecordingIntake()
+    async with run_adapter(platform.adapter(), door):
         await until(lambda: _is_open(platform), "it is not open")
         for number, text in enumerate(["lunch?", f"@{NUMBER} where?"], 1):
             message = platform.message(text, number=number) | {"group_id": "Y2FwaV9ncm91cA"}
@@ -217,9 +223,9 @@ async def test_in_a_group_only_what_is_said_to_the_agent_reaches_it(
 
 async def test_a_stranger_who_takes_something_back_is_not_heard(platform: FakeWhatsApp) -> None:
     """P16: neither their name nor what they did reaches the agent."""
-    door = Door()
+    door = RecordingIntake()
     door.is_open = False
-    async with taking_in(platform.adapter(), door):
+    async with run_adapter(platform.adapter(), door):
         await until(lambda: _is_open(platform), "it is not open")
         revoke = _message("revoke", revoke={"original_message_id": "wamid.1"}, group_id="Y2Fw")
         said = platform.message(f"@{NUMBER} where?", number=2) | {"group_id": "Y2Fw"}
@@ -232,8 +238,8 @@ async def test_a_stranger_who_takes_something_back_is_not_heard(platform: FakeWh
 
 
 async def test_a_file_comes_in_with_its_bytes(platform: FakeWhatsApp) -> None:
-    door = Door()
-    async with taking_in(platform.adapter(), door):
+    door = RecordingIntake()
+    async with run_adapter(platform.adapter(), door):
         await platform.says("look", number=1, file=b"%PDF-1.7")
         await until(lambda: len(door.said) == 1, "the file did not come")
 
@@ -245,8 +251,8 @@ async def test_a_file_comes_in_with_its_bytes(platform: FakeWhatsApp) -> None:
 
 
 async def test_a_file_that_is_gone_is_spoken_of(platform: FakeWhatsApp) -> None:
-    door = Door()
-    async with taking_in(platform.adapter(), door):
+    door = RecordingIntake()
+    async with run_adapter(platform.adapter(), door):
         await until(lambda: _is_open(platform), "it is not open")
         gone = _message("image", image={"id": "404", "mime_type": "image/jpeg"})
         assert await platform.post(payload(gone)) == 200
@@ -298,7 +304,7 @@ def test_formatting_is_written_as_whatsapp_shows_it(said: str, shown: str) -> No
 
 async def test_typing_is_shown_under_the_latest_message(platform: FakeWhatsApp) -> None:
     adapter = platform.adapter()
-    async with taking_in(adapter, Door()):
+    async with run_adapter(adapter, RecordingIntake()):
         await platform.says("hello", number=7)
         await until(lambda: platform.acknowledged(7), "it was not taken")
         await adapter.typing(platform.chat)

@@ -18,8 +18,7 @@ from sessionary.model.source import Source
 from sessionary.model.turn import Delivery
 from sessionary.model.usage import Usage
 from sessionary.store.open import open_store
-from sessionary.testing.loopback import LoopbackAdapter
-from sessionary.testing.scripted import ScriptedRunner, scripted_agent
+from sessionary.testing.fakes import LoopbackAdapter, ScriptedRunner, scripted_agent
 from tests.support.engine_world import assembled
 from tests.walks.writing_child import nurse
 

@@ -12,7 +12,7 @@ from sessionary.errors import RetryLater
 from sessionary.model.message import message
 from sessionary.model.source import Person
 from sessionary.store.database import Store
-from sessionary.testing.clock import FakeClock, SequentialIds, moment_of
+from sessionary.testing.fakes import FakeClock, SequentialIds, moment_of
 from tests.support.engine_world import QUICK, EngineWorld
 
 CODE = access.code_of(12345)

@@ -12,7 +12,7 @@ from sessionary.engine.commands import REGISTRY
 from sessionary.model.session import Lineage
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Store
-from sessionary.testing.scripted import scripted_agent
+from sessionary.testing.fakes import scripted_agent
 from tests.support.engine_world import PATIENCE_SECONDS, EngineWorld
 from tests.support.mortal import Fate
 from tests.support.unruly import UnrulyRunner

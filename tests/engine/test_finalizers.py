@@ -13,7 +13,7 @@ from sessionary.model.key import key_for
 from sessionary.model.message import message
 from sessionary.model.reset import ResetPolicy
 from sessionary.store.database import Store
-from sessionary.testing.clock import moment_of
+from sessionary.testing.fakes import moment_of
 from tests.engine import finalizers
 from tests.support.engine_world import QUICK, EngineWorld
 

@@ -15,7 +15,7 @@ from sessionary.model.reset import Policies, ResetMode, ResetPolicy
 from sessionary.model.schedule import Timing
 from sessionary.model.session import EndReason
 from sessionary.store.database import Store
-from sessionary.testing.clock import moment_of
+from sessionary.testing.fakes import moment_of
 from tests.support.engine_world import EngineWorld
 from tests.support.mortal import Fate
 

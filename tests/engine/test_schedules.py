@@ -22,7 +22,7 @@ from sessionary.model.schedule import Run, RunState, Timing
 from sessionary.model.session import Kind, SessionFolder
 from sessionary.model.source import Source
 from sessionary.store.database import Store
-from sessionary.testing.clock import moment_of
+from sessionary.testing.fakes import moment_of
 from tests.support.engine_world import PATIENCE_SECONDS, QUICK, EngineWorld
 from tests.support.mortal import Fate
 from tests.support.unruly import UnrulyRunner

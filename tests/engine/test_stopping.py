@@ -15,7 +15,7 @@ from sessionary.engine.engine import Engine
 from sessionary.model.message import Text
 from sessionary.model.schedule import RunState, Timing
 from sessionary.store.database import Tx
-from sessionary.testing.clock import moment_of
+from sessionary.testing.fakes import moment_of
 from tests.support.engine_world import PATIENCE_SECONDS, EngineWorld
 
 

@@ -16,7 +16,7 @@ from sessionary.model.message import message
 from sessionary.model.source import Source
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Store
-from sessionary.testing.scripted import ScriptedRunner
+from sessionary.testing.fakes import ScriptedRunner
 from tests.support.engine_world import QUICK, EngineWorld
 
 # Nobody looks by itself: what runs was begun with its message, or after another turn's end.

@@ -6,8 +6,8 @@ from contextlib import suppress
 from sessionary.engine.ports import Capabilities
 from sessionary.errors import Unreachable
 from sessionary.model.source import Channel
-from sessionary.testing.growing_suite import SlowRunner
-from sessionary.testing.loopback import LoopbackAdapter
+from sessionary.testing.adapter_suite import SlowRunner
+from sessionary.testing.fakes import LoopbackAdapter
 from tests.support.engine_world import EngineWorld
 
 
@@ -16,7 +16,7 @@ class Shy(LoopbackAdapter):
 
     def __init__(self, error: Exception) -> None:
         super().__init__()
-        self.capabilities = Capabilities(shows_typing=True)
+        self.capabilities = Capabilities(shows_typing=True, streams=True)
         self.error = error
         self.shown: list[str] = []
 

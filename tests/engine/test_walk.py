@@ -8,7 +8,7 @@ from sessionary.engine.engine import Engine
 from sessionary.errors import RetryLater, Unreachable
 from sessionary.model.message import Text
 from sessionary.model.turn import Delivery
-from sessionary.testing.clock import moment_of
+from sessionary.testing.fakes import moment_of
 from tests.support.engine_world import PATIENCE_SECONDS, EngineWorld
 from tests.support.mortal import Died, Fate
 

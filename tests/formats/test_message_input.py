@@ -19,7 +19,7 @@ from sessionary.model.message import (
     Unknown,
 )
 from sessionary.model.transcript import context
-from sessionary.testing.clock import FakeClock
+from sessionary.testing.fakes import FakeClock
 
 PIXEL = b"\x89PNG\r\n\x1a\n not much of a picture"
 BASE64 = base64.b64encode(PIXEL).decode()

@@ -13,7 +13,7 @@ from sessionary.importers.claude_code.importer import ClaudeCode
 from sessionary.model.message import Attachment, Compaction, Reasoning, Role, ToolCall, ToolResult
 from sessionary.model.session import Kind, Lineage
 from sessionary.store.tables.blobs import hash_of
-from sessionary.testing.clock import FakeClock
+from sessionary.testing.fakes import FakeClock
 from tests.importers import rubbish
 from tests.importers.reading import Archive
 from tests.importers.write_claude_code import (

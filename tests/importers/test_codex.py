@@ -15,7 +15,7 @@ from sessionary.model.message import Attachment, Compaction, Reasoning, ToolCall
 from sessionary.model.session import Kind, Lineage
 from sessionary.model.usage import CostStatus
 from sessionary.store.tables.blobs import hash_of
-from sessionary.testing.clock import FakeClock
+from sessionary.testing.fakes import FakeClock
 from tests.importers import rubbish
 from tests.importers.reading import Archive
 from tests.importers.write_codex import LONG_AGO, MODEL, NOON, Rollout

@@ -15,7 +15,6 @@ DUPLICATES_LEFT = {
     "HomeChannel",
     "OpenTools",
     "Outcome",
-    "Platform",
     "Titler",
 }
 # Modules that still import ours by a string. Write an `import` statement, then take it off this list.

@@ -106,7 +106,7 @@ def test_every_file_that_the_walk_names_exists() -> None:
 
 
 def test_the_walk_may_name_a_file_a_module_or_a_function() -> None:
-    text = "`src/sessionary/__init__.py`, `testing/clock`, `testing/clock.FakeClock`"
+    text = "`src/sessionary/__init__.py`, `testing/fakes`, `testing/fakes.FakeClock`"
 
     assert [is_there(name) for name in NAMED.findall(text)] == [True, True, True]
     assert not is_there("testing/nothing")

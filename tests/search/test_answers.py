@@ -279,7 +279,7 @@ def test_a_wish_that_makes_no_sense_is_refused(library: Library, wish: dict[str,
 
 def _many(tx, session: str, count: int) -> None:  # type: ignore[no-untyped-def]
     from sessionary.actions.sessions import log
-    from sessionary.testing.clock import START
+    from sessionary.testing.fakes import START
 
     for number in range(count):
         log.append(tx, session, message("user", f"grape {number}"), profile="main", at=START)

@@ -13,7 +13,7 @@ from sessionary.model.source import Source
 from sessionary.store.database import Tx
 from sessionary.store.search import fts5
 from sessionary.store.tables import sessions
-from sessionary.testing.clock import START
+from sessionary.testing.fakes import START
 from tests.search.conftest import Library, opened
 
 DAYS = 200

@@ -21,9 +21,13 @@ from sessionary.model.source import Source
 from sessionary.model.turn import Delivery, DeliveryState, Turn
 from sessionary.store.database import Store
 from sessionary.store.tables import deliveries
-from sessionary.testing.clock import FakeClock, SequentialIds
-from sessionary.testing.loopback import LoopbackAdapter
-from sessionary.testing.scripted import ScriptedRunner, scripted_agent
+from sessionary.testing.fakes import (
+    FakeClock,
+    LoopbackAdapter,
+    ScriptedRunner,
+    SequentialIds,
+    scripted_agent,
+)
 from tests.support.mortal import Fate, MortalStore
 
 QUICK = Settings(

@@ -29,7 +29,7 @@ Json = dict[str, Any]
 
 
 class FakeSignal:
-    """A `sessionary.testing.channel_world.Platform`."""
+    """A `sessionary.testing.channel_world.PlatformDriver`."""
 
     name = "signal"
     chat = Channel("signal", KNOWN_UUID)

@@ -19,7 +19,7 @@ from sessionary.model.transcript import Chat
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import entries
 from sessionary.store.tables.sessions import segments
-from sessionary.testing.clock import FakeClock, SequentialIds
+from sessionary.testing.fakes import FakeClock, SequentialIds
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -24,7 +24,7 @@ from sessionary.model.source import Source
 from sessionary.model.turn import Delivery
 from sessionary.telemetry import genai, otlp
 from sessionary.telemetry.span import Span
-from sessionary.testing.loopback import LoopbackAdapter
+from sessionary.testing.fakes import LoopbackAdapter
 from tests.project.code import ROOT
 from tests.support.http_server import HttpServer, Request, Response
 

@@ -359,7 +359,7 @@ class ChannelAdapter:
 
     def pieces(self, delivery: Delivery) -> list[str | Attachment]:
         """Return what is sent for a delivery: its text in pieces, then its files; at least one message."""
-        attachments = files.attachments_of(delivery.parts)
+        attachments = attachments_of(delivery.parts)
         texts = self.split(printable(text_of(delivery.parts)))
         if not texts and not attachments:
             texts = self.split(self.empty_text)
@@ -621,6 +621,11 @@ class StreamingMessages:
             id = None
         message.id = None
         return id
+
+
+def attachments_of(parts: tuple[Part, ...]) -> list[Attachment]:
+    """Return the files of a delivery."""
+    return [part for part in parts if isinstance(part, Attachment)]
 
 
 # Splitting texts.

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from sessionary.errors import SessionaryError
-from sessionary.model.message import Attachment, Part, Text
+from sessionary.model.message import Attachment, Text
 from sessionary.model.terminal import one_line
 
 MEGABYTE = 1024 * 1024
@@ -73,11 +73,6 @@ class FailureCounter:
 def attachment(data: bytes, media_type: str, name: str | None = None) -> Attachment:
     """Return the part that names these bytes."""
     return Attachment(hashlib.sha256(data).hexdigest(), media_type, name, len(data))
-
-
-def attachments_of(parts: tuple[Part, ...]) -> list[Attachment]:
-    """Return the files of a delivery."""
-    return [part for part in parts if isinstance(part, Attachment)]
 
 
 def not_received_too_large(name: str, limit: int, size: int | None = None) -> Text:

@@ -1,1 +1,1 @@
-"""What the tests of Sessionary, of its extensions and of its users' programs share."""
+"""Suites and fakes for whoever writes an adapter or a runner; install `sessionary[testing]`."""

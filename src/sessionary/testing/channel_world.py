@@ -1,4 +1,4 @@
-"""A platform seen from its own side, and a house with one adapter that speaks to it."""
+"""A platform seen from its own side, and an engine with one adapter for it."""
 
 import asyncio
 import contextlib
@@ -23,22 +23,21 @@ from sessionary.model.prompt import render
 from sessionary.model.source import Channel, Source
 from sessionary.model.turn import Delivery, DeliveryState
 from sessionary.store.database import Store
-from sessionary.testing.clock import START, FakeClock, SequentialIds
-from sessionary.testing.loopback import LoopbackAdapter
+from sessionary.testing.fakes import START, FakeClock, LoopbackAdapter, SequentialIds
 
 # Much longer than anything takes on an idle machine, and shorter than the time limit of a test.
-PATIENCE_SECONDS = 60.0
-# While a test waits, its clock goes on 200 times as fast as real time. Leases that are short on that
-# clock would run out during one slow write, and what they protect would be done twice.
+TIMEOUT_SECONDS = 60.0
+# While a test waits, its clock runs 200 times as fast as real time. A lease that is short on that clock would run out
+# during one slow write, and its work would be done twice.
 _LEASE_SECONDS = 6 * 3600.0
 
-# A store knows one time and one sequence of ids: a second world on it is a process that was
-# restarted, and must neither live in the past nor make an id again.
+# One clock and one sequence of ids per store: a second world on it is a restarted process, which must not go back in
+# time or use an id again.
 _times: WeakKeyDictionary[Store, tuple[FakeClock, SequentialIds]] = WeakKeyDictionary()
 
 
 def quick_settings(**more: Any) -> Settings:
-    """Settings for an engine that looks around often, on a clock that runs fast."""
+    """Return settings for an engine that polls often, on a clock that runs fast."""
     given: dict[str, Any] = {
         "poll_seconds": 0.02,
         "sweep_seconds": 0.02,
@@ -49,12 +48,12 @@ def quick_settings(**more: Any) -> Settings:
     return Settings(**given)
 
 
-class Platform(Protocol):
-    """A platform, fake or real: people write there, the bot is seen there, it can be ill.
+class PlatformDriver(Protocol):
+    """Drives a platform, fake or real: makes people write, reads what the bot wrote, makes the platform fail.
 
-    `chat` is the direct chat of `known`, who may enter. `acknowledges` is false where a platform
-    has no way to be told that a message was taken. `largest_file` is None where no files come in;
-    `largest_sent` is how large a file of the agent may be.
+    `chat` is the direct chat of `known`, who may write to the agent. `acknowledges` is false where a platform cannot
+    be told that a message was received. `largest_file` is None where no files come in; `largest_sent` is how large a
+    file of the agent may be.
     """
 
     name: str
@@ -65,37 +64,37 @@ class Platform(Protocol):
     largest_sent: int
 
     def adapter(self) -> Adapter:
-        """A fresh adapter of this platform, as `build` would make it; not yet running."""
+        """Return a new adapter for this platform, as `build` would make it; not running yet."""
 
     async def says(
         self, text: str, *, number: int, person: str | None = None, file: bytes | None = None
     ) -> None:
-        """A person writes in their direct chat with the bot: `known`, unless another is named.
+        """Let a person write in their direct chat with the bot: `known`, unless another is named.
 
         The platform offers it until it is acknowledged; this returns without waiting for that.
         The same number again is the same message, delivered once more.
         """
 
     def acknowledged(self, number: int) -> bool:
-        """Whether the adapter has told the platform that it need not offer this message again."""
+        """Return whether the adapter has acknowledged a message."""
 
     def seen(self) -> list[str]:
-        """What the bot has written in `chat` as people read it, in order."""
+        """Return what the bot has written in `chat` as people read it, in order."""
 
     def given(self) -> list[tuple[str, bytes]]:
-        """The files that the bot has given in `chat`, in order: their names and bytes."""
+        """Return the files that the bot has sent to `chat`, in order: their names and bytes."""
 
     def fetched(self) -> int:
-        """How many files of people the bot has asked for."""
+        """Return how many files of people the bot has fetched."""
 
     def refuse(self, status: int, *, retry_after: float | None = None, times: int = 1) -> None:
-        """Answer the next sendings of messages with an error."""
+        """Answer the next requests that send a message with an error."""
 
     def lose_answers(self, times: int = 1) -> None:
-        """Accept the next sendings, and break the connection instead of answering."""
+        """Accept the next requests that send a message, and break the connection instead of answering."""
 
     def revoke(self) -> None:
-        """From now on the bot's token or key is not good any more."""
+        """Refuse the bot's token or key from now on."""
 
     async def go_offline(self) -> None:
         """Be unreachable; what people write is kept."""
@@ -104,20 +103,20 @@ class Platform(Protocol):
         """Be reachable again."""
 
 
-class SigningPlatform(Platform, Protocol):
-    """A platform that posts what people write, signed."""
+class SigningPlatform(PlatformDriver, Protocol):
+    """A platform that posts messages with a signature."""
 
     async def forges(self, text: str, *, number: int) -> int:
-        """Someone else posts a message of `known`; with which status they were answered."""
+        """Post a message of `known` with a forged signature; return the status of the answer."""
 
     async def replays_late(self, text: str, *, number: int) -> int | None:
-        """A rightly signed message comes again much later; None where the time is not signed."""
+        """Post a signed message much later; return the status, or None where the time is not signed."""
 
 
 class ChannelWorld:
-    """A house with an echo agent, the platform's channel, and another one beside it."""
+    """An engine with an echo agent, the platform's channel, and another channel beside it."""
 
-    def __init__(self, store: Store, platform: Platform, **context: Any) -> None:
+    def __init__(self, store: Store, platform: PlatformDriver, **context: Any) -> None:
         self.store = store
         self.platform = platform
         self.adapter = platform.adapter()
@@ -126,10 +125,10 @@ class ChannelWorld:
         self._context = context
 
     def context(self) -> EngineContext:
-        """What the engine is made of."""
+        """Return the engine's context."""
         agent = Agent("echo", None, EchoRunner(), ExtractiveSummarizer(), Titler())
         adapters: dict[str, Adapter] = {self.platform.name: self.adapter, "loopback": self.other}
-        doors = {
+        access = {
             self.platform.name: AccessPolicy(allow=frozenset({self.platform.known})),
             "loopback": AccessPolicy(everyone=True),
         }
@@ -137,20 +136,20 @@ class ChannelWorld:
             store=self.store,
             clock=self.clock,
             ids=self.ids,
-            holder="house",
+            holder="engine",
             agent_for=lambda _, __: agent,
             system_prompt=lambda _, surroundings: render(surroundings),
             priced=lambda used: used,
             adapters=adapters,
             deliverable=frozenset(adapters),
-            settings=quick_settings(access=doors),
+            settings=quick_settings(access=access),
             rng=random.Random(1),
         )
         return replace(made, **self._context)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Engine]:
-        """The engine at work."""
+        """Run the engine inside the block."""
         engine = Engine(self.context())
         await engine.start()
         try:
@@ -159,7 +158,7 @@ class ChannelWorld:
             await engine.stop()
 
     async def until(self, is_so: Callable[[], bool], what: str = "") -> None:
-        """Wait until something is so; the fake clock goes on, so that what waits is tried again."""
+        """Wait until a condition holds; the fake clock runs, so that retries happen."""
         await until(is_so, what, meanwhile=lambda: self.clock.tick(1))
 
     async def until_seen(self, *texts: str) -> None:
@@ -168,9 +167,9 @@ class ChannelWorld:
         await self.until(lambda: self.platform.seen() == wanted, f"{wanted} was not seen")
 
     async def settle(self, engine: Engine) -> None:
-        """Wait until nothing waits and nothing runs."""
+        """Wait until nothing is waiting or running."""
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 while not await self._is_quiet(engine):
                     self.clock.tick(1)
                     await asyncio.sleep(0.005)
@@ -179,25 +178,25 @@ class ChannelWorld:
             raise AssertionError(f"it never became quiet: {found}") from None
 
     async def post(self, text: str) -> str:
-        """Put something for the chat into the outbox; its id."""
+        """Put a text for the chat into the outbox; return its id."""
         moment = Moment(self.clock.now(), self.ids)
         channel, said = self.platform.chat, (Text(text),)
         return await self.store.write(outbox.enqueue, channel, said, profile="main", moment=moment)
 
     async def transcripts(self, role: Role | None = None) -> list[list[str]]:
-        """What people read in each session, the latest first; perhaps only what one side said."""
+        """Return the texts of each session, the latest first; perhaps of one role only."""
         found = await self._messages()
         return [[said.text for said in each if role in (None, said.role)] for each in found]
 
     async def heard(self) -> list[str]:
-        """What people have said, in all sessions."""
+        """Return what people have written, in all sessions."""
         found = await self._messages()
         return [said.text for each in found for said in each if said.role is Role.USER]
 
     async def until_heard(self, count: int) -> list[str]:
-        """Wait until people have said so much, in all sessions; what it was."""
+        """Wait until this many messages of people are stored; return them."""
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 while len(found := await self.heard()) < count:
                     self.clock.tick(1)
                     await asyncio.sleep(0.005)
@@ -219,8 +218,8 @@ class ChannelWorld:
         return not waiting and engine.turns.turns == 0
 
 
-class Door:
-    """A door without a house behind it: remembers what came, and may be slow or refuse."""
+class RecordingIntake:
+    """A `Receive` without an engine: records what came, and can be slow or refuse."""
 
     def __init__(self, keep: Callable[[int], Awaitable[object]] | None = None) -> None:
         self.sources: list[Source] = []
@@ -233,13 +232,13 @@ class Door:
 
     @property
     def texts(self) -> list[str]:
-        """The words of what came."""
+        """The texts of what came."""
         return [said.text for said in self.said]
 
     async def __call__(
         self, source: Source, said: Message, /, *, files: Sequence[bytes] = ()
     ) -> str:
-        """Remember a message; then wait for `keep`, which is told how many have come."""
+        """Record a message; then await `keep` with the number of messages so far."""
         self.sources.append(source)
         self.said.append(said)
         self.files.append(files)
@@ -249,7 +248,7 @@ class Door:
         return f"arrival-{len(self.said)}"
 
     async def admits(self, source: Source, /) -> bool:
-        """Let everyone in, unless told otherwise."""
+        """Admit everyone while `is_open`."""
         self.asked.append(source)
         return self.is_open
 
@@ -257,9 +256,9 @@ class Door:
 async def until(
     is_so: Callable[[], bool], what: str, *, meanwhile: Callable[[], object] = bool
 ) -> None:
-    """Wait until something is so; `what` was expected if it never is."""
+    """Wait until a condition holds; `what` is the error if it never does."""
     try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while not is_so():
                 meanwhile()
                 await asyncio.sleep(0.005)
@@ -268,8 +267,8 @@ async def until(
 
 
 @contextlib.asynccontextmanager
-async def taking_in(adapter: Adapter, receive: Receive) -> AsyncIterator["asyncio.Task[None]"]:
-    """An adapter that takes messages in, without a house behind it."""
+async def run_adapter(adapter: Adapter, receive: Receive) -> AsyncIterator["asyncio.Task[None]"]:
+    """Run an adapter inside the block, without an engine."""
     task = asyncio.ensure_future(adapter.run(receive))
     try:
         yield task
@@ -282,7 +281,7 @@ async def taking_in(adapter: Adapter, receive: Receive) -> AsyncIterator["asynci
 def delivery_to(
     channel: Channel, *said: str | Part, id: str = "delivery-1", attempts: int = 1
 ) -> Delivery:
-    """A delivery as the outbox hands it to an adapter."""
+    """Return a delivery as the outbox hands it to an adapter."""
     return Delivery(
         no=1,
         id=id,

@@ -1,4 +1,4 @@
-"""What every runner keeps to, as suites for whoever writes one."""
+"""Suites that every runner passes."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ async def no_blob(_: str) -> bytes:
 def turn_request(
     *said: str | Chat, system_prompt: str = "", turn_id: str = "turn-1", **more: Any
 ) -> TurnRequest:
-    """A turn that answers these words; texts are a person's, other chats stand as they are."""
+    """Return the request for a turn that answers these texts of a person; other messages are used as they are."""
     context: Sequence[Chat] = [
         {"role": "user", "content": each} if isinstance(each, str) else each for each in said
     ]
@@ -45,7 +45,7 @@ def turn_request(
 
 
 def session_head() -> SessionHead:
-    """A session in which the first turn runs."""
+    """Return a session in which the first turn runs."""
     return SessionHead(
         no=1,
         id="00000000000000000000000001",
@@ -82,23 +82,23 @@ def session_head() -> SessionHead:
 
 
 async def events_of(runner: Runner, request: TurnRequest) -> list[Event]:
-    """Everything a runner says in a turn."""
+    """Return all events of a turn."""
     return [event async for event in runner.run(request)]
 
 
 def steps_of(events: Sequence[Event]) -> list[Step]:
-    """The finished pieces."""
+    """Return the finished steps."""
     return [event for event in events if isinstance(event, Step)]
 
 
 def streamed(events: Sequence[Event], *, thinking: bool = False) -> str:
-    """The words that were shown as they came."""
+    """Return the streamed text."""
     pieces = [event for event in events if isinstance(event, Delta)]
     return "".join(piece.text for piece in pieces if piece.thinking is thinking)
 
 
 class RunnerSuite:
-    """Whoever runs it gives the fixture `runner`, which answers at once."""
+    """For every runner; a subclass has the fixture `runner`, which answers at once."""
 
     async def test_a_turn_has_a_step_and_ends(self, runner: Runner) -> None:
         assert steps_of(await events_of(runner, turn_request("hello")))
@@ -160,7 +160,7 @@ class RunnerSuite:
 
 
 class SlowRunnerSuite:
-    """Whoever runs it gives the fixture `slow_runner`, which would take far longer than a test."""
+    """A subclass has the fixture `slow_runner`, which would take far longer than a test."""
 
     async def test_cancelling_stops_the_runner_promptly(self, slow_runner: Runner) -> None:
         task = asyncio.create_task(events_of(slow_runner, turn_request("hello")))

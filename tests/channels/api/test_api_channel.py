@@ -17,7 +17,7 @@ from sessionary.errors import BadInput, RetryLater, Unreachable
 from sessionary.model.message import Text
 from sessionary.model.source import Channel
 from sessionary.model.turn import Delivery, DeliveryState
-from sessionary.testing.clock import START, FakeClock
+from sessionary.testing.fakes import START, FakeClock
 
 SECRET = b"a secret of some length"
 

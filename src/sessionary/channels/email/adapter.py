@@ -5,12 +5,12 @@ import logging
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from sessionary.channels.base import ChannelAdapter, ChannelOptions
+from sessionary.channels.base import ChannelAdapter, ChannelOptions, attachments_of
 from sessionary.channels.email import client, inbound, outbound
 from sessionary.channels.email.client import MailAccount, Mailbox
 from sessionary.channels.email.inbound import IgnoredMail, Mail, MailRules
 from sessionary.channels.email.outbound import MailSender, MailThread
-from sessionary.channels.files import OutgoingFile, attachments_of, not_sent_too_large
+from sessionary.channels.files import OutgoingFile, not_sent_too_large
 from sessionary.engine.ports import Receive, Sent
 from sessionary.errors import BadInput, SessionaryError
 from sessionary.model.source import Channel

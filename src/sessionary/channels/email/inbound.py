@@ -322,5 +322,5 @@ def _list(payload: object) -> list[Parsed]:
 def _not_too_many(files: Sequence[MailFile]) -> tuple[MailFile, ...]:
     if len(files) <= MAX_FILES:
         return tuple(files)
-    told = f"[{len(files) - MAX_FILES} more files left out: at most {MAX_FILES} are taken]"
-    return (*files[:MAX_FILES], MailFile("", "", b"", told))
+    note = f"[{len(files) - MAX_FILES} more files left out: at most {MAX_FILES} are taken]"
+    return (*files[:MAX_FILES], MailFile("", "", b"", note))

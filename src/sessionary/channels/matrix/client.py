@@ -175,12 +175,12 @@ def _check(status: int, answer: dict[str, Any]) -> None:
     """Raise the error of an answer: our sync token must not be lost because of it."""
     if status != _OK:
         wait = answer.get("retry_after_ms")
-        code, told = str(answer.get("errcode") or status), str(answer.get("error") or "no reason")
-        raise _error(code, told, wait if isinstance(wait, int) else None, "account data")
+        code, text = str(answer.get("errcode") or status), str(answer.get("error") or "no reason")
+        raise _error(code, text, wait if isinstance(wait, int) else None, "account data")
 
 
-def _error(code: str, told: str, retry_after_ms: int | None, where: str) -> Exception:
-    reason = told.rstrip(".")
+def _error(code: str, text: str, retry_after_ms: int | None, where: str) -> Exception:
+    reason = text.rstrip(".")
     if code in _REFUSED:
         return NotAllowed(
             f"The homeserver does not know the access token any more: {reason}. Nothing is lost; "

@@ -206,13 +206,13 @@ class TcpDaemon:
             writer.write(request + b"\n")
             await writer.drain()
             async with asyncio.timeout(CALL_SECONDS):
-                told = await answer
+                result = await answer
         except (OSError, TimeoutError) as error:
             raise lost(error) from error
         finally:
             self._waiting.pop(id, None)
             answer.cancel()
-        return result_of(told, chat=chat)
+        return result_of(result, chat=chat)
 
     async def notifications(self) -> AsyncGenerator[Json, None]:
         """Yield messages as they come. The daemon fetches none while nobody has subscribed."""
@@ -220,8 +220,8 @@ class TcpDaemon:
         try:
             id, request = _request(self._account, "subscribeReceive", {})
             writer.write(request + b"\n")
-            while told := await reader.readline():
-                found = decoded(told)
+            while line := await reader.readline():
+                found = decoded(line)
                 if found.get("id") == id:
                     _check_subscription(found)
                 elif found.get("method") == "receive" and isinstance(found.get("params"), dict):

@@ -52,9 +52,9 @@ class SignalAccount:
 def event(params: Json, me: SignalAccount) -> ReceivedMessage | WithdrawnMessage | None:
     """Read a notification; None for receipts, typing, calls and what our own devices sent."""
     # A subscription wraps what the automatic mode sends as it is.
-    told = object_value(params.get("result")) or params
-    account = told.get("account")
-    envelope = object_value(told.get("envelope"))
+    content = object_value(params.get("result")) or params
+    account = content.get("account")
+    envelope = object_value(content.get("envelope"))
     if account is not None and account not in (me.number, me.uuid):
         return None
     edit = object_value(envelope.get("editMessage"))
@@ -76,8 +76,8 @@ def event(params: Json, me: SignalAccount) -> ReceivedMessage | WithdrawnMessage
 
 def problem(params: Json) -> str | None:
     """Return why signal-cli could not read a message, or None."""
-    told = object_value(params.get("result")) or params
-    error = object_value(told.get("exception")) or object_value(told.get("error"))
+    content = object_value(params.get("result")) or params
+    error = object_value(content.get("exception")) or object_value(content.get("error"))
     return one_line(text_value(error.get("message")) or "no reason given", 200) if error else None
 
 

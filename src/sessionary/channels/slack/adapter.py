@@ -77,7 +77,7 @@ class SlackAdapter(ChannelAdapter):
 
     async def _handle(self, message: SlackMessage | None, receive: Receive) -> None:
         if self._account is None:
-            raise RetryLater("Slack has not told yet who the bot is.")
+            raise RetryLater("It is not known yet who the bot is.")
         bot_id = self._account.bot_id
         if message is None or inbound.is_ignored(message, bot_id):
             return

@@ -8,8 +8,7 @@ from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from sessionary.channels import callback
-from sessionary.channels.base import ChannelAdapter
-from sessionary.channels.files import attachments_of
+from sessionary.channels.base import ChannelAdapter, attachments_of
 from sessionary.channels.webhook import messages
 from sessionary.channels.webhook.settings import WebhookSettings
 from sessionary.engine.ports import Capabilities, Receive, Sent

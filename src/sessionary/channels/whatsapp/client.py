@@ -120,10 +120,10 @@ class GraphClient:
             raise SessionaryError(
                 f"WhatsApp's answer got lost: {type(error).__name__}", committed="unknown"
             ) from error
-        told = _decoded(answer.content)
+        content = _decoded(answer.content)
         if answer.status_code >= _UNSUCCESSFUL:
-            raise outbound.error_of(answer.status_code, told, answer.headers, chat=chat)
-        return told
+            raise outbound.error_of(answer.status_code, content, answer.headers, chat=chat)
+        return content
 
     def _http(self) -> httpx2.AsyncClient:
         if self._client is None:

@@ -153,8 +153,8 @@ def reason_of(error: Mapping[str, Any]) -> str:
     meaning = _MEANINGS.get(code) if isinstance(code, int) else None
     if meaning is None and code in _TEMPLATES:
         meaning = "the template was not taken; see it in the WhatsApp Manager"
-    told = f"WhatsApp #{code}: {one_line(str(text), 200)}"
-    return told if meaning is None else f"{told} ({meaning})"
+    line = f"WhatsApp #{code}: {one_line(str(text), 200)}"
+    return line if meaning is None else f"{line} ({meaning})"
 
 
 def _addressed(delivery: Delivery) -> dict[str, Any]:
