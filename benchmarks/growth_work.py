@@ -159,6 +159,6 @@ def _open_store(place: Place) -> None:
 
 def _found(store: Store, word: str) -> None:
     found = store.search(
-        search, word, profile=populate.PROFILE, wish=SearchOptions(), now=SystemClock().now()
+        search, word, profile=populate.PROFILE, options=SearchOptions(), now=SystemClock().now()
     ).result()
     assert found.behind == 0

@@ -135,7 +135,7 @@ def _ask(store: Store, typed: str, sort: str = "relevance") -> SearchResult:
         search,
         typed,
         profile=populate.PROFILE,
-        wish=SearchOptions(sort=sort),
+        options=SearchOptions(sort=sort),
         now=SystemClock().now(),
     ).result()
 

@@ -162,6 +162,6 @@ def _cold(folder: Path, path: Path, word: str, count: int) -> Case:
 def _find(store: Store, word: str) -> None:
     now = SystemClock().now()
     found = store.search(
-        search, word, profile=populate.PROFILE, wish=SearchOptions(), now=now
+        search, word, profile=populate.PROFILE, options=SearchOptions(), now=now
     ).result()
     assert found.behind == 0

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from sessionary.actions import usage
 from sessionary.actions.sessions import edit, projects, revise
-from sessionary.actions.transfer import jsonl_export, jsonl_import
+from sessionary.actions.transfer import export, jsonl_import
 from sessionary.actions.transfer.jsonl_import import ImportReport
 from sessionary.model.message import (
     Attachment,
@@ -33,7 +33,7 @@ EVA = Source(
 def exported(
     store: Store, ids: Sequence[str] | None = None, *, profile: str | None = "main"
 ) -> bytes:
-    return "".join(jsonl_export.export_jsonl(store, ids, profile=profile)).encode()
+    return "".join(export.export_jsonl(store, ids, profile=profile)).encode()
 
 
 def imported(store: Store, text: bytes, *, profile: str | None = None) -> ImportReport:

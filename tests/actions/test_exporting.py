@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sessionary.actions import verify
 from sessionary.actions.retention import pack
 from sessionary.actions.sessions import revise
-from sessionary.actions.transfer import jsonl_export
-from sessionary.actions.upkeep import verify
+from sessionary.actions.transfer import export
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import BadInput, Conflict, NotFound
 from sessionary.model.message import Attachment, Message, Role, Text, ToolCall, ToolResult
@@ -154,7 +154,7 @@ def exported_while(store: Store, change: Callable[[], object]) -> list[dict[str,
     """The lines of an export in which something changes once the first entry has been written."""
     lines = []
     has_changed = False
-    for text in jsonl_export.export_jsonl(store, profile="main"):
+    for text in export.export_jsonl(store, profile="main"):
         lines.append(json.loads(text))
         if lines[-1].get("line") == "entry" and not has_changed:
             has_changed = True

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions.transfer import jsonl_import, restore_session
-from sessionary.actions.upkeep import verify
+from sessionary.actions import verify
+from sessionary.actions.transfer import jsonl_import
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import BadInput, NotFound
 from sessionary.model import record
@@ -443,7 +443,7 @@ def test_a_long_session_is_shown_only_when_it_is_whole(
 ) -> None:
     store = fresh()
     seen: list[int] = []
-    put = restore_session._put
+    put = jsonl_import._put
 
     def watched(tx: Any, *args: Any, **kwargs: Any) -> int:
         seen.append(len(tx.all("page_of_sessions", profile="main", after=0, limit=9)))
@@ -454,13 +454,13 @@ def test_a_long_session_is_shown_only_when_it_is_whole(
         return put(tx, *args, **kwargs)
 
     stopped: list[bool] = []
-    monkeypatch.setattr(restore_session, "_put", watched)
+    monkeypatch.setattr(jsonl_import, "_put", watched)
     lines = list(long_session(2500))
     first = jsonl_import.import_jsonl(store, lines, moment=World(store).moment())
     assert len(first.refused) == 1
     again = jsonl_import.import_jsonl(store, lines, moment=World(store).moment())
     assert again.added == 1
-    assert again.entries == 2500 - 2 * restore_session.BATCH_LINES
+    assert again.entries == 2500 - 2 * jsonl_import.BATCH_LINES
     assert World(store).head("s1").message_count == 2500
     assert verify.verify(store).broken == ()
 

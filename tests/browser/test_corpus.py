@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Error, Page, expect
 
 from sessionary.actions.files import upload
 from sessionary.actions.sessions import append, edit, projects
-from sessionary.actions.transfer import render
+from sessionary.actions.transfer import export
 from sessionary.client.client import Sessionary, connect
 from sessionary.model.message import message
 from sessionary.model.session import Opening
@@ -219,7 +219,7 @@ def test_an_exported_page_does_nothing_and_asks_nobody(
     server, ids = hostile
     file = tmp_path / "export.html"
     with connect(home=str(server.home)) as client:
-        pieces = render.export_html(client.store, ids, profile="main")
+        pieces = export.export_html(client.store, ids, profile="main")
         file.write_text("".join(pieces), encoding="utf-8", errors="replace")
     context = browser.new_context()
     page = context.new_page()

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from sessionary.actions import access
-from sessionary.actions.upkeep import stats
 from sessionary.engine.context import AccessPolicy, Budget, Settings, Strangers
 from sessionary.errors import RetryLater
 from sessionary.model.message import message
 from sessionary.model.source import Person
 from sessionary.store.database import Store
+from sessionary.store.tables import upkeep
 from sessionary.testing.fakes import FakeClock, SequentialIds, moment_of
 from tests.support.engine_world import QUICK, EngineWorld
 
@@ -69,12 +69,12 @@ async def test_a_stranger_costs_nothing_and_changes_nothing(
     """P16, S9: no model call, no session, no row, no answer; commands neither."""
     world = behind(store, None)
     engine = await world.started()
-    before = await store.read(stats.stats)
+    before = await store.read(upkeep.stats)
     await world.says(engine, text, chat_type=chat_type)
     await world.settle(engine)
     await engine.stop()
 
-    after = await store.read(stats.stats)
+    after = await store.read(upkeep.stats)
     assert replace(after, sizes=()) == replace(before, sizes=())
     assert await store.read(access.homes, profile="main") == []
     assert await store.read(access.pairings, profile="main", now=world.clock.now()) == []

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.actions import access
+from sessionary.actions import access, verify
 from sessionary.actions.inbox import receive
-from sessionary.actions.upkeep import stats, verify
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.engine.context import Budget
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
@@ -20,6 +19,7 @@ from sessionary.model.turn import TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
+from sessionary.store.tables import upkeep
 from tests.engine.engine_child import TOKENS_PER_TURN
 from tests.support.engine_world import QUICK, EngineWorld
 from tests.walks.nursery import Child, Nursery
@@ -185,7 +185,7 @@ async def test_a_message_that_waits_for_a_budget_keeps_its_place(store: Store) -
     await world.until(lambda: runner.running == 1)
     await world.says(engine, "first", number="1", **thread)
     await world.says(engine, "second", number="2", user_id="v", user_name="v", **thread)
-    found = await store.read(stats.backlog)
+    found = await store.read(upkeep.backlog)
     runner.gate.set()
     await world.settle(engine)
     await engine.stop()
@@ -213,7 +213,7 @@ async def test_messages_that_wait_for_a_budget_keep_nobody_else_waiting(
 
     await world.until(lambda: runner.running == 2)
 
-    assert (await store.read(stats.backlog)).waiting_arrivals == 8
+    assert (await store.read(upkeep.backlog)).waiting_arrivals == 8
     runner.gate.set()
     await world.settle(engine)
     await engine.stop()
@@ -277,7 +277,7 @@ def test_two_processes_keep_to_one_budget_whoever_is_killed(
 def _until_quiet(store: Store, living: Child, came: int) -> None:
     until = time.monotonic() + PATIENCE_SECONDS
     while True:
-        found = store.read(stats.backlog).result()
+        found = store.read(upkeep.backlog).result()
         acknowledged = sum("ack" in line for line in living.lines())
         is_busy = found.waiting_arrivals or found.running_turns or found.open_deliveries
         if acknowledged == came and not is_busy:

@@ -10,11 +10,11 @@ import pytest
 
 from sessionary.actions import outbox, schedules
 from sessionary.actions.schedules import ScheduleSpec
-from sessionary.actions.upkeep import stats
 from sessionary.engine.engine import Engine
 from sessionary.model.message import Text
 from sessionary.model.schedule import RunState, Timing
 from sessionary.store.database import Tx
+from sessionary.store.tables import upkeep
 from sessionary.testing.fakes import moment_of
 from tests.support.engine_world import PATIENCE_SECONDS, EngineWorld
 
@@ -56,7 +56,7 @@ async def test_a_delivery_claimed_while_the_engine_stops_is_sent(
     await held.stops(await world.started())
 
     assert world.adapter.texts("loopback:1") == ["good evening"]
-    assert (await world.store.read(stats.backlog)).open_deliveries == 0
+    assert (await world.store.read(upkeep.backlog)).open_deliveries == 0
 
 
 async def test_a_run_claimed_while_the_engine_stops_ends_in_the_record(
@@ -75,4 +75,4 @@ async def test_a_run_claimed_while_the_engine_stops_ends_in_the_record(
 
     (run,) = await world.store.read(schedules.runs, "tick", profile="main")
     assert (run.state, run.reason) == (RunState.FAILED, "the server stopped")
-    assert (await world.store.read(stats.backlog)).running_turns == 0
+    assert (await world.store.read(upkeep.backlog)).running_turns == 0

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from sessionary.actions.upkeep import stats
 from sessionary.engine.context import Settings
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Agent, Event, Step, TurnRequest
@@ -16,6 +15,7 @@ from sessionary.model.message import message
 from sessionary.model.source import Source
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Store
+from sessionary.store.tables import upkeep
 from sessionary.testing.fakes import ScriptedRunner
 from tests.support.engine_world import QUICK, EngineWorld
 
@@ -64,7 +64,7 @@ async def test_a_second_message_waits_for_the_turn_that_runs(store: Store) -> No
     await _is_looking(world, engine)
     await world.says(engine, "one", number="1")
     await world.says(engine, "two", number="2")
-    assert (await store.read(stats.backlog)).waiting_arrivals == 1
+    assert (await store.read(upkeep.backlog)).waiting_arrivals == 1
     held.gate.set()
     await world.settle(engine)
     await engine.stop()
@@ -79,7 +79,7 @@ async def test_no_more_turns_are_begun_than_may_run(store: Store) -> None:
     await _is_looking(world, engine)
     chats = [str(number) for number in range(20)]
     await asyncio.gather(*(world.says(engine, "hello", chat=chat) for chat in chats))
-    found = await store.read(stats.backlog)
+    found = await store.read(upkeep.backlog)
     assert (found.running_turns, found.waiting_arrivals) == (3, 17)
     held.gate.set()
     await world.settle(engine)

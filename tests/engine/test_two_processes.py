@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from sessionary.actions import verify
 from sessionary.actions.inbox import platform_idempotency_key
 from sessionary.actions.sessions import lists, read
-from sessionary.actions.upkeep import stats, verify
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.model.message import Message, Role
 from sessionary.model.session import SessionFolder, SessionHead
 from sessionary.store.database import Store, Tx
 from sessionary.store.open import open_store
 from sessionary.store.tables import arrivals as inbox
+from sessionary.store.tables import upkeep
 from tests.engine.engine_child import source_of
 from tests.walks.nursery import Child, Nursery
 
@@ -109,7 +110,7 @@ def _until_quiet(store: Store, living: list[Child]) -> None:
     until = time.monotonic() + PATIENCE_SECONDS
     while True:
         assert all(child.is_alive() for child in living), [child.lines()[-1:] for child in living]
-        found = store.read(stats.backlog).result()
+        found = store.read(upkeep.backlog).result()
         came = {line["ack"] for child in living for line in child.lines() if "ack" in line}
         is_busy = found.waiting_arrivals or found.running_turns or found.open_deliveries
         if len(came) == ARRIVALS and not is_busy:

@@ -2,8 +2,7 @@
 
 import asyncio
 
-from sessionary.actions import outbox
-from sessionary.actions.upkeep import verify
+from sessionary.actions import outbox, verify
 from sessionary.engine.engine import Engine
 from sessionary.errors import RetryLater, Unreachable
 from sessionary.model.message import Text

@@ -57,7 +57,7 @@ def fill(store: Store) -> list[str]:
 
 def find(tx: Any, words: str) -> Any:
     wish = search.SearchOptions(limit=100, all_hits=True)
-    return search.search(tx, words, profile="main", wish=wish, now=NOW)
+    return search.search(tx, words, profile="main", options=wish, now=NOW)
 
 
 def opened(url: str) -> Store:

@@ -10,8 +10,8 @@ import apsw
 import pytest
 
 import sessionary
-from sessionary.actions.transfer import jsonl_export
-from sessionary.actions.upkeep import verify
+from sessionary.actions import verify
+from sessionary.actions.transfer import export
 from sessionary.errors import StoreUnavailable
 from sessionary.store import filesystem
 from sessionary.store.sqlite import db_file
@@ -114,7 +114,7 @@ def test_a_reader_that_takes_its_time_does_not_let_the_journal_grow(tmp_path: Pa
         chat = client.session(sessionary.Source(platform="web", chat_id="chat"))
         for number in range(300):
             chat.append("user", f"{number}")
-        slow = jsonl_export.export_jsonl(client.store, profile="main")
+        slow = export.export_jsonl(client.store, profile="main")
         for _ in range(100):
             next(slow)
         for number in range(4000):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from urllib.parse import quote
 
 import sessionary
-from sessionary.actions.upkeep import verify
+from sessionary.actions import verify
 from tests.support.history import History, Line, Outcome, Reading, judge
 from tests.support.postgres import PostgresServer
 from tests.support.standby import Standby

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import sessionary
-from sessionary.actions.upkeep import verify
+from sessionary.actions import verify
 from tests.faults.recorded_disk import Deed, Disk, build, deeds
 from tests.faults.writing_child import EACH, THREADS
 

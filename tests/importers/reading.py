@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sessionary.actions.upkeep import verify
+from sessionary.actions import verify
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.importers.base import driver
 from sessionary.importers.base.driver import ToolImportReport

@@ -10,12 +10,12 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
 
-from sessionary.actions.transfer import handover
+from sessionary.actions.transfer import export
 from sessionary.errors import BadInput
 from sessionary.importers import registry
 from sessionary.importers.base.events import Compacted, Facts, MessageEvent, SessionBegin
+from sessionary.model.handover.excerpt import HandoverExcerpt
 from sessionary.model.handover.forms import HANDOVER_FORMATS
-from sessionary.model.handover.passage import HandoverExcerpt
 from sessionary.model.message import (
     Attachment,
     Message,
@@ -93,7 +93,7 @@ def kept(archive: Archive, tmp_path: Path, events: list[Any]) -> str:
 
 
 def handed(archive: Archive, session: str, tool: str, **more: Any) -> tuple[HandoverExcerpt, str]:
-    made = handover.passage(archive.store, session, profile="main", **more)
+    made = export.handover_excerpt(archive.store, session, profile="main", **more)
     return made, "".join(HANDOVER_FORMATS[tool].pieces(made))
 
 
@@ -251,7 +251,7 @@ def test_the_newest_is_kept_within_the_budget(archive: Archive, tmp_path: Path) 
         == f"[{made.left_out:,} earlier messages of this conversation are not here.]"
     )
     assert messages[-1]["content"].startswith("message 100 ")
-    assert (len(made.lines) + made.left_out, made.lines[0].said.role) == (100, Role.USER)
+    assert (len(made.lines) + made.left_out, made.lines[0].message.role) == (100, Role.USER)
     assert 4 <= len(made.lines) <= 9
     with pytest.raises(BadInput, match="from 1 up"):
         handed(archive, session, "openai", budget=0)
@@ -284,9 +284,9 @@ def test_secrets_can_be_left_out(archive: Archive, tmp_path: Path) -> None:
     key = "sk-ant-api03-" + "aB3dE5gH7jK9" * 8
     session = kept(archive, tmp_path, [says(1, "user", text(f"my key is {key}"))])
 
-    made = handover.passage(archive.store, session, profile="main")
-    masked = handover.passage(
-        archive.store, session, profile="main", extent=ExportOptions(mask_secrets=True)
+    made = export.handover_excerpt(archive.store, session, profile="main")
+    masked = export.handover_excerpt(
+        archive.store, session, profile="main", options=ExportOptions(mask_secrets=True)
     )
 
     assert key in "".join(HANDOVER_FORMATS["openai"].pieces(made))

@@ -15,7 +15,7 @@ from types import FrameType
 
 import pytest
 
-from sessionary.actions.transfer import jsonl_export
+from sessionary.actions.transfer import export
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.importers import registry
 from sessionary.store.database import Store
@@ -134,7 +134,7 @@ def test_damaged_files_leave_the_store_whole(name: str, archive: Archive, tmp_pa
             archive.take(importer, list(importer.find(place)))
 
     archive.check()
-    assert len(list(jsonl_export.export_jsonl(archive.store, profile="main"))) > 1
+    assert len(list(export.export_jsonl(archive.store, profile="main"))) > 1
 
 
 def test_a_file_that_loses_its_end_and_has_it_again_says_nothing_twice(
@@ -227,7 +227,7 @@ def test_times_may_be_beyond_every_calendar(time: str, archive: Archive, tmp_pat
         archive.take(importer, list(importer.find(place)))
 
     archive.check()
-    assert len(list(jsonl_export.export_jsonl(archive.store, profile="main"))) > 1
+    assert len(list(export.export_jsonl(archive.store, profile="main"))) > 1
 
 
 def test_a_file_may_be_from_any_year(archive: Archive, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.actions.transfer import jsonl_export
+from sessionary.actions.transfer import export
 from sessionary.importers import registry
 from tests.importers.reading import Archive
 from tests.real_tools.comparing import Talk, differences, imported
@@ -28,7 +28,7 @@ def test_a_real_record_comes_over_whole(tool: Tool, archive: Archive, tmp_path: 
     report = archive.take_all(importer, home / tool.record)
 
     assert [(fault.where, fault.why) for fault in report.faults] == []
-    here = imported(jsonl_export.export_jsonl(archive.store, profile="main"))
+    here = imported(export.export_jsonl(archive.store, profile="main"))
     assert differences(source, here, has_tokens=tool.has_tokens) == []
     files = [path for path in home.rglob("*") if path.is_file() and path.suffix != ".db"]
     archive.check_again(importer, home / tool.record, *files)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sessionary.actions.transfer import jsonl_export, jsonl_import
+from sessionary.actions.transfer import export, jsonl_import
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.importers import registry
 from sessionary.store.open import open_store
@@ -17,7 +17,7 @@ def test_every_tools_sessions_survive_export_and_import(archive: Archive, tmp_pa
         places[name] = corpus.sample(name, tmp_path / name)
         report = archive.take(importer, list(importer.find(places[name])))
         assert report.added > 0, name
-    first = list(jsonl_export.export_jsonl(archive.store, profile=None))
+    first = list(export.export_jsonl(archive.store, profile=None))
 
     clock = SystemClock()
     other = open_store(
@@ -28,7 +28,7 @@ def test_every_tools_sessions_survive_export_and_import(archive: Archive, tmp_pa
         lines = [line.encode("utf-8", "surrogatepass") for line in first]
         report_there = jsonl_import.import_jsonl(other, lines, moment=moment)
         assert report_there.refused == ()
-        assert list(jsonl_export.export_jsonl(other, profile=None)) == first
+        assert list(export.export_jsonl(other, profile=None)) == first
         for name in registry.NAMES:
             importer = registry.importer(name)
             again = Archive(other).take(importer, list(importer.find(places[name])))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sessionary.actions.upkeep import verify
+from sessionary.actions import verify
 from sessionary.client.client import Sessionary, connect
 from sessionary.model.message import Message
 from tests.support.model_script import Answer, Call, Reply

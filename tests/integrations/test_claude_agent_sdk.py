@@ -12,7 +12,7 @@ from claude_agent_sdk import (
 )
 from claude_agent_sdk.testing import run_session_store_conformance
 
-from sessionary.actions.transfer import jsonl_export
+from sessionary.actions.transfer import export
 from sessionary.client.client import Sessionary, connect
 from sessionary.integrations.claude_agent_sdk import SessionarySessionStore
 from sessionary.model.message import Attachment, Message, Reasoning, ToolResult
@@ -108,7 +108,7 @@ async def test_a_transcript_is_a_session_that_people_read(
     chat = client.find(head.id).context()
     assert [each["role"] for each in chat] == ["user", "assistant", "tool", "assistant"]
     assert client.search("ships harbour", all_hits=True).hits
-    text = "".join(jsonl_export.export_jsonl(client.store, [head.id], profile=client.profile))
+    text = "".join(export.export_jsonl(client.store, [head.id], profile=client.profile))
     assert "skill_listing" in text
 
 

@@ -24,7 +24,7 @@ from agents import (
     set_tracing_disabled,
 )
 from sessionary.actions import turns
-from sessionary.actions.transfer import jsonl_export, jsonl_import
+from sessionary.actions.transfer import export, jsonl_import
 from sessionary.client.client import Sessionary, connect
 from sessionary.errors import BadInput, Conflict, StoreUnavailable, TurnLost
 from sessionary.integrations.openai_agents import About, SessionarySession
@@ -112,9 +112,7 @@ async def test_items_are_messages_that_people_read_and_find(store_client: Sessio
     chat = store_client.find(head.id).context()
     assert [each["role"] for each in chat[:3]] == ["user", "assistant", "tool"]
     assert store_client.search("Évora source:openai-agents").hits
-    text = "".join(
-        jsonl_export.export_jsonl(store_client.store, [head.id], profile=store_client.profile)
-    )
+    text = "".join(export.export_jsonl(store_client.store, [head.id], profile=store_client.profile))
     assert "encrypted_content" in text
 
 
@@ -380,9 +378,7 @@ async def test_an_exported_session_goes_on_in_another_store(
     store_client: Sessionary, new_url: Callable[[str], str]
 ) -> None:
     await session(store_client).add_items(ITEMS)
-    lines = [
-        line.encode() for line in jsonl_export.export_jsonl(store_client.store, None, profile=None)
-    ]
+    lines = [line.encode() for line in export.export_jsonl(store_client.store, None, profile=None)]
 
     for kind in ("sqlite", "postgres"):
         with connect(new_url(kind)) as other:

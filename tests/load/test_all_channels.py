@@ -16,11 +16,11 @@ import aiohttp
 import pytest
 
 from sessionary.actions.sessions import lists, read
-from sessionary.actions.upkeep import stats
 from sessionary.client.client import connect
 from sessionary.model.message import Message
 from sessionary.model.session import SessionHead
 from sessionary.store.database import Store
+from sessionary.store.tables import upkeep
 from tests.load import places
 from tests.load.places import HouseDoor, Matrix, Place
 from tests.support.dovecot import Dovecot
@@ -197,7 +197,7 @@ async def test_500_people_on_all_channels_at_once_lose_nothing_and_cost_bounded_
     assert all(rooms[room] == said["matrix", room] for room in rooms)
     with connect(home=str(tmp_path / "home")) as client:
         kept = sorted(transcripts(client.store))
-        left = client.store.read(stats.backlog).result()
+        left = client.store.read(upkeep.backlog).result()
     assert kept == sorted([text for text in texts for _ in range(2)] for texts in said.values())
     assert (left.waiting_arrivals, left.open_deliveries, left.running_turns) == (0, 0, 0)
     assert sizes[5000] - sizes[1000] < MOST_GROWTH_MB

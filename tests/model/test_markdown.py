@@ -28,7 +28,7 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def said(*parts: Part, person: Person | None = None) -> str:
-    return markdown.entry(Entry("s1", 1, AT, Message(Role.USER, parts, person=person)))
+    return markdown.render_entry(Entry("s1", 1, AT, Message(Role.USER, parts, person=person)))
 
 
 def outline(text: str) -> list[tuple[str, str]]:
@@ -76,13 +76,13 @@ def test_names_and_titles_are_one_line_of_plain_text(text: str) -> None:
 
 
 def test_a_session_reads_well() -> None:
-    whole = markdown.opening(HEAD) + said(Text("hello\nthere"), person=Person("7", None, "Ann"))
+    whole = markdown.render_head(HEAD) + said(Text("hello\nthere"), person=Person("7", None, "Ann"))
     assert whole.startswith("# s1\n\n- Session: s1\n- From: terminal\n")
     assert whole.endswith("\n## user: Ann · 2026-01-01 00:00:00 UTC\n\n> hello\n> there\n")
 
 
 def test_a_summary_is_marked_as_one() -> None:
-    shown = markdown.entry(Entry("s1", 2, AT, Compaction("short", 1)))
+    shown = markdown.render_entry(Entry("s1", 2, AT, Compaction("short", 1)))
     assert shown == "\n## Summary for the model · 2026-01-01 00:00:00 UTC\n\n> short\n"
 
 

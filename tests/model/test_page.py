@@ -157,7 +157,7 @@ def read(text: str) -> Reader:
 def page_of(
     *entries: Entry, head: SessionHead = HEAD, pictures: dict[str, bytes] | None = None
 ) -> str:
-    shown = "".join(html_page.entry(each, pictures or {}) for each in entries)
+    shown = "".join(html_page.render_entry(each, pictures or {}) for each in entries)
     return (
         html_page.opening(head.title or "x")
         + html_page.session_opening(head)

@@ -3,13 +3,13 @@
 from datetime import UTC, datetime
 
 from sessionary.model import search_text
-from sessionary.model.search_text import SAID, STEPS, Origin, facet, is_facet
+from sessionary.model.search_text import MESSAGE, STEPS, Origin, facet, is_facet
 
 ORIGIN = Origin("main", "telegram", 7, datetime(2026, 3, 2, tzinfo=UTC))
 
 
 def said(*parts: dict[str, object], role: str = "assistant") -> dict[str, list[str]]:
-    made = search_text.of_entry(role, {"parts": list(parts)}, ORIGIN)
+    made = search_text.entry_documents(role, {"parts": list(parts)}, ORIGIN)
     return {each.area: [word for word in each.words if not is_facet(word)] for each in made}
 
 
@@ -18,7 +18,7 @@ def test_texts_calls_and_names_of_files_are_said() -> None:
         {"type": "text", "text": "Hello"},
         {"type": "tool_call", "name": "read", "arguments": {"path": "a.py"}},
         {"type": "attachment", "name": "photo.jpg"},
-    ) == {SAID: ["hello", "read", "path", "a", "py", "photo", "jpg"]}
+    ) == {MESSAGE: ["hello", "read", "path", "a", "py", "photo", "jpg"]}
 
 
 def test_results_thoughts_and_what_is_unknown_are_steps() -> None:
@@ -29,7 +29,7 @@ def test_results_thoughts_and_what_is_unknown_are_steps() -> None:
         {"type": "mystery", "x": "y"},
     )
 
-    assert found[SAID] == ["done"]
+    assert found[MESSAGE] == ["done"]
     assert found[STEPS] == ["output", "thought", "type", "mystery", "x", "y"]
 
 
@@ -38,7 +38,7 @@ def test_whatever_a_tool_says_is_a_step() -> None:
 
 
 def test_a_message_without_words_is_a_document_all_the_same() -> None:
-    assert said() == {SAID: []}
+    assert said() == {MESSAGE: []}
 
 
 def test_the_end_of_a_long_output_is_cut_between_words() -> None:

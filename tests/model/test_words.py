@@ -47,14 +47,14 @@ def test_a_text_is_cut_into_words(text: str, cut: list[str]) -> None:
     ],
 )
 def test_names_written_in_one_are_found_by_their_parts(text: str, parts: list[str]) -> None:
-    assert tokenizer.humps(text) == parts
+    assert tokenizer.name_parts(text) == parts
 
 
 def test_signs_behind_a_word_and_signs_alone_are_extras_behind_a_gap() -> None:
     extras = tokenizer.extras("C++ is => 50% ... ok")
 
     assert extras[0] == GAP
-    assert [tokenizer.shown(each) for each in extras[1:]] == ["c++", "50%", "=>", "..."]
+    assert [tokenizer.display_form(each) for each in extras[1:]] == ["c++", "50%", "=>", "..."]
     assert tokenizer.extras("plain words, nothing else.") == []
 
 
@@ -79,8 +79,8 @@ def test_ascii_is_cut_as_it_is_beside_another_letter(text: str) -> None:
     beside = text + " \u00e9"
 
     assert [*tokenizer.words(text), "e"] == tokenizer.words(beside)
-    assert tokenizer.humps(text) == tokenizer.humps(beside)
-    assert tokenizer.alone(text) == tokenizer.alone(beside)
+    assert tokenizer.name_parts(text) == tokenizer.name_parts(beside)
+    assert tokenizer.punctuation(text) == tokenizer.punctuation(beside)
 
 
 @given(st.text())
@@ -94,7 +94,7 @@ def test_folding_twice_is_folding_once(text: str) -> None:
 def test_what_is_wanted_of_a_text_is_in_it(text: str) -> None:
     found = tokenizer.words(text)
 
-    for word in tokenizer.wanted(text):
+    for word in tokenizer.query_words(text):
         assert any(
-            each.startswith(word.text) if word.begins else each == word.text for each in found
+            each.startswith(word.text) if word.is_prefix else each == word.text for each in found
         )

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.actions.search.hits import Hit
-from sessionary.actions.search.search import SearchOptions, SearchResult, search
+from sessionary.actions.search.search import Hit, SearchOptions, SearchResult, search
 from sessionary.model.message import message
 from sessionary.store.database import Store
 from tests.store.conftest import (  # noqa: F401
@@ -33,7 +32,7 @@ class Library(World):
             search,
             text,
             profile=self.profile,
-            wish=SearchOptions(**wish),  # type: ignore[arg-type]
+            options=SearchOptions(**wish),  # type: ignore[arg-type]
             now=self.clock.now(),
         ).result()
 

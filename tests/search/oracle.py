@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from sessionary.actions.search.index import squeezed
+from sessionary.actions.search.index import comparable
 from sessionary.model import query as queries
 from sessionary.model.query import matches
 
@@ -52,10 +52,10 @@ def expected(typed: str, texts: Iterable[str]) -> set[str]:
     asked = queries.parse(typed, now=NOW)
     is_plain = asked.groups and asked.filters == queries.Filters()
     literal = queries.literal(asked)
-    wanted = squeezed(typed)
+    wanted = comparable(typed)
     return {
         text
         for text in texts
         if (is_plain and matches(asked, text))
-        or (literal is not None and wanted in squeezed(text) and matches(literal, text))
+        or (literal is not None and wanted in comparable(text) and matches(literal, text))
     }

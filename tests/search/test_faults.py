@@ -14,8 +14,8 @@ import apsw
 import psycopg
 import pytest
 
-from sessionary.actions.search import hits
-from sessionary.actions.upkeep import verify
+from sessionary.actions import verify
+from sessionary.actions.search import search
 from sessionary.errors import SessionaryError, StoreUnavailable
 from sessionary.store.search.index_file import IndexFile
 from sessionary.store.sqlite import db_file
@@ -93,7 +93,7 @@ def test_a_hit_that_cannot_be_read_any_more_says_so(open_again: Opener) -> None:
     execute(library.store.url, UNREADABLE.format(no=broken), trusting=True)
 
     shown = {hit.seq: hit.snippet for hit in library.hits("walrus")}
-    assert shown == {1: "a ⟦walrus⟧", 2: hits.UNREADABLE, 3: "another ⟦walrus⟧"}
+    assert shown == {1: "a ⟦walrus⟧", 2: search.UNREADABLE, 3: "another ⟦walrus⟧"}
 
 
 def index_of(path: Path) -> Path:

@@ -6,7 +6,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from sessionary.actions.upkeep import verify
+from sessionary.actions import verify
 from sessionary.store.open import sqlite_path
 from sessionary.store.search import index_file
 from sessionary.store.search.health import IndexHealth, examine

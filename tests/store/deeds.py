@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 from sessionary.actions import access, outbox, turns, usage
-from sessionary.actions.retention import purge
 from sessionary.actions.sessions import edit, projects, read, revise, routing, titles
 from sessionary.actions.sessions.lists import SessionFilters, list_sessions
 from sessionary.actions.turns import Begun, Ending, TurnReply
@@ -18,7 +17,7 @@ from sessionary.model.session import Kind, SessionFolder, TitleBy
 from sessionary.model.source import Channel, ChatType, Source
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
-from sessionary.store.tables import deliveries
+from sessionary.store.tables import deliveries, retention
 from tests.support.world import World
 
 SOURCES = (
@@ -345,7 +344,7 @@ def find(s: Story, a: int, b: int) -> Any:
 
 
 def prune(s: Story, a: int, b: int) -> Any:
-    found = s.world.read(purge.prunable, profile="main", before=s.world.clock.now())
+    found = s.world.read(retention.prunable, profile="main", before=s.world.clock.now())
     return [name for _, name in found]
 
 

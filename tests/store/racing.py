@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from sessionary.actions.upkeep import verify
+from sessionary.actions import verify
 from sessionary.errors import SessionaryError
 from tests.support.world import World
 

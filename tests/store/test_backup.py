@@ -11,7 +11,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from sessionary.actions.upkeep import verify
+from sessionary.actions import verify
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import (
     BadInput,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from sessionary.actions import verify
 from sessionary.actions.sessions.lists import Order, SessionFilters, list_sessions
-from sessionary.actions.upkeep import verify
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import Conflict, StoreUnavailable
 from sessionary.store import copy_store, queries

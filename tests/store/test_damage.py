@@ -4,12 +4,11 @@ import apsw
 import psycopg
 import pytest
 
-from sessionary.actions import turns
+from sessionary.actions import turns, verify
 from sessionary.actions.retention import pack
 from sessionary.actions.sessions import edit
 from sessionary.actions.sessions.lists import Order, SessionFilters, list_sessions
-from sessionary.actions.upkeep import verify
-from sessionary.actions.upkeep.verify import Broken
+from sessionary.actions.verify import Broken
 from sessionary.errors import Damaged
 from sessionary.store.database import Store
 from tests.store.conftest import Opener

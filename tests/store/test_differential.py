@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sessionary.actions.upkeep import verify
+from sessionary.actions import verify
 from tests.store.conftest import opened
 from tests.store.deeds import DEEDS, Story, do, plain
 from tests.support.world import World

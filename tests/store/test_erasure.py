@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from sessionary.actions import verify
 from sessionary.actions.retention import erase
 from sessionary.actions.retention.erase import ErasureSubject
 from sessionary.actions.search import search
 from sessionary.actions.search.search import SearchOptions
 from sessionary.actions.sessions import revise
-from sessionary.actions.upkeep import verify
 from sessionary.model.message import Attachment, Message, Role, Text
 from sessionary.model.source import Person, Source
 from sessionary.store.database import Store
-from sessionary.store.tables import blobs
+from sessionary.store.tables import blobs, retention
 from tests.support.world import ANN, World
 
 GROUP = Source("telegram", "group-chat", chat_type="group", chat_name="All")
@@ -41,7 +41,7 @@ def shared(world: World) -> str:
 
 def finds(world: World, word: str) -> int:
     found = world.store.search(
-        search.search, word, profile="main", wish=SearchOptions(), now=world.clock.now()
+        search.search, word, profile="main", options=SearchOptions(), now=world.clock.now()
     ).result()
     return len(found.hits)
 
@@ -124,7 +124,7 @@ def test_a_fork_of_their_conversation_keeps_the_answers_only(world: World) -> No
 
     erased(world)
 
-    assert world.read(erase.receipts, profile="main")[0]["messages_erased"] == 1
+    assert world.read(retention.receipts, profile="main")[0]["messages_erased"] == 1
     assert "okapi" not in str(world.everything())
 
 
@@ -133,7 +133,7 @@ def test_the_receipt_does_not_name_them(world: World) -> None:
 
     receipt = erased(world)
 
-    assert "ann" not in str(world.read(erase.receipts, profile="main"))
+    assert "ann" not in str(world.read(retention.receipts, profile="main"))
     assert receipt.person == SHE.digest
 
 
@@ -142,7 +142,7 @@ def test_a_look_changes_nothing(world: World) -> None:
     shared(world)
     before = world.everything()
 
-    found = list(erase.look(world.store, SHE, profile="main"))
+    found = list(erase.find_content(world.store, SHE, profile="main"))
 
     assert [(share.is_whole, len(share.seqs)) for share in found] == [(True, 1), (False, 1)]
     assert world.everything() == before

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sessionary.actions import requests
+from sessionary.actions import requests, verify
 from sessionary.actions.retention import erase, pack
 from sessionary.actions.retention.erase import ErasureSubject, Receipt
 from sessionary.actions.sessions import revise, routing
-from sessionary.actions.upkeep import verify
 from sessionary.channels.base import with_group_lines
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict
@@ -26,7 +25,7 @@ from sessionary.model.message import Attachment, Message, Role, Text
 from sessionary.model.source import Person, Source
 from sessionary.store import copy_store
 from sessionary.store.database import Store
-from sessionary.store.tables import blobs
+from sessionary.store.tables import blobs, retention
 from tests.support.world import ANN, World
 
 GROUP = Source("telegram", "group-chat", chat_type="group", chat_name="All")
@@ -196,7 +195,7 @@ def test_a_running_turn_is_left_and_named_and_the_rest_is_erased(world: World) -
 
     assert (first.left, first.sessions) == ([begun.route.session_id], [made])
     assert (second.left, second.sessions_purged) == ([], 1)
-    assert len(world.read(erase.receipts, profile="main")) == 2
+    assert len(world.read(retention.receipts, profile="main")) == 2
     check(world, made)
 
 

@@ -2,9 +2,8 @@
 
 import pytest
 
-from sessionary.actions import access, usage
-from sessionary.actions.transfer import jsonl_export, jsonl_import
-from sessionary.actions.upkeep import verify
+from sessionary.actions import access, usage, verify
+from sessionary.actions.transfer import export, jsonl_import
 from sessionary.model.usage import MAX_COST_MICROUSD, MAX_TOKENS, TOKEN_FIELDS, Usage
 from sessionary.store.database import Store
 from sessionary.store.tables import usage as usage_table
@@ -109,7 +108,7 @@ def test_spending_against_a_budget_stops_at_the_largest_sum(world: World) -> Non
 
 def test_absurd_calls_of_an_earlier_version_can_be_exported_and_imported(world: World) -> None:
     fill_as_an_earlier_version(world, world.session("a"))
-    lines = [line.encode() for line in jsonl_export.export_jsonl(world.store, profile="main")]
+    lines = [line.encode() for line in export.export_jsonl(world.store, profile="main")]
 
     other = opened("sqlite::memory:")
     done = jsonl_import.import_jsonl(other, lines, profile="main", moment=world.moment())

@@ -4,7 +4,6 @@ import sys
 
 import pytest
 
-from sessionary.actions.retention.purge import NO_SOURCE
 from sessionary.actions.search.search import SearchOptions, search
 from sessionary.actions.sessions import log
 from sessionary.clock import to_micros
@@ -12,6 +11,7 @@ from sessionary.model.message import message
 from sessionary.model.session import Lineage, Opening, SessionFolder
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import sessions
+from sessionary.store.tables.retention import TOMBSTONE_SOURCE
 from sessionary.store.tables.sessions import Inheritance
 from tests.support.world import ANN, World
 
@@ -44,7 +44,7 @@ def _make(tx: Tx, world: World) -> list[int]:
 def bury(world: World, numbers: list[int]) -> None:
     def act(tx: Tx) -> None:
         for no in numbers:
-            tx.run("bury_session", no=no, at=to_micros(world.clock.now()), source=NO_SOURCE)
+            tx.run("bury_session", no=no, at=to_micros(world.clock.now()), source=TOMBSTONE_SOURCE)
 
     world.write(act)
 
@@ -89,8 +89,8 @@ def test_words_that_only_the_last_of_a_long_line_shows_are_found_in_it(
             tx.run("set_shelf", no=no, shelf=SessionFolder.TRASH, archived=0, trashed_at=1)
 
     world.write(trash)
-    wish, now = SearchOptions(all_hits=True), world.clock.now()
+    options, now = SearchOptions(all_hits=True), world.clock.now()
 
-    found = world.store.search(search, "word0", profile="main", wish=wish, now=now).result()
+    found = world.store.search(search, "word0", profile="main", options=options, now=now).result()
 
     assert [(hit.session.no, hit.seq) for hit in found] == [(line[-1], 1)]

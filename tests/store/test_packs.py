@@ -4,16 +4,16 @@ from datetime import timedelta
 
 import pytest
 
+from sessionary.actions import verify
 from sessionary.actions.retention import erase, pack
 from sessionary.actions.retention.erase import ErasureSubject
 from sessionary.actions.search import search
 from sessionary.actions.search.search import SearchOptions
 from sessionary.actions.sessions import read
-from sessionary.actions.upkeep import verify
 from sessionary.errors import Damaged
 from sessionary.model.message import Attachment, Message, Role, Text, ToolCall, ToolResult
 from sessionary.store.database import Row, Store, Tx
-from sessionary.store.tables import blobs
+from sessionary.store.tables import blobs, retention
 from tests.support.world import ANN, World
 from tests.transfer import HOSTILE, exported
 
@@ -36,7 +36,7 @@ def filled(world: World) -> str:
     return made
 
 
-def packed(world: World) -> pack.Packed:
+def packed(world: World) -> pack.PackResult:
     before = world.clock.now() + timedelta(days=1)
     return pack.pack(world.store, profile="main", before=before)
 
@@ -46,7 +46,7 @@ def finds(world: World, word: str) -> int:
         search.search,
         word,
         profile="main",
-        wish=SearchOptions(all_hits=True),
+        options=SearchOptions(all_hits=True),
         now=world.clock.now(),
     ).result()
     return len(found.hits)
@@ -78,7 +78,7 @@ def test_packing_again_packs_only_what_is_new(world: World) -> None:
     world.say(made, "one more")
 
     assert packed(world).messages == 1
-    assert packed(world) == pack.Packed()
+    assert packed(world) == pack.PackResult()
 
 
 def test_what_is_packed_is_found_and_the_index_can_be_made_anew(world: World) -> None:
@@ -95,7 +95,7 @@ def test_a_session_that_was_spoken_in_lately_is_left_alone(world: World) -> None
 
     before = world.clock.now() - timedelta(days=1)
 
-    assert pack.pack(world.store, profile="main", before=before) == pack.Packed()
+    assert pack.pack(world.store, profile="main", before=before) == pack.PackResult()
 
 
 def test_unpacking_gives_back_the_log_as_it_was(world: World) -> None:
@@ -103,7 +103,7 @@ def test_unpacking_gives_back_the_log_as_it_was(world: World) -> None:
     before = world.everything()
     packed(world)
 
-    world.write(pack.unpack, 1)
+    world.write(retention.unpack, 1)
 
     assert world.everything() == before
     assert world.read(packs) == 0

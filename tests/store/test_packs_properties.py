@@ -10,15 +10,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sessionary.actions import verify
 from sessionary.actions.retention import pack
 from sessionary.actions.search import search
 from sessionary.actions.search.search import SearchOptions
 from sessionary.actions.sessions import revise
-from sessionary.actions.upkeep import verify
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.store import copy_store
 from sessionary.store.database import Store, Tx
 from sessionary.store.open import open_store
+from sessionary.store.tables import retention
 from tests.store.conftest import opened
 from tests.store.deeds import DEEDS, Story, do, plain
 from tests.support.world import ANN, World
@@ -122,7 +123,7 @@ def world(store: Store) -> World:
 def test_large_texts_are_not_heaped_into_one_pack(world: World) -> None:
     made = world.session("hello", source=ANN)
     for number in range(6):
-        world.say(made, f"{number}" * (pack.BYTES // 2))
+        world.say(made, f"{number}" * (retention.PACK_BYTES // 2))
     before = world.everything()
 
     packed(world)
@@ -146,7 +147,7 @@ def test_a_session_of_many_marks_is_packed_to_its_end(world: World) -> None:
 
 
 def _many_marks(tx: Tx, id: str, *, at: Any) -> None:
-    for _ in range(pack.ENTRIES + 5):
+    for _ in range(retention.PACK_ENTRIES + 5):
         revise.retract(tx, id, profile="main", after=1, at=at)
 
 
@@ -179,7 +180,7 @@ def test_who_reads_while_it_is_packed_reads_the_same(world: World) -> None:
         readers = [pool.submit(read) for _ in range(2)]
         while not all(each.done() for each in readers):
             packed(world)
-            world.write(pack.unpack, no)
+            world.write(retention.unpack, no)
 
     assert all(found == wanted[0] for each in readers for found in each.result())
 
@@ -206,7 +207,7 @@ def finds(world: World, word: str) -> int:
         search.search,
         word,
         profile="main",
-        wish=SearchOptions(all_hits=True),
+        options=SearchOptions(all_hits=True),
         now=world.clock.now(),
     ).result()
     return len(found.hits)

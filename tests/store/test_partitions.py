@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from benchmarks import populate
-from sessionary.actions.upkeep import verify
+from sessionary.actions import verify
 from sessionary.store.database import Store
 from tests.emptying import empty
 from tests.project.code import ROOT

@@ -16,6 +16,7 @@ from sessionary.model.source import Channel
 from sessionary.model.turn import Delivery
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
+from sessionary.store.tables import retention
 from sessionary.store.tables import usage as usage_table
 from tests.store.racing import ROUNDS, at_once, clean
 from tests.support.world import World
@@ -94,7 +95,7 @@ def test_two_purges_leave_nothing_to_each_other(worlds: list[World]) -> None:
 
         at_once(lambda: one.purge(forks[0]), lambda: two.purge(forks[1]))  # noqa: B023
 
-        assert one.read(purge.size, no) == (0, 0)
+        assert one.read(retention.log_size, no) == (0, 0)
 
 
 def test_a_parent_and_its_fork_purged_at_once_leave_nothing(worlds: list[World]) -> None:
@@ -106,7 +107,7 @@ def test_a_parent_and_its_fork_purged_at_once_leave_nothing(worlds: list[World])
 
         at_once(lambda: one.purge(parent), lambda: two.purge(fork))  # noqa: B023
 
-        assert one.read(purge.size, no) == (0, 0)
+        assert one.read(retention.log_size, no) == (0, 0)
 
 
 def test_two_sweeps_empty_the_trash_between_them(worlds: list[World]) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import apsw
 import pytest
 
+from sessionary.actions import verify
 from sessionary.actions.sessions import append, read
-from sessionary.actions.upkeep import verify
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.errors import StoreUnavailable
 from sessionary.model.message import Message, message

@@ -8,7 +8,6 @@ from typing import Any
 
 from sessionary.actions import turns
 from sessionary.actions.sessions import lists, read, routing
-from sessionary.actions.upkeep import stats
 from sessionary.engine.context import AccessPolicy, EngineContext, Settings
 from sessionary.engine.engine import Engine
 from sessionary.engine.intake import Received
@@ -20,7 +19,7 @@ from sessionary.model.session import SessionFolder, SessionHead
 from sessionary.model.source import Source
 from sessionary.model.turn import Delivery, DeliveryState, Turn
 from sessionary.store.database import Store
-from sessionary.store.tables import deliveries
+from sessionary.store.tables import deliveries, upkeep
 from sessionary.testing.fakes import (
     FakeClock,
     LoopbackAdapter,
@@ -179,7 +178,7 @@ class EngineWorld:
         )
 
     async def _is_quiet(self, engine: Engine | None) -> bool:
-        found = await self.store.read(stats.backlog)
+        found = await self.store.read(upkeep.backlog)
         idle = engine is None or engine.turns.turns + engine.scheduler.runs == 0
         return idle and not (found.waiting_arrivals or found.open_deliveries or found.running_turns)
 

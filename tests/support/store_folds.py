@@ -2,9 +2,9 @@
 
 import pytest
 
+from sessionary.actions import verify
 from sessionary.actions.sessions import edit, read, revise
 from sessionary.actions.sessions.lists import SessionFilters, list_sessions
-from sessionary.actions.upkeep import verify
 from sessionary.errors import BadInput, Conflict, TurnLost
 from sessionary.model.message import Compaction, Message, Role, Text, ToolCall, ToolResult
 from sessionary.model.session import Lineage, SessionHead

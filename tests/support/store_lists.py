@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import outbox, turns, usage
-from sessionary.actions.retention import purge
+from sessionary.actions import outbox, turns, usage, verify
 from sessionary.actions.sessions import edit, lists, projects, read, revise
 from sessionary.actions.sessions.lists import (
     Hidden,
@@ -16,14 +15,13 @@ from sessionary.actions.sessions.lists import (
     SessionPage,
     list_sessions,
 )
-from sessionary.actions.upkeep import stats, verify
 from sessionary.errors import BadInput, Conflict, NotFound, Purged
 from sessionary.model.message import Text
 from sessionary.model.session import Kind, SessionFolder
 from sessionary.model.source import ChatType, Source
 from sessionary.model.usage import CostStatus, Usage
 from sessionary.store.database import Tx
-from sessionary.store.tables import deliveries
+from sessionary.store.tables import deliveries, retention, upkeep
 from sessionary.store.tables import usage as usage_table
 from tests.support.store_turns import HERE
 from tests.support.suite import Suite, refused
@@ -346,7 +344,7 @@ class PurgeSuite(Suite):
         left = []
         for session in (parent, forks[1], forks[0], deep):
             world.purge(session)
-            left.append(world.read(purge.size, no)[0])
+            left.append(world.read(retention.log_size, no)[0])
 
         assert left == [2, 1, 1, 0]
         assert world.read(_blob_count) == 0
@@ -363,8 +361,8 @@ class PurgeSuite(Suite):
         world.purge(parent)
 
         assert world.texts(low) == ["1", "2"]
-        assert world.read(purge.size, no)[0] == 2
-        assert world.read(purge.size, middle_no)[0] == 0
+        assert world.read(retention.log_size, no)[0] == 2
+        assert world.read(retention.log_size, middle_no)[0] == 0
 
     def test_a_session_that_was_reset_keeps_nothing_of_the_old_one(self, world: World) -> None:
         """Lineage without inheritance."""
@@ -412,12 +410,12 @@ class PurgeSuite(Suite):
         world.write(edit.end, young, profile="main", moment=world.moment())
         before = world.clock.now() - timedelta(days=90)
 
-        found = world.read(purge.prunable, profile="main", before=before)
-        on_slack = world.read(purge.prunable, profile="main", before=before, platform="slack")
+        found = world.read(retention.prunable, profile="main", before=before)
+        on_slack = world.read(retention.prunable, profile="main", before=before, platform="slack")
 
         assert [each for _, each in found] == [ended, slack]
         assert [each for _, each in on_slack] == [slack]
-        count, size = world.read(purge.size, found[0][0])
+        count, size = world.read(retention.log_size, found[0][0])
         assert (count, size > 0) == (2, True)
 
     def test_a_purged_session_cannot_be_touched(self, world: World) -> None:
@@ -460,4 +458,4 @@ def _enqueue(tx: Tx, no: int, world: World) -> str:
 
 
 def _blob_count(tx: Tx) -> int:
-    return stats.stats(tx).blobs
+    return upkeep.stats(tx).blobs

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from sessionary.actions import verify
 from sessionary.actions.sessions import read
-from sessionary.actions.upkeep import verify
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.model.message import Message
 from sessionary.model.session import SessionHead

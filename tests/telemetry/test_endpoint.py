@@ -19,8 +19,8 @@ from pydantic_ai import Agent, InstrumentationSettings
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
+from sessionary.actions import verify
 from sessionary.actions.credentials import Scope
-from sessionary.actions.upkeep import verify
 from sessionary.store.database import Store
 from sessionary.store.tables import entries
 from sessionary.telemetry import otlp

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.actions.upkeep import verify
+from sessionary.actions import verify
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.model.message import message
 from sessionary.store.open import open_store

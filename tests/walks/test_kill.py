@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.actions import inbox, turns
-from sessionary.actions.upkeep import verify
+from sessionary.actions import inbox, turns, verify
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.model.message import message
 from sessionary.store.database import Store

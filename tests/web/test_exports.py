@@ -6,7 +6,7 @@ import pytest
 
 from sessionary.actions.credentials import Scope
 from sessionary.actions.sessions import read
-from sessionary.actions.transfer import handover
+from sessionary.actions.transfer import export
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.model.handover.forms import HANDOVER_FORMATS
 from sessionary.store.database import Store
@@ -96,7 +96,7 @@ async def test_another_tool_goes_on_from_the_file_that_it_gets(
     answer = await client.call("GET", "/export", params={"session": id, "as": tool})
     preview = await client.get(f"/sessions/{id}/handover", params={"as": tool})
 
-    made = handover.passage(store, id, profile="main")
+    made = export.handover_excerpt(store, id, profile="main")
     assert answer.text == "".join(HANDOVER_FORMATS[tool].pieces(made))
     assert f'filename="{preview["file"]}"' in answer.headers["content-disposition"]
     assert (preview["messages"], preview["left_out"]) == (len(made.lines), 0)

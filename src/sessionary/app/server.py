@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 import sessionary
 from sessionary import config
-from sessionary.actions.upkeep import verify
+from sessionary.actions import verify
 from sessionary.app.engine import Agents, build_engine
 from sessionary.channels import registry
 from sessionary.client.client import Sessionary

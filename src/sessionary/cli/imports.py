@@ -29,6 +29,7 @@ from sessionary.errors import BadInput, NotFound, SessionaryError
 from sessionary.importers import registry
 from sessionary.importers.base.driver import WORDLESS, Fault
 from sessionary.store.open import open_store
+from sessionary.store.tables import sessions
 
 if TYPE_CHECKING:
     from sessionary.client.client import Sessionary
@@ -347,9 +348,9 @@ def _preview_export(client: "Sessionary | None", file: BinaryIO) -> ImportReport
 def _all_ids(tx: "Tx") -> list[str]:
     found: list[str] = []
     after = 0
-    while page := tx.all("page_of_all_sessions", after=after, limit=1000):
-        found += [row[1] for row in page]
-        after = page[-1][0]
+    while page := sessions.page(tx, profile=None, after=after, limit=1000):
+        found += [each.id for each in page]
+        after = page[-1].no
     return found
 
 

@@ -7,8 +7,7 @@ import click
 
 from sessionary.actions.retention import erase as erasing
 from sessionary.actions.retention import pack as packing
-from sessionary.actions.retention import purge as pruning
-from sessionary.actions.retention import secrets
+from sessionary.actions.retention import purge, secrets
 from sessionary.actions.retention.erase import ErasureSubject, PersonContent
 from sessionary.cli import times
 from sessionary.cli.console import Column, Console, count, size
@@ -17,6 +16,7 @@ from sessionary.cli.tree import command, pass_console
 from sessionary.model.view import time_text
 from sessionary.store.open import sqlite_path
 from sessionary.store.sqlite.db_file import vacuum
+from sessionary.store.tables import retention
 
 
 @command(
@@ -42,12 +42,14 @@ def prune(console: Console, *, older_than: str, source: str | None, apply_it: bo
     with console.client() as client:
         moment = client.moment()
         before = times.parse_time(older_than, now=moment.now, zone=console.zone(client))
-        found = pruning.look(client.store, profile=client.profile, before=before, platform=source)
+        found = purge.find_prunable(
+            client.store, profile=client.profile, before=before, platform=source
+        )
         for each in found:
             if (
                 apply_it
                 and not client.writing(
-                    pruning.prune_one,
+                    purge.prune,
                     each.session_id,
                     profile=client.profile,
                     before=before,
@@ -169,7 +171,9 @@ def erase(console: Console, platform: str, person: str, *, apply_it: bool) -> No
 
         if not apply_it:
             found = list(
-                erasing.look(client.store, subject, profile=client.profile, progress=progress)
+                erasing.find_content(
+                    client.store, subject, profile=client.profile, progress=progress
+                )
             )
             console.end_progress()
             _tell_plan(console, found)
@@ -194,7 +198,7 @@ def erase(console: Console, platform: str, person: str, *, apply_it: bool) -> No
 def erasures(console: Console) -> None:
     """List the receipts of erasures, oldest first; a person appears only as a hash."""
     with console.client() as client:
-        found = client.reading(erasing.receipts, profile=client.profile).result()
+        found = client.reading(retention.receipts, profile=client.profile).result()
     console.print_list(
         found,
         (

@@ -10,9 +10,7 @@ import apsw
 import click
 
 from sessionary import __version__, config
-from sessionary.actions.upkeep import stats as stats_action
-from sessionary.actions.upkeep import verify as checking
-from sessionary.actions.upkeep.stats import health
+from sessionary.actions import verify as checking
 from sessionary.cli.console import HOW_TO_BEGIN, Column, Console, count, shown_url, size, table
 from sessionary.cli.tree import command, pass_console
 from sessionary.errors import NotFound, SessionaryError
@@ -20,6 +18,7 @@ from sessionary.store import filesystem, migrations
 from sessionary.store.filesystem import BESIDE
 from sessionary.store.open import sqlite_path
 from sessionary.store.sqlite import db_file
+from sessionary.store.tables import upkeep
 
 if TYPE_CHECKING:
     from sessionary.client.client import Sessionary
@@ -98,7 +97,7 @@ def _rebuild_index(console: Console) -> None:
 def stats(console: Console) -> None:
     """Count what is in the store, of all profiles, and show what takes the space."""
     with console.client() as client:
-        found = client.reading(stats_action.stats).result()
+        found = client.reading(upkeep.stats).result()
     names = (
         "sessions",
         "open_sessions",
@@ -282,7 +281,7 @@ def _opened(client: "Sessionary") -> Iterator[Finding]:
     if not broken:
         yield Finding("integrity", "ok", "no damage found (`sessionary verify` looks deeper)")
     yield _index(client, sqlite_path(client.config.database))
-    found = client.reading(health, now=client.moment().now).result()
+    found = client.reading(upkeep.health, now=client.moment().now).result()
     waiting = (
         f"{count(found.waiting_arrivals, 'arrival')} and "
         f"{count(found.open_deliveries, 'delivery')} waiting"

@@ -17,7 +17,6 @@ from sessionary.clock import (
     RandomIds,
     ShiftedClock,
     SystemClock,
-    from_micros,
 )
 from sessionary.config import Config
 from sessionary.config.reset import ResetSettings
@@ -29,6 +28,7 @@ from sessionary.model.source import Source
 from sessionary.model.usage import Usage, UsageTotal
 from sessionary.store.database import Pending, Store, Tx, running_loop
 from sessionary.store.open import open_store, sqlite_path
+from sessionary.store.tables import meta
 
 if TYPE_CHECKING:
     from sessionary.actions.search.search import SearchResult
@@ -120,13 +120,17 @@ class Sessionary:
         found = self.reading(usage.report, by, profile=self.profile, since=since, until=until)
         return self.answer(found.map(list))
 
-    def search(self, text: str, **wish: Any) -> "SearchResult":
-        """Find what was said, by whatever a person types; `wish` are the fields of `SearchOptions`."""
+    def search(self, text: str, **options: Any) -> "SearchResult":
+        """Find what was said, by whatever a person types; `options` are the fields of `SearchOptions`."""
         from sessionary.actions.search import search  # a list of sessions does not need it
 
         now = self.machine.clock.now()
         found = self.store.search(
-            search.search, text, profile=self.profile, wish=search.SearchOptions(**wish), now=now
+            search.search,
+            text,
+            profile=self.profile,
+            options=search.SearchOptions(**options),
+            now=now,
         )
         return self.answer(found)
 
@@ -234,11 +238,11 @@ def _agreed(clock: Clock, store: Store) -> Clock:
     A machine that is only a little off keeps its own.
     """
     before = clock.now()
-    row = store.read(lambda tx: tx.one("server_time")).result()
-    if row is None or row[0] is None:
+    server_time = store.read(meta.server_time).result()
+    if server_time is None:
         return clock
     after = clock.now()
-    shift = from_micros(row[0]) - (before + (after - before) / 2)
+    shift = server_time - (before + (after - before) / 2)
     return clock if abs(shift) < LEAST_SHIFT else ShiftedClock(clock, shift)
 
 

@@ -353,8 +353,8 @@ def _free_title(tx: Tx, request: CommandRequest, *, holder: str = "") -> str | N
     if wanted is None:
         return None
     profile = request.key.profile
-    row = tx.one("id_by_title", profile=profile, title=wanted)
-    other = None if row is None or row[0] == holder else table.get(tx, row[0], profile=profile)
+    id = table.id_by_title(tx, wanted, profile=profile)
+    other = None if id is None or id == holder else table.get(tx, id, profile=profile)
     if other is not None and _may_see(other, request):
         titles.check_free(tx, wanted, profile=profile, except_for=holder)
     return titles.free_title(tx, wanted, profile=profile, except_for=holder)

@@ -182,7 +182,7 @@ def admit(
     if not new:
         return Received(arrival.id, new=False)
     result = commands.run(tx, context, call, key, source, moment=moment)
-    tx.run("answer_arrival", no=arrival.no, reason=f"/{call.name}")
+    arrivals.mark_answered(tx, arrival, command=call.name)
     _reply(tx, context, source, result.text, moment=moment)
     return Received(arrival.id, True, result.compaction, result.text)
 

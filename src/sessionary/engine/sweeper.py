@@ -23,7 +23,7 @@ from sessionary.errors import BadInput, RetryLater, StoreUnavailable
 from sessionary.model.message import Text
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Tx
-from sessionary.store.tables import arrivals
+from sessionary.store.tables import arrivals, sessions
 
 FINALIZER_SECONDS = 60.0
 CHECK_CLOCK_SECONDS = 60.0
@@ -152,8 +152,7 @@ def interrupt_dead(tx: Tx, *, context: EngineContext, moment: Moment, among: fro
     """Interrupt the turns whose lease ran out, and notify their people."""
     dead = sweeping.interrupt_dead_turns(tx, moment=moment, among=among) if among else []
     for turn in dead:
-        row = tx.one("profile_of", id=turn.session_id)
-        profile = context.profile if row is None else str(row[0])
+        profile = sessions.profile_of(tx, turn.session_id) or context.profile
         head = read.head(tx, turn.session_id, profile=profile)
         # Where the turn was asked for: a session may continue in another chat than it was opened in.
         source = arrivals.source_of_turn(tx, turn.id, session_no=head.no) or head.source

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sessionary.actions.search import search
-from sessionary.actions.search.hits import Hit
-from sessionary.actions.search.search import SearchOptions, SearchResult
+from sessionary.actions.search.search import Hit, SearchOptions, SearchResult
 from sessionary.actions.sessions import read
 from sessionary.errors import BadInput
 from sessionary.mcp import output
@@ -67,7 +66,7 @@ def search_tasks(
     if not 1 <= limit <= MAX_HITS:
         raise BadInput(f"A search gives 1 to {MAX_HITS} hits at a time, not {limit}.")
     place = SearchCursor.parse(cursor)
-    wish = SearchOptions(sort=sort, limit=_PAGE, all_hits=True)
+    options = SearchOptions(sort=sort, limit=_PAGE, all_hits=True)
     query = queries.parse(text, now=now)
     shown = list(place.shown)
     kept: list[Json] = []
@@ -75,7 +74,9 @@ def search_tasks(
     first: SearchResult | None = None
     page: str | None = place.page
     for _ in range(_MAX_PAGES):
-        found = search.search(tx, text, profile=profile, wish=replace(wish, cursor=page), now=now)
+        found = search.search(
+            tx, text, profile=profile, options=replace(options, cursor=page), now=now
+        )
         first = first or found
         asked = query.as_beginnings() if found.beginnings else query
         asked = asked.relaxed() if found.relaxed else asked

@@ -1,7 +1,7 @@
 """A conversation as a page for a browser: one file, no scripts, nothing fetched from elsewhere.
 
 Everything that others wrote is escaped or rendered from Markdown without HTML; links lead only
-to http, https and mailto; pictures are shown only if their bytes are in the record.
+to http, https and mailto; pictures are shown only if their bytes are in the store.
 """
 
 import base64
@@ -18,8 +18,8 @@ from sessionary.model.markdown import (
     facts_of,
     format_time,
     heading_of,
-    printed,
     title_of,
+    value_text,
 )
 from sessionary.model.media import PICTURES
 from sessionary.model.message import (
@@ -114,26 +114,24 @@ def session_closing() -> str:
     return "</article>\n"
 
 
-def entry(written: Entry, pictures: Mapping[str, bytes]) -> str:
+def render_entry(entry: Entry, pictures: Mapping[str, bytes]) -> str:
     """One entry of a transcript; `pictures` are the bytes of those that may be shown, by hash."""
-    match written.body:
-        case Message() as said:
-            shown = "".join(_part(part, pictures) for part in said.parts)
-            return _section(said.role, heading_of(said), written.at, shown)
+    match entry.body:
+        case Message() as message:
+            content = "".join(_part(part, pictures) for part in message.parts)
+            return _section(message.role, heading_of(message), entry.at, content)
         case Compaction(summary):
-            return _section("summary", "Summary for the model", written.at, _prose(summary))
+            return _section("summary", "Summary for the model", entry.at, _prose(summary))
         case Retraction():
             return ""
 
 
-def pictures_of(written: Entry) -> list[str]:
+def pictures_of(entry: Entry) -> list[str]:
     """The hashes of an entry's pictures that a page can show."""
-    if not isinstance(written.body, Message):
+    if not isinstance(entry.body, Message):
         return []
     return [
-        part.blob
-        for part in written.body.parts
-        if isinstance(part, Attachment) and _is_picture(part)
+        part.blob for part in entry.body.parts if isinstance(part, Attachment) and _is_picture(part)
     ]
 
 
@@ -141,11 +139,11 @@ def _is_picture(part: Attachment) -> bool:
     return part.media_type in PICTURES and (part.size or 0) <= MAX_PICTURE
 
 
-def _section(kind: str, heading: str, at: datetime, shown: str) -> str:
+def _section(kind: str, heading: str, at: datetime, content: str) -> str:
     time = f'<time datetime="{at.isoformat()}">{format_time(at)}</time>'
     return (
         f'<section class="{escape(kind)}">\n<h2><bdi>{_line(heading)}</bdi> · {time}</h2>\n'
-        f"{shown}</section>\n"
+        f"{content}</section>\n"
     )
 
 
@@ -156,10 +154,10 @@ def _part(part: Part, pictures: Mapping[str, bytes]) -> str:
         case Reasoning(text):
             return f'<div class="reasoning">{_prose(text)}</div>\n' if text.strip() else ""
         case ToolCall(name=name, arguments=arguments):
-            return _folded(f"Tool call {name}", printed(arguments))
+            return _folded(f"Tool call {name}", value_text(arguments))
         case ToolResult(content=content, name=name, is_error=is_error):
             what = "Tool error" if is_error else "Tool result"
-            return _folded(f"{what} {name or ''}", printed(content))
+            return _folded(f"{what} {name or ''}", value_text(content))
         case Attachment():
             return _attachment(part, pictures)
         case Unknown(data):

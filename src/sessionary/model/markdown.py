@@ -1,7 +1,7 @@
 """A conversation as Markdown that people read. Pure: values in, text out.
 
-What was said stands in quotes, what tools said in fences longer than any inside: neither can
-end early, so no message can pretend to be another one.
+Messages are block quotes, tool output is in fences longer than any inside it: neither can be ended
+by its content, so no message can pretend to be another one.
 """
 
 import re
@@ -32,21 +32,21 @@ _BACKTICKS = re.compile(r"`+")
 _NAME = 200
 
 
-def opening(head: SessionHead) -> str:
+def render_head(head: SessionHead) -> str:
     """The title and the facts of a session."""
     facts = [f"- {name}: {_escaped(value)}" for name, value in facts_of(head)]
     return "\n".join([f"# {_escaped(title_of(head))}", "", *facts, ""])
 
 
-def entry(written: Entry) -> str:
+def render_entry(entry: Entry) -> str:
     """One entry of a transcript, its heading included."""
     blocks: list[str] = []
-    match written.body:
-        case Message() as said:
-            blocks = [f"## {_escaped(heading_of(said))} · {format_time(written.at)}"]
-            blocks += [block for part in said.parts if (block := _part(part))]
+    match entry.body:
+        case Message() as message:
+            blocks = [f"## {_escaped(heading_of(message))} · {format_time(entry.at)}"]
+            blocks += [block for part in message.parts if (block := _part(part))]
         case Compaction(summary):
-            blocks = [f"## Summary for the model · {format_time(written.at)}", _quote(summary)]
+            blocks = [f"## Summary for the model · {format_time(entry.at)}", _quote(summary)]
         case Retraction():
             return ""
     return "\n" + "\n\n".join(blocks) + "\n"
@@ -57,10 +57,10 @@ def title_of(head: SessionHead) -> str:
     return head.title or head.preview or head.id
 
 
-def heading_of(said: Message) -> str:
-    """Who speaks: the role, and the person or the model where it is known."""
-    who = said.person.label if said.person is not None else said.model
-    return f"{said.role}: {one_line(who, _NAME)}" if who else str(said.role)
+def heading_of(message: Message) -> str:
+    """Who wrote: the role, and the person or the model where it is known."""
+    who = message.person.label if message.person is not None else message.model
+    return f"{message.role}: {one_line(who, _NAME)}" if who else str(message.role)
 
 
 def facts_of(head: SessionHead) -> list[tuple[str, str]]:
@@ -95,8 +95,8 @@ def format_time(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def printed(value: Any) -> str:
-    """What a tool was given or answered: a text as it is, anything else as JSON."""
+def value_text(value: Any) -> str:
+    """A tool's arguments or result: a text as it is, anything else as JSON."""
     return value if isinstance(value, str) else codec.encode(value)
 
 
@@ -114,10 +114,10 @@ def _part(part: Part) -> str:
         case Reasoning(text):
             return _quote(f"Reasoning\n\n{text}", mark="> > ") if text.strip() else ""
         case ToolCall(name=name, arguments=arguments):
-            return f"Tool call {_code(name)}\n\n{_fence(printed(arguments), 'json')}"
+            return f"Tool call {_code(name)}\n\n{_fence(value_text(arguments), 'json')}"
         case ToolResult(content=content, name=name, is_error=is_error):
             what = "Tool error" if is_error else "Tool result"
-            return f"{what} {_code(name)}".rstrip() + f"\n\n{_fence(printed(content))}"
+            return f"{what} {_code(name)}".rstrip() + f"\n\n{_fence(value_text(content))}"
         case Attachment():
             return f"Attachment: {_escaped(attachment_label(part))}"
         case Unknown(data):

@@ -1,10 +1,10 @@
-"""What bytes are, by looking at them: what someone says of a file is only a hint."""
+"""Media types from the bytes themselves; what a sender declares is only a hint."""
 
 BYTES = "application/octet-stream"
 TEXT = "text/plain"
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _LOOKED_AT = 4096
-# Where a kind of file says what it is: at which place, with which bytes.
+# Magic numbers: the offset, the bytes, the media type.
 _SIGNS: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\x89PNG\r\n\x1a\n", "image/png"),
     (0, b"\xff\xd8\xff", "image/jpeg"),
@@ -23,18 +23,18 @@ _SIGNS: tuple[tuple[int, bytes, str], ...] = (
     (4, b"ftyp", "video/mp4"),
     (0, b"\x1a\x45\xdf\xa3", "video/webm"),
 )
-# Office documents are zip files; only their maker can say which.
+# Office documents are zip files; only the declared type says which.
 _INSIDE_ZIP = "application/vnd."
-# Texts that may keep their name. What a browser would run is none of them.
+# Text types that are kept as declared; none that a browser would run.
 _TEXTS = frozenset(
     {"text/plain", "text/markdown", "text/csv", "text/tab-separated-values", "application/json"}
 )
 
 
-def media_type_of(data: bytes, said: str = "") -> str:
+def media_type_of(data: bytes, declared: str = "") -> str:
     """The media type of a file; markup that could run in a browser is plain text."""
     start = data[:_LOOKED_AT]
-    hint = said.split(";", maxsplit=1)[0].strip().lower()
+    hint = declared.split(";", maxsplit=1)[0].strip().lower()
     found = next((kind for place, sign, kind in _SIGNS if start.startswith(sign, place)), None)
     if found == "application/zip" and hint.startswith(_INSIDE_ZIP) and hint.isascii():
         return hint[:200]
@@ -45,8 +45,8 @@ def media_type_of(data: bytes, said: str = "") -> str:
     return hint if hint in _TEXTS else TEXT
 
 
-def shown_as(data: bytes) -> str:
-    """As what bytes are handed to a browser: a picture as such, anything else to be kept."""
+def browser_type(data: bytes) -> str:
+    """The media type to serve bytes to a browser with: only pictures are shown, the rest is downloaded."""
     found = media_type_of(data)
     return found if found in PICTURES else BYTES
 

@@ -28,22 +28,23 @@ _HOURS = {"h": 1, "d": 24, "w": 168, "m": 730, "y": 8766}
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One thing to look for: a word, several that stand together, or the beginning of one."""
+    """One thing to look for: a word, a phrase, or the beginning of a word."""
 
     text: str
     words: tuple[Word, ...]
     prefix: bool = False
-    sticky: str | None = None
+    # The word with the signs behind it (`c++`), as the index stores it.
+    with_signs: str | None = None
 
     @property
     def is_phrase(self) -> bool:
-        """Whether several words must stand together."""
+        """Whether it is several words that must follow each other."""
         return len(self.words) > 1
 
     @property
     def is_open_ended(self) -> bool:
-        """Whether the last word may go on in the text."""
-        return self.prefix or self.words[-1].begins
+        """Whether the last word may continue in the text."""
+        return self.prefix or self.words[-1].is_prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Filters:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A parsed query: each group must be met by one of its terms, no unwanted term may be there."""
+    """A parsed query: one term of each group must match, and no unwanted term may."""
 
     text: str
     groups: tuple[tuple[Term, ...], ...] = ()
@@ -95,16 +96,16 @@ class Query:
 
     def describe(self) -> str:
         """The query in words."""
-        said = [" or ".join(_shown(term) for term in group) for group in self.groups]
-        said += [f"not {_shown(term)}" for term in self.unwanted]
-        said += _shown_filters(self.filters)
-        return ", ".join(said) if said else "nothing to look for"
+        parts = [" or ".join(_describe(term) for term in group) for group in self.groups]
+        parts += [f"not {_describe(term)}" for term in self.unwanted]
+        parts += _describe_filters(self.filters)
+        return ", ".join(parts) if parts else "nothing to look for"
 
 
 def parse(text: str, *, now: datetime | None = None) -> Query:
-    """Read a query. What is no operator is a word; nothing is an error."""
-    text = _bounded(text)
-    filters, rest = _take_filters(_pieces(text), now=now)
+    """Parse a query. What is no operator is a word; no text is an error."""
+    text = _cut_to_limit(text)
+    filters, rest = _split_filters(_pieces(text), now=now)
     groups: list[tuple[Term, ...]] = []
     unwanted: list[Term] = []
     joins = negates = False
@@ -129,12 +130,12 @@ def parse(text: str, *, now: datetime | None = None) -> Query:
             groups.append((term,))
         joins = False
     if not groups:
-        groups, unwanted = [(term,) for term in unwanted or _signs(rest)], []
+        groups, unwanted = [(term,) for term in unwanted or _punctuation_terms(rest)], []
     return Query(text, tuple(groups[:MOST_TERMS]), tuple(unwanted[:MOST_TERMS]), filters)
 
 
 def narrowed(query: Query, *, sources: tuple[str, ...] = (), roles: tuple[str, ...] = ()) -> Query:
-    """The same query, only in what came from these platforms and was said in these roles."""
+    """The same query, limited to these platforms and roles where they are given."""
     filters = query.filters
     return replace(
         query,
@@ -143,44 +144,47 @@ def narrowed(query: Query, *, sources: tuple[str, ...] = (), roles: tuple[str, .
 
 
 def literal(query: Query) -> Query | None:
-    """The whole text as it stands, for those who quote a message that looks like operators."""
+    """The whole text as one phrase, if parts of it were read as operators: it may be a quotation."""
     term = _term(query.text, quoted=True) if query.has_operators else None
     return None if term is None else Query(query.text, ((term,),))
 
 
-def _bounded(text: str) -> str:
-    """Not more than anyone types; what someone pasted is cut between words."""
+def _cut_to_limit(text: str) -> str:
+    """At most LONGEST_QUERY characters; a longer text is cut between words."""
     if len(text) <= LONGEST_QUERY:
         return text
     whole = text[: LONGEST_QUERY + 1].rsplit(maxsplit=1)[0]
     return whole if len(whole) <= LONGEST_QUERY else text[:LONGEST_QUERY]
 
 
-def _signs(rest: list[tuple[str, bool]]) -> list[Term]:
+def _punctuation_terms(rest: list[tuple[str, bool]]) -> list[Term]:
     """Punctuation, when there is nothing else to look for."""
-    found = dict.fromkeys(sign for piece, _ in rest for sign in tokenizer.alone(piece))
-    return [Term(tokenizer.shown(sign), (Word(sign),)) for sign in found]
+    found = dict.fromkeys(sign for piece, _ in rest for sign in tokenizer.punctuation(piece))
+    return [Term(tokenizer.display_form(sign), (Word(sign),)) for sign in found]
 
 
 def _term(piece: str, *, quoted: bool) -> Term | None:
     prefix = not quoted and len(piece) > 1 and piece.endswith("*") and not piece.endswith("**")
-    found = tokenizer.wanted(piece)[:MOST_WORDS]
+    found = tokenizer.query_words(piece)[:MOST_WORDS]
     if not found:
         return None
-    sticky = tokenizer.sticky(piece) if not quoted and len(found) == 1 else []
-    return Term(
-        piece.rstrip("*") if prefix else piece, tuple(found), prefix, sticky[0] if sticky else None
-    )
+    signed = tokenizer.words_with_signs(piece) if not quoted and len(found) == 1 else []
+    text = piece.rstrip("*") if prefix else piece
+    return Term(text, tuple(found), prefix, signed[0] if signed else None)
 
 
 def _as_beginning(term: Term) -> Term:
-    if term.is_phrase or term.sticky is not None or len(term.words[0].text) < SHORTEST_BEGINNING:
+    if (
+        term.is_phrase
+        or term.with_signs is not None
+        or len(term.words[0].text) < SHORTEST_BEGINNING
+    ):
         return term
     return replace(term, prefix=True)
 
 
 def _pieces(text: str) -> list[tuple[str, bool]]:
-    """Cut at white space; what stands in quotation marks stays together. Marks may be nested."""
+    """Split at white space; what is in quotation marks stays together. Marks may be nested."""
     named = _QUOTED_FILTER.search(text)
     if named is not None:
         before, after = text[: named.start()], text[named.end() :]
@@ -196,7 +200,7 @@ def _pieces(text: str) -> list[tuple[str, bool]]:
 
 
 def _quoted(text: str) -> list[tuple[int, int]]:
-    """Where quoted stretches begin and end. Marks that do not pair are of one long quotation."""
+    """Where quotations begin and end. Marks that do not pair make one long quotation."""
     marks = [place for place, char in enumerate(text) if char == '"']
     opens = [
         place for place in marks if _is_edge(text, place - 1) and not _is_edge(text, place + 1)
@@ -225,7 +229,7 @@ def _is_edge(text: str, place: int) -> bool:
     return place < 0 or place >= len(text) or text[place].isspace()
 
 
-def _take_filters(
+def _split_filters(
     pieces: list[tuple[str, bool]], *, now: datetime | None
 ) -> tuple[Filters, list[tuple[str, bool]]]:
     found: dict[str, list[str]] = {
@@ -281,14 +285,14 @@ def _moment(value: str, *, now: datetime | None) -> datetime | None:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
-def _shown(term: Term) -> str:
+def _describe(term: Term) -> str:
     if term.prefix:
         return f"{term.text}…"
     return f"“{term.text}”" if term.is_phrase else term.text
 
 
-def _shown_filters(filters: Filters) -> list[str]:
-    said = []
+def _describe_filters(filters: Filters) -> list[str]:
+    parts = []
     for name, values in (
         ("role", filters.roles),
         ("source", filters.sources),
@@ -298,39 +302,39 @@ def _shown_filters(filters: Filters) -> list[str]:
         ("tool", filters.tools),
     ):
         if values:
-            said.append(f"{name} {' or '.join(values)}")
+            parts.append(f"{name} {' or '.join(values)}")
     if filters.after is not None:
-        said.append(f"after {filters.after:%Y-%m-%d %H:%M}")
+        parts.append(f"after {filters.after:%Y-%m-%d %H:%M}")
     if filters.before is not None:
-        said.append(f"before {filters.before:%Y-%m-%d %H:%M}")
-    return said
+        parts.append(f"before {filters.before:%Y-%m-%d %H:%M}")
+    return parts
 
 
 def matches(query: Query, text: str) -> bool:
-    """Every group met by one of its terms, and no unwanted term."""
+    """Whether a text has one term of each group, and no unwanted term."""
     found = [*tokenizer.words(text), *tokenizer.extras(text)]
     known = set(found)
-    wanted = all(any(_stands(term, found, known) for term in group) for group in query.groups)
-    return wanted and not any(_stands(term, found, known) for term in query.unwanted)
+    wanted = all(any(_term_matches(term, found, known) for term in group) for group in query.groups)
+    return wanted and not any(_term_matches(term, found, known) for term in query.unwanted)
 
 
-def _stands(term: Term, found: Sequence[str], known: set[str]) -> bool:
-    if term.sticky is not None and term.sticky not in known:
+def _term_matches(term: Term, found: Sequence[str], known: set[str]) -> bool:
+    if term.with_signs is not None and term.with_signs not in known:
         return False
     wanted = [word.text for word in term.words]
     if not known.issuperset(wanted[:-1]):
         return False
     if len(wanted) == 1:
-        return _meets(known, wanted[0], open_ended=term.is_open_ended)
+        return _has_word(known, wanted[0], open_ended=term.is_open_ended)
     places = [at for at, word in enumerate(found) if word == wanted[0]]
-    return any(_stands_at(found, at, wanted, open_ended=term.is_open_ended) for at in places)
+    return any(_phrase_at(found, at, wanted, open_ended=term.is_open_ended) for at in places)
 
 
-def _meets(known: set[str], word: str, *, open_ended: bool) -> bool:
+def _has_word(known: set[str], word: str, *, open_ended: bool) -> bool:
     return any(each.startswith(word) for each in known) if open_ended else word in known
 
 
-def _stands_at(found: Sequence[str], at: int, wanted: list[str], *, open_ended: bool) -> bool:
+def _phrase_at(found: Sequence[str], at: int, wanted: list[str], *, open_ended: bool) -> bool:
     last = at + len(wanted) - 1
     if last >= len(found) or found[at:last] != wanted[:-1]:
         return False

@@ -1,7 +1,7 @@
-"""What of a message is searched: its words, and facts about it as words that no text contains.
+"""What the index holds of a message: its words, and facets, which are facts as words that no text contains.
 
-A message is one or two documents. What was said is one; what was done or thought on the way
-(tool output, reasoning) is another, which a search leaves out unless it is asked for.
+A message is one or two documents: one for its text, and one for its steps (tool output and
+reasoning), which a search leaves out unless it is asked for.
 """
 
 from collections.abc import Mapping
@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from sessionary.model import codec, tokenizer
 
 STEP_CHARACTERS = 20_000
-SAID = "said"
+MESSAGE = "message"
 STEPS = "steps"
-AREAS = (SAID, STEPS)
+AREAS = (MESSAGE, STEPS)
 TITLE = "title"
 SUMMARY = "summary"
 _FACET = "\ue000"
@@ -24,7 +24,7 @@ MOST_NAME_WORDS = 8
 
 
 class Origin(NamedTuple):
-    """Where and when something was said."""
+    """Which session an entry or a title belongs to, and when it was written."""
 
     profile: str
     platform: str
@@ -40,19 +40,19 @@ class SearchText(NamedTuple):
     words: list[str]
 
 
-def of_title(title: str, origin: Origin) -> SearchText:
+def title_document(title: str, origin: Origin) -> SearchText:
     """A session's title as a document."""
-    return SearchText(SAID, origin.session_no, [*_facets(TITLE, origin), *_all_words(title)])
+    return SearchText(MESSAGE, origin.session_no, [*_facets(TITLE, origin), *_all_words(title)])
 
 
-def of_entry(role: str | None, data: Mapping[str, Any], origin: Origin) -> list[SearchText]:
+def entry_documents(role: str | None, data: Mapping[str, Any], origin: Origin) -> list[SearchText]:
     """An entry, from its JSON as the log keeps it, as documents: a message or a compaction summary."""
-    said, steps = _areas(role, data)
-    if role is None and not said:
+    text, steps = _areas(role, data)
+    if role is None and not text:
         return []  # a retraction
     facets = _facets(role or SUMMARY, origin)
     facets += _facets_of_person(data.get("person"))
-    # A fact stands once in a document: whoever counts the words there can leave it out.
+    # A facet occurs once in a document, so that counts of words can leave it out.
     facets += dict.fromkeys(
         facet("tool", _text(part["name"]))
         for part in data.get("parts", ())
@@ -60,17 +60,17 @@ def of_entry(role: str | None, data: Mapping[str, Any], origin: Origin) -> list[
     )
     no = origin.session_no
     if not steps:
-        return [SearchText(SAID, no, facets + _all_words(said))]
+        return [SearchText(MESSAGE, no, facets + _all_words(text))]
     found = [SearchText(STEPS, no, facets + _all_words(steps))]
-    if said:
-        found.insert(0, SearchText(SAID, no, facets + _all_words(said)))
+    if text:
+        found.insert(0, SearchText(MESSAGE, no, facets + _all_words(text)))
     return found
 
 
 def searchable_text(role: str | None, data: Mapping[str, Any], area: str) -> str:
     """The text of a message that one area of the index was made from."""
-    said, steps = _areas(role, data)
-    return said if area == SAID else steps
+    text, steps = _areas(role, data)
+    return text if area == MESSAGE else steps
 
 
 @lru_cache(1000)
@@ -84,38 +84,38 @@ def facet(kind: str, value: str) -> str:
 
 
 def is_facet(word: str) -> bool:
-    """Whether a word of the index is a fact, not something that was said."""
+    """Whether a word of the index is a facet, not a word of a text."""
     return word.startswith(_FACET)
 
 
-def of_profile(profile: str) -> str:
+def profile_facet(profile: str) -> str:
     """The facet of everything in one profile."""
     return facet("profile", profile)
 
 
-def of_session(session_no: int) -> str:
+def session_facet(session_no: int) -> str:
     """The facet of everything in one session."""
     return f"{_SESSION}{session_no:x}"
 
 
-def is_session(word: str) -> bool:
-    """Whether a word of the index says in which session something is."""
+def is_session_facet(word: str) -> bool:
+    """Whether a word of the index is the facet of a session."""
     return word.startswith(_SESSION)
 
 
-def session_of(word: str) -> int:
-    """The session whose facet a word is; the inverse of `of_session`."""
+def session_of_facet(word: str) -> int:
+    """The session whose facet a word is; the inverse of `session_facet`."""
     return int(word[len(_SESSION) :], 16)
 
 
-def of_month(year: int, month: int) -> str:
+def month_facet(year: int, month: int) -> str:
     """The facet of a calendar month, in UTC."""
     return f"{_FACET}in{year * 12 + month:x}"
 
 
 def _facets(role: str, origin: Origin) -> list[str]:
     profile, platform, session_no, at = origin
-    return [*_facets_of(role, profile, platform, session_no), of_month(at.year, at.month)]
+    return [*_facets_of(role, profile, platform, session_no), month_facet(at.year, at.month)]
 
 
 def _facets_of_person(person: Mapping[str, Any] | None) -> list[str]:
@@ -130,10 +130,10 @@ def _facets_of_person(person: Mapping[str, Any] | None) -> list[str]:
 @lru_cache(1000)
 def _facets_of(role: str, profile: str, platform: str, session_no: int) -> tuple[str, ...]:
     return (
-        of_profile(profile),
+        profile_facet(profile),
         facet("role", role),
         facet("source", platform),
-        of_session(session_no),
+        session_facet(session_no),
     )
 
 
@@ -142,33 +142,33 @@ def _all_words(text: str) -> list[str]:
 
 
 def _areas(role: str | None, data: Mapping[str, Any]) -> tuple[str, str]:
-    """What was said, and what was done or thought on the way."""
+    """The text of a message, and its steps."""
     if role is None:
         return _text(data.get("summary")), ""
-    said: list[str] = []
+    text: list[str] = []
     steps: list[str] = []
     for part in data.get("parts", ()):
         match part.get("type"):
             case "text":
-                said.append(_text(part.get("text")))
+                text.append(_text(part.get("text")))
             case "tool_call":
-                said.append(f"{_text(part.get('name'))} {_text(part.get('arguments'))}")
+                text.append(f"{_text(part.get('name'))} {_text(part.get('arguments'))}")
             case "tool_result":
                 steps.append(f"{_text(part.get('name'))} {_text(part.get('content'))}".lstrip())
             case "reasoning":
                 steps.append(_text(part.get("text")))
             case "attachment":
-                said.append(_text(part.get("name")))
+                text.append(_text(part.get("name")))
             case _:
                 steps.append(_text(part))
     if role == "tool":
-        # What a tool says as plain text is its output all the same.
-        return "", _beginning("\n".join((*said, *steps)))
-    return "\n".join(said), _beginning("\n".join(steps))
+        # Plain text of a tool is output too.
+        return "", _beginning("\n".join((*text, *steps)))
+    return "\n".join(text), _beginning("\n".join(steps))
 
 
 def _beginning(text: str) -> str:
-    """As much of a tool's output as is searched, cut between words."""
+    """The part of a tool's output that is indexed, cut between words."""
     if len(text) <= STEP_CHARACTERS:
         return text
     whole = text[: STEP_CHARACTERS + 1].rsplit(maxsplit=1)[0]

@@ -1,4 +1,4 @@
-"""The stretch of a message that shows why it was found, with the found words marked."""
+"""The part of a message that shows why it was found, with the matches marked."""
 
 import re
 from bisect import bisect_left
@@ -21,8 +21,8 @@ def snippet(text: str, query: Query, *, width: int = WIDTH) -> str:
     """One line of the text around the best match; the beginning when nothing in it matches."""
     folded, origin = _folded(text[:_LOOKED_AT])
     terms = [term for group in query.groups for term in group]
-    spans = _spans(folded, terms) or _parts(folded, terms)
-    first = _best(spans, width)
+    spans = _spans(folded, terms) or _spans_inside_words(folded, terms)
+    first = _densest_window(spans, width)
     begin = max(0, first - _LEAD)
     if begin:
         space = folded.find(" ", begin, first)
@@ -33,7 +33,7 @@ def snippet(text: str, query: Query, *, width: int = WIDTH) -> str:
 
 
 def spans_in(text: str, query: Query) -> list[tuple[int, int]]:
-    """Where the words of a query stand in a text: beginnings and ends, in order, apart."""
+    """Where the words of a query are in a text: sorted spans that do not overlap."""
     folded, origin = _folded(text[:_LOOKED_AT])
     found = _spans(folded, [term for group in query.groups for term in group])
     return [(origin[a], origin[b - 1] + 1) for a, b in found]
@@ -57,10 +57,10 @@ def _folded_character(char: str) -> str:
 
 def _spans(folded: str, terms: Sequence[Term]) -> list[tuple[int, int]]:
     found = [match.span() for term in terms for match in _pattern(term).finditer(folded)]
-    return _apart(sorted(found))
+    return _merge_overlapping(sorted(found))
 
 
-def _apart(found: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _merge_overlapping(found: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     merged: list[tuple[int, int]] = []
     for begin, end in found:
         if merged and begin <= merged[-1][1]:
@@ -70,15 +70,15 @@ def _apart(found: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return [(a, b) for a, b in merged if b > a]
 
 
-def _parts(folded: str, terms: Sequence[Term]) -> list[tuple[int, int]]:
-    """Where the words stand within others: `user` in `getUserName`."""
+def _spans_inside_words(folded: str, terms: Sequence[Term]) -> list[tuple[int, int]]:
+    """Matches inside of longer words: `user` in `getUserName`."""
     found = sorted(
         match.span()
         for term in terms
         for word in term.words
         for match in islice(re.finditer(re.escape(word.text), folded), 50)
     )
-    return _apart(found)
+    return _merge_overlapping(found)
 
 
 @lru_cache(64)
@@ -87,16 +87,16 @@ def _pattern(term: Term) -> re.Pattern[str]:
     if not runs:  # punctuation that stands alone
         return re.compile(rf"(?<!\S)\"?{re.escape(tokenizer.fold(term.text))}\"?(?!\S)")
     first, *others = map(re.escape, runs)
-    # The word stands before the look at what is left of it: a text without it is passed over fast.
+    # The word comes before the check of what is left of it: a text without the word is scanned fast.
     left = "" if tokenizer.is_unspaced(runs[0]) else rf"(?<![^\W_]{first})"
     body = "".join(rf"[\W_]*{run}" for run in others)
     right = "" if term.prefix or tokenizer.is_unspaced(runs[-1]) else r"(?![^\W_])"
-    signs = "[+#%]*" if term.sticky is not None else ""
+    signs = "[+#%]*" if term.with_signs is not None else ""
     return re.compile(first + left + body + (r"[^\W_]*" if term.prefix else right) + signs)
 
 
-def _best(spans: Sequence[tuple[int, int]], width: int) -> int:
-    """Where the window with the most matches begins."""
+def _densest_window(spans: Sequence[tuple[int, int]], width: int) -> int:
+    """Where the window with the most matches begins; 0 without any."""
     best, most = 0, 0
     begins = [begin for begin, _ in spans[:_MOST_WINDOWS]]
     for place, begin in enumerate(begins):

@@ -18,7 +18,7 @@ _FENCE = ("```", "~~~")
 
 
 def clean_title(text: str) -> str | None:
-    """Give the title as it is kept, or None for an empty one; refuse one that is too long."""
+    """Return the title as it is stored, None for an empty one; refuse one that is too long."""
     title = one_line(text)
     if len(title) > MAX_TITLE:
         raise BadInput(f"a title has at most {MAX_TITLE} characters; this one has {len(title)}")
@@ -38,17 +38,17 @@ def matches_continuation(query: str, title: str) -> int | None:
 
 
 def beginnings(base: str) -> list[tuple[str, int, int]]:
-    """How the numbered titles of a base begin, each with the fewest and the most digits that follow."""
+    """The prefixes of numbered titles, each with the fewest and the most digits that may follow."""
     found: dict[str, list[int]] = {}
     for digits in range(1, MOST_DIGITS + 1):
-        found.setdefault(_room_for(base, digits) + " #", []).append(digits)
+        found.setdefault(_shortened(base, digits) + " #", []).append(digits)
     return [(beginning, min(digits), max(digits)) for beginning, digits in found.items()]
 
 
 def next_number(title: str, taken: Collection[str]) -> int:
     """The next number of a lineage, above every number in `taken`.
 
-    Of the titles with each of its `beginnings` the last with each number of digits is enough.
+    For each of its `beginnings`, the last title with each number of digits is enough.
     """
     base, own = numbered_base(title)
     numbers = (_number_in(base, other) for other in taken)
@@ -58,24 +58,24 @@ def next_number(title: str, taken: Collection[str]) -> int:
 def with_number(title: str, number: int) -> str:
     """The title of a lineage with this number, never too long."""
     base, _ = numbered_base(title)
-    return f"{_room_for(base, len(str(number)))} #{number}"
+    return f"{_shortened(base, len(str(number)))} #{number}"
 
 
 def _number_in(base: str, title: str) -> int | None:
-    """The number of a title that the base may have got, shortened if it had to be."""
+    """The number of a title that is this base with a number, shortened where needed."""
     beginning, number = numbered_base(title)
     if number is None:
         return None
     digits = len(title) - len(beginning) - len(" #")
-    return number if beginning in (base, _room_for(base, digits)) else None
+    return number if beginning in (base, _shortened(base, digits)) else None
 
 
-def _room_for(base: str, digits: int) -> str:
+def _shortened(base: str, digits: int) -> str:
     return base[: MAX_TITLE - len(" #") - digits].rstrip()
 
 
 def derive_title(first_user_text: str) -> str | None:
-    """Make a title of the first words a person wrote; None when there are none to show."""
+    """Make a title of the first words a person wrote; None when nothing of them is visible."""
     lines = first_user_text.lstrip()[:_DERIVED_FROM].splitlines()
     shown = (one_line(line) for line in lines if not line.lstrip().startswith(_FENCE))
     plain = (one_line(_MARKUP.sub("", line)).strip("*` ") for line in shown)

@@ -5,8 +5,8 @@ that do not put spaces between words are cut into pairs of neighbouring characte
 last character of a run standing alone as well, so that any part of a run can be found.
 Everything else separates, except signs beyond ASCII, which are words of their own.
 
-Behind the words of a text stand its extras, apart from them: the parts of names written in
-one (`getUserName`), words with their signs (`C++`), punctuation that stands alone (`=>`).
+After the words of a text, behind a gap, come its extras: the parts of camel-case names
+(`getUserName`), words with the signs behind them (`C++`), punctuation between spaces (`=>`).
 """
 
 import re
@@ -17,11 +17,11 @@ from functools import cache
 LONGEST = 64
 # Between the words of a text and its extras: no phrase reaches across.
 GAP = "\ue004"
-# Signs that are to be found are kept as private letters: databases separate words at the real ones.
+# Signs that can be searched for are stored as private-use characters: databases split words at the real ones.
 _PRIVATE = {code: chr(0xE100 + code) for code in range(128) if not chr(code).isalnum()}
 _NEITHER = dict.fromkeys(range(0xD800, 0xE200))
 _PLAIN = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)}
-# Compatibility forms that would grow into the word before them: Foo™ is Foo.
+# Compatibility forms that would be joined to the word before them: Foo™ is Foo.
 _APART = str.maketrans("™℠", "  ")
 
 _UNSPACED = (
@@ -33,7 +33,7 @@ _SIGNS = (
     "\u00a2-\u00a9\u00ac\u00ae-\u00b1\u00d7\u00f7\u2030-\u2031\u20a0-\u20cf\u2100-\u214f\u2190-\u2bff"
     "\U0001f000-\U0001faff"
 )
-# Vowel signs are no letters to the regular expressions, but belong to their word.
+# Vowel signs are no letters for regular expressions, but are part of a word.
 _MARKED = "\u0900-\u0963\u0966-\u0dff\u0f00-\u0f03\u0f18-\u0fbc"
 _DIACRITICS = (
     "[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c7"
@@ -42,10 +42,10 @@ _DIACRITICS = (
 )
 _WORD = f"(?P<unspaced>[{_UNSPACED}]+)|(?P<sign>[{_SIGNS}])|(?:(?![{_UNSPACED}{_SIGNS}])[^\\W_]|[{_MARKED}])+"
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
-_STICKY_WORD = re.compile(r"([^\W_]+)([+#%]+)")
-# These begin with the rare thing: a text without it is passed over quickly.
-_HUMP = re.compile(r"[A-Z](?:(?<=[a-z0-9][A-Z])|(?<=[A-Z][A-Z])(?=[a-z]))")
-# What stands where in an ASCII text, in five letters: a search for one letter is faster still.
+_WORD_WITH_SIGNS = re.compile(r"([^\W_]+)([+#%]+)")
+# Begins with what is rare, a capital letter, so that a text without one is scanned fast.
+_CAPITAL = re.compile(r"[A-Z](?:(?<=[a-z0-9][A-Z])|(?<=[A-Z][A-Z])(?=[a-z]))")
+# The kind of each character of an ASCII text, as one of five letters: searching in that is faster still.
 _KINDS = (
     (" ", str.isspace),
     ("A", str.isupper),
@@ -56,22 +56,22 @@ _KINDS = (
 _OUTLINE = bytes(
     next(ord(kind) for kind, is_so in _KINDS if is_so(chr(code))) for code in range(256)
 )
-_HUMP_OUTLINE = re.compile(rb"A(?:(?<=[a0]A)|(?<=AA)(?=a))")
-_ALONE_OUTLINE = re.compile(rb"\.(?<![^ ]\.)\.*(?![^ ])")
+_CAPITAL_OUTLINE = re.compile(rb"A(?:(?<=[a0]A)|(?<=AA)(?=a))")
+_PUNCTUATION_OUTLINE = re.compile(rb"\.(?<![^ ]\.)\.*(?![^ ])")
 _RUNS = bytes(ord("a") if 48 <= code < 128 and chr(code).isalnum() else 32 for code in range(256))
 _LONG_RUN = b"a" * (LONGEST + 1)
 _ALPHANUMERIC = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
-_HUMPS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SIGN = r"(?:[^\w\s]|_)"
-_ALONE = re.compile(rf"{_SIGN}(?<!\S{_SIGN}){_SIGN}*(?!\S)")
+_PUNCTUATION = re.compile(rf"{_SIGN}(?<!\S{_SIGN}){_SIGN}*(?!\S)")
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One word; `begins` means that it may be the beginning of what the text has there."""
+    """One word of a query; with `is_prefix` it also matches longer words that begin with it."""
 
     text: str
-    begins: bool = False
+    is_prefix: bool = False
 
 
 def fold(text: str) -> str:
@@ -100,16 +100,16 @@ def words(text: str) -> list[str]:
 
 
 def extras(text: str) -> list[str]:
-    """What else the text is found by: parts of names, words with signs, punctuation alone."""
-    found = [*humps(text), *dict.fromkeys((*sticky(text), *alone(text)))]
+    """What else a text is found by: parts of names, words with signs, punctuation."""
+    found = [*name_parts(text), *dict.fromkeys((*words_with_signs(text), *punctuation(text)))]
     return [GAP, *found] if found else found
 
 
-def wanted(text: str) -> list[Word]:
-    """The words to look for so that every text in which this one stands is found.
+def query_words(text: str) -> list[Word]:
+    """The words to look for so that every text that contains this one is found.
 
-    A run without spaces at the end of the question may go on in the text: its last
-    character alone is looked for as a beginning, longer runs by their pairs.
+    At the end of a query, a run of a script without spaces may continue in the text: a single
+    character is looked for as a prefix, a longer run by its pairs.
     """
     folded = fold(text)
     matches = list(_word(folded).finditer(folded))
@@ -121,30 +121,30 @@ def wanted(text: str) -> list[Word]:
         elif place + 1 < len(matches):
             out.extend(Word(run[at : at + 2]) for at in range(len(run)))
         elif len(run) == 1:
-            out.append(Word(run, begins=True))
+            out.append(Word(run, is_prefix=True))
         else:
             out.extend(Word(run[at : at + 2]) for at in range(len(run) - 1))
     return out
 
 
-def sticky(text: str) -> list[str]:
-    """Words with the signs straight behind them (`C++`), in a form that the index can keep."""
+def words_with_signs(text: str) -> list[str]:
+    """Words with the signs right behind them (`C++`), as the index stores them."""
     if not ("+" in text or "#" in text or "%" in text):
         return []
     return [
         fold(word)[:LONGEST] + signs[:8].translate(_PRIVATE)
-        for word, signs in _STICKY_WORD.findall(text)
+        for word, signs in _WORD_WITH_SIGNS.findall(text)
         if not is_unspaced(word)
     ]
 
 
-def alone(text: str) -> list[str]:
-    """Punctuation with white space around it (`=>`, `???`), in a form that the index can keep."""
+def punctuation(text: str) -> list[str]:
+    """Punctuation between white space (`=>`, `???`), as the index stores it."""
     if text.isascii():
-        spans = _ALONE_OUTLINE.finditer(_outline(text))
+        spans = _PUNCTUATION_OUTLINE.finditer(_outline(text))
         marks = [text[span.start() : span.end()] for span in spans]
     else:
-        marks = [match[0] for match in _ALONE.finditer(text)]
+        marks = [match[0] for match in _PUNCTUATION.finditer(text)]
     found = []
     for each in marks:
         mark = each.strip('"') or each
@@ -154,19 +154,21 @@ def alone(text: str) -> list[str]:
     return found
 
 
-def shown(word: str) -> str:
-    """A word of the index with its signs as people write them."""
+def display_form(word: str) -> str:
+    """A word of the index with its signs as people write them; the inverse of how they are stored."""
     return "".join(
         chr(ord(char) - 0xE100) if 0xE100 <= ord(char) < 0xE180 else char for char in word
     )
 
 
-def humps(text: str) -> list[str]:
-    """The parts of names written in one: `getUserName` gives get, user, name; a gap after each."""
+def name_parts(text: str) -> list[str]:
+    """The parts of camel-case names: `getUserName` gives get, user, name, and a gap after each name."""
     found: list[str] = []
     end = 0
-    for hump in _HUMP_OUTLINE.finditer(_outline(text)) if text.isascii() else _HUMP.finditer(text):
-        begin = hump.start()
+    for capital in (
+        _CAPITAL_OUTLINE.finditer(_outline(text)) if text.isascii() else _CAPITAL.finditer(text)
+    ):
+        begin = capital.start()
         if begin < end:
             continue
         while begin and text[begin - 1] in _ALPHANUMERIC:
@@ -174,7 +176,7 @@ def humps(text: str) -> list[str]:
         name = _ASCII_WORD.match(text, begin)
         assert name is not None
         end = name.end()
-        found += [part.lower()[:LONGEST] for part in _HUMPS.findall(name[0])]
+        found += [part.lower()[:LONGEST] for part in _NAME_PARTS.findall(name[0])]
         found.append(GAP)
     return found
 
@@ -184,7 +186,7 @@ def _outline(text: str) -> bytes:
 
 
 def runs(text: str) -> list[str]:
-    """The folded text cut only where words end, scripts without spaces left whole."""
+    """The words of the folded text, runs of scripts without spaces left whole."""
     folded = fold(text)
     return [match[0] for match in _word(folded).finditer(folded)]
 
@@ -196,11 +198,11 @@ def is_unspaced(run: str) -> bool:
 
 
 def _word(text: str) -> re.Pattern[str]:
-    """What a word of a text is."""
+    """The pattern of one word of this text."""
     return _ASCII_WORD if text.isascii() else _compiled(_WORD)
 
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """A pattern for all scripts: it takes as long to make as a search does."""
+    """A pattern for all scripts, compiled when first needed: that takes as long as a search."""
     return re.compile(pattern)

@@ -86,8 +86,9 @@ def entry_json(entry: Entry) -> Json:
         "turn_id": entry.turn_id,
     }
     match entry.body:
-        case Message() as said:
-            return out | {"role": said.role, "text": said.text, "person": None} | body_to_json(said)
+        case Message() as message:
+            shown = {"role": message.role, "text": message.text, "person": None}
+            return out | shown | body_to_json(message)
         case Compaction() | Retraction() as mark:
             return out | body_to_json(mark)
 
@@ -105,7 +106,7 @@ def usage_json(total: UsageTotal) -> Json:
 
 
 def policy_json(policy: ResetPolicy) -> Json:
-    """A reset policy; the clock that it does not watch is null."""
+    """A reset policy; limits that its mode does not use are null."""
     idle = policy.mode in (ResetMode.IDLE, ResetMode.BOTH)
     daily = policy.mode in (ResetMode.DAILY, ResetMode.BOTH)
     return {

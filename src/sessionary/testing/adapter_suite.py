@@ -22,7 +22,6 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from sessionary.actions import schedules
-from sessionary.actions.upkeep import stats
 from sessionary.agents.registry import Agent
 from sessionary.clock import Moment
 from sessionary.engine.context import AccessPolicy
@@ -33,6 +32,7 @@ from sessionary.model.reset import Policies, ResetMode, ResetPolicy
 from sessionary.model.schedule import Timing
 from sessionary.model.source import Source
 from sessionary.store.database import Store
+from sessionary.store.tables import upkeep
 from sessionary.testing.channel_world import (
     ChannelWorld,
     PlatformDriver,
@@ -340,7 +340,7 @@ class SignedSuite:
             assert status in (401, 403)
             assert any(platform.name in each.getMessage() for each in caplog.records)
             assert await world.transcripts() == [["hello", "hello"]]
-            assert (await store.read(stats.backlog)).waiting_arrivals == 0
+            assert (await store.read(upkeep.backlog)).waiting_arrivals == 0
 
     async def test_a_signed_message_that_comes_much_later_is_refused(
         self, store: Store, platform: SigningPlatform

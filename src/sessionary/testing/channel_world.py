@@ -10,7 +10,6 @@ from weakref import WeakKeyDictionary
 
 from sessionary.actions import outbox
 from sessionary.actions.sessions import lists, read
-from sessionary.actions.upkeep import stats
 from sessionary.agents.demo import EchoRunner
 from sessionary.agents.registry import Agent
 from sessionary.agents.summaries import ExtractiveSummarizer, Titler
@@ -23,6 +22,7 @@ from sessionary.model.prompt import render
 from sessionary.model.source import Channel, Source
 from sessionary.model.turn import Delivery, DeliveryState
 from sessionary.store.database import Store
+from sessionary.store.tables import upkeep
 from sessionary.testing.fakes import START, FakeClock, LoopbackAdapter, SequentialIds
 
 # Much longer than anything takes on an idle machine, and shorter than the time limit of a test.
@@ -174,7 +174,7 @@ class ChannelWorld:
                     self.clock.tick(1)
                     await asyncio.sleep(0.005)
         except TimeoutError:
-            found = await self.store.read(stats.backlog)
+            found = await self.store.read(upkeep.backlog)
             raise AssertionError(f"it never became quiet: {found}") from None
 
     async def post(self, text: str) -> str:
@@ -213,7 +213,7 @@ class ChannelWorld:
         return found
 
     async def _is_quiet(self, engine: Engine) -> bool:
-        found = await self.store.read(stats.backlog)
+        found = await self.store.read(upkeep.backlog)
         waiting = found.waiting_arrivals or found.open_deliveries or found.running_turns
         return not waiting and engine.turns.turns == 0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from sessionary.actions.upkeep import verify
+from sessionary.actions import verify
 from sessionary.compat.hermes.state import SessionDB
 from tests.store.conftest import emptied, opened  # noqa: F401
 

@@ -20,7 +20,7 @@ from google.adk.sessions.base_session_service import BaseSessionService, GetSess
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.genai import types
 
-from sessionary.actions.upkeep import verify
+from sessionary.actions import verify
 from sessionary.client.client import Sessionary, connect
 from sessionary.integrations.google_adk import SessionarySessionService
 from sessionary.model.message import Message

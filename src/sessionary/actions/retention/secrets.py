@@ -1,4 +1,4 @@
-"""Where in the record keys and tokens stand. Nothing is changed."""
+"""Find keys and tokens in the log. Nothing is changed."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ PAGE = 200
 
 @dataclass(frozen=True, slots=True)
 class SecretMatch:
-    """A secret in a message: where it stands, what it seems to be, a part of it."""
+    """A secret in a message: where it is, of what kind, and a part of it to recognize it by."""
 
     session: SessionHead
     seq: int
@@ -32,7 +32,7 @@ def scan(
     profile: str,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Iterator[SecretMatch]:
-    """Look through some sessions, or all of a profile; each secret once in a message."""
+    """Search some sessions, or all of a profile; a secret is reported once per message."""
     for count, head in enumerate(_heads(store, ids, profile=profile), 1):
         yield from _in_session(store, head)
         progress(count)
@@ -52,15 +52,14 @@ def _heads(store: Store, ids: Sequence[str] | None, *, profile: str) -> Iterator
 
 
 def _page(tx: Tx, profile: str, after: int) -> list[tuple[int, SessionHead | None]]:
-    rows = tx.all("page_of_sessions", profile=profile, after=after, limit=PAGE)
     return [
-        (no, None if shelf == SessionFolder.GONE else sessions.get_by_no(tx, no))
-        for no, _, shelf in rows
+        (no, None if folder == SessionFolder.GONE else sessions.get_by_no(tx, no))
+        for no, _, folder in sessions.page(tx, profile=profile, after=after, limit=PAGE)
     ]
 
 
 def _in_session(store: Store, head: SessionHead) -> Iterator[SecretMatch]:
-    """What stands in the session's own log; what it shares is found where it was said."""
+    """Secrets in the session's own log; what it inherits is found in its ancestors."""
     first = head.base_seq + 1
     while first <= head.last_seq:
         own = Segment(head.no, head.id, first, head.last_seq)

@@ -1,32 +1,49 @@
-"""Finding what was said: candidates from the index, hits from the log."""
+"""Search for messages: options in, a page of hits out."""
 
-import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sessionary.actions.search import index
-from sessionary.actions.search.hits import Hit, hits
-from sessionary.actions.search.index import CANDIDATES, Candidates, IndexSearch, Ranking, Scores
-from sessionary.errors import BadInput
+from sessionary.actions.search.index import (
+    CANDIDATES,
+    Candidates,
+    IndexSearch,
+    Ranking,
+    Scores,
+    SearchMatch,
+    SearchScope,
+)
+from sessionary.clock import from_micros
+from sessionary.errors import BadInput, Damaged
+from sessionary.model import message
 from sessionary.model import query as queries
+from sessionary.model import snippet as snippets
 from sessionary.model.query import Query
-from sessionary.model.session import Cursor
+from sessionary.model.search_text import MESSAGE, STEPS, SUMMARY, TITLE, searchable_text
+from sessionary.model.session import Cursor, SessionHead
 from sessionary.model.view import head_json, time_text
-from sessionary.store.database import Tx
+from sessionary.store.database import REMEDY, Tx
 from sessionary.store.search import indexer
+from sessionary.store.tables import entries, sessions
+from sessionary.store.tables import search as search_table
+from sessionary.store.tables.blobs import Unpacker
 
 SORTS = ("relevance", "newest")
 MOST_HITS = 200
 COUNTED_STEPS = 100
-# So many letters may be missing, too many or others in what was perhaps meant.
+# Shown for a message that was readable when it was indexed and is damaged now.
+UNREADABLE = "(this message is damaged and cannot be read: run `sessionary verify`)"
+# A suggestion may differ from a word by this many letters.
 _EDITS = 2
+_TEXT = 4000
+_NEIGHBOUR = 200
+_NEAR = 3
 
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """How the answer shall look."""
+    """How to search besides the words: the order, the page, and where to look."""
 
     sort: str = "relevance"
     limit: int = 20
@@ -39,14 +56,35 @@ class SearchOptions:
     roles: tuple[str, ...] = ()
 
     def narrow(self, query: Query) -> Query:
-        """The query in the places that are wished for besides those it names."""
+        """The query with these sources and roles, where they are given."""
         sources = self.sources if self.source is None else (self.source,)
         return queries.narrowed(query, sources=sources, roles=self.roles)
 
 
 @dataclass(frozen=True, slots=True)
+class Hit:
+    """One message that was found, with the beginning of the messages around it."""
+
+    session: SessionHead
+    seq: int
+    role: str
+    snippet: str
+    text: str
+    at: datetime
+    score: float
+    before: str | None = None
+    after: str | None = None
+    in_session: int = 1
+
+    @property
+    def id(self) -> str:
+        """The name of the entry."""
+        return f"{self.session.id}-{self.seq}"
+
+
+@dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The answer to a search. `more`: there are more matches than were counted.
+    """The result of a search. `more`: there are more matches than were counted.
 
     `behind`: so many changes are not in the index yet. `missing`: what the query names and
     is not there. `step_hits`: matches in tool output and reasoning that are not shown.
@@ -70,44 +108,55 @@ class SearchResult:
         return iter(self.hits)
 
 
-def search(tx: Tx, text: str, *, profile: str, wish: SearchOptions, now: datetime) -> SearchResult:
-    """Find messages by what a person typed; an answer always says what it left out."""
-    if not 1 <= wish.limit <= MOST_HITS:
-        raise BadInput(f"A search gives 1 to {MOST_HITS} hits at a time, not {wish.limit}.")
-    if wish.sort not in SORTS:
-        raise BadInput(f"Hits are sorted by {' or '.join(SORTS)}, not by {wish.sort!r}.")
-    place = None if wish.cursor is None else _place(wish.cursor)
+def search(
+    tx: Tx, text: str, *, profile: str, options: SearchOptions, now: datetime
+) -> SearchResult:
+    """Find messages by what a person typed; the result always says what it left out."""
+    if not 1 <= options.limit <= MOST_HITS:
+        raise BadInput(f"A search gives 1 to {MOST_HITS} hits at a time, not {options.limit}.")
+    if options.sort not in SORTS:
+        raise BadInput(f"Hits are sorted by {' or '.join(SORTS)}, not by {options.sort!r}.")
+    place = None if options.cursor is None else _place(options.cursor)
     typed = queries.parse(text, now=now)
-    query = wish.narrow(typed)
+    query = options.narrow(typed)
     behind = indexer.state(tx).behind
     if query.is_empty:
         return SearchResult((), 0, False, None, query.describe(), behind=behind)
-    steps = wish.steps or "tool" in query.filters.roles or not query.groups
-    areas = index.areas(steps=steps)
-    asking = _Asking(tx, query, profile, wish, None if place is None else place[0])
-    finder = asking.finder(query)
-    # What looks like operators may be the text itself: then it is looked for everywhere.
+    steps = options.steps or "tool" in query.filters.roles or not query.groups
+    areas = (MESSAGE, STEPS) if steps else (MESSAGE,)
+    by_relevance = options.sort == "relevance"
+    everything = SearchScope.of_profile(tx, profile, has_words=bool(query.groups))
+
+    def index_search(query: Query) -> IndexSearch:
+        scope = everything.narrowed(tx, query.filters, session=options.session)
+        below = None if place is None else place[0]
+        return IndexSearch(tx, scope, scored=by_relevance, below=below)
+
+    index = index_search(query)
+    # What looks like operators may be the text itself, which is then looked for everywhere.
     literal = queries.literal(typed)
-    quoted = {} if literal is None else asking.quoted(wish.narrow(literal), areas)
+    quoted: Scores = {}
+    if literal is not None:
+        literal = options.narrow(literal)
+        quoted = index_search(literal).exact_matches(literal, areas)
     is_older = place is not None and place[1] == 0
-    candidates, used, attempt = _find(finder, query, areas, quoted, is_older=is_older)
-    found = candidates.found
-    ranking = Ranking(finder, found, by_relevance=wish.sort == "relevance")
+    candidates, used, attempt = _find(index, query, areas, quoted, is_older=is_older)
+    ranking = Ranking(index, candidates.found, by_relevance=by_relevance)
     begin = 0 if place is None else place[1]
-    one_each = not wish.all_hits and wish.session is None
-    page = ranking.page(begin, wish.limit, one_each=one_each)
+    one_each = not options.all_hits and options.session is None
+    page = ranking.page(begin, options.limit, one_each=one_each)
     return SearchResult(
-        hits=hits(tx, page, used, times=ranking.times),
+        hits=_hits(tx, page, used, times=ranking.times),
         total=ranking.total,
         more=candidates.more,
-        next=_following(ranking, candidates, place=place, end=begin + wish.limit),
+        next=_next_cursor(ranking, candidates, place=place, end=begin + options.limit),
         words=used.describe(),
         relaxed=attempt.relaxed,
         beginnings=attempt.beginnings,
         step_hits=min(candidates.others, COUNTED_STEPS),
         behind=behind,
         suggestion=None if page else _suggest(tx, query),
-        missing=finder.missing,
+        missing=index.missing,
     )
 
 
@@ -126,40 +175,20 @@ _WIDER = (
 )
 
 
-class _Asking:
-    """Everything in which one search looks, for the query and for its text to the letter."""
-
-    def __init__(
-        self, tx: Tx, query: Query, profile: str, wish: SearchOptions, below: int | None
-    ) -> None:
-        self._tx = tx
-        self._wish = wish
-        self._below = below
-        self._everywhere = index.everywhere(tx, profile, has_words=bool(query.groups))
-
-    def finder(self, query: Query) -> IndexSearch:
-        wish = self._wish
-        scope = index.narrowed(self._tx, self._everywhere, query.filters, session=wish.session)
-        return IndexSearch(self._tx, scope, scored=wish.sort == "relevance", below=self._below)
-
-    def quoted(self, literal: Query, areas: Sequence[str]) -> Scores:
-        return self.finder(literal).quoted(literal, areas)
-
-
 def _find(
-    finder: IndexSearch, query: Query, areas: Sequence[str], quoted: Scores, *, is_older: bool
+    index: IndexSearch, query: Query, areas: Sequence[str], quoted: Scores, *, is_older: bool
 ) -> tuple[Candidates, Query, _Attempt]:
     """The newest matches, the query that found them, and how it differs from what was typed.
 
     While nothing is found, the query is widened: words as beginnings, then any word, then both.
-    `is_older`: the page begins behind all that an earlier one had found. It goes on with the query
-    that had found that, also where there is nothing more.
+    `is_older`: the page begins behind all candidates of an earlier page. It must use the query
+    that found those, even if that finds nothing more.
     """
 
     def found_earlier(tried: Query) -> bool:
-        return is_older and bool(finder.candidates(tried, areas, from_newest=True).found)
+        return is_older and bool(index.candidates(tried, areas, from_newest=True).found)
 
-    plain = finder.candidates(query, areas)
+    plain = index.candidates(query, areas)
     if plain.found or quoted or found_earlier(query):
         return plain._replace(found=_merged(plain.found, quoted)), query, _AS_TYPED
     tried = [query]
@@ -169,26 +198,25 @@ def _find(
         if wider in tried:
             continue
         tried.append(wider)
-        candidates = finder.candidates(wider, areas)
+        candidates = index.candidates(wider, areas)
         if candidates.found or found_earlier(wider):
             return candidates, wider, attempt
     return plain, query, _AS_TYPED
 
 
 def _place(cursor: str) -> tuple[int, int]:
-    """Below which document a cursor goes on, and how many hits of those it has shown."""
+    """Below which document a cursor continues, and how many hits of those it has shown."""
     place = Cursor.parse(cursor)
     if not isinstance(place.at, int):
         raise BadInput("That cursor is of another list; begin again without it.")
     return place.at, place.no
 
 
-def _following(
+def _next_cursor(
     ranking: Ranking, candidates: Candidates, *, place: tuple[int, int] | None, end: int
 ) -> str | None:
-    """Where the next page begins.
-
-    A cursor holds on to the newest match of its first page: what is said later moves nothing.
+    """Where the next page begins. A cursor names the newest match of its first page, so that new
+    messages do not shift the pages.
     """
     found = candidates.found
     if ranking.has(end):
@@ -207,39 +235,86 @@ def _merged(one: Scores, other: Scores) -> Scores:
 
 
 def _suggest(tx: Tx, query: Query) -> str | None:
-    """The query with words that are not there replaced by near ones that are."""
+    """The query with words that are not in the index replaced by similar ones that are."""
     changed = False
-    said: list[str] = []
+    words: list[str] = []
     for term in (term for group in query.groups for term in group):
-        near = None if term.is_phrase or term.prefix else _near(tx, term.words[0].text)
-        said.append(near or term.text)
-        changed = changed or near is not None
-    return " ".join(said) if changed else None
+        other = None if term.is_phrase or term.prefix else _similar(tx, term.words[0].text)
+        words.append(other or term.text)
+        changed = changed or other is not None
+    return " ".join(words) if changed else None
 
 
-def _near(tx: Tx, word: str) -> str | None:
-    """The spelling that was perhaps meant, when this one is not there."""
+def _similar(tx: Tx, word: str) -> str | None:
+    """The most similar word in the index; None when the word itself is there."""
     if len(word) < 4:
         return None
-    rows = tx.all(
-        "near_words",
-        first=word[:2],
-        beyond=word[:2] + "\U0010ffff",
-        shortest=len(word) - _EDITS,
-        longest=len(word) + _EDITS,
-        limit=3000,
+    near = search_table.words_near(
+        tx, word[:2], shortest=len(word) - _EDITS, longest=len(word) + _EDITS
     )
     letters = set(word)
-    known = [row[0] for row in rows if len(letters.intersection(row[0])) >= len(letters) - _EDITS]
+    known = [each for each in near if len(letters.intersection(each)) >= len(letters) - _EDITS]
     if word in known:
         return None
-    difflib = importlib.import_module("difflib")  # seldom needed
-    close: list[str] = difflib.get_close_matches(word, known, n=1, cutoff=0.7)
-    return close[0] if close else None
+    import difflib  # seldom needed
+
+    return next(iter(difflib.get_close_matches(word, known, n=1, cutoff=0.7)), None)
+
+
+def _hits(
+    tx: Tx, page: Sequence[SearchMatch], query: Query, *, times: Callable[[SearchMatch], int]
+) -> tuple[Hit, ...]:
+    """What a page of matches shows; the log is read once for all of them."""
+    unpacker = Unpacker(tx)
+    heads = sessions.by_numbers(tx, {match.session_no for match in page})
+    around = search_table.entries_around(
+        tx, [match.entry_no for match in page if match.seq], distance=_NEAR
+    )
+
+    def beginning(near: Mapping[int, tuple[str | None, str]], numbers: Iterable[int]) -> str | None:
+        """The first words of the first of these entries that has any."""
+        for number in numbers:
+            if number in near:
+                data = entries.readable(tx, number, near[number][1], unpacker) or {}
+                text = message.text_of(tuple(map(message.from_json, data.get("parts", ()))))
+                if text:
+                    return text[:_NEIGHBOUR]
+        return None
+
+    def hit(match: SearchMatch) -> Hit:
+        head = heads[match.session_no]
+        at, score = from_micros(match.at), round(match.score, 6)
+        if match.seq == 0:
+            title = head.title or ""
+            snippet = snippets.snippet(title, query)
+            return Hit(head, 0, TITLE, snippet, title, at, score, in_session=times(match))
+        near = around[match.entry_no]
+        if match.entry_no not in near:
+            raise Damaged(
+                f"Entry {match.seq} of session {head.id} is missing from the log: "
+                f"the store is damaged. {REMEDY}"
+            )
+        role, body = near[match.entry_no]
+        data = entries.readable(tx, match.entry_no, body, unpacker)
+        text = "" if data is None else searchable_text(role, data, match.area)
+        return Hit(
+            session=head,
+            seq=match.seq,
+            role=role or SUMMARY,
+            snippet=UNREADABLE if data is None else snippets.snippet(text, query),
+            text=text[:_TEXT],
+            at=at,
+            score=score,
+            before=beginning(near, range(match.entry_no - 1, match.entry_no - _NEAR - 1, -1)),
+            after=beginning(near, range(match.entry_no + 1, match.entry_no + _NEAR + 1)),
+            in_session=times(match),
+        )
+
+    return tuple(map(hit, page))
 
 
 def result_json(found: SearchResult) -> dict[str, Any]:
-    """The answer to a search."""
+    """A search result as the interfaces show it."""
     return {
         "items": [hit_json(hit) for hit in found],
         "next": found.next,

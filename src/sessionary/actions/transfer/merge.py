@@ -1,22 +1,21 @@
-"""Another tool's session becomes one of ours: filled while no one sees it, shown when it is whole.
+"""Merge another tool's session into the store: filled while it is hidden, shown when it is complete.
 
-A small one is a single transaction. A large one is filled in several, and the last one shows it.
-One that is here already grows at its end. How far its file was read is noted in the transaction
-that writes what was read: neither is ever ahead of the other.
+A small session is a single transaction. A large one takes several, and the last one shows it.
+A session that is here already grows at its end. How far its file was read is noted in the same
+transaction as what was read, so that neither is ever ahead of the other.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from sessionary.actions.sessions import log, titles
 from sessionary.actions.sessions.log import SessionChanged
-from sessionary.actions.transfer import restore_session
-from sessionary.clock import Moment, from_micros, to_micros
+from sessionary.actions.transfer import jsonl_import
+from sessionary.clock import Moment, to_micros
 from sessionary.errors import Conflict
 from sessionary.model import codec, transcript
 from sessionary.model.message import MAX_SEQ, Retraction
@@ -25,43 +24,14 @@ from sessionary.model.session import Lineage, Segment, TitleBy
 from sessionary.store.database import Tx
 from sessionary.store.tables import blobs, entries, imports, sessions, transfer
 from sessionary.store.tables import usage as usage_table
-from sessionary.store.tables.blobs import Unpacker
-from sessionary.store.tables.imports import Imported, ReadUnit
+from sessionary.store.tables.entries import LogRow
+from sessionary.store.tables.imports import Added, Imported, ReadUnit
 
 PAGE = 500
 # What an import adds to a session counts as unread only if it was said within this time: then the
 # conversation goes on somewhere else. Older messages are history, and history is read.
 ONGOING = timedelta(days=1)
 WRITTEN_ELSEWHERE = "another import is writing it; it goes on the next time"
-_NATIVE_ID = re.compile(r'"platform_message_id":("(?:[^"\\]|\\.)*")')
-
-
-class LogRow(NamedTuple):
-    """One line of the log, as it stands there: number, kind, role, time, body."""
-
-    seq: int
-    kind: str
-    role: str | None
-    at: int
-    text: str
-
-    @property
-    def native_id(self) -> str | None:
-        """What its own tool calls it."""
-        found = _NATIVE_ID.search(self.text)
-        return None if found is None else str(codec.decode(found[1]))
-
-
-@dataclass(slots=True)
-class Added:
-    """What rows add to a head."""
-
-    messages: int = 0
-    tool_calls: int = 0
-    last_reply_seq: int = 0
-    compacted_seq: int = 0
-    preview: str | None = None
-    active_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +60,7 @@ class WriteBatch:
     blobs: list[bytes] = field(default_factory=list)
     # Of all rows since the session was begun while it is hidden, else of these rows.
     added: Added = field(default_factory=Added)
-    # Whether the head must be made from the whole log: something was taken back, or inherited.
+    # Whether the head's counts must be made from the whole log: something was retracted or inherited.
     is_involved: bool = False
     is_whole: bool = True
     # Whether only the end of its source was read.
@@ -106,26 +76,26 @@ class BatchResult:
     notes: tuple[str, ...] = ()
 
 
-def put(tx: Tx, sheaf: WriteBatch, *, moment: Moment) -> BatchResult:
-    """Write one sheaf, and how far its unit was read."""
+def put(tx: Tx, batch: WriteBatch, *, moment: Moment) -> BatchResult:
+    """Write one batch, and how far its source was read."""
     notes: list[str] = []
-    session = _target(tx, sheaf)
-    for data in sheaf.blobs:
+    session = _target(tx, batch)
+    for data in batch.blobs:
         blobs.add(tx, data)
-    entries.put_texts(tx, session.no, sheaf.rows)
-    if sheaf.usage:
-        usage_table.raise_all(tx, sheaf.usage, profile=sheaf.profile, session_no=session.no)
-    if (sheaf.usage and not session.is_hidden) or sheaf.is_whole:
+    entries.put_texts(tx, session.no, batch.rows)
+    if batch.usage:
+        usage_table.raise_all(tx, batch.usage, profile=batch.profile, session_no=session.no)
+    if (batch.usage and not session.is_hidden) or batch.is_whole:
         usage_table.sum_up(tx, session.no)
-    last = sheaf.rows[-1].seq if sheaf.rows else session.last_seq
+    last = batch.rows[-1].seq if batch.rows else session.last_seq
     after = Imported(session.no, session.id, session.base_seq, last, session.is_hidden)
     if not session.is_hidden:
-        _extend(tx, sheaf, session, after, moment=moment)
-    elif sheaf.is_whole:
-        _show(tx, sheaf, after, moment=moment, notes=notes)
+        _extend(tx, batch, session, after, moment=moment)
+    elif batch.is_whole:
+        _show(tx, batch, after, moment=moment, notes=notes)
         after = Imported(session.no, session.id, session.base_seq, last)
-    if sheaf.unit is not None:
-        put_unit(tx, *sheaf.unit, profile=sheaf.profile, tool=sheaf.tool, moment=moment)
+    if batch.unit is not None:
+        put_unit(tx, *batch.unit, profile=batch.profile, tool=batch.tool, moment=moment)
     return BatchResult(after, tuple(notes))
 
 
@@ -135,17 +105,11 @@ def put_unit(tx: Tx, name: str, read: ReadUnit, *, profile: str, tool: str, mome
 
 
 def page(tx: Tx, segments: Sequence[Segment], after: int) -> list[LogRow]:
-    """The next rows of a history behind a number, their large texts read in."""
+    """The next rows of a history after a number, with their large texts."""
     for segment in segments:
-        if segment.last <= after:
-            continue
-        rest = replace(segment, first=max(segment.first, after + 1))
-        found = entries.read_rows(tx, rest, limit=PAGE)
-        unpacker = Unpacker(tx)
-        return [
-            LogRow(number & MAX_SEQ, kind, role, at, entries.text_of(tx, number, text, unpacker))
-            for number, kind, role, at, _, text in found
-        ]
+        if segment.last > after:
+            rest = replace(segment, first=max(segment.first, after + 1))
+            return entries.read_texts(tx, rest, limit=PAGE)
     return []
 
 
@@ -164,7 +128,7 @@ def history(tx: Tx, session: Imported) -> list[Segment]:
 
 
 def tip(tx: Tx, segments: Sequence[Segment]) -> int:
-    """The last entry of a history that was not taken back; 0 for none."""
+    """The last entry of a history that was not retracted; 0 for none."""
     last = segments[-1].last if segments else 0
     for first, end in reversed(transcript.retracted(entries.marks(tx, segments))):
         if first <= last <= end:
@@ -173,7 +137,7 @@ def tip(tx: Tx, segments: Sequence[Segment]) -> int:
 
 
 def seq_of(tx: Tx, segments: Sequence[Segment], native_id: str) -> int | None:
-    """Where a message stands that its tool calls so: the latest, when there are several."""
+    """The number of the message with this native id, the latest if there are several."""
     wanted = f'"platform_message_id":{codec.encode(native_id)}'
     found = None
     for row in _rows(tx, segments):
@@ -185,9 +149,9 @@ def seq_of(tx: Tx, segments: Sequence[Segment], native_id: str) -> int | None:
 def way_to(
     tx: Tx, segments: Sequence[Segment], waiting: Sequence[LogRow], here: int
 ) -> tuple[int, list[LogRow]]:
-    """The way to an entry as it was when that was said: the last of it that stands, and the rest.
+    """The history up to an entry as it was then: its last entry that is still visible, and the rest.
 
-    What was taken back since and said again in the same words stands.
+    What was retracted since and then repeated in the same words counts as visible.
     """
     marks = [
         (mark.body.after, mark.seq)
@@ -195,21 +159,21 @@ def way_to(
         if isinstance(mark.body, Retraction)
     ]
     marks += [(_after(row), row.seq) for row in waiting if row.kind == "retraction"]
-    standing = min((after for after, seq in marks if after < here < seq), default=here)
-    if standing == here:
+    visible = min((after for after, seq in marks if after < here < seq), default=here)
+    if visible == here:
         return here, []
-    rows = [*_rows(tx, segments, standing), *waiting]
+    rows = [*_rows(tx, segments, visible), *waiting]
     then = [mark for mark in marks if mark[1] <= here]
-    lost = _visible(rows, then, standing, here)
-    while taken := [after for after, seq in then if after < standing <= seq]:
-        standing = min(taken)
-    now = _visible(rows, marks, standing, MAX_SEQ)
+    lost = _visible(rows, then, visible, here)
+    while taken := [after for after, seq in then if after < visible <= seq]:
+        visible = min(taken)
+    now = _visible(rows, marks, visible, MAX_SEQ)
     shared = 0
     for before, after in zip(lost, now, strict=False):
         if not _says_the_same(before, after):
             break
-        shared, standing = shared + 1, after.seq
-    return standing, lost[shared:]
+        shared, visible = shared + 1, after.seq
+    return visible, lost[shared:]
 
 
 def _visible(
@@ -236,7 +200,7 @@ def _after(row: LogRow) -> int:
 
 
 def renumbered(rows: Sequence[LogRow], first: int) -> list[LogRow]:
-    """Rows that are said again, in a row from a number on; a summary names its entry anew."""
+    """Rows that are repeated, numbered from `first`; a compaction refers to the new numbers."""
     moved = {row.seq: first + at for at, row in enumerate(rows)}
     return [row._replace(seq=moved[row.seq], text=_moved(row, moved)) for row in rows]
 
@@ -254,67 +218,66 @@ def _rows(tx: Tx, segments: Sequence[Segment], after: int = 0) -> Iterator[LogRo
         after = rows[-1].seq
 
 
-def _target(tx: Tx, sheaf: WriteBatch) -> Imported:
-    """The session as it was when the rows were made; made now when there was none."""
-    find = {"profile": sheaf.profile, "tool": sheaf.tool}
-    session = imports.find_session(tx, sheaf.native_id, **find)
+def _target(tx: Tx, batch: WriteBatch) -> Imported:
+    """The session as it was when the rows were made; a new hidden one if there was none."""
+    find = {"profile": batch.profile, "tool": batch.tool}
+    session = imports.find_session(tx, batch.native_id, **find)
     if session is not None and not session.is_hidden:
-        tx.one("lock_session_no", no=session.no)
-        session = imports.find_session(tx, sheaf.native_id, **find)
-    if session != sheaf.found:
+        sessions.lock_session_no(tx, session.no)
+        session = imports.find_session(tx, batch.native_id, **find)
+    if session != batch.found:
         raise Conflict(WRITTEN_ELSEWHERE)
     if session is None:
-        session = _make(tx, sheaf)
-        for name in (sheaf.native_id, *sheaf.aliases):
+        session = _make(tx, batch)
+        for name in (batch.native_id, *batch.aliases):
             imports.name_session(tx, name, session.no, **find)
     return session
 
 
-def _make(tx: Tx, sheaf: WriteBatch) -> Imported:
-    if transfer.find(tx, sheaf.line.id) is not None:
+def _make(tx: Tx, batch: WriteBatch) -> Imported:
+    if transfer.find(tx, batch.line.id) is not None:
         # On PostgreSQL another import may have made it since we looked.
-        if imports.find_session(tx, sheaf.native_id, profile=sheaf.profile, tool=sheaf.tool):
+        if imports.find_session(tx, batch.native_id, profile=batch.profile, tool=batch.tool):
             raise Conflict(WRITTEN_ELSEWHERE)
-        raise Conflict(f"a session {sheaf.line.id} is here already, from elsewhere")
-    parent_no = None if sheaf.descent is None else sheaf.descent.parent.no
-    no = transfer.insert_hidden(tx, sheaf.line, profile=sheaf.profile, parent_no=parent_no)
-    base = sheaf.line.base_seq
-    return Imported(no, sheaf.line.id, base, base, is_hidden=True)
+        raise Conflict(f"a session {batch.line.id} is here already, from elsewhere")
+    parent_no = None if batch.descent is None else batch.descent.parent.no
+    no = transfer.insert_hidden(tx, batch.line, profile=batch.profile, parent_no=parent_no)
+    base = batch.line.base_seq
+    return Imported(no, batch.line.id, base, base, is_hidden=True)
 
 
 def _show(
-    tx: Tx, sheaf: WriteBatch, session: Imported, *, moment: Moment, notes: list[str]
+    tx: Tx, batch: WriteBatch, session: Imported, *, moment: Moment, notes: list[str]
 ) -> None:
-    line = _active(tx, sheaf, session) if sheaf.is_involved else sheaf.line
+    line = _active(tx, batch, session) if batch.is_involved else batch.line
     line = msgspec.structs.replace(line, read_through=session.last_seq)
-    line = restore_session.fitted(tx, _numbered(tx, line), session.no, session.last_seq, notes)
+    line = jsonl_import.fit_facts(tx, _numbered(tx, line), session.no, session.last_seq, notes)
     transfer.show(
         tx,
         session.no,
         line,
         last_seq=session.last_seq,
-        parent_no=None if sheaf.descent is None else sheaf.descent.parent.no,
-        project_no=restore_session.project_of(tx, line, moment=moment),
+        parent_no=None if batch.descent is None else batch.descent.parent.no,
+        project_no=jsonl_import.project_of(tx, line, moment=moment),
     )
-    log.put(tx, session.no, _counts(tx, sheaf, session))
+    log.put(tx, session.no, _counts(tx, batch, session))
     _put_draft(tx, session, line.draft, moment=moment)
     transfer.tell_entries(tx, session.no, session.base_seq + 1, session.last_seq)
-    _tell(tx, sheaf, session)
+    _publish(tx, batch, session)
 
 
-def _active(tx: Tx, sheaf: WriteBatch, session: Imported) -> SessionLine:
-    """With the time of what an earlier reading heard, if the source no longer has it."""
-    first, last = entries.entry_no(session.no, 0), entries.entry_no(session.no, MAX_SEQ)
-    row = tx.one("count_entries", first=first, last=last)
-    line = sheaf.line
-    if row is None or row[3] is None:
+def _active(tx: Tx, batch: WriteBatch, session: Imported) -> SessionLine:
+    """The facts with the time of the last message that an earlier read found, if that is later."""
+    line = batch.line
+    said_at = entries.extent(tx, session.no).active_at
+    if said_at is None:
         return line
-    active_at = max(from_micros(row[3]), line.last_active_at or line.began_at)
+    active_at = max(said_at, line.last_active_at or line.began_at)
     return msgspec.structs.replace(line, last_active_at=active_at)
 
 
 def _numbered(tx: Tx, line: SessionLine) -> SessionLine:
-    """With a title that is free. Many begin with the same words: that is not worth a note."""
+    """The facts with a free title. Many sessions begin with the same words: that is not worth a note."""
     if line.title is None:
         return line
     free = titles.free_title(tx, line.title, profile=line.profile)
@@ -322,52 +285,40 @@ def _numbered(tx: Tx, line: SessionLine) -> SessionLine:
 
 
 def _extend(
-    tx: Tx, sheaf: WriteBatch, before: Imported, after: Imported, *, moment: Moment
+    tx: Tx, batch: WriteBatch, before: Imported, after: Imported, *, moment: Moment
 ) -> None:
-    added = sheaf.added
-    if sheaf.rows:
+    added = batch.added
+    if batch.rows:
         is_history = added.active_at < to_micros(moment.now - ONGOING)
         if is_history and not sessions.get_by_no(tx, after.no).unread:
-            tx.run("set_read_through", no=after.no, read_through=after.last_seq)
-        tx.run(
-            "add_counts",
-            no=after.no,
-            last_seq=after.last_seq,
-            messages=added.messages,
-            tool_calls=added.tool_calls,
-            last_reply_seq=added.last_reply_seq,
-            compacted_seq=added.compacted_seq,
-            preview=added.preview,
-            active_at=added.active_at,
-        )
-        if sheaf.is_involved:
+            sessions.set_read_through(tx, after.no, after.last_seq)
+        imports.add_counts(tx, after.no, added, last_seq=after.last_seq)
+        if batch.is_involved:
             log.put(tx, after.no, log.counts(tx, sessions.segments(tx, after.no)))
         transfer.tell_entries(tx, after.no, before.last_seq + 1, after.last_seq)
-    if sheaf.is_whole:
-        _refresh(tx, sheaf, after, moment=moment)
-    if sheaf.rows:
-        _tell(tx, sheaf, after)
+    if batch.is_whole:
+        _refresh(tx, batch, after, moment=moment)
+    if batch.rows:
+        _publish(tx, batch, after)
 
 
 def _put_draft(tx: Tx, session: Imported, draft: str | None, *, moment: Moment) -> None:
     """Keep what was typed in the tool and not sent."""
     if draft:
-        at = to_micros(moment.now)
-        tx.run("set_draft", no=session.no, text=codec.encode(draft), at=at)
+        sessions.set_draft(tx, session.no, draft, at=moment.now)
 
 
-def _refresh(tx: Tx, sheaf: WriteBatch, session: Imported, *, moment: Moment) -> None:
+def _refresh(tx: Tx, batch: WriteBatch, session: Imported, *, moment: Moment) -> None:
     """Update the session from what its tool says now. An existing draft was typed by a person and stays."""
-    line, head = sheaf.line, sessions.get_by_no(tx, session.no)
+    line, head = batch.line, sessions.get_by_no(tx, session.no)
     is_other = line.model is not None and line.model != head.model
     details = sessions.details(tx, session.no)
     known = details.extra
     if details.draft is None:
         _put_draft(tx, session, line.draft, moment=moment)
-    extra = _both(known, line.extra) if sheaf.is_resumed else line.extra
+    extra = _merged_extra(known, line.extra) if batch.is_resumed else line.extra
     if is_other or known != extra:
-        text = codec.encode(extra)
-        tx.run("set_imported_facts", no=session.no, model=line.model, extra=text)
+        imports.set_facts(tx, session.no, model=line.model, extra=extra)
     if (
         line.title
         and head.title_by is not TitleBy.PERSON
@@ -376,8 +327,8 @@ def _refresh(tx: Tx, sheaf: WriteBatch, session: Imported, *, moment: Moment) ->
         titles.name_automatically(tx, head, line.title, by=TitleBy.IMPORT)
 
 
-def _both(known: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """What was known and what the rest of a source adds: what could not be read is counted on."""
+def _merged_extra(known: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge what was known with what the rest of a source adds; skipped records are added up."""
     origin = {**known.get("import", {}), **more.get("import", {})}
     skipped = sum(each.get("import", {}).get("skipped", 0) for each in (known, more))
     if skipped:
@@ -390,15 +341,15 @@ def _is_called(title: str | None, wanted: str) -> bool:
     return title is not None and (title == wanted or title.rpartition(" #")[0] == wanted)
 
 
-def _counts(tx: Tx, sheaf: WriteBatch, session: Imported) -> log.LogCounts:
-    if sheaf.is_involved:
+def _counts(tx: Tx, batch: WriteBatch, session: Imported) -> log.LogCounts:
+    if batch.is_involved:
         return log.counts(tx, sessions.segments(tx, session.no))
-    added = sheaf.added
+    added = batch.added
     return log.LogCounts(
         added.messages, added.tool_calls, added.last_reply_seq, added.preview, added.compacted_seq
     )
 
 
-def _tell(tx: Tx, sheaf: WriteBatch, session: Imported) -> None:
-    tx.run("insert_feed", session_no=session.no, seq=0, what="head")
-    tx.after_commit(SessionChanged(sheaf.profile, session.id))
+def _publish(tx: Tx, batch: WriteBatch, session: Imported) -> None:
+    entries.insert_feed(tx, session.no, "head")
+    tx.after_commit(SessionChanged(batch.profile, session.id))

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sessionary.actions.transfer import handover, jsonl_export, render
+from sessionary.actions.transfer import export as exports
 from sessionary.cli.console import Console, size
 from sessionary.cli.sessions.refs import REF, find_head
 from sessionary.cli.tree import command, pass_console
 from sessionary.errors import BadInput, Conflict, NotFound, SessionaryError
+from sessionary.model.handover.excerpt import HandoverExcerpt
 from sessionary.model.handover.forms import HANDOVER_FORMATS
-from sessionary.model.handover.passage import HandoverExcerpt
 from sessionary.model.record import ExportOptions
 from sessionary.store import filesystem
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 EXPORTERS = {
-    "jsonl": jsonl_export.export_jsonl,
-    "md": render.export_markdown,
-    "html": render.export_html,
+    "jsonl": exports.export_jsonl,
+    "md": exports.export_markdown,
+    "html": exports.export_html,
 }
 # Control characters have no meaning in a page to read.
 CONTROL_CHARACTERS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\ufffd")
@@ -85,9 +85,9 @@ def export(
     with console.client() as client:
         ids = list(dict.fromkeys(find_head(client, ref).id for ref in refs))
         if tool is not None:
-            tokens = handover.BUDGET if budget is None else budget
-            made = handover.passage(
-                client.store, ids[0], profile=client.profile, budget=tokens, extent=options
+            tokens = exports.HANDOVER_BUDGET if budget is None else budget
+            made = exports.handover_excerpt(
+                client.store, ids[0], profile=client.profile, budget=tokens, options=options
             )
             _hand_over(console, made, tool, output, force=force)
             return
@@ -159,7 +159,7 @@ def _pieces(
     client: "Sessionary", ids: list[str] | None, form: str, options: ExportOptions
 ) -> Iterator[str]:
     """Yield the export in pieces of whole lines."""
-    for piece in EXPORTERS[form](client.store, ids, profile=client.profile, extent=options):
+    for piece in EXPORTERS[form](client.store, ids, profile=client.profile, options=options):
         shown = piece if form == "jsonl" else piece.translate(CONTROL_CHARACTERS)
         yield shown if shown.endswith("\n") else f"{shown}\n"
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sessionary import config
-from sessionary.actions.search.hits import Hit
 from sessionary.actions.search.search import (
     COUNTED_STEPS,
     MOST_HITS,
     SORTS,
+    Hit,
     SearchResult,
     result_json,
 )

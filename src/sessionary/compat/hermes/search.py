@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sessionary.actions.search import search
-from sessionary.actions.search.hits import Hit
-from sessionary.actions.search.search import SearchOptions
+from sessionary.actions.search.search import Hit, SearchOptions
 from sessionary.compat.hermes import queries, rows
 from sessionary.compat.hermes.rows import Json
 from sessionary.compat.hermes.store import HermesStore
@@ -43,7 +42,7 @@ class SearchFilter:
             not self.roles or row["role"] in self.roles
         )
 
-    def wish(self, sort: str | None, wanted: int) -> SearchOptions:
+    def options(self, sort: str | None, wanted: int) -> SearchOptions:
         """How the house is asked, for about so many."""
         known = tuple(role for role in self.roles or () if role in ROLES)
         is_known = len(known) == len(self.roles or ())
@@ -72,7 +71,7 @@ def search_messages(
         return []
     found: list[Json] = []
     skip = max(0, offset)
-    for row in _results(store, query, scope.wish(sort, skip + limit), scope):
+    for row in _results(store, query, scope.options(sort, skip + limit), scope):
         found.append(row)
         # The oldest come last: all must be seen before the first can be told.
         if sort != "oldest" and len(found) >= skip + limit:
@@ -84,22 +83,22 @@ def search_messages(
 
 
 def _results(
-    store: HermesStore, query: str, wish: SearchOptions, scope: SearchFilter
+    store: HermesStore, query: str, options: SearchOptions, scope: SearchFilter
 ) -> Iterator[Json]:
     while True:
         now = store.moment().now
-        pending = store.store.search(_page, query, profile=store.profile, wish=wish, now=now)
+        pending = store.store.search(_page, query, profile=store.profile, options=options, now=now)
         page, following = pending.result()
         yield from (row for row in page if scope.has(row))
         if following is None:
             return
-        wish = replace(wish, cursor=following)
+        options = replace(options, cursor=following)
 
 
 def _page(
-    tx: Tx, query: str, *, profile: str, wish: SearchOptions, now: datetime
+    tx: Tx, query: str, *, profile: str, options: SearchOptions, now: datetime
 ) -> tuple[list[Json], str | None]:
-    found = search.search(tx, query, profile=profile, wish=wish, now=now)
+    found = search.search(tx, query, profile=profile, options=options, now=now)
     if found.relaxed or found.beginnings:
         # Not what was asked for: a caller who cannot be told gets none.
         return [], None

@@ -123,11 +123,12 @@ class SessionDB:
         """Delete the sessions that ended so long ago; how many."""
         before = self._store.moment().now - timedelta(days=older_than_days)
         found = list(
-            purge.look(self._store.store, profile=self._profile, before=before, platform=source)
+            purge.find_prunable(
+                self._store.store, profile=self._profile, before=before, platform=source
+            )
         )
         gone = (
-            self._write(purge.prune_one, each.session_id, before=before, timed=True)
-            for each in found
+            self._write(purge.prune, each.session_id, before=before, timed=True) for each in found
         )
         return sum(purged is not None for purged in gone)
 

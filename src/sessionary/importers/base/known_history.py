@@ -4,10 +4,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
 from sessionary.actions.transfer import merge
-from sessionary.actions.transfer.merge import LogRow
 from sessionary.model import codec
 from sessionary.model.session import Segment
 from sessionary.store.database import Store
+from sessionary.store.tables.entries import LogRow
 
 # The tool's own name for a line, and a digest of what it says.
 Key = tuple[str, int]

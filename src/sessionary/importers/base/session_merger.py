@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from sessionary.actions.transfer import merge
-from sessionary.actions.transfer.merge import Added, LogRow, ParentSession, WriteBatch
+from sessionary.actions.transfer.merge import ParentSession, WriteBatch
 from sessionary.clock import Moment, encode_id, to_micros
 from sessionary.importers.base.content import RecentEntries
 from sessionary.importers.base.events import (
@@ -39,8 +39,8 @@ from sessionary.model.usage import Usage
 from sessionary.store.database import Store
 from sessionary.store.tables import imports
 from sessionary.store.tables.blobs import hash_of
-from sessionary.store.tables.entries import MAX_BODY
-from sessionary.store.tables.imports import Imported, ReadUnit
+from sessionary.store.tables.entries import MAX_BODY, LogRow
+from sessionary.store.tables.imports import Added, Imported, ReadUnit
 
 # What an importer may say with `Facts`.
 FIELDS = frozenset(

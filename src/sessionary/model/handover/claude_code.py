@@ -7,13 +7,13 @@ from shlex import quote
 from typing import Any
 
 from sessionary.model import codec
-from sessionary.model.handover.passage import (
+from sessionary.model.handover.excerpt import (
     HandoverExcerpt,
     HandoverLine,
     arguments_of,
     mention,
+    result_text,
     stamp,
-    words_of,
 )
 from sessionary.model.message import (
     Attachment,
@@ -34,69 +34,69 @@ _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _LONGEST_NAME = 128
 
 
-def pieces(passage: HandoverExcerpt) -> Iterator[str]:
+def pieces(excerpt: HandoverExcerpt) -> Iterator[str]:
     """The file, a line at a time."""
-    for line in lines(passage):
+    for line in lines(excerpt):
         yield codec.encode(line) + "\n"
 
 
-def advice(passage: HandoverExcerpt, file: str) -> str:
-    """How to go on there."""
-    path = passage.path or "/the/project"
+def advice(excerpt: HandoverExcerpt, file: str) -> str:
+    """How to continue in that tool."""
+    path = excerpt.path or "/the/project"
     folder = _NOT_IN_FOLDERS.sub("-", path)
     return (
-        f"Put {quote(file)} at ~/.claude/projects/{folder}/{passage.uuid}.jsonl, "
-        f"then: cd {quote(path)} && claude --resume {passage.uuid}"
+        f"Put {quote(file)} at ~/.claude/projects/{folder}/{excerpt.uuid}.jsonl, "
+        f"then: cd {quote(path)} && claude --resume {excerpt.uuid}"
     )
 
 
-def lines(passage: HandoverExcerpt) -> Iterator[Json]:
+def lines(excerpt: HandoverExcerpt) -> Iterator[Json]:
     """The lines as dictionaries: each names the one it follows."""
     parent: str | None = None
-    if passage.preface is not None:
-        for made in _summary(passage, passage.preface):
+    if excerpt.preface is not None:
+        for made in _summary(excerpt, excerpt.preface):
             yield made
             parent = made["uuid"]
-    for line in passage.lines:
-        content = _blocks(passage, line.said)
+    for line in excerpt.lines:
+        content = _blocks(excerpt, line.message)
         if not content:
             continue
-        made = _envelope(passage, line, parent) | _message(passage, line, content)
+        made = _envelope(excerpt, line, parent) | _message(excerpt, line, content)
         yield made
         parent = made["uuid"]
-    if passage.title is not None:
+    if excerpt.title is not None:
         yield {
             "type": "custom-title",
-            "customTitle": passage.title,
-            "sessionId": passage.uuid,
+            "customTitle": excerpt.title,
+            "sessionId": excerpt.uuid,
         }
 
 
-def _envelope(passage: HandoverExcerpt, line: HandoverLine, parent: str | None) -> Json:
+def _envelope(excerpt: HandoverExcerpt, line: HandoverLine, parent: str | None) -> Json:
     made: Json = {
         "parentUuid": parent,
         "isSidechain": False,
         "userType": "external",
-        "cwd": passage.path or "/",
-        "sessionId": passage.uuid,
+        "cwd": excerpt.path or "/",
+        "sessionId": excerpt.uuid,
         "version": VERSION,
-        "uuid": passage.line_uuid(line.seq, str(line.said.role)),
+        "uuid": excerpt.line_uuid(line.seq, str(line.message.role)),
         "timestamp": stamp(line.at),
     }
-    return made | ({"gitBranch": passage.branch} if passage.branch else {})
+    return made | ({"gitBranch": excerpt.branch} if excerpt.branch else {})
 
 
-def _message(passage: HandoverExcerpt, line: HandoverLine, content: list[Json]) -> Json:
-    if line.said.role is not Role.ASSISTANT:
+def _message(excerpt: HandoverExcerpt, line: HandoverLine, content: list[Json]) -> Json:
+    if line.message.role is not Role.ASSISTANT:
         is_text = len(content) == 1 and content[0]["type"] == "text"
-        told = content[0]["text"] if is_text else content
-        return {"type": "user", "message": {"role": "user", "content": told}}
+        plain = content[0]["text"] if is_text else content
+        return {"type": "user", "message": {"role": "user", "content": plain}}
     asks = any(block["type"] == "tool_use" for block in content)
     message = {
-        "id": f"msg_{passage.line_uuid(line.seq, 'message').replace('-', '')}",
+        "id": f"msg_{excerpt.line_uuid(line.seq, 'message').replace('-', '')}",
         "type": "message",
         "role": "assistant",
-        "model": line.said.model or passage.model or _OTHER,
+        "model": line.message.model or excerpt.model or _OTHER,
         "content": content,
         "stop_reason": "tool_use" if asks else "end_turn",
         "stop_sequence": None,
@@ -105,11 +105,11 @@ def _message(passage: HandoverExcerpt, line: HandoverLine, content: list[Json]) 
     return {"type": "assistant", "message": message}
 
 
-def _summary(passage: HandoverExcerpt, words: str) -> Iterator[Json]:
+def _summary(excerpt: HandoverExcerpt, text: str) -> Iterator[Json]:
     """What came before, as Claude Code writes it when it has compacted a conversation."""
-    at = passage.lines[0].at if passage.lines else passage.began_at
+    at = excerpt.lines[0].at if excerpt.lines else excerpt.began_at
     line = HandoverLine(0, at, Message(Role.SYSTEM, ()))
-    boundary = _envelope(passage, line, None) | {
+    boundary = _envelope(excerpt, line, None) | {
         "type": "system",
         "subtype": "compact_boundary",
         "content": "Conversation compacted",
@@ -117,14 +117,14 @@ def _summary(passage: HandoverExcerpt, words: str) -> Iterator[Json]:
         "level": "info",
     }
     yield boundary
-    told = _envelope(passage, HandoverLine(0, at, Message(Role.USER, ())), boundary["uuid"])
-    message = {"role": "user", "content": words}
-    yield told | {"type": "user", "message": message, "isCompactSummary": True}
+    summary = _envelope(excerpt, HandoverLine(0, at, Message(Role.USER, ())), boundary["uuid"])
+    message = {"role": "user", "content": text}
+    yield summary | {"type": "user", "message": message, "isCompactSummary": True}
 
 
-def _blocks(passage: HandoverExcerpt, said: Message) -> list[Json]:
+def _blocks(excerpt: HandoverExcerpt, message: Message) -> list[Json]:
     made: list[Json] = []
-    for part in said.parts:
+    for part in message.parts:
         match part:
             case Text():
                 made.append({"type": "text", "text": part.text})
@@ -142,12 +142,12 @@ def _blocks(passage: HandoverExcerpt, said: Message) -> list[Json]:
             case ToolResult():
                 made.append(_result(part))
             case Attachment():
-                made.append(_file(passage, part))
+                made.append(_file(excerpt, part))
     return [block for block in made if block.get("text") != ""]
 
 
 def _thought(part: Reasoning) -> list[Json]:
-    """A thought is only taken with the signature that its provider gave it."""
+    """Claude Code accepts reasoning only with the signature that its provider gave it."""
     details = part.details if isinstance(part.details, dict) else {}
     signature = details.get("signature")
     if not isinstance(signature, str):
@@ -159,13 +159,13 @@ def _result(part: ToolResult) -> Json:
     made: Json = {
         "type": "tool_result",
         "tool_use_id": _plain(part.call_id),
-        "content": words_of(part),
+        "content": result_text(part),
     }
     return made | ({"is_error": True} if part.is_error else {})
 
 
-def _file(passage: HandoverExcerpt, part: Attachment) -> Json:
-    data = passage.blob_of(part.blob)
+def _file(excerpt: HandoverExcerpt, part: Attachment) -> Json:
+    data = excerpt.blob_of(part.blob)
     if data is None or part.media_type not in (*_PICTURES, "application/pdf"):
         return {"type": "text", "text": mention(part).text}
     text = base64.b64encode(data).decode()

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from sessionary.model.handover import claude_code, codex, hermes, open_webui, openai
-from sessionary.model.handover.passage import HandoverExcerpt
+from sessionary.model.handover.excerpt import HandoverExcerpt
 
 
 @dataclass(frozen=True, slots=True)
 class HandoverFormat:
-    """One tool: what its file looks like, and how to go on there."""
+    """One tool: what its file looks like, and how to continue there."""
 
     title: str
     suffix: str

@@ -7,14 +7,14 @@ from shlex import quote
 from typing import Any
 
 from sessionary.model import codec
-from sessionary.model.handover.openai import call_arguments
-from sessionary.model.handover.passage import (
+from sessionary.model.handover.excerpt import (
     HandoverExcerpt,
     HandoverLine,
     data_url,
     mention,
-    words_of,
+    result_text,
 )
+from sessionary.model.handover.openai import call_arguments
 from sessionary.model.message import (
     Attachment,
     Message,
@@ -29,14 +29,14 @@ Json = dict[str, Any]
 UNTITLED = "Imported chat"
 
 
-def pieces(passage: HandoverExcerpt) -> Iterator[str]:
+def pieces(excerpt: HandoverExcerpt) -> Iterator[str]:
     """The file."""
-    yield codec.encode({"chats": [chat(passage)]}) + "\n"
+    yield codec.encode({"chats": [chat(excerpt)]}) + "\n"
 
 
-def advice(passage: HandoverExcerpt, file: str) -> str:
-    """How to go on there."""
-    title = passage.title or UNTITLED
+def advice(excerpt: HandoverExcerpt, file: str) -> str:
+    """How to continue in that tool."""
+    title = excerpt.title or UNTITLED
     return (
         f"It becomes {title!r} there with: "
         "curl -X POST -H 'Authorization: Bearer KEY' -H 'Content-Type: application/json' "
@@ -44,24 +44,24 @@ def advice(passage: HandoverExcerpt, file: str) -> str:
     )
 
 
-def chat(passage: HandoverExcerpt) -> Json:
+def chat(excerpt: HandoverExcerpt) -> Json:
     """One chat, its messages as a list and as a tree."""
-    said = _said(passage)
-    began = int(passage.began_at.timestamp())
-    updated = said[-1]["timestamp"] if said else began
-    model = passage.model or "unknown"
+    messages = _messages(excerpt)
+    began = int(excerpt.began_at.timestamp())
+    updated = messages[-1]["timestamp"] if messages else began
+    model = excerpt.model or "unknown"
     return {
         "chat": {
-            "title": passage.title or UNTITLED,
+            "title": excerpt.title or UNTITLED,
             "models": [model],
             "params": {},
             "files": [],
             "tags": [],
             "timestamp": began * 1000,
-            "messages": said,
+            "messages": messages,
             "history": {
-                "messages": {each["id"]: each for each in said},
-                "currentId": said[-1]["id"] if said else None,
+                "messages": {each["id"]: each for each in messages},
+                "currentId": messages[-1]["id"] if messages else None,
             },
         },
         "meta": {},
@@ -71,24 +71,26 @@ def chat(passage: HandoverExcerpt) -> Json:
     }
 
 
-def _said(passage: HandoverExcerpt) -> list[Json]:
+def _messages(excerpt: HandoverExcerpt) -> list[Json]:
     made: list[Json] = []
-    if passage.preface is not None:
-        first = HandoverLine(0, passage.began_at, Message(Role.USER, (Text(passage.preface),)))
-        made.append(_message(passage, [first], Role.USER, None))
-    for group in _turns(passage.lines):
+    if excerpt.preface is not None:
+        first = HandoverLine(0, excerpt.began_at, Message(Role.USER, (Text(excerpt.preface),)))
+        made.append(_message(excerpt, [first], Role.USER, None))
+    for group in _turns(excerpt.lines):
         parent = made[-1]["id"] if made else None
-        made.append(_message(passage, group, group[0].said.role, parent))
+        made.append(_message(excerpt, group, group[0].message.role, parent))
     for before, after in pairwise(made):
         before["childrenIds"] = [after["id"]]
     return made
 
 
 def _turns(lines: tuple[HandoverLine, ...]) -> Iterator[list[HandoverLine]]:
-    """What the agent did in one go is one message there."""
+    """Group the lines: all that the agent did in one turn is one message there."""
     group: list[HandoverLine] = []
     for line in lines:
-        goes_on = group and line.said.role is not Role.USER and group[0].said.role is not Role.USER
+        goes_on = (
+            group and line.message.role is not Role.USER and group[0].message.role is not Role.USER
+        )
         if group and not goes_on:
             yield group
             group = []
@@ -98,45 +100,45 @@ def _turns(lines: tuple[HandoverLine, ...]) -> Iterator[list[HandoverLine]]:
 
 
 def _message(
-    passage: HandoverExcerpt, group: list[HandoverLine], role: Role, parent: str | None
+    excerpt: HandoverExcerpt, group: list[HandoverLine], role: Role, parent: str | None
 ) -> Json:
     is_user = role is Role.USER
-    model = group[0].said.model or passage.model or "unknown"
+    model = group[0].message.model or excerpt.model or "unknown"
     made: Json = {
-        "id": passage.line_uuid(group[0].seq, "user" if is_user else "assistant"),
+        "id": excerpt.line_uuid(group[0].seq, "user" if is_user else "assistant"),
         "parentId": parent,
         "childrenIds": [],
         "role": "user" if is_user else "assistant",
         "content": _content(group),
         "timestamp": int(group[0].at.timestamp()),
     }
-    pictures = [url for line in group for url in _pictures(passage, line.said)]
+    pictures = [url for line in group for url in _pictures(excerpt, line.message)]
     if pictures:
         made["files"] = [{"type": "image", "url": url} for url in pictures]
     return made | ({"models": [model]} if is_user else {"model": model, "done": True})
 
 
 def _content(group: list[HandoverLine]) -> str:
-    """Words, thoughts and tools in order; thoughts and tools as Open WebUI folds them."""
+    """Text, reasoning and tool calls in order, the latter two in the markup that Open WebUI folds."""
     results = {
         part.call_id: part
         for line in group
-        for part in line.said.parts
+        for part in line.message.parts
         if isinstance(part, ToolResult)
     }
-    told: list[str] = []
+    texts: list[str] = []
     for line in group:
-        for part in line.said.parts:
+        for part in line.message.parts:
             match part:
                 case Text():
-                    told.append(part.text)
+                    texts.append(part.text)
                 case Reasoning() if part.text:
-                    told.append(_details("reasoning", "Thought", html.escape(part.text)))
+                    texts.append(_details("reasoning", "Thought", html.escape(part.text)))
                 case ToolCall():
-                    told.append(_tool(part, results.get(part.id)))
+                    texts.append(_tool(part, results.get(part.id)))
                 case Attachment() if not part.media_type.startswith("image/"):
-                    told.append(mention(part).text)
-    return "\n\n".join(each for each in told if each)
+                    texts.append(mention(part).text)
+    return "\n\n".join(each for each in texts if each)
 
 
 def _tool(call: ToolCall, result: ToolResult | None) -> str:
@@ -144,22 +146,20 @@ def _tool(call: ToolCall, result: ToolResult | None) -> str:
         "id": call.id,
         "name": call.name,
         "arguments": codec.encode(call_arguments(call)),
-        "result": "" if result is None else codec.encode(words_of(result)),
+        "result": "" if result is None else codec.encode(result_text(result)),
     }
     return _details("tool_calls", "Tool Executed", "", **facts)
 
 
 def _details(kind: str, summary: str, inside: str, **facts: str) -> str:
-    told = "".join(f' {name}="{html.escape(value)}"' for name, value in facts.items())
+    attributes = "".join(f' {name}="{html.escape(value)}"' for name, value in facts.items())
     body = f"\n{inside}" if inside else ""
-    return (
-        f'<details type="{kind}" done="true"{told}>\n<summary>{summary}</summary>{body}\n</details>'
-    )
+    return f'<details type="{kind}" done="true"{attributes}>\n<summary>{summary}</summary>{body}\n</details>'
 
 
-def _pictures(passage: HandoverExcerpt, said: Message) -> Iterator[str]:
-    for part in said.parts:
+def _pictures(excerpt: HandoverExcerpt, message: Message) -> Iterator[str]:
+    for part in message.parts:
         if isinstance(part, Attachment) and part.media_type.startswith("image/"):
-            url = data_url(passage, part)
+            url = data_url(excerpt, part)
             if url is not None:
                 yield url

@@ -15,7 +15,7 @@ import apsw
 from sessionary.clock import from_micros
 from sessionary.model.message import SEQ_BITS
 from sessionary.model.query import Query, Term
-from sessionary.model.search_text import is_session, of_month, session_of
+from sessionary.model.search_text import is_session_facet, month_facet, session_of_facet
 from sessionary.store.database import Row
 from sessionary.store.queries import pg_array_literal
 from sessionary.store.sqlite import db_file
@@ -181,7 +181,7 @@ class IndexTx(SqliteTx):
         groups = [group for group in facets if _are_many_sessions(group)]
         if not groups:
             return None
-        words = {session_of(word): word for group in groups for word in group}
+        words = {session_of_facet(word): word for group in groups for word in group}
         found: dict[int, set[str]] = defaultdict(set)
         for shard, no in super().all("places_of_sessions", numbers=pg_array_literal(words)):
             found[shard].add(words[no])
@@ -226,7 +226,7 @@ def match_params(
     match = " AND ".join(wanted)
     if unwanted:
         match = f"({match}) NOT {_any(unwanted)}"
-    phrases = sum(1 + (term.sticky is not None) for group in query.groups for term in group)
+    phrases = sum(1 + (term.with_signs is not None) for group in query.groups for term in group)
     # A facet that is alone in its group occurs once in every match: `score` subtracts these.
     given = len(facets) if all(len(group) == 1 for group in facets) else -1
     return {"match": match, "loose": "", "rank": phrases, "given": given}
@@ -255,7 +255,7 @@ def _term(term: Term) -> str:
     found = " + ".join(_quoted(word.text) for word in term.words)
     if term.is_open_ended:
         found += " *"
-    return found if term.sticky is None else f"({found} AND {_quoted(term.sticky)})"
+    return found if term.with_signs is None else f"({found} AND {_quoted(term.with_signs)})"
 
 
 def _quoted(word: str) -> str:
@@ -271,13 +271,13 @@ def _only(facets: Sequence[Sequence[str]], there: set[str]) -> list[Sequence[str
 
 
 def _are_many_sessions(group: Sequence[str]) -> bool:
-    return len(group) > FEW_SESSIONS and is_session(group[0])
+    return len(group) > FEW_SESSIONS and is_session_facet(group[0])
 
 
 def _months(first: int, last: int) -> list[str]:
     """The facets of the months between two times; none when they are too many to be of use."""
     begin, end = (at.year * 12 + at.month for at in map(from_micros, (first, last)))
-    return [of_month(0, month) for month in range(begin, end + 1)] if end - begin < 36 else []
+    return [month_facet(0, month) for month in range(begin, end + 1)] if end - begin < 36 else []
 
 
 def _in_shard(text: str, no: int) -> str:

@@ -97,7 +97,9 @@ def find_drift(tx: Tx) -> str | None:
         for number, role, at, body, profile, platform in rows:
             origin = Origin(profile, platform, number >> SEQ_BITS, from_micros(at))
             data = entries.readable(tx, number, body, unpacker)
-            if data is not None and any(True for _ in search_text.of_entry(role, data, origin)):
+            if data is not None and any(
+                True for _ in search_text.entry_documents(role, data, origin)
+            ):
                 return f"{_entry(number)} is not in it"
         after = rows[-1][0]
     # What was deleted a moment ago stays in the index until it has seen the deletion.
@@ -152,7 +154,9 @@ class _Batch:
             if row.body is not None:
                 number = row.session_no << SEQ_BITS | row.seq
                 data = entries.readable(self._tx, number, row.body, self._unpacker)
-                for made in [] if data is None else search_text.of_entry(row.role, data, origin):
+                for made in (
+                    [] if data is None else search_text.entry_documents(row.role, data, origin)
+                ):
                     self._add(row.position, AREAS.index(made.area), row.seq, at, made)
 
     def flush(self) -> None:
@@ -184,7 +188,7 @@ class _Batch:
             return
         self._forget_title(no)
         if title is not None:
-            made = search_text.of_title(title, origin)
+            made = search_text.title_document(title, origin)
             self._add(position, TITLE_DOC, 0, to_micros(origin.at), made)
             doc_no = position * DOCS_PER_CHANGE + TITLE_DOC
             self._tx.run("set_indexed_title", session_no=no, doc_no=doc_no, title=title)
@@ -196,7 +200,7 @@ class _Batch:
         self._titles[session_no] = None
         # What a fork still reads stays; a purge may also have released entries of its ancestors.
         for ancestor_no, *_ in self._tx.all("ancestors", no=session_no):
-            facets = [[search_text.of_session(ancestor_no)]]
+            facets = [[search_text.session_facet(ancestor_no)]]
             for params in self._tx.match(Query(""), facets, below=None):
                 self._forget(no for (no,) in self._tx.all("docs_without_entry", **params))
 

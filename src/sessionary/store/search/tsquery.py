@@ -65,15 +65,15 @@ def _term(term: Term) -> str:
     if term.is_open_ended:
         words[-1] += ":*"
     found = " <-> ".join(words)
-    return f"({found})" if term.sticky is None else f"({found} & {_quoted(term.sticky)})"
+    return f"({found})" if term.with_signs is None else f"({found} & {_quoted(term.with_signs)})"
 
 
 def _loose(term: Term) -> str:
     words = [_either(word.text) for word in term.words]
     if term.is_open_ended:
         words[-1] = f"({_quoted(term.words[-1].text)}:* | {_quoted(HASHED)})"
-    if term.sticky is not None:
-        words.append(_either(term.sticky))
+    if term.with_signs is not None:
+        words.append(_either(term.with_signs))
     return f"({' & '.join(words)})"
 
 

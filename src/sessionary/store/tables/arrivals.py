@@ -88,6 +88,11 @@ def refuse(tx: Tx, arrival: Arrival, *, reason: str) -> bool:
     return bool(tx.run("refuse_arrival", no=arrival.no, reason=column(reason)))
 
 
+def mark_answered(tx: Tx, arrival: Arrival, *, command: str) -> None:
+    """Note that an arrival was a command, which does not become an entry."""
+    tx.run("answer_arrival", no=arrival.no, reason=f"/{command}")
+
+
 def rename_key(tx: Tx, old: str, new: str, *, profile: str) -> None:
     """Let what waits for a key wait for another one."""
     tx.run("rename_arrivals", profile=profile, old=old, new=new)

@@ -1,11 +1,12 @@
 """The log, rows in and entries out; and the feed, one row per change, that the index and live views read."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from itertools import count as count_from
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from sessionary.clock import from_micros, to_micros
 from sessionary.errors import BadInput, Damaged, Purged, Unreadable
@@ -30,7 +31,25 @@ PAGE = FEED_PAGE = 500
 MANY = 100
 MAX_BODY = 32 * 1024 * 1024
 
+_NATIVE_ID = re.compile(r'"platform_message_id":("(?:[^"\\]|\\.)*")')
+
 ReadExtra = Callable[[Any], Any]
+
+
+class LogRow(NamedTuple):
+    """One line of the log as it is stored."""
+
+    seq: int
+    kind: str
+    role: str | None
+    at: int
+    text: str
+
+    @property
+    def native_id(self) -> str | None:
+        """The id that the tool or platform it came from gave it."""
+        found = _NATIVE_ID.search(self.text)
+        return None if found is None else str(codec.decode(found[1]))
 
 
 def entry_no(session_no: int, seq: int) -> int:
@@ -68,10 +87,8 @@ def put(
     )
 
 
-def put_texts(
-    tx: Tx, session_no: int, rows: Iterable[tuple[int, str, str | None, int, str]]
-) -> None:
-    """Write encoded entries: seq, kind, role, time, body. The caller tells the feed."""
+def put_texts(tx: Tx, session_no: int, rows: Iterable[LogRow]) -> None:
+    """Write lines of the log as they are; the caller tells the feed later."""
     before = entry_no(session_no, 0)
     ready = [
         (before + seq, kind, role, at, None, _moved_out(tx, before + seq, text))
@@ -160,6 +177,15 @@ def read_rows(tx: Tx, segment: Segment, *, limit: int, backwards: bool = False) 
     return rows
 
 
+def read_texts(tx: Tx, segment: Segment, *, limit: int) -> list[LogRow]:
+    """Up to `limit` lines of a stretch, as `put_texts` takes them, out of packs and with large texts."""
+    unpacker = Unpacker(tx)
+    return [
+        LogRow(number & MAX_SEQ, kind, role, at, text_of(tx, number, text, unpacker))
+        for number, kind, role, at, _, text in read_rows(tx, segment, limit=limit)
+    ]
+
+
 def _refuse_gap(tx: Tx, segment: Segment, *, first: int, present: set[int]) -> None:
     """Raise what a gap means: the session was purged, or the store has lost part of its log."""
     missing = next(seq for seq in count_from(first) if seq not in present)
@@ -203,6 +229,25 @@ def marks(tx: Tx, segments: Iterable[Segment]) -> list[Entry]:
         )
         found.extend(entry_of(tx, row, segment.session_id) for row in rows)
     return found
+
+
+class LogExtent(NamedTuple):
+    """How many entries a stretch of a log has, its first and last, and when a message was last said."""
+
+    size: int
+    first: int
+    last: int
+    active_at: datetime | None
+
+
+def extent(tx: Tx, session_no: int, *, first: int = 0, last: int = MAX_SEQ) -> LogExtent:
+    """Count a session's own entries, all or those of a stretch; `first` and `last` are 0 if there are none."""
+    row = tx.one(
+        "count_entries", first=entry_no(session_no, first), last=entry_no(session_no, last)
+    )
+    size, lowest, highest, active_at = row if row is not None else (0, 0, 0, None)
+    active = None if active_at is None else from_micros(active_at)
+    return LogExtent(size, lowest & MAX_SEQ, highest & MAX_SEQ, active)
 
 
 def entries_of(tx: Tx, rows: Sequence[Row], session_id: str) -> list[Entry]:
@@ -272,6 +317,14 @@ def readable(tx: Tx, number: int, text: str, unpacker: Unpacker) -> dict[str, An
         return None
 
 
+def read_data(tx: Tx, number: int) -> tuple[str | None, dict[str, Any] | None]:
+    """Return the role and the body of one entry; the body is None when it is damaged."""
+    no, seq = number >> SEQ_BITS, number & MAX_SEQ
+    [row] = read_rows(tx, Segment(no, f"number {no}", seq, seq), limit=1)
+    _, _, role, _, _, text = row
+    return role, readable(tx, number, text, Unpacker(tx))
+
+
 def decoded(number: int, text: str) -> dict[str, Any]:
     """Decode the JSON of a body; raises `Damaged` when it is not JSON."""
     try:
@@ -324,9 +377,9 @@ def add_receipt(tx: Tx, key: str, *, profile: str, session_no: int, seq: int) ->
 
 
 def insert_feed(
-    tx: Tx, session_no: int, what: Literal["entry", "head", "turn"], *, seq: int = 0
+    tx: Tx, session_no: int, what: Literal["entry", "head", "turn", "gone"], *, seq: int = 0
 ) -> None:
-    """Note that an entry, the head or a turn of a session is new."""
+    """Note that an entry, the head or a turn of a session is new, or that it was purged."""
     tx.run("insert_feed", session_no=session_no, seq=seq, what=what)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from sessionary.model import codec
 from sessionary.model.session import SessionFolder
 from sessionary.store.database import Tx
-from sessionary.store.tables import transfer
+from sessionary.store.tables import sessions, transfer
 from sessionary.store.tables.sessions import column
 
 MAX_NAME = 1024
@@ -36,6 +36,18 @@ class Imported:
     last_seq: int
     is_hidden: bool = False
     is_purged: bool = False
+
+
+@dataclass(slots=True)
+class Added:
+    """What new entries add to a session's head."""
+
+    messages: int = 0
+    tool_calls: int = 0
+    last_reply_seq: int = 0
+    compacted_seq: int = 0
+    preview: str | None = None
+    active_at: int = 0
 
 
 def find_unit(tx: Tx, name: str, *, profile: str, tool: str) -> ReadUnit | None:
@@ -82,6 +94,33 @@ def name_session(tx: Tx, native_id: str, no: int, *, profile: str, tool: str) ->
         tool=tool,
         native_id=_short(native_id),
         session_no=no,
+    )
+
+
+def close(tx: Tx, no: int) -> None:
+    """Read nothing more into a session from its tool's record, if it came from one."""
+    if tx.one("is_imported", no=no) is not None:
+        extra = {**sessions.details(tx, no).extra, "erased": True}
+        set_facts(tx, no, model=None, extra=extra)
+
+
+def set_facts(tx: Tx, no: int, *, model: str | None, extra: dict[str, Any]) -> None:
+    """Write what a tool says of a session; without a model, the known one stays."""
+    tx.run("set_imported_facts", no=no, model=model, extra=codec.encode(extra))
+
+
+def add_counts(tx: Tx, no: int, added: Added, *, last_seq: int) -> None:
+    """Add to a head what new entries at the end of its log bring."""
+    tx.run(
+        "add_counts",
+        no=no,
+        last_seq=last_seq,
+        messages=added.messages,
+        tool_calls=added.tool_calls,
+        last_reply_seq=added.last_reply_seq,
+        compacted_seq=added.compacted_seq,
+        preview=added.preview,
+        active_at=added.active_at,
     )
 
 

@@ -1,5 +1,8 @@
 """The table of named values that belong to no session."""
 
+from datetime import datetime
+
+from sessionary.clock import from_micros
 from sessionary.store.database import Tx
 
 # Sorts after every character that a name may have.
@@ -21,3 +24,9 @@ def starting_with(tx: Tx, prefix: str) -> list[tuple[str, str]]:
     """Return the names that begin so, in order, with their values."""
     rows = tx.all("meta_from", first=prefix, beyond=prefix + _BEYOND)
     return [(name, value) for name, value in rows]
+
+
+def server_time(tx: Tx) -> datetime | None:
+    """Return what time the database server has; None on SQLite, which has no server."""
+    row = tx.one("server_time")
+    return None if row is None or row[0] is None else from_micros(row[0])

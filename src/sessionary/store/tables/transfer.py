@@ -131,15 +131,17 @@ def partial_facts(tx: Tx, no: int, *, through: int) -> tuple[SessionLine, Segmen
     return line, Segment(no, head.id, head.base_seq + 1, through)
 
 
-def entries_page(tx: Tx, segment: Segment) -> list[Entry | Row]:
-    """A page of a segment: entries, and rows of those that have large texts to be read in.
+def entries_page(tx: Tx, segment: Segment) -> list[Entry | int]:
+    """A page of a stretch: entries, but only the numbers of those that have large texts to read in.
 
     Raises `Damaged` when one is missing, and `NotFound` when the session was purged.
     """
     rows = entries.read_rows(tx, segment, limit=PAGE)
     unpacker = Unpacker(tx)
     return [
-        row if blobs.MARK in row[-1] else entries.entry_of(tx, row, segment.session_id, unpacker)
+        row[0] & MAX_SEQ
+        if blobs.MARK in row[-1]
+        else entries.entry_of(tx, row, segment.session_id, unpacker)
         for row in rows
     ]
 
@@ -280,6 +282,38 @@ def insert_turn(tx: Tx, session_no: int, line: TurnLine) -> bool:
             partial=_optional_json(line.partial),
         )
     )
+
+
+def session_of_turn(tx: Tx, id: str) -> int | None:
+    """Return the number of a turn's session."""
+    row = tx.one("turn_session", id=id)
+    return None if row is None else int(row[0])
+
+
+def comes_from(tx: Tx, no: int, *, ancestor_no: int) -> bool:
+    """Return whether a session is another one or came from it, over any number of steps."""
+    return tx.one("comes_from", no=no, ancestor_no=ancestor_no) is not None
+
+
+def set_lineage(tx: Tx, no: int, line: SessionLine, *, parent_no: int | None) -> None:
+    """Write where a session came from, of which only the id was known."""
+    tx.run("set_lineage", no=no, parent_no=parent_no, lineage=line.lineage, base_seq=line.base_seq)
+
+
+def set_last_seq(tx: Tx, no: int, last_seq: int, *, may_lower: bool) -> None:
+    """Write how far a hidden session's log goes."""
+    tx.run("set_last_seq" if may_lower else "raise_last_seq", no=no, last_seq=last_seq)
+
+
+def extend_session(tx: Tx, no: int, *, last_seq: int, active_at: datetime) -> None:
+    """Write a visible session's new end; the time of its last activity never goes back."""
+    tx.run("extend_session", no=no, last_seq=last_seq, active_at=micros(active_at))
+
+
+def bind_if_free(tx: Tx, no: int, binding: BindingFact, *, profile: str) -> bool:
+    """Bind a key to a session unless it is bound; say whether it was free."""
+    at = micros(binding.bound_at)
+    return bool(tx.run("bind_if_free", profile=profile, key=binding.key, session_no=no, at=at))
 
 
 def tell_entries(tx: Tx, session_no: int, first: int, last: int) -> None:

@@ -39,6 +39,12 @@ def of_session(tx: Tx, session_no: int) -> list[Turn]:
     return [_turn(row) for row in tx.all("turns_of_session", no=session_no)]
 
 
+def running_ids(tx: Tx, session_no: int) -> list[str]:
+    """Return the ids of a session's turns that run: one or none, unless the store is damaged."""
+    rows = tx.all("turns_of_session", no=session_no)
+    return [id for id, _, state, *_ in rows if state == TurnState.RUNNING]
+
+
 def end(tx: Tx, id: str, *, state: TurnState, at: datetime, reason: str | None) -> bool:
     """Close a running turn; say whether it was running."""
     row = tx.one(

@@ -9,11 +9,10 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 from starlette.responses import Response, StreamingResponse
 
-from sessionary.actions.transfer import handover as handovers
-from sessionary.actions.transfer import jsonl_export, render
+from sessionary.actions.transfer import export as exports
 from sessionary.errors import BadInput
+from sessionary.model.handover.excerpt import HandoverExcerpt
 from sessionary.model.handover.forms import HANDOVER_FORMATS
-from sessionary.model.handover.passage import HandoverExcerpt
 from sessionary.model.record import ExportOptions
 from sessionary.web.auth import ContextDep, Reader
 from sessionary.web.context import PREFIX, Caller, WebContext
@@ -45,9 +44,9 @@ class HandoverTool(StrEnum):
 
 
 _MAKERS = {
-    ExportFormat.JSONL: jsonl_export.export_jsonl,
-    ExportFormat.MARKDOWN: render.export_markdown,
-    ExportFormat.HTML: render.export_html,
+    ExportFormat.JSONL: exports.export_jsonl,
+    ExportFormat.MARKDOWN: exports.export_markdown,
+    ExportFormat.HTML: exports.export_html,
 }
 _TYPES = {
     "jsonl": "application/x-ndjson",
@@ -80,7 +79,7 @@ class HandoverQuery(ContentOptions):
     """A tool that shall go on, and how much of the conversation it gets."""
 
     tool: HandoverTool = Field(alias="as")
-    budget: int = Field(handovers.BUDGET, ge=1, le=MOST_TOKENS)
+    budget: int = Field(exports.HANDOVER_BUDGET, ge=1, le=MOST_TOKENS)
 
 
 class ExportQuery(ContentOptions):
@@ -116,7 +115,7 @@ async def export(
             raise BadInput("`budget` goes with `as`.")
         form = wish.format or ExportFormat.JSONL
         suffix, file = str(form), f"sessionary.{form}"
-        pieces = _MAKERS[form](context.store, ids, profile=caller.profile, extent=wish.extent)
+        pieces = _MAKERS[form](context.store, ids, profile=caller.profile, options=wish.extent)
     chunks = _chunks(pieces)
     # The first chunk is made before the answer begins: what is not there is a 404, not half a file.
     first = await asyncio.to_thread(next, chunks, b"")
@@ -133,7 +132,7 @@ async def handover(
 ) -> Response:
     """What `/export?as=` would write: how much of the session, and how to go on with the file."""
     known = checked_name(session_id, "session")
-    made = await asyncio.to_thread(passage, context, caller, known, budget=wish.budget, left=wish)
+    made = await asyncio.to_thread(_excerpt, context, caller, known, budget=wish.budget, left=wish)
     form, file = HANDOVER_FORMATS[wish.tool], file_name(wish.tool)
     return json_response(
         {
@@ -153,12 +152,12 @@ def file_name(tool: str) -> str:
     return f"sessionary-{tool}.{HANDOVER_FORMATS[tool].suffix}"
 
 
-def passage(
+def _excerpt(
     context: WebContext, caller: Caller, session_id: str, *, budget: int, left: ContentOptions
 ) -> HandoverExcerpt:
     """What of a session is handed over to whoever asks."""
-    return handovers.passage(
-        context.store, session_id, profile=caller.profile, budget=budget, extent=left.extent
+    return exports.handover_excerpt(
+        context.store, session_id, profile=caller.profile, budget=budget, options=left.extent
     )
 
 
@@ -167,9 +166,9 @@ def _handed_over(
 ) -> Iterator[str]:
     if wish.format is not None or ids is None or len(set(ids)) != 1 or wish.tool is None:
         raise BadInput("`as` takes one `session`, and no `format`.")
-    budget = handovers.BUDGET if wish.budget is None else wish.budget
+    budget = exports.HANDOVER_BUDGET if wish.budget is None else wish.budget
     return HANDOVER_FORMATS[wish.tool].pieces(
-        passage(context, caller, ids[0], budget=budget, left=wish)
+        _excerpt(context, caller, ids[0], budget=budget, left=wish)
     )
 
 

@@ -55,7 +55,7 @@ async def find(
     context: ContextDep, caller: Reader, asked: Annotated[SearchQuery, Query()]
 ) -> Response:
     """Find messages by whatever a person types."""
-    wish = search.SearchOptions(
+    options = search.SearchOptions(
         sort=asked.sort,
         limit=asked.limit,
         cursor=asked.cursor or None,
@@ -66,7 +66,7 @@ async def find(
     )
     words = checked_text(asked.q, 10_000) or ""
     found = await context.store.search(
-        search.search, words, profile=caller.profile, wish=wish, now=context.clock.now()
+        search.search, words, profile=caller.profile, options=options, now=context.clock.now()
     )
     return json_response(result_json(found))
 

@@ -11,11 +11,10 @@ from starlette.responses import Response
 
 from sessionary.actions import files
 from sessionary.actions.requests import StoredResponse
-from sessionary.actions.sessions import append, lists, log, projects, read, routing
+from sessionary.actions.sessions import append, lists, log, overview, projects, read, routing
 from sessionary.actions.sessions import edit as verbs
 from sessionary.actions.sessions.lists import Order
-from sessionary.actions.upkeep import overview
-from sessionary.actions.upkeep.overview import Overview
+from sessionary.actions.sessions.overview import Overview
 from sessionary.clock import Moment
 from sessionary.engine import intake
 from sessionary.engine.intake import Submission, SubmissionResult

@@ -69,7 +69,7 @@ async def attachment(
     head = await context.store.read(read.head, known, profile=caller.profile)
     data = await context.store.read(files.read_blob, wanted, session_no=head.no)
     headers = {"Content-Disposition": _kept_as(file_name), "Content-Security-Policy": _SANDBOX}
-    return Response(data, media_type=media.shown_as(data), headers=headers)
+    return Response(data, media_type=media.browser_type(data), headers=headers)
 
 
 def _kept_as(file_name: str) -> str:

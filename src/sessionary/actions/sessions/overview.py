@@ -65,9 +65,9 @@ def overview(tx: Tx, id: str, *, profile: str) -> Overview:
 
 def _prompts(entries: list[Entry]) -> Iterator[SessionPrompt]:
     for entry in entries:
-        said = entry.body
-        if isinstance(said, Message) and said.role is Role.USER and said.text.strip():
-            yield SessionPrompt(entry.seq, " ".join(said.text.split())[:_LONGEST_PROMPT], entry.at)
+        body = entry.body
+        if isinstance(body, Message) and body.role is Role.USER and body.text.strip():
+            yield SessionPrompt(entry.seq, " ".join(body.text.split())[:_LONGEST_PROMPT], entry.at)
 
 
 def _files(entries: list[Entry]) -> tuple[SessionFile, ...]:

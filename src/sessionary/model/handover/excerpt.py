@@ -1,9 +1,9 @@
-"""The part of a conversation that is handed over: within a budget, tool calls with their results."""
+"""The part of a conversation that is handed over to another tool: within a budget, tool calls with results."""
 
 import base64
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -23,23 +23,23 @@ from sessionary.model.message import (
 )
 from sessionary.model.transcript import NO_RESULT
 
-# Names that are made for another tool are the same each time.
+# A namespace, so that each export of a session gets the same names.
 _NAMES = uuid.UUID("6f1d4d2a-5a0e-4b57-9d0e-3f6c2b9a7c11")
 BlobOf = Callable[[str], bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
 class HandoverLine:
-    """One message that is handed over: when it was said, and what."""
+    """One message that is handed over, and when it was said."""
 
     seq: int
     at: datetime
-    said: Message
+    message: Message
 
 
 @dataclass(frozen=True, slots=True)
 class HandoverExcerpt:
-    """What is handed over, and of which session."""
+    """The part of a session that is handed over."""
 
     session_id: str
     began_at: datetime
@@ -54,20 +54,20 @@ class HandoverExcerpt:
 
     @property
     def uuid(self) -> str:
-        """The name of the session in a tool that names them so."""
+        """The session's name in a tool that names sessions by UUID."""
         return str(uuid.uuid5(_NAMES, self.session_id))
 
     @property
     def preface(self) -> str | None:
-        """What the model must know of what came before: a summary, and that something is missing."""
-        told = [self.summary] if self.summary else []
+        """What the model must know of earlier messages: their summary, and how many are missing."""
+        texts = [self.summary] if self.summary else []
         if self.left_out:
             some = "message" if self.left_out == 1 else "messages"
-            told.append(f"[{self.left_out:,} earlier {some} of this conversation are not here.]")
-        return "\n\n".join(told) or None
+            texts.append(f"[{self.left_out:,} earlier {some} of this conversation are not here.]")
+        return "\n\n".join(texts) or None
 
     def line_uuid(self, seq: int, part: str = "") -> str:
-        """The name of a message in a tool that names them so."""
+        """A message's name in a tool that names messages by UUID."""
         return str(uuid.uuid5(_NAMES, f"{self.session_id}/{seq}/{part}"))
 
 
@@ -89,7 +89,8 @@ class ExcerptWindow:
                 self._used -= self._kept.popleft()[0]
             self._used += tokens.estimate(body.summary) - tokens.estimate(self._summary or "")
             self._summary, self._left_out = body.summary, 0
-        elif isinstance(body, Message) and not _is_order(body):
+        elif isinstance(body, Message) and body.role is not Role.SYSTEM:
+            # A tool that continues has a system prompt of its own.
             size = tokens.estimate(body_to_json(body))
             self._kept.append((size, HandoverLine(entry.seq, entry.at, body)))
             self._used += size
@@ -97,10 +98,10 @@ class ExcerptWindow:
             self._used -= self._kept.popleft()[0]
             self._left_out += 1
 
-    def passage(self, **facts: Any) -> HandoverExcerpt:
-        """What fits, beginning with a message of a person, each call with its result."""
+    def excerpt(self, **facts: Any) -> HandoverExcerpt:
+        """What fits: it begins with a message of a person, and each call has its result."""
         lines = [line for _, line in self._kept]
-        first = next((n for n, line in enumerate(lines) if line.said.role is Role.USER), 0)
+        first = next((n for n, line in enumerate(lines) if line.message.role is Role.USER), 0)
         if self._left_out:
             self._left_out += first
             lines = lines[first:]
@@ -112,31 +113,30 @@ class ExcerptWindow:
         )
 
 
-def _is_order(message: Message) -> bool:
-    """Whether a system said it: whoever goes on has orders of its own."""
-    return message.role is Role.SYSTEM
-
-
 def _paired(lines: Sequence[HandoverLine]) -> Iterator[HandoverLine]:
-    """Each call once, its result right behind it; results of no call are left out."""
+    """Put the result of each call right behind it; results without a call are left out."""
     results: dict[str, deque[tuple[HandoverLine, ToolResult]]] = {}
     for line in lines:
-        for part in line.said.parts:
+        for part in line.message.parts:
             if isinstance(part, ToolResult):
                 results.setdefault(part.call_id, deque()).append((line, part))
     seen: Counter[str] = Counter()
     for line in lines:
-        said = [part for part in line.said.parts if not isinstance(part, ToolResult)]
-        if line.said.role is Role.TOOL or not said:
+        parts = [part for part in line.message.parts if not isinstance(part, ToolResult)]
+        if line.message.role is Role.TOOL or not parts:
             continue
-        calls = [part for part in said if isinstance(part, ToolCall)]
+        calls = [part for part in parts if isinstance(part, ToolCall)]
         names = [_unique(call.id, seen) for call in calls]
-        yield _with(line, _renamed(said, names))
+        left = iter(names)
+        renamed = tuple(
+            replace(part, id=next(left)) if isinstance(part, ToolCall) else part for part in parts
+        )
+        yield replace(line, message=replace(line.message, parts=renamed))
         if calls:
-            yield _answers(line, calls, names, results)
+            yield _results_line(line, calls, names, results)
 
 
-def _answers(
+def _results_line(
     line: HandoverLine,
     calls: Sequence[ToolCall],
     names: Sequence[str],
@@ -150,30 +150,19 @@ def _answers(
             answered, result = found.popleft()
             at, seq = answered.at, answered.seq
             made.append(replace(result, call_id=name, name=result.name or call.name))
-            made += [p for p in answered.said.parts if isinstance(p, Attachment)]
+            made += [p for p in answered.message.parts if isinstance(p, Attachment)]
         else:
             made.append(ToolResult(name, NO_RESULT, call.name, is_error=True))
     return HandoverLine(seq, at, Message(Role.TOOL, tuple(made)))
 
 
 def _unique(id: str, seen: Counter[str]) -> str:
-    """A name that no other call of the passage has: some providers count from 0 in each turn."""
+    """An id that no other call of the excerpt has: some providers count from 0 in each turn."""
     seen[id] += 1
     return id if id and seen[id] == 1 else f"{id or 'call'}-{seen[id]}"
 
 
-def _renamed(parts: Iterable[Part], names: Sequence[str]) -> tuple[Part, ...]:
-    left = iter(names)
-    return tuple(
-        replace(part, id=next(left)) if isinstance(part, ToolCall) else part for part in parts
-    )
-
-
-def _with(line: HandoverLine, parts: tuple[Part, ...]) -> HandoverLine:
-    return line if parts == line.said.parts else replace(line, said=replace(line.said, parts=parts))
-
-
-def words_of(result: ToolResult) -> str:
+def result_text(result: ToolResult) -> str:
     """What a tool answered, as a text."""
     return result.content if isinstance(result.content, str) else codec.encode(result.content)
 
@@ -196,15 +185,15 @@ def stamp(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
 
 
-def data_url(passage: HandoverExcerpt, part: Attachment) -> str | None:
-    """A file as an address that holds it; None when its bytes are not here."""
-    data = passage.blob_of(part.blob)
+def data_url(excerpt: HandoverExcerpt, part: Attachment) -> str | None:
+    """A file as a data URL; None when its bytes are missing."""
+    data = excerpt.blob_of(part.blob)
     if data is None:
         return None
     return f"data:{part.media_type};base64,{base64.b64encode(data).decode()}"
 
 
 def mention(part: Attachment) -> Text:
-    """Words in the place of a file that cannot go along."""
+    """A text in place of a file that the other tool does not accept."""
     name = part.name or "a file"
     return Text(f"[{name}, {part.media_type}]")

@@ -1,1 +1,0 @@
-"""Checks and numbers of a store: verify, statistics, health, overview."""
