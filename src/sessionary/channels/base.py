@@ -218,6 +218,7 @@ class ChannelAdapter:
             if time.monotonic() - began > STEADY_SECONDS:
                 self.backoff.reset()
             pause = self.backoff.next(error.after if isinstance(error, RetryLater) else 0.0)
+            logger.warning("%s: %s; connecting again in %.1f s", self.platform, error, pause)
             raise RetryLater(str(error), after=pause) from error
         finally:
             self._receive = None

@@ -88,7 +88,7 @@ class TurnStatusDisplay:
             try:
                 await adapter.typing(channel)
             except SessionaryError as error:  # the partial reply may be shown all the same
-                log.info("%s does not show typing: %s", channel.platform, error)
+                log.debug("%s does not show typing: %s", channel.platform, error)
             await asyncio.sleep(TYPING_SECONDS)
 
     async def _show_text(
