@@ -5,8 +5,8 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
 import apsw
@@ -381,8 +381,7 @@ class SqliteWriter:
             connection = self._connected()
             with self._lock.acquire() if self._lock is not None else nullcontext():
                 try:
-                    with self._transaction(connection):
-                        _run_jobs(connection, jobs, outcomes)
+                    self._transact(connection, jobs, outcomes)
                 except BatchFailed as failed:
                     # Rare. Savepoints for all would slow down every append.
                     logger(__name__).info(
@@ -391,8 +390,7 @@ class SqliteWriter:
                         failed.__cause__,
                     )
                     outcomes.clear()
-                    with self._transaction(connection):
-                        _run_jobs(connection, jobs, outcomes, in_savepoints=True)
+                    self._transact(connection, jobs, outcomes, in_savepoints=True)
         except BaseException as error:  # handed to the callers, who would wait for a dead thread
             outcomes = [WriteOutcome(None, self._failure(error)) for _ in jobs]
         for job, outcome in zip(jobs, outcomes, strict=False):
@@ -402,22 +400,67 @@ class SqliteWriter:
         self._checkpoint()
         return len(outcomes)
 
-    @contextmanager
-    def _transaction(self, connection: apsw.Connection) -> Iterator[None]:
+    def _transact(
+        self,
+        connection: apsw.Connection,
+        jobs: list[Job],
+        outcomes: list[WriteOutcome],
+        *,
+        in_savepoints: bool = False,
+    ) -> None:
+        """Run jobs until BATCH_SECONDS are over, collect their outcomes, and commit them together.
+
+        A job that fails in a savepoint undoes only its own work. Without savepoints, one that fails
+        before it has written leaves no trace; one that fails later raises `BatchFailed`.
+        """
+        began = time.monotonic()
         connection.execute("BEGIN IMMEDIATE")
         try:
-            yield
-            began = time.monotonic()
-            try:
-                connection.execute("COMMIT")
-            except apsw.IOError as error:
-                # The WAL may have reached the disk before the error came.
-                raise translate(error, self._path, committed="unknown") from error
-            self._commit_seconds = time.monotonic() - began
+            for job in jobs:
+                outcome: WriteOutcome | None = None
+                for _ in range(MAX_RACES):
+                    tx = SqliteTx(connection)
+                    changes = connection.total_changes()
+                    if in_savepoints:
+                        connection.execute("SAVEPOINT job")
+                    try:
+                        value = job.action(tx, *job.args, **job.kwargs)
+                        outcome = WriteOutcome(value, None, tx.events)
+                    except BaseException as error:  # handed to the caller
+                        if not connection.in_transaction:
+                            raise  # SQLite itself undid the whole transaction: disk full, I/O error
+                        if in_savepoints:
+                            connection.execute("ROLLBACK TO job")
+                        elif connection.total_changes() != changes:
+                            raise BatchFailed from error
+                        if isinstance(error, apsw.Error):
+                            outcome = WriteOutcome(None, translate(error, "the store"))
+                        elif not isinstance(error, RaceLost):
+                            outcome = WriteOutcome(None, error)
+                    if in_savepoints:
+                        connection.execute("RELEASE job")
+                    if outcome is not None:
+                        break
+                if outcome is None:
+                    logger(__name__).warning("A write lost %d races and was given up.", MAX_RACES)
+                    outcome = WriteOutcome(None, Conflict(KEPT_CHANGING))
+                outcomes.append(outcome)
+                if time.monotonic() - began > BATCH_SECONDS:
+                    break
+            self._commit_now(connection)
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+
+    def _commit_now(self, connection: apsw.Connection) -> None:
+        began = time.monotonic()
+        try:
+            connection.execute("COMMIT")
+        except apsw.IOError as error:
+            # The WAL may have reached the disk before the error came.
+            raise translate(error, self._path, committed="unknown") from error
+        self._commit_seconds = time.monotonic() - began
 
     def _failure(self, error: BaseException) -> BaseException:
         """What the callers are told. A connection whose disk failed is not used again."""
@@ -472,48 +515,3 @@ class SqliteWriter:
             logger(__name__).warning("A checkpoint of %s failed: %s", self._path, error)
             if isinstance(error, apsw.IOError):
                 self._disconnect()
-
-
-def _run_jobs(
-    connection: apsw.Connection,
-    jobs: list[Job],
-    outcomes: list[WriteOutcome],
-    *,
-    in_savepoints: bool = False,
-) -> None:
-    """Run jobs in one transaction until BATCH_SECONDS are over, and collect their outcomes.
-
-    A job that fails in a savepoint undoes only its own work. Without savepoints, one that fails
-    before it has written leaves no trace; one that fails later raises `BatchFailed`.
-    """
-    began = time.monotonic()
-    for job in jobs:
-        outcome: WriteOutcome | None = None
-        for _ in range(MAX_RACES):
-            tx = SqliteTx(connection)
-            changes = connection.total_changes()
-            if in_savepoints:
-                connection.execute("SAVEPOINT job")
-            try:
-                outcome = WriteOutcome(job.action(tx, *job.args, **job.kwargs), None, tx.events)
-            except BaseException as error:  # handed to the caller
-                if not connection.in_transaction:
-                    raise  # SQLite itself undid the whole transaction: disk full, I/O error
-                if in_savepoints:
-                    connection.execute("ROLLBACK TO job")
-                elif connection.total_changes() != changes:
-                    raise BatchFailed from error
-                if not isinstance(error, RaceLost):
-                    if isinstance(error, apsw.Error):
-                        error = translate(error, "the store")
-                    outcome = WriteOutcome(None, error)
-            if in_savepoints:
-                connection.execute("RELEASE job")
-            if outcome is not None:
-                break
-        if outcome is None:
-            logger(__name__).warning("A write lost %d races and was given up.", MAX_RACES)
-            outcome = WriteOutcome(None, Conflict(KEPT_CHANGING))
-        outcomes.append(outcome)
-        if time.monotonic() - began > BATCH_SECONDS:
-            break
