@@ -48,7 +48,7 @@ def test_words_whose_answer_was_lost_are_said_once(talking: Served, visit: Visit
     page.route("**/turns", lambda route: (route.fetch(), route.abort()))
     box(page).fill("list the files")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("alert")).to_contain_text("your text is still here")
+    expect(page.get_by_role("alert")).to_contain_text("Your text is still here")
     page.unroute_all()
     page.reload()
     expect(page.locator(".message.user")).to_have_count(2)
