@@ -5,7 +5,6 @@ import getpass
 import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from sessionary.actions import turns
@@ -72,12 +71,7 @@ class TerminalChat:
         await self._engine.start(only=self._context.key(self.source))
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._engine.stop()
         await self._agents.close()
 
@@ -214,10 +208,10 @@ def _prompts(tx: Tx, client: Sessionary, source: Source) -> list[str]:
     head = routing.current(tx, client.key(source))
     if head is None:
         return []
-    said = read.window(tx, head.id, profile=client.profile, limit=200).entries
+    entries = read.window(tx, head.id, profile=client.profile, limit=200).entries
     return [
         each.body.text
-        for each in said
+        for each in entries
         if isinstance(each.body, Message) and each.body.role is Role.USER
     ]
 

@@ -23,7 +23,9 @@ from sessionary.store.open import open_store, sqlite_path
 @click.argument("file", metavar="[FILE]", required=False, type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @click.option("--into", "folder", type=click.Path(path_type=Path), help="A directory of backups.")
-@click.option("--keep", type=click.IntRange(min=1), help="Then delete all but the newest N in it.")
+@click.option(
+    "--keep", type=click.IntRange(1), metavar="N", help="Then delete all but the newest N in it."
+)
 @pass_console
 def backup(
     console: Console, file: Path | None, *, force: bool, folder: Path | None, keep: int | None
@@ -69,9 +71,9 @@ def _tell_backup(console: Console, made: backup_store.BackupReport, deleted: lis
         "entries": held.entries,
         "deleted": deleted,
     }
-    told = f"{count(held.sessions, 'session')}, {count(held.entries, 'entry')}"
+    summary = f"{count(held.sessions, 'session')}, {count(held.entries, 'entry')}"
     older = f" {count(len(deleted), 'older backup')} deleted." if deleted else ""
-    console.answer(value, f"{made.file}: {told}, {size(made.bytes)}, checked.{older}")
+    console.answer(value, f"{made.file}: {summary}, {size(made.bytes)}, checked.{older}")
 
 
 @command("restore", example="sessionary restore /mnt/safe/sessionary-2026-01-31.db --yes")
@@ -113,9 +115,9 @@ def restore(console: Console, file: Path, *, yes: bool) -> None:
         "sessions": now.sessions,
         "entries": now.entries,
     }
-    told = f"{count(now.sessions, 'session')}, {count(now.entries, 'entry')}"
+    summary = f"{count(now.sessions, 'session')}, {count(now.entries, 'entry')}"
     kept = f" The old store is kept as {done.kept}." if done.kept else ""
-    console.answer(value, f"{where} now has {told}.{kept}")
+    console.answer(value, f"{where} now has {summary}.{kept}")
 
 
 @command(
@@ -154,10 +156,12 @@ def migrate(console: Console, url: str) -> None:
         "resumed": report.resumed,
         "rows": rows,
     }
-    told = f"{count(rows.get('sessions', 0), 'session')}, {count(rows.get('entries', 0), 'entry')}"
+    summary = (
+        f"{count(rows.get('sessions', 0), 'session')}, {count(rows.get('entries', 0), 'entry')}"
+    )
     where = "--database or SESSIONARY_DATABASE, or `database` in sessionary.toml"
     console.answer(
-        value, f"{told} copied to {shown_url(url)} and compared. To use it, set {where}."
+        value, f"{summary} copied to {shown_url(url)} and compared. To use it, set {where}."
     )
 
 

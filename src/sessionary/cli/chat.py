@@ -49,7 +49,7 @@ def chat(
 ) -> None:
     """Talk with an agent.
 
-    With MESSAGE: one turn, print the reply, exit; `-` reads it from standard input.
+    With MESSAGE, take one turn, print the reply and exit; `-` reads the message from standard input.
     """
     if ref is not None and new:
         raise click.UsageError("--session and --new exclude each other.")

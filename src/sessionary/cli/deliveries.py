@@ -26,7 +26,9 @@ id_argument = click.argument("id", metavar="ID")
 @click.option(
     "--channel", metavar="CHANNEL", help="Only to this platform, or to platform:chat[:thread]."
 )
-@click.option("--limit", default=50, type=click.IntRange(1, 1000), help="How many.")
+@click.option(
+    "--limit", default=50, type=click.IntRange(1, 1000), metavar="N", help="How many to list."
+)
 @click.option("--cursor", metavar="NEXT", help="Where the last page ended (its `next`).")
 @pass_console
 def list_deliveries(
@@ -144,7 +146,7 @@ def redirect(console: Console, id: str, channel: str) -> None:
     _tell(console, made, f"Redirected to {made.channel}, as delivery {made.id}.")
 
 
-@command("abandon", example='sessionary deliveries abandon 01jx4k --reason "told by phone"')
+@command("abandon", example='sessionary deliveries abandon 01jx4k --reason "answered by phone"')
 @id_argument
 @click.option("--reason", default=outbox.GIVEN_UP, metavar="TEXT", help="Why.")
 @pass_console

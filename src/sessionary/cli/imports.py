@@ -75,19 +75,18 @@ class ExportTotal:
     "ssh other sessionary export --all | sessionary import -",
 )
 @click.argument("what", nargs=-1, metavar="[SOURCE] [PATH]…")
-@click.option("--all", "is_all", is_flag=True, help="Everything that is found on this machine.")
+@click.option("--all", "is_all", is_flag=True, help="Everything found on this machine.")
 @click.option("--dry-run", is_flag=True, help="Read everything, change nothing.")
-@click.option("--watch", is_flag=True, help="Go on importing as the files grow; Ctrl-C ends it.")
+@click.option("--watch", is_flag=True, help="Keep importing as the files grow, until Ctrl-C.")
 @pass_console
 def import_(
     console: Console, what: tuple[str, ...], *, is_all: bool, dry_run: bool, watch: bool
 ) -> None:
-    """Read the records of other tools, or Sessionary's own; what is here already is not added twice.
+    """Import the records of other tools, or Sessionary's own; nothing is added twice.
 
-    Without arguments: what is on this machine. SOURCE is a tool's name, PATH a file or a directory.
-    Of a PATH alone each file is read as what its content shows, also where several tools' records lie
-    together; what is no record is named. `-` reads Sessionary JSONL from standard input. Nothing is ever
-    written to what is read.
+    Without arguments, list what is on this machine. SOURCE is a tool's name, PATH a file or a directory.
+    With only a PATH, the tool is recognized from the content of each file; files of no known tool are
+    listed. `-` reads Sessionary JSONL from standard input. The records are only read, never changed.
     """
     if watch and dry_run:
         raise click.UsageError("--watch imports; it cannot be a --dry-run.")

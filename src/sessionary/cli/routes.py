@@ -133,7 +133,14 @@ route = group(
 
 
 @command("list", example="sessionary bindings list --json")
-@click.option("--limit", type=click.IntRange(1, routing.MAX_LIMIT), default=100, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, routing.MAX_LIMIT),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="How many to list.",
+)
 @click.option("--cursor", metavar="NEXT", help="Where the last page ended (its `next`).")
 @pass_console
 def list_bindings(console: Console, *, limit: int, cursor: str | None) -> None:
@@ -174,9 +181,9 @@ def reset(console: Console, key: str) -> None:
     with console.client() as client:
         _refuse_foreign(parsed, client.profile)
         ended = client.writing(_reset, parsed, moment=client.moment()).result()
-    told = "no session was open" if ended is None else f"session {ended.id} ended"
+    what = "no session was open" if ended is None else f"session {ended.id} ended"
     value = {"key": str(parsed), "ended_session_id": None if ended is None else ended.id}
-    console.answer(value, f"{parsed}: {told}; the next message opens a new one.")
+    console.answer(value, f"{parsed}: {what}; the next message opens a new one.")
 
 
 @command("switch", example="sessionary bindings switch main/telegram/dm/chat=42 Capitals")

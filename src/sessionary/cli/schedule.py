@@ -22,12 +22,13 @@ from sessionary.model.view import Json, time_text
 @click.argument("timing", metavar="TIMING")
 @click.argument("prompt", metavar="PROMPT")
 @click.option(
-    "--to", default="local", metavar="TARGET", help="local, a platform, platform:chat[:thread]."
+    "--to",
+    default="local",
+    metavar="TARGET",
+    help="Where the reply goes: local, a platform, or platform:chat[:thread].",
 )
 @click.option("--agent", metavar="NAME", help="Which agent runs it.")
-@click.option(
-    "--zone", metavar="ZONE", help="Time zone of the timing; the configured one by default."
-)
+@click.option("--zone", metavar="ZONE", help="Time zone of TIMING; by default the configured one.")
 @click.option(
     "--grace", default="1h", metavar="TIME", help="How late a missed run may still begin."
 )
@@ -35,7 +36,7 @@ from sessionary.model.view import Json, time_text
 def add(console: Console, name: str, timing: str, prompt: str, **options: str | None) -> None:
     """Create a schedule.
 
-    TIMING is five cron fields, @daily and its like, `every 15m`, or `at 2026-12-24T18:00`.
+    TIMING is five cron fields, a shortcut such as @daily, `every 15m`, or `at 2026-12-24T18:00`.
     """
     with console.client(create=True) as client:
         zone = client.config.zone if options["zone"] is None else zone_named(options["zone"])
@@ -79,7 +80,9 @@ def list_schedules(console: Console) -> None:
 
 @command("runs", example="sessionary schedule runs morning")
 @click.argument("name", metavar="NAME")
-@click.option("--limit", default=20, type=click.IntRange(1, 1000), help="How many.")
+@click.option(
+    "--limit", default=20, type=click.IntRange(1, 1000), metavar="N", help="How many to list."
+)
 @pass_console
 def runs(console: Console, name: str, limit: int) -> None:
     """List the latest runs of a schedule, newest first."""

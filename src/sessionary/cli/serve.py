@@ -15,9 +15,15 @@ from sessionary.errors import BadInput
 @command("serve", example="sessionary serve\nsessionary serve --port 0 --json")
 @click.option("--host", default="127.0.0.1", metavar="HOST", help="The address to listen on.")
 @click.option(
-    "--port", default=8741, type=click.IntRange(0, 65535), help="The port; 0 takes a free one."
+    "--port",
+    default=8741,
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="The port; 0 takes a free one.",
 )
-@click.option("--exposed", is_flag=True, help="Accept other machines; needs a password.")
+@click.option(
+    "--exposed", is_flag=True, help="Accept connections from other machines; needs a password."
+)
 @click.option("--no-channels", is_flag=True, help="Do not run the channels of sessionary.toml.")
 @pass_console
 def serve(console: Console, *, host: str, port: int, exposed: bool, no_channels: bool) -> None:
@@ -98,6 +104,7 @@ def mcp(console: Console, *, http: str | None, write: bool) -> None:
     "--sessions",
     default=320,
     type=click.IntRange(1, 20_000),
+    metavar="N",
     help="How many sessions to create, besides a few that show special features.",
 )
 @pass_console
@@ -112,13 +119,13 @@ def demo(console: Console, *, sessions: int) -> None:
         filled = fill(client, count=sessions)
         where = shown_url(client.store.url)
     value = {"sessions": filled.sessions, "messages": filled.messages, "database": where}
-    told = f"{counted(filled.sessions, 'session')} and {counted(filled.messages, 'message')}"
+    contents = f"{counted(filled.sessions, 'session')} and {counted(filled.messages, 'message')}"
     place = "".join(
         f" --{name} {shlex.quote(given)}"
         for name, given in (("home", console.home), ("database", console.database))
         if given is not None
     )
-    console.answer(value, f"{where} now has {told}. Look at them with: sessionary{place} serve")
+    console.answer(value, f"{where} now has {contents}. Look at them with: sessionary{place} serve")
 
 
 COMMANDS: dict[str, click.Command] = {"serve": serve, "mcp": mcp, "demo": demo}

@@ -141,7 +141,7 @@ class Finding:
 @command("doctor", example="sessionary doctor\nsessionary doctor --json | jq '.findings[].status'")
 @pass_console
 def doctor(console: Console) -> None:
-    """Diagnose the store and this machine; each problem comes with what to do.
+    """Diagnose the store and this machine, and say how to fix each problem.
 
     Nothing is changed. The exit code is 1 if something is wrong.
     """

@@ -18,7 +18,9 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 @command(
     "usage", example="sessionary usage --by model --since 30d\nsessionary usage --by day --csv"
 )
-@click.option("--by", type=click.Choice(GROUPS), default="day", show_default=True, help="Group by.")
+@click.option(
+    "--by", type=click.Choice(GROUPS), default="day", show_default=True, help="What to group by."
+)
 @click.option("--since", metavar="T", help="Since a date, a time, or 7d for seven days ago.")
 @click.option("--until", metavar="T", help="Until a date or time.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from sessionary import config as configuration
@@ -121,7 +120,7 @@ class Sessionary:
         return self.answer(found.map(list))
 
     def search(self, text: str, **options: Any) -> "SearchResult":
-        """Find what was said, by whatever a person types; `options` are the fields of `SearchOptions`."""
+        """Search with the syntax that people type; `options` are the fields of `SearchOptions`."""
         from sessionary.actions.search import search  # a list of sessions does not need it
 
         now = self.machine.clock.now()
@@ -185,12 +184,7 @@ class Sessionary:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Any:
@@ -202,12 +196,7 @@ class Sessionary:
         self._blocking = False
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.close()
 
 

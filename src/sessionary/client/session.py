@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sessionary.actions import files, turns
@@ -71,10 +70,10 @@ class Session:
         if at is not None and at.tzinfo is None:
             raise BadInput(f"The time {at} has no zone; give it one, such as datetime.UTC.")
         moment = self._client.moment()
-        said, files = self._message(role, content, fields)
+        written, files = self._message(role, content, fields)
         priced = self._client.priced(usage, at=at)
         saying = append.NewMessage(
-            said, at=at, idempotency_key=idempotency_key, usage=priced, files=files
+            written, at=at, idempotency_key=idempotency_key, usage=priced, files=files
         )
         client = self._client
         if self._key is not None:
@@ -103,12 +102,12 @@ class Session:
         idempotency_key: str | None = None,
     ) -> "RunningTurn":
         """Begin a turn, perhaps with a message: `with chat.turn("hello") as turn: …`."""
-        said: Message | None = None
+        written: Message | None = None
         files: tuple[bytes, ...] = ()
         if content is not None:
-            said, files = self._message("user", content, {})
+            written, files = self._message("user", content, {})
         return RunningTurn(
-            self._client, self, said, agent=agent, idempotency_key=idempotency_key, files=files
+            self._client, self, written, agent=agent, idempotency_key=idempotency_key, files=files
         )
 
     def head(self) -> SessionHead:
@@ -243,7 +242,7 @@ class RunningTurn:
         self,
         client: "Sessionary",
         session: Session,
-        said: Message | None,
+        written: Message | None,
         *,
         agent: str | None,
         idempotency_key: str | None = None,
@@ -252,7 +251,7 @@ class RunningTurn:
         self._files = files
         self._client = client
         self._session = session
-        self._said = said
+        self._message = written
         self._agent = agent
         self._idempotency_key = idempotency_key
         self._begun: turns.Begun | None = None
@@ -274,12 +273,12 @@ class RunningTurn:
     ) -> log.Appended:
         """Add a finished step."""
         client = self._client
-        said, files = _read_message(role, content, fields)
+        written, files = _read_message(role, content, fields)
         used = client.priced(usage, at=None)
         pending = client.writing(
             turns.step,
             self.begun.lease,
-            said,
+            written,
             used,
             profile=client.profile,
             moment=client.moment(),
@@ -302,37 +301,27 @@ class RunningTurn:
         self._note(self._beginning().result())
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._ending(error).result()
 
     async def __aenter__(self) -> Self:
         self._note(await self._beginning())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         await self._ending(error)
 
     def _beginning(self) -> Pending[turns.Begun]:
         client, session = self._client, self._session
         moment = client.moment()
         claim = turns.Claim(client.holder, LEASE_SECONDS, self._agent)
-        if session._key is not None and self._said is not None:
+        if session._key is not None and self._message is not None:
             policy = client.policies.choose(session.source)
             return client.writing(
                 turns.begin_here,
                 session._key,
                 session.source,
-                self._said,
+                self._message,
                 policy=policy,
                 claim=claim,
                 moment=moment,
@@ -344,7 +333,7 @@ class RunningTurn:
             session._key,
             session.id,
             session._opening(),
-            self._said,
+            self._message,
             claim=claim,
             moment=moment,
             idempotency_key=self._idempotency_key,
@@ -377,7 +366,7 @@ def _begin(
     key: SessionKey | None,
     id: str | None,
     opening: Opening,
-    said: Message | None,
+    written: Message | None,
     *,
     claim: turns.Claim,
     moment: Moment,
@@ -385,12 +374,12 @@ def _begin(
     files: tuple[bytes, ...] = (),
 ) -> turns.Begun:
     """Begin a turn; the first message of a new session creates it."""
-    if key is None and id is None and said is not None:
+    if key is None and id is None and written is not None:
         id = edit.open_session(tx, opening, moment=moment)
     return turns.begin_in(
         tx,
         _id(tx, key, id),
-        said,
+        written,
         profile=opening.profile,
         claim=claim,
         moment=moment,
@@ -437,7 +426,7 @@ def _context(tx: Tx, key: SessionKey | None, id: str | None, *, profile: str) ->
         return read.context(tx, _id(tx, key, id), profile=profile)
     except NotFound:
         if id is None:
-            return []  # nothing was said yet
+            return []  # there is no message yet
         raise
 
 

@@ -206,10 +206,14 @@ TOKEN_COUNT = click.IntRange(0)
 @click.option("--kind", type=click.Choice([str(kind) for kind in Kind]), help="With new: its kind.")
 @click.option("--model", metavar="M", help="The model that was called.")
 @click.option("--provider", metavar="P", help="Who serves the model.")
-@click.option("--input-tokens", type=TOKEN_COUNT, help="Tokens that the call read.")
-@click.option("--output-tokens", type=TOKEN_COUNT, help="Tokens that the call wrote.")
-@click.option("--cache-read-tokens", type=TOKEN_COUNT, help="Tokens read from the cache.")
-@click.option("--cache-write-tokens", type=TOKEN_COUNT, help="Tokens written to the cache.")
+@click.option("--input-tokens", type=TOKEN_COUNT, metavar="N", help="Tokens that the call read.")
+@click.option("--output-tokens", type=TOKEN_COUNT, metavar="N", help="Tokens that the call wrote.")
+@click.option(
+    "--cache-read-tokens", type=TOKEN_COUNT, metavar="N", help="Tokens read from the cache."
+)
+@click.option(
+    "--cache-write-tokens", type=TOKEN_COUNT, metavar="N", help="Tokens written to the cache."
+)
 @pass_console
 def append(console: Console, ref: str, text: str, **asked: Any) -> None:
     """Add one message to a session; it is stored when the command ends.

@@ -52,7 +52,9 @@ CONTROL_CHARACTERS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)]
     type=click.Choice(list(HANDOVER_FORMATS)),
     help="A file with which this tool continues the session.",
 )
-@click.option("--budget", type=int, help="With --as: at most this many tokens, the newest.")
+@click.option(
+    "--budget", type=int, metavar="N", help="With --as: at most this many tokens, the newest."
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to a file.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @click.option("--mask-secrets", is_flag=True, help="Mask keys, tokens and passwords.")

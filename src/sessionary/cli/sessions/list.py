@@ -55,7 +55,14 @@ COLUMNS = (
     type=click.Choice([str(each) for each in Order]),
     help="Sort order (default: activity).",
 )
-@click.option("--limit", type=click.IntRange(1, lists.MAX_LIMIT), default=50, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, lists.MAX_LIMIT),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="How many to list.",
+)
 @click.option("--cursor", metavar="NEXT", help="Where the last page ended (its `next`).")
 @pass_console
 def list_sessions(console: Console, **asked: Any) -> None:

@@ -39,8 +39,17 @@ BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
     "sessionary search --json -- -flag | jq -r '.items[].snippet'",
 )
 @click.argument("query", nargs=-1, required=True, metavar="QUERY…")
-@click.option("--sort", type=click.Choice(SORTS), default="relevance", show_default=True)
-@click.option("--limit", type=click.IntRange(1, MOST_HITS), default=20, show_default=True)
+@click.option(
+    "--sort", type=click.Choice(SORTS), default="relevance", show_default=True, help="Sort order."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, MOST_HITS),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="How many hits.",
+)
 @click.option("--source", metavar="S", help="Only from this platform.")
 @click.option("--session", type=REF, metavar="REF", help="Only within this session.")
 @click.option("--all-hits", is_flag=True, help="Every hit, not only the best of each session.")

@@ -45,7 +45,9 @@ ROLE_COLOURS = {Role.USER: "1;32", Role.ASSISTANT: "1;36", Role.SYSTEM: "1;35", 
     "sessionary sessions show 01jx4k --context --json",
 )
 @ref_argument
-@click.option("--limit", type=click.IntRange(1, MAX_LIMIT), help="The last N messages.")
+@click.option(
+    "--limit", type=click.IntRange(1, MAX_LIMIT), metavar="N", help="The last N messages."
+)
 @click.option(
     "--before", type=click.IntRange(1), metavar="SEQ", help="Only messages before this entry."
 )
