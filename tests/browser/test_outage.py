@@ -9,7 +9,7 @@ from tests.browser.conftest import CONTROLLED, WRITE, Served, Visitor, settled
 from tests.browser.wire import Wire
 
 pytestmark = pytest.mark.timeout(300)
-BANNER = re.compile(r"The server does not answer\. Next try")
+BANNER = re.compile(r"The server does not answer\. Retrying")
 NOT_YET = "Not sent yet."
 
 
