@@ -16,7 +16,7 @@ from sessionary.config import engine as engine_config
 from sessionary.engine import commands, intake
 from sessionary.engine.context import EngineContext, LiveEvent
 from sessionary.engine.intake import Submission, SubmissionResult
-from sessionary.engine.turn.compaction import CompactionRequest
+from sessionary.engine.turn.loop import CompactionRequest
 from sessionary.errors import RetryLater
 from sessionary.model.message import Message, Role, ToolCall, ToolResult, message
 from sessionary.model.session import SessionHead

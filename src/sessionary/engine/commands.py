@@ -10,7 +10,7 @@ from sessionary.actions.sessions import edit, read, revise, routing, titles
 from sessionary.actions.sessions import lists as listing_of
 from sessionary.clock import Moment
 from sessionary.engine.context import TRUSTED, EngineContext
-from sessionary.engine.turn.compaction import CompactionRequest
+from sessionary.engine.turn.loop import CompactionRequest
 from sessionary.errors import Ambiguous, BadInput, Conflict, NotFound, SessionaryError
 from sessionary.model.key import SessionKey
 from sessionary.model.message import Message, Role

@@ -8,13 +8,11 @@ from typing import Any
 
 from sessionary.engine.context import EngineContext
 from sessionary.engine.intake import Intake, Received, SubmissionResult
-from sessionary.engine.outbox import Outbox, PlatformServices
+from sessionary.engine.outbox import Outbox, PlatformServices, TurnStatusDisplay
 from sessionary.engine.ports import Adapter
 from sessionary.engine.scheduler import Scheduler
 from sessionary.engine.sweeper import Sweeper
-from sessionary.engine.turn.compaction import Compactor
-from sessionary.engine.turn.loop import TurnLoop
-from sessionary.engine.turn_status import TurnStatusDisplay
+from sessionary.engine.turn.loop import Compactor, TurnLoop
 from sessionary.errors import NotAllowed, RetryLater
 from sessionary.model.key import SessionKey
 from sessionary.model.message import Message

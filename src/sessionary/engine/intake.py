@@ -14,8 +14,7 @@ from sessionary.actions.sessions import edit, log, routing
 from sessionary.clock import Moment
 from sessionary.engine import commands, notices
 from sessionary.engine.context import TRUSTED, EngineContext, Strangers, WhileRunning
-from sessionary.engine.turn.compaction import CompactionRequest, Compactor
-from sessionary.engine.turn.loop import TurnLoop, TurnStart, begin
+from sessionary.engine.turn.loop import CompactionRequest, Compactor, TurnLoop, TurnStart, begin
 from sessionary.errors import NotAllowed, RetryLater, SessionaryError, StoreUnavailable
 from sessionary.model.key import SessionKey, check_person
 from sessionary.model.message import Message, Text
