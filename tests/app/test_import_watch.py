@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sessionary.app import import_watch, server
-from sessionary.app.imports import Outcome, Progress, Wish
+from sessionary.app.imports import ImportProgress, ImportRequest, ToolImport
 from sessionary.client.client import Sessionary, connect
 from sessionary.errors import SessionaryError, StoreUnavailable
 from sessionary.importers.base import session_merger
@@ -43,9 +43,9 @@ def tape(home: Path) -> Tape:
 
 def test_what_is_added_while_it_watches_is_read(client: Sessionary, tape: Tape) -> None:
     stop = threading.Event()
-    told: list[Outcome] = []
+    told: list[ToolImport] = []
 
-    def tell(outcome: Outcome) -> None:
+    def on_import(outcome: ToolImport) -> None:
         told.append(outcome)
         if len(told) == 3:
             stop.set()
@@ -53,7 +53,9 @@ def test_what_is_added_while_it_watches_is_read(client: Sessionary, tape: Tape) 
         tape.answer(text(f"Answer {len(told)}"))
         tape.write()
 
-    import_watch.watch(client, [Wish("claude-code", tape.path.parent)], stop=stop, tell=tell)
+    import_watch.watch(
+        client, [ImportRequest("claude-code", tape.path.parent)], stop=stop, on_import=on_import
+    )
 
     assert [(each.added, each.messages) for each in told] == [(1, 1), (0, 1), (0, 1)]
 
@@ -61,19 +63,21 @@ def test_what_is_added_while_it_watches_is_read(client: Sessionary, tape: Tape) 
 def test_an_import_is_left_in_the_middle_and_gone_on_with_later(
     client: Sessionary, tape: Tape, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_merger, "ROWS", 1000)
+    monkeypatch.setattr(session_merger, "MAX_BATCH_ROWS", 1000)
     for number in range(1500):
         tape.prompt(f"Line {number} " + "x" * 300)
     tape.write()
-    stop, wish = threading.Event(), Wish("claude-code", tape.path.parent)
+    stop, request = threading.Event(), ImportRequest("claude-code", tape.path.parent)
 
-    def interrupt(progress: Progress) -> None:
+    def interrupt(on_progress: ImportProgress) -> None:
         stop.set()
 
-    import_watch.watch(client, [wish], stop=stop, tell=lambda _: None, progress=interrupt)
+    import_watch.watch(
+        client, [request], stop=stop, on_import=lambda _: None, on_progress=interrupt
+    )
     after = [head.message_count for head in client.sessions().items]
     again = threading.Event()
-    import_watch.watch(client, [wish], stop=again, tell=lambda _: again.set())
+    import_watch.watch(client, [request], stop=again, on_import=lambda _: again.set())
 
     assert after == []
     assert [head.message_count for head in client.sessions().items] == [1501]
@@ -83,20 +87,20 @@ def test_a_failure_is_told_and_tried_again(client: Sessionary, tape: Tape) -> No
     stop = threading.Event()
     failures: list[SessionaryError] = []
 
-    def refuse(progress: Progress) -> None:
+    def refuse(on_progress: ImportProgress) -> None:
         raise StoreUnavailable("the disk is away")
 
-    def fail(error: SessionaryError) -> None:
+    def on_failure(error: SessionaryError) -> None:
         failures.append(error)
         stop.set()
 
     import_watch.watch(
         client,
-        [Wish("claude-code", tape.path.parent)],
+        [ImportRequest("claude-code", tape.path.parent)],
         stop=stop,
-        tell=lambda _: None,
-        progress=refuse,
-        fail=fail,
+        on_import=lambda _: None,
+        on_progress=refuse,
+        on_failure=on_failure,
     )
 
     assert [str(error) for error in failures] == ["the disk is away"]
@@ -110,7 +114,7 @@ async def test_serve_watches_what_the_configuration_names(client: Sessionary, ta
             loop.call_soon_threadsafe(done.set)
 
     heard = Heard()
-    logger = logging.getLogger("sessionary.imports")
+    logger = logging.getLogger("sessionary.app.import_watch")
     logger.addHandler(heard)
     logger.setLevel(logging.INFO)
     try:

@@ -18,7 +18,7 @@ from sessionary.importers.base.events import (
     SessionBegin,
     SessionEnd,
     Unit,
-    Where,
+    UserEnvironment,
 )
 from sessionary.model.usage import Usage
 
@@ -85,7 +85,7 @@ class TalkingTool:
     name = "talking"
     title = "Talking"
 
-    def places(self, where: Where) -> list[Path]:
+    def places(self, user: UserEnvironment) -> list[Path]:
         return []
 
     def recognises(self, path: Path) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sessionary.importers.aider import IMPORTER
-from sessionary.importers.base.events import Where
+from sessionary.importers.base.events import UserEnvironment
 from sessionary.model.message import Role
 from tests.importers import rubbish
 from tests.importers.reading import Archive
@@ -88,7 +88,7 @@ def test_what_a_call_used_is_taken_as_aider_tells_it(archive: Archive, history: 
 
 
 def test_a_home_directory_is_not_searched(tmp_path: Path) -> None:
-    assert IMPORTER.places(Where(tmp_path)) == []
+    assert IMPORTER.places(UserEnvironment(tmp_path)) == []
 
 
 def test_damage_is_survived(history: Path, tmp_path: Path) -> None:

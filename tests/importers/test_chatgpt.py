@@ -151,7 +151,7 @@ def test_what_hangs_on_a_cycle_is_told(archive: Archive, tmp_path: Path) -> None
     report = take(archive, path)
 
     assert archive.texts("chatgpt", "conv-1") == ["three"]
-    assert "2 of its messages stand on no branch" in report.faults[0].why
+    assert "2 of its messages are on no branch" in report.faults[0].why
     archive.check()
 
 

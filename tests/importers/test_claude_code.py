@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.importers.base.events import Checkpoint, Event, MessageEvent, Resume, Unit, Where
+from sessionary.importers.base.events import (
+    Checkpoint,
+    Event,
+    MessageEvent,
+    Resume,
+    Unit,
+    UserEnvironment,
+)
 from sessionary.importers.claude_code.importer import ClaudeCode
 from sessionary.model.message import Attachment, Compaction, Reasoning, Role, ToolCall, ToolResult
 from sessionary.model.session import Kind, Lineage
@@ -718,8 +725,8 @@ def test_places_and_files_are_recognised(
     tape.prompt("Hello.")
     tape.write()
     (tmp_path / "other.jsonl").write_text('{"type":"message","id":"x"}\n')
-    where = Where(home.parent, {})
-    elsewhere = Where(home.parent, {"CLAUDE_CONFIG_DIR": str(tmp_path / "cfg")})
+    where = UserEnvironment(home.parent, {})
+    elsewhere = UserEnvironment(home.parent, {"CLAUDE_CONFIG_DIR": str(tmp_path / "cfg")})
 
     assert importer.recognises(tape.path)
     assert not importer.recognises(tmp_path / "other.jsonl")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from sessionary.importers.base.events import Event, Resume, Unit, Where
+from sessionary.importers.base.events import Event, Resume, Unit, UserEnvironment
 from sessionary.importers.codex import Codex
 from sessionary.model.message import Attachment, Compaction, Reasoning, ToolCall, ToolResult
 from sessionary.model.session import Kind, Lineage
@@ -344,8 +344,8 @@ def test_places_and_files_are_recognised(importer: Observed, home: Path, tmp_pat
 
     assert importer.recognises(rollout.path)
     assert not importer.recognises(tmp_path / "other.jsonl")
-    assert importer.places(Where(home.parent, {})) == [home]
-    assert importer.places(Where(home.parent, {"CODEX_HOME": "/x"})) == [Path("/x")]
+    assert importer.places(UserEnvironment(home.parent, {})) == [home]
+    assert importer.places(UserEnvironment(home.parent, {"CODEX_HOME": "/x"})) == [Path("/x")]
 
 
 def test_a_provider_of_ones_own_name_does_not_hide_the_price_of_a_known_model(

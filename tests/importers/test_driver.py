@@ -29,7 +29,7 @@ from sessionary.importers.base.events import (
     Skipped,
     SourceRewritten,
     Unit,
-    Where,
+    UserEnvironment,
 )
 from sessionary.model import transcript
 from sessionary.model.message import Compaction
@@ -54,7 +54,7 @@ class Scripted:
         self.refusal: Exception | None = None
         self.resumes: list[Resume | None] = []
 
-    def places(self, where: Where) -> list[Path]:
+    def places(self, user: UserEnvironment) -> list[Path]:
         return []
 
     def recognises(self, path: Path) -> bool:
@@ -449,7 +449,7 @@ def test_what_a_tool_keeps_in_a_profile_stays_apart(
 def test_a_large_session_is_whole_before_people_see_it(
     scripted: Scripted, archive: Archive, unit: Unit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_merger, "ROWS", 100)
+    monkeypatch.setattr(session_merger, "MAX_BATCH_ROWS", 100)
     many = [said(f"line {n}") for n in range(250)]
     marked = [
         each for n, one in enumerate(many) for each in (one, Checkpoint(place=min(n, unit.size)))
@@ -547,7 +547,7 @@ def test_who_answers_to_what_was_taken_back_makes_its_way_the_current_one(
 def test_a_large_source_without_marks_is_written_in_pieces(
     scripted: Scripted, archive: Archive, unit: Unit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_merger, "ROWS", 100)
+    monkeypatch.setattr(session_merger, "MAX_BATCH_ROWS", 100)
 
     def seen() -> Iterator[Event]:
         yield SessionBegin(native_id="s1")
@@ -694,7 +694,7 @@ def test_every_unit_is_imported_unchanged_or_left_out_with_a_reason(
 
     target = archive.target(scripted)
     reports = [
-        driver.look(target, scripted, units, check=check),
+        driver.preview(target, scripted, units, check=check),
         driver.run(target, scripted, units, check=check),
     ]
 

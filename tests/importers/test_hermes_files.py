@@ -9,7 +9,7 @@ import pytest
 
 from sessionary.app import imports
 from sessionary.client.client import connect
-from sessionary.importers.base.events import Where
+from sessionary.importers.base.events import UserEnvironment
 from sessionary.importers.hermes.importer import IMPORTER, Hermes
 from sessionary.model.message import Compaction, Message
 from tests.importers import write_hermes as write
@@ -162,7 +162,7 @@ def test_a_web_session_elsewhere_is_read_with_its_home(archive: Archive, tmp_pat
     write.web_session(web, "s1", texts("a", "b", "c"))
     hermes = Hermes()
 
-    places = hermes.places(Where(tmp_path, {"HERMES_WEBUI_STATE_DIR": str(web)}))
+    places = hermes.places(UserEnvironment(tmp_path, {"HERMES_WEBUI_STATE_DIR": str(web)}))
     archive.take(hermes, [unit for place in places for unit in hermes.find(place)])
 
     assert places == [home]
@@ -176,10 +176,12 @@ def test_its_web_interface_is_found_also_from_a_home_that_is_a_link(
     StateDb(real / ".hermes" / "state.db", 22).close()
     write.web_session(tmp_path / "elsewhere", "0123456789ab", texts("a", "b"))
     (tmp_path / "mia").symlink_to(real)
-    where = Where(tmp_path / "mia", {"HERMES_WEBUI_STATE_DIR": str(tmp_path / "elsewhere")})
+    where = UserEnvironment(
+        tmp_path / "mia", {"HERMES_WEBUI_STATE_DIR": str(tmp_path / "elsewhere")}
+    )
 
     with connect(home=str(tmp_path / "sessionary")) as client:
-        [done] = imports.run(client, imports.default_wishes(where, ["hermes"])).outcomes
+        [done] = imports.run(client, imports.default_requests(where, ["hermes"])).outcomes
 
     assert (done.added, done.messages) == (1, 2)
 
@@ -323,8 +325,8 @@ def test_a_damaged_session_with_a_copy_is_read_from_a_home_and_from_a_folder(
     path.write_bytes(b"\x00" * 99)
 
     results = [
-        imports.look(None, [imports.Wish("hermes", home)]),
-        imports.look(None, [imports.Wish(None, home, is_named=True)]),
+        imports.preview(None, [imports.ImportRequest("hermes", home)]),
+        imports.preview(None, [imports.ImportRequest(None, home, is_named=True)]),
     ]
 
     assert [(each.added, each.messages) for one in results for each in one.outcomes] == [(1, 2)] * 2
@@ -455,8 +457,10 @@ def test_a_log_of_the_agent_is_read_where_nothing_else_has_the_session(
         path.write_text(json.dumps(log, indent=2))
 
     report = take(archive, home)
-    folder = imports.look(None, [imports.Wish(None, home, is_named=True)])
-    alone = imports.look(None, [imports.Wish("hermes", home / "sessions" / "session_s2.json")])
+    folder = imports.preview(None, [imports.ImportRequest(None, home, is_named=True)])
+    alone = imports.preview(
+        None, [imports.ImportRequest("hermes", home / "sessions" / "session_s2.json")]
+    )
 
     assert (report.added, report.units) == (2, 2)
     assert archive.texts("hermes", "s1") == ["a", "b"]

@@ -220,7 +220,7 @@ class Story:
 def _small_sheaves() -> Iterator[None]:
     """A handful of messages is a transaction: what takes thousands of them happens with a few."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session_merger, "ROWS", 3)
+        patch.setattr(session_merger, "MAX_BATCH_ROWS", 3)
         yield
 
 

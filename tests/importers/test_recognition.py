@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sessionary.app import imports
-from sessionary.app.imports import ImportResult, Wish
+from sessionary.app.imports import ImportRequest, ImportResult
 from sessionary.client.client import Sessionary, connect
 from sessionary.errors import BadInput
 from sessionary.importers import registry
@@ -41,9 +41,9 @@ def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sessionar
 
 
 def looked(place: Path, tool: str | None = None) -> ImportResult:
-    wish = imports.wish_for(place, tool)
-    assert wish is not None
-    return imports.look(None, [wish])
+    request = imports.request_for(place, tool)
+    assert request is not None
+    return imports.preview(None, [request])
 
 
 def records_of(place: Path) -> list[Path]:
@@ -100,7 +100,7 @@ def test_a_folder_of_every_tool_gives_each_file_to_its_own_importer(
 ) -> None:
     with connect(home=str(tmp_path / "other")) as other:
         alone = {
-            name: imports.run(other, [Wish(name, place, is_named=True)]).outcomes
+            name: imports.run(other, [ImportRequest(name, place, is_named=True)]).outcomes
             for name, place in samples.items()
         }
     mixed = tmp_path / "mixed"
@@ -115,9 +115,9 @@ def test_a_folder_of_every_tool_gives_each_file_to_its_own_importer(
     (mixed / "notes.md").write_text("# Notes\n")
     (mixed / "lines.jsonl").write_text('{"a":1}\n' * 500)
 
-    wish = imports.wish_for(mixed)
-    assert wish == Wish(None, mixed, is_named=True)
-    result = imports.run(client, [wish])
+    request = imports.request_for(mixed)
+    assert request == ImportRequest(None, mixed, is_named=True)
+    result = imports.run(client, [request])
 
     for outcome in result.outcomes:
         [only] = alone[outcome.tool]
@@ -152,7 +152,7 @@ def test_a_copied_home_directory_is_searched_where_tools_keep_their_records(
         shutil.copytree(samples[name], home / inside)
     (home / ".bashrc").write_text("true\n")
 
-    result = imports.run(client, [Wish(None, home, is_named=True)])
+    result = imports.run(client, [ImportRequest(None, home, is_named=True)])
 
     found = {each.tool: each.added for each in result.outcomes}
     wanted = {name: looked(samples[name]).outcomes[0].added for name in found}
@@ -166,10 +166,10 @@ def test_a_file_of_which_nothing_is_known_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     path.write_text('{"type":"event","sessionId":"1","data":"x"}\n' * 50)
 
-    assert imports.wish_for(path) is None
+    assert imports.request_for(path) is None
     for tool in registry.NAMES:
         with pytest.raises(BadInput, match=r"nothing in its beginning is known"):
-            imports.wish_for(path, tool)
+            imports.request_for(path, tool)
 
 
 def test_a_strange_file_where_a_tool_keeps_its_records_is_named_and_not_read(
@@ -182,7 +182,7 @@ def test_a_strange_file_where_a_tool_keeps_its_records_is_named_and_not_read(
     shutil.copy(rollout, project / "other.jsonl")
     (project / "junk.jsonl").write_text('{"event":"start"}\n' * 6_000)
 
-    result = imports.run(client, [Wish("claude-code", place)])
+    result = imports.run(client, [ImportRequest("claude-code", place)])
 
     [outcome] = result.outcomes
     assert outcome.added == 1
@@ -208,9 +208,9 @@ def test_a_file_of_openclaw_alone_is_told_from_one_of_pi(tmp_path: Path) -> None
     tools = [Recogniser().tool_of(path) for path in (first, second, aside)]
 
     assert [each.name for each in tools if each is not None] == ["pi", "openclaw", "openclaw"]
-    wish = imports.wish_for(first, "openclaw")
-    assert wish is not None
-    assert wish.tool == "openclaw"
+    request = imports.request_for(first, "openclaw")
+    assert request is not None
+    assert request.tool == "openclaw"
 
 
 def test_one_session_of_hermes_alone_is_recognised(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sessionary.importers import registry
-from sessionary.importers.base.events import Where
+from sessionary.importers.base.events import UserEnvironment
 from tests.importers import (
     write_aider,
     write_cline,
@@ -170,7 +170,11 @@ def test_every_importer_says_what_it_reads_and_finds_nothing_in_an_empty_home(
 ) -> None:
     importer = registry.importer(name)
 
-    units = [unit for place in importer.places(Where(tmp_path)) for unit in importer.find(place)]
+    units = [
+        unit
+        for place in importer.places(UserEnvironment(tmp_path))
+        for unit in importer.find(place)
+    ]
 
     assert importer.name == name
     assert importer.title

@@ -1,6 +1,6 @@
-"""Other tools' records on this machine: what there is, what an import would bring, the import.
+"""Imports of other tools' records: what is on this machine, what an import would do, the import.
 
-The command, the workbench and `sessionary serve` ask here. The answers are plain values.
+Used by the command, the web and `sessionary serve`. The results are plain values.
 """
 
 import os
@@ -16,32 +16,32 @@ from sessionary.errors import BadInput, NotFound
 from sessionary.importers import registry
 from sessionary.importers.base import driver, files
 from sessionary.importers.base.driver import SHOWN, Fault, ToolImportReport
-from sessionary.importers.base.events import Importer, Unit, Where
+from sessionary.importers.base.events import Importer, Unit, UserEnvironment
 from sessionary.importers.base.session_merger import ImportTarget
 from sessionary.importers.registry import Recogniser
 from sessionary.store.filesystem import BESIDE
 from sessionary.store.open import sqlite_path
 
-# What its owner will delete within this time is told apart.
+# Records that their tool will delete within this time are counted apart.
 SOON = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """Something to be imported: a directory or a file, and the tool whose records are meant.
+class ImportRequest:
+    """A directory or file to be imported, and the tool whose records are meant.
 
     Without a tool every file of a directory goes to the tool that wrote it.
     """
 
     tool: str | None
     place: Path
-    # Whether a person named the place: then it is an error that nothing comes of it.
+    # Whether a person named the place: then it is an error if nothing is imported.
     is_named: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """The records of one tool in one place: how much there is, and how much of it is new here."""
+    """The records of one tool in one place: how many, and how many of them are new."""
 
     tool: str
     title: str
@@ -50,14 +50,14 @@ class Discovery:
     bytes: int
     new_units: int
     new_bytes: int
-    # Of the new ones: how many their owner deletes within a week, and when the first goes.
+    # How many of the new ones their tool will delete within a week, and when the first.
     expiring: int = 0
     expires_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """How far an import is. `place` is what is being read."""
+class ImportProgress:
+    """How far an import is. `place` is the unit that is being read."""
 
     tool: str
     place: str
@@ -69,25 +69,25 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Omission:
-    """A unit of which nothing was imported, and why."""
+    """Why nothing was imported from a unit."""
 
     unit: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ToolImport:
     """What an import of one tool's records did, or would do.
 
-    Every unit that was found is told: `units == imported_units + unchanged_units + omitted_units`.
+    Every unit counts once: `units == imported_units + unchanged_units + omitted_units`.
     """
 
     tool: str
     title: str
     places: tuple[str, ...]
     units: int = 0
-    # Units of which a session is here now; those that had not changed since they were read;
-    # and those that brought nothing, of which the first are named.
+    # Units with a session in the store; units that had not changed since the last import;
+    # and units from which nothing was imported, the first of them in `omissions`.
     imported_units: int = 0
     unchanged_units: int = 0
     omitted_units: int = 0
@@ -100,9 +100,9 @@ class Outcome:
     skipped: int = 0
     faults: tuple[Fault, ...] = ()
     left_out: dict[str, int] = field(default_factory=dict)
-    # The first of the sessions without a question or an answer; all are counted in `left_out`.
+    # The first sessions without a conversation; all of them are counted in `left_out`.
     wordless: tuple[str, ...] = ()
-    # Answers that may still be growing: an import after that time brings them.
+    # Answers that may still grow: an import after that time brings them.
     held_back: int = 0
     held_back_until: datetime | None = None
     notes: tuple[str, ...] = ()
@@ -110,7 +110,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class UnknownFiles:
-    """The files of a named directory that are no record of a known tool; the first are named."""
+    """The files of a named directory that no importer recognises; `names` has the first."""
 
     place: str
     count: int
@@ -121,57 +121,57 @@ class UnknownFiles:
 class ImportResult:
     """What an import did, or would do, for each tool."""
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[ToolImport, ...]
     unknown: tuple[UnknownFiles, ...] = ()
-    # Files and directories that cannot be looked into, so that nobody can tell whose they are.
+    # Files and directories that cannot be read, so that their tool is unknown.
     faults: tuple[Fault, ...] = ()
-    # Places that a person named and of which nothing is here now, each with a line that says why.
+    # Named places from which nothing was imported, each with the reason.
     failures: tuple[str, ...] = ()
 
 
-Tell = Callable[[Progress], None]
+OnProgress = Callable[[ImportProgress], None]
 
 
-def here() -> Where:
-    """This machine, as its user sees it."""
-    return Where(config.user_home(), config.environment())
+def this_user() -> UserEnvironment:
+    """Return the home and environment of the current user."""
+    return UserEnvironment(config.user_home(), config.environment())
 
 
 def tools() -> list[tuple[str, str]]:
-    """The names of all tools whose records can be read, and what people call them."""
+    """Return name and title of all tools whose records can be imported."""
     return [(each.name, each.title) for each in registry.importers()]
 
 
-def default_wishes(
-    where: Where, names: Sequence[str] = (), *, must_exist: bool = True
-) -> list[Wish]:
-    """Every place on the machine where the named tools, or any, keep their records."""
+def default_requests(
+    where: UserEnvironment, names: Sequence[str] = (), *, must_exist: bool = True
+) -> list[ImportRequest]:
+    """Return the places on this machine where the named tools, or all, store their records."""
     importers = [registry.importer(name) for name in names] if names else registry.importers()
     return [
-        Wish(importer.name, place)
+        ImportRequest(importer.name, place)
         for importer in importers
         for place in dict.fromkeys(map(_resolved, importer.places(where)))
         if not must_exist or files.is_directory(place) or files.is_file(place)
     ]
 
 
-def wish_for(path: Path, tool: str | None = None) -> Wish | None:
-    """What someone means who names a path; None when it is a file of no known tool.
+def request_for(path: Path, tool: str | None = None) -> ImportRequest | None:
+    """Return the request for a named path; None for a file that no importer recognises.
 
     A file that is not a record of the tool that was named is refused.
     """
     place = _resolved(path)
     importer = None if tool is None else registry.importer(tool)
     if files.is_directory(place):
-        return Wish(tool, place, is_named=True)
+        return ImportRequest(tool, place, is_named=True)
     found = Recogniser().tool_of(place)
     why = registry.unreadable(place) if found is None else None
     if why is not None:
         raise BadInput(f"{why} Nothing was imported.")
     if importer is None:
-        return None if found is None else Wish(found.name, place, is_named=True)
+        return None if found is None else ImportRequest(found.name, place, is_named=True)
     if found is importer or registry.accepts(importer, place):
-        return Wish(importer.name, place, is_named=True)
+        return ImportRequest(importer.name, place, is_named=True)
     if found is None:
         raise BadInput(
             f"{path} is no record of {importer.title}: nothing in its beginning is known. "
@@ -184,7 +184,7 @@ def wish_for(path: Path, tool: str | None = None) -> Wish | None:
 
 
 def _resolved(path: Path) -> Path:
-    """The place itself: whoever names a link means where it leads. Links inside are not followed."""
+    """Return the target of a named link. Links inside a directory are not followed."""
     try:
         return path.expanduser().resolve()
     except (OSError, RuntimeError):
@@ -192,40 +192,43 @@ def _resolved(path: Path) -> Path:
 
 
 def now(client: Sessionary | None) -> datetime:
-    """What time it is, for a house or without one."""
+    """Return the time of the client's clock, or of the system's without a client."""
     return (Machine.real() if client is None else client.machine).clock.now()
 
 
-def discover(client: Sessionary | None, where: Where, *, now: datetime) -> list[Discovery]:
-    """What is on the machine, tool by tool; without a house all of it is new."""
-    found = [_discovery(client, wish, now=now) for wish in default_wishes(where)]
+def discover(
+    client: Sessionary | None, where: UserEnvironment, *, now: datetime
+) -> list[Discovery]:
+    """Return what is on this machine, tool by tool; without a client all of it is new."""
+    found = [_discovery(client, request, now=now) for request in default_requests(where)]
     return [each for each in found if each.units]
 
 
-def look(
-    client: Sessionary | None, wishes: Sequence[Wish], *, is_profile_asked_for: bool = False
+def preview(
+    client: Sessionary | None, requests: Sequence[ImportRequest], *, is_profile_chosen: bool = False
 ) -> ImportResult:
-    """What an import would find. Nothing is changed."""
-    plan = _planned(client, wishes, is_profile_asked_for=is_profile_asked_for)
+    """Return what an import would do, without changing anything."""
+    plan = _plan_imports(client, requests, is_profile_chosen=is_profile_chosen)
     return plan.result(
-        driver.look(part.target, part.importer, part.units, check=part.check) for part in plan.parts
+        driver.preview(part.target, part.importer, part.units, check=part.check)
+        for part in plan.parts
     )
 
 
 def run(
     client: Sessionary,
-    wishes: Sequence[Wish],
-    tell: Tell = lambda _: None,
+    requests: Sequence[ImportRequest],
+    on_progress: OnProgress = lambda _: None,
     *,
-    is_profile_asked_for: bool = False,
+    is_profile_chosen: bool = False,
 ) -> ImportResult:
-    """Import what is new. What a tool keeps in a profile of its own goes there, unless one was asked for."""
-    plan = _planned(client, wishes, is_profile_asked_for=is_profile_asked_for)
-    return plan.result(_run(client, part, tell) for part in plan.parts)
+    """Import what is new. A tool's profiles become profiles here, unless one was chosen."""
+    plan = _plan_imports(client, requests, is_profile_chosen=is_profile_chosen)
+    return plan.result(_run(client, part, on_progress) for part in plan.parts)
 
 
-def refuse_own(database: str | None, path: Path) -> None:
-    """Never read the store as if it were someone else's: a plain open and close drops its locks."""
+def refuse_own_store(database: str | None, path: Path) -> None:
+    """Refuse to import from our own store: opening and closing its file would drop its locks."""
     place = _resolved(path)
     for own in _own_paths(database):
         if files.identity(own) == files.identity(place) is not None:
@@ -237,40 +240,40 @@ def refuse_own(database: str | None, path: Path) -> None:
 
 
 @dataclass(slots=True)
-class _Part:
-    """The records of one tool that are read one after the other."""
+class _ToolPlan:
+    """The records of one tool that are to be imported."""
 
     importer: Importer
     target: ImportTarget | None
     recogniser: Recogniser
     places: list[Path] = field(default_factory=list)
     units: list[Unit] = field(default_factory=list)
-    # Places and files that cannot be looked into.
+    # Places and files that cannot be read.
     faults: list[Fault] = field(default_factory=list)
-    # Files that are the tool's and of which its importer makes nothing, and why.
+    # Why the importer finds no units in files that it recognises.
     fruitless: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def check(self, unit: Unit) -> str | None:
-        """Why a unit must not be read: its file is of another tool, or of none."""
+        """Return why a unit must not be read: its file belongs to another tool, or to none."""
         return self.recogniser.refusal(self.importer, unit.path)
 
 
 @dataclass(slots=True)
-class _Plan:
-    """What is to be read for whom."""
+class _ImportPlan:
+    """What is to be imported, by tool."""
 
-    parts: list[_Part] = field(default_factory=list)
+    parts: list[_ToolPlan] = field(default_factory=list)
     unknown: list[UnknownFiles] = field(default_factory=list)
-    # What cannot be looked into, so that nobody can tell whose it is.
+    # What cannot be read, so that its tool is unknown.
     faults: list[Fault] = field(default_factory=list)
-    # Which units each place has that a person named.
+    # The units of each named place.
     named: dict[Path, list[str]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
     def result(self, reports: Iterable[ToolImportReport]) -> ImportResult:
-        """What came of it, once every part was read."""
-        outcomes: list[Outcome] = []
+        """Return the result from the reports about each tool."""
+        outcomes: list[ToolImport] = []
         omitted: dict[str, str] = {}
         for part, report in zip(self.parts, reports, strict=True):
             outcomes.append(_outcome(part, report))
@@ -286,62 +289,64 @@ class _Plan:
         )
 
 
-def _planned(
-    client: Sessionary | None, wishes: Sequence[Wish], *, is_profile_asked_for: bool
-) -> _Plan:
-    """Find the units of each wish; `BadInput` or `NotFound` when the only one has none."""
-    for wish in wishes:
-        refuse_own(_database(client), wish.place)
-    plan = _Plan()
+def _plan_imports(
+    client: Sessionary | None, requests: Sequence[ImportRequest], *, is_profile_chosen: bool
+) -> _ImportPlan:
+    """Find the units of each request; raises `BadInput` or `NotFound` if the only one has none."""
+    for request in requests:
+        refuse_own_store(_database(client), request.place)
+    plan = _ImportPlan()
     recogniser = Recogniser()
-    parts: dict[str, _Part] = {}
+    parts: dict[str, _ToolPlan] = {}
 
-    def part_of(name: str) -> _Part:
+    def plan_of(name: str) -> _ToolPlan:
         if name not in parts:
             importer = registry.importer(name)
             target = None
             if client is not None:
-                target = _target(client, importer, is_profile_asked_for=is_profile_asked_for)
-            parts[name] = _Part(importer, target, recogniser)
+                target = _target(client, importer, is_profile_chosen=is_profile_chosen)
+            parts[name] = _ToolPlan(importer, target, recogniser)
         return parts[name]
 
-    for wish in wishes:
+    for request in requests:
         with files.noting_closed() as closed:
             try:
-                if wish.is_named and files.is_directory(wish.place):
-                    _plan_folder(plan, wish, part_of)
+                if request.is_named and files.is_directory(request.place):
+                    _plan_folder(plan, request, plan_of)
                 else:
-                    assert wish.tool is not None
-                    part = part_of(wish.tool)
-                    part.places.append(wish.place)
-                    units = _found(part.importer, wish.place)
+                    assert request.tool is not None
+                    part = plan_of(request.tool)
+                    part.places.append(request.place)
+                    units = _found(part.importer, request.place)
                     part.units += units
-                    if wish.is_named:
-                        plan.named[wish.place] = [unit.name for unit in units]
+                    if request.is_named:
+                        plan.named[request.place] = [unit.name for unit in units]
             except (BadInput, NotFound) as error:
-                if len(wishes) == 1:
+                if len(requests) == 1:
                     raise
-                # What else was asked for need not wait for it.
-                if wish.tool is not None:
-                    part_of(wish.tool).faults.append(Fault(str(wish.place), "", str(error)))
-                if wish.is_named:
+                # The other requests go on.
+                if request.tool is not None:
+                    plan_of(request.tool).faults.append(Fault(str(request.place), "", str(error)))
+                if request.is_named:
                     plan.failures.append(str(error))
         for path, why in dict(closed).items():
             fault = Fault(str(path), "", f"it cannot be read ({why}); it was left alone")
-            (plan if wish.tool is None else part_of(wish.tool)).faults.append(fault)
+            (plan if request.tool is None else plan_of(request.tool)).faults.append(fault)
     plan.parts = list(parts.values())
     return plan
 
 
-def _plan_folder(plan: _Plan, wish: Wish, part_of: Callable[[str], _Part]) -> None:
-    """Give every file of a named directory to the tool that wrote it."""
-    place = wish.place
-    only = None if wish.tool is None else registry.importer(wish.tool)
+def _plan_folder(
+    plan: _ImportPlan, request: ImportRequest, plan_of: Callable[[str], _ToolPlan]
+) -> None:
+    """Plan the files of a named directory, each for the tool that wrote it."""
+    place = request.place
+    only = None if request.tool is None else registry.importer(request.tool)
     _refuse_closed(place)
     found = registry.scan(place, only)
     names: list[str] = []
     for tool in dict.fromkeys([*found.units, *found.fruitless]):
-        part = part_of(tool)
+        part = plan_of(tool)
         part.places.append(place)
         units = found.units.get(tool, [])
         part.units += units
@@ -349,17 +354,17 @@ def _plan_folder(plan: _Plan, wish: Wish, part_of: Callable[[str], _Part]) -> No
         for path in found.fruitless.get(tool, []):
             part.fruitless[str(path)] = "it is known by its beginning, but there is nothing to read"
     if only is not None and found.others:
-        told = ", ".join(
+        listed = ", ".join(
             f"{count:,} of {registry.importer(name).title}" for name, count in found.others.items()
         )
         if names:
-            part_of(only.name).notes.append(
-                f"Not asked for, and left alone: files of other tools in {place}: {told}."
+            plan_of(only.name).notes.append(
+                f"Not asked for, and left alone: files of other tools in {place}: {listed}."
             )
         else:
             raise BadInput(
                 f"There is no record of {only.title} in {place}; it has files of other tools: "
-                f"{told}. Nothing was imported. Import them with: sessionary import {place}"
+                f"{listed}. Nothing was imported. Import them with: sessionary import {place}"
             )
     for path, why in found.unreadable:
         plan.faults.append(Fault(str(path), "", why))
@@ -380,21 +385,21 @@ def _plan_folder(plan: _Plan, wish: Wish, part_of: Callable[[str], _Part]) -> No
 
 
 def _refuse_closed(place: Path) -> None:
-    """Importers pass over directories that cannot be listed: one that was named must not be."""
+    """Refuse a named directory that cannot be listed; importers would ignore it."""
     try:
         os.scandir(place).close()
     except OSError as error:
         raise BadInput(f"{place} cannot be read ({error.strerror}); it was left alone.") from error
 
 
-def _run(client: Sessionary, part: _Part, tell: Tell) -> ToolImportReport:
+def _run(client: Sessionary, part: _ToolPlan, on_progress: OnProgress) -> ToolImportReport:
     assert part.target is not None
     own = [
         found
         for path in _own_paths(_database(client))
         if (found := files.identity(path)) is not None
     ]
-    progress = _teller(part, part.target, tell)
+    progress = _progress_reporter(part, part.target, on_progress)
     return driver.run(
         part.target,
         part.importer,
@@ -417,16 +422,16 @@ def _found(importer: Importer, place: Path) -> list[Unit]:
         raise BadInput(f"{where} cannot be read ({error.strerror}); it was left alone.") from error
 
 
-def _discovery(client: Sessionary | None, wish: Wish, *, now: datetime) -> Discovery:
-    assert wish.tool is not None
-    importer = registry.importer(wish.tool)
+def _discovery(client: Sessionary | None, request: ImportRequest, *, now: datetime) -> Discovery:
+    assert request.tool is not None
+    importer = registry.importer(request.tool)
     target = None if client is None else _target(client, importer)
     count = size = new = new_size = 0
     ends: list[datetime] = []
-    for unit in _listed(importer, wish.place):
+    for unit in _listed(importer, request.place):
         count, size = count + 1, size + unit.size
-        more = driver.ahead(target, unit)
-        # A file that was read to its end and has only grown older has nothing new in it.
+        more = driver.unread_bytes(target, unit)
+        # A file that was read to its end and only has a new time contains nothing new.
         if more:
             new, new_size = new + 1, new_size + more
             if unit.expires_at is not None and unit.expires_at - now < SOON:
@@ -434,7 +439,7 @@ def _discovery(client: Sessionary | None, wish: Wish, *, now: datetime) -> Disco
     return Discovery(
         tool=importer.name,
         title=importer.title,
-        place=str(wish.place),
+        place=str(request.place),
         units=count,
         bytes=size,
         new_units=new,
@@ -445,7 +450,7 @@ def _discovery(client: Sessionary | None, wish: Wish, *, now: datetime) -> Disco
 
 
 def _listed(importer: Importer, place: Path) -> list[Unit]:
-    """The units of a place; one that cannot be looked into is a unit that cannot be read."""
+    """Return the units of a place; a place that cannot be read is one unit."""
     try:
         return _found(importer, place)
     except BadInput:
@@ -453,7 +458,7 @@ def _listed(importer: Importer, place: Path) -> list[Unit]:
 
 
 def _target(
-    client: Sessionary, importer: Importer, *, is_profile_asked_for: bool = False
+    client: Sessionary, importer: Importer, *, is_profile_chosen: bool = False
 ) -> ImportTarget:
     return ImportTarget(
         client.store,
@@ -461,25 +466,27 @@ def _target(
         importer.name,
         importer.title,
         client.moment(),
-        is_asked_for=is_profile_asked_for,
+        is_profile_chosen=is_profile_chosen,
         version=sessionary.__version__,
     )
 
 
-def _teller(part: _Part, target: ImportTarget, tell: Tell) -> driver.Progress:
-    total = sum(driver.ahead(target, unit) or 0 for unit in part.units)
+def _progress_reporter(
+    part: _ToolPlan, target: ImportTarget, on_progress: OnProgress
+) -> driver.OnUnitProgress:
+    total = sum(driver.unread_bytes(target, unit) or 0 for unit in part.units)
     name = part.importer.name
 
     def progress(report: ToolImportReport, unit: Unit) -> None:
         sessions = report.added + report.extended
-        tell(Progress(name, unit.name, report.bytes, total, sessions, report.messages))
+        on_progress(ImportProgress(name, unit.name, report.bytes, total, sessions, report.messages))
 
     return progress
 
 
-def _outcome(part: _Part, report: ToolImportReport) -> Outcome:
+def _outcome(part: _ToolPlan, report: ToolImportReport) -> ToolImport:
     omissions = part.fruitless | report.omissions
-    return Outcome(
+    return ToolImport(
         tool=part.importer.name,
         title=part.importer.title,
         places=tuple(map(str, dict.fromkeys(part.places))),

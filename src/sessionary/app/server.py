@@ -34,7 +34,7 @@ from sessionary.web.context import WebContext, WebSettings
 from sessionary.web.server import Ready
 
 if TYPE_CHECKING:
-    from sessionary.app.imports import Discovery, Outcome
+    from sessionary.app.imports import Discovery, ToolImport
     from sessionary.telemetry.instrument import TelemetryExporter
 
 
@@ -337,7 +337,9 @@ class WebImports:
         from sessionary.app import imports
 
         now = self._client.machine.clock.now()
-        return [_fields(each) for each in imports.discover(self._client, imports.here(), now=now)]
+        return [
+            _fields(each) for each in imports.discover(self._client, imports.this_user(), now=now)
+        ]
 
     def run(
         self, tools: Sequence[str], *, dry_run: bool, tell: Callable[[dict[str, Any]], None]
@@ -345,21 +347,21 @@ class WebImports:
         """Import from where the tools keep their records, or with `dry_run` only report."""
         from sessionary.app import imports
 
-        wishes = imports.default_wishes(imports.here(), tools)
+        requests = imports.default_requests(imports.this_user(), tools)
         if dry_run:
-            found = imports.look(self._client, wishes, is_profile_asked_for=True)
+            found = imports.preview(self._client, requests, is_profile_chosen=True)
             return [_fields(each) for each in found.outcomes]
         # The browser is logged in to this profile alone: nothing is written to another.
         done = imports.run(
             self._client,
-            wishes,
+            requests,
             lambda progress: tell(asdict(progress)),
-            is_profile_asked_for=True,
+            is_profile_chosen=True,
         )
         return [_fields(each) for each in done.outcomes]
 
 
-def _fields(value: "Discovery | Outcome") -> dict[str, Any]:
+def _fields(value: "Discovery | ToolImport") -> dict[str, Any]:
     """Return the fields of a result, with times as text."""
     return {
         name: time_text(each) if isinstance(each, datetime) else each

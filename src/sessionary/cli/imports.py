@@ -21,7 +21,14 @@ from sessionary.actions.sessions.read import head as head_of
 from sessionary.actions.transfer import jsonl_import
 from sessionary.actions.transfer.jsonl_import import ImportReport
 from sessionary.app import imports
-from sessionary.app.imports import Discovery, ImportResult, Outcome, Progress, UnknownFiles, Wish
+from sessionary.app.imports import (
+    Discovery,
+    ImportProgress,
+    ImportRequest,
+    ImportResult,
+    ToolImport,
+    UnknownFiles,
+)
 from sessionary.cli.console import Column, Console, count, size, table
 from sessionary.cli.tree import command, pass_console
 from sessionary.clock import Moment, RandomIds, SystemClock
@@ -35,21 +42,20 @@ if TYPE_CHECKING:
     from sessionary.client.client import Sessionary
     from sessionary.store.database import Tx
 
-
 OURS = "sessionary"
 
 
 @dataclass(slots=True)
 class ImportPlan:
-    """What a person asked for: records of tools, and files of our own lines."""
+    """What was asked for: records of other tools, and our own exports."""
 
-    wishes: list[Wish] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
+    requests: list[ImportRequest] = field(default_factory=list)
+    exports: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class ExportTotal:
-    """What all files together brought."""
+    """What the import of all our own exports did."""
 
     added: int = 0
     extended: int = 0
@@ -59,7 +65,7 @@ class ExportTotal:
     notes: list[str] = field(default_factory=list)
 
     def add(self, report: ImportReport) -> None:
-        """Count one file."""
+        """Add the report about one file."""
         self.added += report.added
         self.extended += report.extended
         self.unchanged += report.unchanged
@@ -105,19 +111,19 @@ def import_(
 def _discover(console: Console) -> None:
     with _client_if_any(console) as client:
         now = imports.now(client)
-        found = imports.discover(client, imports.here(), now=now)
+        found = imports.discover(client, imports.this_user(), now=now)
     value = {"items": [to_json(each) for each in found]}
     console.answer(value, discovery_text(found, now=now, width=console.width))
 
 
 def _run(console: Console, plan: ImportPlan) -> None:
     with console.client(create=True) as client:
-        total = import_exports(console, client, plan.lines)
+        total = import_exports(console, client, plan.exports)
         result = imports.run(
             client,
-            plan.wishes,
-            ProgressMeter(console.progress).tell,
-            is_profile_asked_for=console.profile is not None,
+            plan.requests,
+            ProgressMeter(console.progress).show,
+            is_profile_chosen=console.profile is not None,
         )
     console.end_progress()
     _answer(console, total, result, dry_run=False)
@@ -125,9 +131,9 @@ def _run(console: Console, plan: ImportPlan) -> None:
 
 def _preview(console: Console, plan: ImportPlan) -> None:
     with _client_if_any(console) as client:
-        total = preview_exports(client, plan.lines)
+        total = preview_exports(client, plan.exports)
         asked = console.profile is not None
-        result = imports.look(client, plan.wishes, is_profile_asked_for=asked)
+        result = imports.preview(client, plan.requests, is_profile_chosen=asked)
     _answer(console, total, result, dry_run=True)
 
 
@@ -155,7 +161,7 @@ def _answer(console: Console, total: ExportTotal, result: ImportResult, *, dry_r
 
 
 def _watch(console: Console, plan: ImportPlan) -> None:
-    if plan.lines:
+    if plan.exports:
         raise BadInput("Only the records of other tools can be watched; nothing was imported.")
     # One import does not need the file watcher.
     from sessionary.app.import_watch import watch
@@ -163,7 +169,7 @@ def _watch(console: Console, plan: ImportPlan) -> None:
     stop = threading.Event()
     sums: dict[str, int] = {"added": 0, "extended": 0, "messages": 0, "skipped": 0}
 
-    def tell(outcome: Outcome) -> None:
+    def show(outcome: ToolImport) -> None:
         for name in sums:
             sums[name] += getattr(outcome, name)
         console.end_progress()
@@ -178,7 +184,7 @@ def _watch(console: Console, plan: ImportPlan) -> None:
         try:
             console.note("Watching; Ctrl-C ends it.")
             meter = ProgressMeter(console.progress)
-            watch(client, plan.wishes, stop=stop, tell=tell, progress=meter.tell)
+            watch(client, plan.requests, stop=stop, on_import=show, on_progress=meter.show)
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)
@@ -193,23 +199,23 @@ def _plan(console: Console, what: tuple[str, ...], *, is_all: bool) -> ImportPla
     if is_all:
         if words:
             raise click.UsageError("--all takes no SOURCE and no PATH.")
-        plan.wishes = imports.default_wishes(imports.here())
-        if not plan.wishes:
+        plan.requests = imports.default_requests(imports.this_user())
+        if not plan.requests:
             raise NotFound("No records of other tools were found on this machine.")
         return plan
     tool = None
     if words[0] == OURS and not os.path.lexists(OURS):
-        plan.lines = words[1:]
-        if not plan.lines:
+        plan.exports = words[1:]
+        if not plan.exports:
             raise click.UsageError(
                 "Name a file that `sessionary export` wrote, or - for standard input."
             )
         words = []
     elif words[0] in registry.NAMES and not os.path.lexists(words[0]):
         tool = words.pop(0)
-        plan.wishes = [] if words else _default(tool)
+        plan.requests = [] if words else _default(tool)
     database = config.load(home=console.home, database=console.database).database
-    for word in plan.lines:
+    for word in plan.exports:
         if word != STDIN:
             _check(word, database)
     for word in words:
@@ -217,9 +223,9 @@ def _plan(console: Console, what: tuple[str, ...], *, is_all: bool) -> ImportPla
     return plan
 
 
-def _default(tool: str) -> list[Wish]:
-    where = imports.here()
-    found = imports.default_wishes(where, [tool])
+def _default(tool: str) -> list[ImportRequest]:
+    where = imports.this_user()
+    found = imports.default_requests(where, [tool])
     if not found:
         places = ", ".join(map(str, registry.importer(tool).places(where)))
         looked = f"Looked in {places}." if places else "It has no place of its own."
@@ -232,7 +238,7 @@ def _default(tool: str) -> list[Wish]:
 
 def _add(plan: ImportPlan, word: str, tool: str | None, database: str) -> None:
     if word == STDIN:
-        plan.lines.append(word)
+        plan.exports.append(word)
         return
     _check(word, database)
     if tool is not None and stat.S_ISREG(os.stat(word).st_mode) and is_own_export(word):
@@ -240,11 +246,11 @@ def _add(plan: ImportPlan, word: str, tool: str | None, database: str) -> None:
             f"{word} is an export of Sessionary's own; nothing was imported. "
             f"Import it with: sessionary import {word}"
         )
-    wish = imports.wish_for(Path(word), tool)
-    if wish is not None:
-        plan.wishes.append(wish)
+    request = imports.request_for(Path(word), tool)
+    if request is not None:
+        plan.requests.append(request)
     elif stat.S_ISREG(os.stat(word).st_mode) and is_own_export(word):
-        plan.lines.append(word)
+        plan.exports.append(word)
     else:
         raise BadInput(
             f"{word} is no record that is known here; nothing was imported. "
@@ -253,7 +259,7 @@ def _add(plan: ImportPlan, word: str, tool: str | None, database: str) -> None:
 
 
 def _check(word: str, database: str) -> None:
-    """Refuse what is not there, what never ends, and the store itself."""
+    """Refuse missing files, pipes and devices, and the store itself."""
     try:
         found = os.stat(word)
     except FileNotFoundError as error:
@@ -262,7 +268,7 @@ def _check(word: str, database: str) -> None:
         raise BadInput("A path cannot hold that character; nothing was imported.") from error
     if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
         raise BadInput(f"{word} is neither a file nor a directory; nothing was imported.")
-    imports.refuse_own(database, Path(word))
+    imports.refuse_own_store(database, Path(word))
 
 
 def _near(word: str) -> str:
@@ -273,7 +279,7 @@ def _near(word: str) -> str:
 
 
 def _client_if_any(console: Console) -> "AbstractContextManager[Sessionary | None]":
-    """A look needs no store: without one everything is new."""
+    """Return the client, or None without a store: a preview does not need one."""
     try:
         return console.client()
     except NotFound:
@@ -285,7 +291,7 @@ _HEAD = 4096
 
 
 def import_exports(console: Console, client: "Sessionary", paths: Sequence[str]) -> ExportTotal:
-    """Import files of lines; `-` is standard input."""
+    """Import our own exports; `-` is standard input."""
     total = ExportTotal()
     for path in paths:
         with _opened(path) as file:
@@ -294,7 +300,7 @@ def import_exports(console: Console, client: "Sessionary", paths: Sequence[str])
 
 
 def preview_exports(client: "Sessionary | None", paths: Sequence[str]) -> ExportTotal:
-    """What an import of files would bring; without a house everything is new."""
+    """Return what an import of our own exports would do."""
     total = ExportTotal()
     for path in paths:
         with _opened(path) as file:
@@ -303,7 +309,7 @@ def preview_exports(client: "Sessionary | None", paths: Sequence[str]) -> Export
 
 
 def is_own_export(path: str) -> bool:
-    """Whether a file begins as ours do."""
+    """Whether a file is one of our own exports."""
     with open(path, "rb") as file:
         return b'"sessionary"' in file.read(_HEAD).split(b"\n", 1)[0]
 
@@ -323,7 +329,7 @@ def _import_export(console: Console, client: "Sessionary", file: BinaryIO) -> Im
 
 
 def _preview_export(client: "Sessionary | None", file: BinaryIO) -> ImportReport:
-    """Import into a store beside, and compare: what would be new, and what is here already."""
+    """Import into a temporary store, and count what is in the real one already."""
     clock, ids = SystemClock(), RandomIds()
     with tempfile.TemporaryDirectory(prefix="sessionary-import-") as folder:
         beside = open_store(str(Path(folder) / "look.db"), create=True, clock=clock, ids=ids)
@@ -331,13 +337,13 @@ def _preview_export(client: "Sessionary | None", file: BinaryIO) -> ImportReport
             report = jsonl_import.import_jsonl(
                 beside, jsonl_import.lines_of(file), moment=Moment(clock.now(), ids)
             )
-            heads = beside.read(_all_ids).result()
+            ids_read = beside.read(_all_ids).result()
         finally:
             beside.close()
-    here = 0 if client is None else sum(_is_here(client, each) for each in heads)
+    known = 0 if client is None else sum(_is_stored(client, each) for each in ids_read)
     return ImportReport(
-        added=report.added - here,
-        unchanged=here,
+        added=report.added - known,
+        unchanged=known,
         entries=report.entries,
         refused=report.refused,
         notes=report.notes,
@@ -353,7 +359,7 @@ def _all_ids(tx: "Tx") -> list[str]:
     return found
 
 
-def _is_here(client: "Sessionary", session_id: str) -> bool:
+def _is_stored(client: "Sessionary", session_id: str) -> bool:
     try:
         client.reading(head_of, session_id, profile=client.profile).result()
     except SessionaryError:
@@ -362,7 +368,7 @@ def _is_here(client: "Sessionary", session_id: str) -> bool:
 
 
 def exports_text(total: ExportTotal, *, dry_run: bool) -> str:
-    """What an import did, or would do."""
+    """Return what the import of our own exports did, or would do."""
     lines = [f"{each['session_id']}: left out: {each['reason']}" for each in total.refused]
     lines += total.notes
     if dry_run:
@@ -378,7 +384,7 @@ def exports_text(total: ExportTotal, *, dry_run: bool) -> str:
     return "\n".join(lines)
 
 
-SHOWN = 10
+MAX_SHOWN = 10
 _COLUMNS = (
     Column("SOURCE"),
     Column("WHERE", flexible=True),
@@ -390,30 +396,30 @@ _COLUMNS = (
 
 
 class ProgressMeter:
-    """How far an import is, how fast it goes, how long it will take."""
+    """Shows how far an import is, how fast it goes, and how long it will take."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
         self._tool: str | None = None
         self._began = 0.0
 
-    def tell(self, progress: Progress) -> None:
-        """Show it."""
+    def show(self, progress: ImportProgress) -> None:
+        """Show the progress."""
         now = time.monotonic()
         if progress.tool != self._tool:
             self._tool, self._began = progress.tool, now
-        spent = now - self._began
-        rate = progress.bytes / spent if spent > 0 else 0.0
+        elapsed = now - self._began
+        rate = progress.bytes / elapsed if elapsed > 0 else 0.0
         text = f"{progress.tool}: {size(progress.bytes)} of {size(progress.all_bytes)}"
         text += f", {progress.messages:,} messages"
-        if spent > 1 and rate > 0:
+        if elapsed > 1 and rate > 0:
             left = max(0.0, progress.all_bytes - progress.bytes) / rate
             text += f", {size(int(rate))}/s, {_span(left)} left"
         self._show(text)
 
 
-def to_json(value: Discovery | Outcome) -> dict[str, Any]:
-    """An answer as a dictionary of plain values."""
+def to_json(value: Discovery | ToolImport) -> dict[str, Any]:
+    """Return a result as plain values."""
     made = asdict(value)
     for name, each in made.items():
         if isinstance(each, datetime):
@@ -422,7 +428,7 @@ def to_json(value: Discovery | Outcome) -> dict[str, Any]:
 
 
 def discovery_text(found: Sequence[Discovery], *, now: datetime, width: int | None) -> str:
-    """What is on the machine, what will be gone soon, and how to import it."""
+    """Return what is on this machine, what will be deleted soon, and how to import it."""
     if not found:
         return (
             "No records of other tools were found on this machine.\n"
@@ -449,16 +455,16 @@ def discovery_text(found: Sequence[Discovery], *, now: datetime, width: int | No
     return "\n".join(lines)
 
 
-def outcome_text(done: Outcome, *, dry_run: bool) -> str:
-    """What an import of one tool's records did, or would do."""
-    lines = [fault_text(each) for each in done.faults[:SHOWN]]
+def outcome_text(done: ToolImport, *, dry_run: bool) -> str:
+    """Return what the import of one tool's records did, or would do."""
+    lines = [fault_text(each) for each in done.faults[:MAX_SHOWN]]
     if done.skipped > len(lines):
         lines.append(f"… and {done.skipped - len(lines):,} more that could not be read")
-    lines += done.notes[:SHOWN]
+    lines += done.notes[:MAX_SHOWN]
     if done.left_out:
         most = sorted(done.left_out.items(), key=lambda each: -each[1])
-        told = ", ".join(f"{number:,} {what}" for what, number in most[:SHOWN])
-        lines.append(f"{done.title}: left out: {told}{', …' if len(most) > SHOWN else ''}")
+        text = ", ".join(f"{number:,} {what}" for what, number in most[:MAX_SHOWN])
+        lines.append(f"{done.title}: left out: {text}{', …' if len(most) > MAX_SHOWN else ''}")
     lines += _omitted(done)
     if done.held_back:
         assert done.held_back_until is not None
@@ -473,19 +479,19 @@ def outcome_text(done: Outcome, *, dry_run: bool) -> str:
 
 
 def unknown_text(found: UnknownFiles) -> str:
-    """Which files of a directory are nobody's record."""
+    """Return which files of a directory no tool is known for."""
     return (
         f"{count(found.count, 'file')} in {found.place} left alone, no record of a known tool: "
         f"{_listed(found.names, found.count)}"
     )
 
 
-def _omitted(done: Outcome) -> list[str]:
-    """The units that brought nothing, by the reason; a fault that was told is not told again."""
-    told = {(each.unit, each.why) for each in done.faults}
+def _omitted(done: ToolImport) -> list[str]:
+    """Return why nothing was imported from units, unless their fault is listed already."""
+    text = {(each.unit, each.why) for each in done.faults}
     by_reason: dict[str, list[str]] = {}
     for each in done.omissions:
-        if (each.unit, each.reason) not in told:
+        if (each.unit, each.reason) not in text:
             by_reason.setdefault(each.reason, []).append(each.unit)
     lines = [
         f"{done.title}: {count(len(units), 'file')} brought nothing: {reason}: "
@@ -499,37 +505,37 @@ def _omitted(done: Outcome) -> list[str]:
 
 
 def _listed(names: Sequence[str], total: int) -> str:
-    shown = ", ".join(names[:SHOWN])
-    return f"{shown}, …" if total > SHOWN else shown
+    shown = ", ".join(names[:MAX_SHOWN])
+    return f"{shown}, …" if total > MAX_SHOWN else shown
 
 
-def fault_text(told: Fault) -> str:
-    """A fault in one line; a reason that names its file says it once."""
-    if told.why.startswith(told.unit):
-        return told.why
-    return f"{told.unit}: {_place(told.where)}{told.why}"
+def fault_text(text: Fault) -> str:
+    """Return a fault as one line that names its file once."""
+    if text.why.startswith(text.unit):
+        return text.why
+    return f"{text.unit}: {_place(text.where)}{text.why}"
 
 
-def _done(done: Outcome) -> str:
+def _done(done: ToolImport) -> str:
     if not done.units:
         return f"{done.title}: nothing of its records is there."
     if done.omitted_units == done.units:
         return f"{done.title}: nothing was imported."
-    told = f"{done.title}: {count(done.added, 'session')} added, {done.extended:,} extended"
-    told += f", {done.unchanged:,} unchanged" if done.unchanged else ""
-    told += f": {count(done.messages, 'new message')}"
-    told += f", {done.skipped:,} skipped" if done.skipped else ""
+    text = f"{done.title}: {count(done.added, 'session')} added, {done.extended:,} extended"
+    text += f", {done.unchanged:,} unchanged" if done.unchanged else ""
+    text += f": {count(done.messages, 'new message')}"
+    text += f", {done.skipped:,} skipped" if done.skipped else ""
     if done.unchanged_units:
-        told += f"; {done.unchanged_units:,} of {count(done.units, 'file')} had not changed"
-    return f"{told}."
+        text += f"; {done.unchanged_units:,} of {count(done.units, 'file')} had not changed"
+    return f"{text}."
 
 
-def _dry(done: Outcome) -> str:
-    told = f"{done.title}: {count(done.added, 'session')} would be added"
-    told += f", {done.extended:,} looked through for more" if done.extended else ""
-    told += f": {count(done.messages, 'message')} read"
-    told += f", {done.skipped:,} skipped" if done.skipped else ""
-    return f"{told}. Nothing was changed."
+def _dry(done: ToolImport) -> str:
+    text = f"{done.title}: {count(done.added, 'session')} would be added"
+    text += f", {done.extended:,} looked through for more" if done.extended else ""
+    text += f": {count(done.messages, 'message')} read"
+    text += f", {done.skipped:,} skipped" if done.skipped else ""
+    return f"{text}. Nothing was changed."
 
 
 def _warning(found: Discovery, *, now: datetime) -> str:
@@ -540,7 +546,7 @@ def _warning(found: Discovery, *, now: datetime) -> str:
 
 
 def _from_home(place: str) -> str:
-    """A place as people write it: a path in their home begins with `~`."""
+    """Return a path with `~` for the home directory."""
     home = str(Path.home())
     return f"~{place.removeprefix(home)}" if place.startswith(f"{home}/") else place
 

@@ -1,67 +1,48 @@
-"""Content in the form of Anthropic's Messages interface, as parts."""
+"""Content blocks of Anthropic's Messages API, read as parts."""
 
 from typing import Any
 
 from sessionary.formats import coerce, parts
-from sessionary.formats.parts import Content, Json
+from sessionary.formats.coerce import Json
+from sessionary.formats.parts import Content
 
 _CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
 
 
 def add(content: Content, blocks: object) -> None:
-    """Add a text, or a list of blocks."""
+    """Add a text or a list of blocks."""
     if isinstance(blocks, str):
-        content.say(blocks)
+        content.add_text(blocks)
         return
     for block in coerce.items(blocks):
         add_block(content, block)
 
 
 def add_block(content: Content, block: object) -> None:
-    """Add one block; a kind we do not know is kept as it came."""
+    """Add one block; an unknown kind is stored unchanged."""
     if not isinstance(block, dict):
-        content.say(block) if isinstance(block, str) else content.keep(block)
+        content.add_text(block) if isinstance(block, str) else content.add_unknown(block)
         return
     kind = block.get("type")
     if kind == "text" and isinstance(words := block.get("text"), str):
-        if "citations" in block:
-            _add_text(content, block)
-        elif words:
-            content.parts.append({"type": "text", "text": words})
+        if block.get("citations"):
+            content.add({**parts.text(words), "citations": block["citations"]})
+        else:
+            content.add_text(words)
     elif kind == "thinking" and isinstance(block.get("thinking"), str):
         signature = block.get("signature")
-        content.think(block["thinking"], {"signature": signature} if signature else None)
+        content.add_reasoning(block["thinking"], {"signature": signature} if signature else None)
     elif kind == "redacted_thinking":
-        content.think("", {"redacted": block.get("data")})
+        content.add_reasoning("", {"redacted": block.get("data")})
     elif kind in _CALLS and isinstance(name := block.get("name"), str):
-        id = coerce.text(block.get("id"))
-        content.parts.append(parts.tool_call(id, name, block.get("input")))
-    elif _is_result(kind) and isinstance(block.get("tool_use_id"), str):
-        _add_result(content, block)
+        content.add_call(block.get("id"), name, block.get("input"))
+    elif coerce.text(kind).endswith("tool_result") and isinstance(block.get("tool_use_id"), str):
+        is_error = block.get("is_error") is True
+        add_result(content, block["tool_use_id"], block.get("content"), is_error=is_error)
     elif kind in ("image", "document") and attach(content, block):
         pass
     else:
-        content.keep(block)
-
-
-def _add_text(content: Content, block: Json) -> None:
-    if block.get("citations"):
-        content.add({**parts.text(block["text"]), "citations": block["citations"]})
-    else:
-        content.say(block["text"])
-
-
-def _is_result(kind: object) -> bool:
-    return isinstance(kind, str) and kind.endswith("tool_result")
-
-
-def _add_result(content: Content, block: Json) -> None:
-    add_result(
-        content,
-        block["tool_use_id"],
-        block.get("content"),
-        is_error=block.get("is_error") is True,
-    )
+        content.add_unknown(block)
 
 
 def add_result(
@@ -72,32 +53,20 @@ def add_result(
     name: str | None = None,
     is_error: bool = False,
 ) -> None:
-    """Add what a tool answered: its words as one text, its images behind it."""
-    if isinstance(given, str):
-        content.parts.append(parts.tool_result(call_id, given, name=name, is_error=is_error))
-        return
+    """Add what a tool answered: its text as one, or its parts; its images follow."""
     inner = Content()
-    add(inner, given)
-    told, files = _told(inner, given)
-    content.add(parts.tool_result(call_id, told, name=name, is_error=is_error), *files)
+    result: Any = given
+    if isinstance(given, list):
+        add(inner, given)
+        rest = [part for part in inner.parts if part["type"] != "attachment"]
+        result = inner.text if all(part["type"] == "text" for part in rest) else rest
+    files = [part for part in inner.parts if part["type"] == "attachment"]
+    content.add(parts.tool_result(call_id, result, name=name, is_error=is_error), *files)
     content.blobs.extend(inner.blobs)
 
 
-def _told(inner: Content, given: Any) -> tuple[Any, list[Json]]:
-    """What stands in the result, and the files beside it."""
-    if given is None or isinstance(given, str):
-        return given or "", []
-    if not isinstance(given, list):
-        return given, []
-    files = [part for part in inner.parts if part["type"] == "attachment"]
-    rest = [part for part in inner.parts if part["type"] != "attachment"]
-    if all(part["type"] == "text" for part in rest):
-        return "\n".join(part["text"] for part in rest), files
-    return rest, files
-
-
 def attach(content: Content, block: Json) -> bool:
-    """Add the file that a block carries; say whether it carries one."""
+    """Add the file of a block; return whether it has one that can be read."""
     source = coerce.record(block.get("source"))
     title = coerce.name(block.get("title"))
     if source.get("type") == "base64":

@@ -8,9 +8,9 @@ import msgspec
 
 from sessionary.model.usage import MAX_TOKENS
 
-# Deeper than any tool writes; what is deeper could be read here and not everywhere.
+# No tool nests its values deeper; other programs could not read deeper ones.
 MAX_DEPTH = 200
-# A text of so many bytes may become so many bytes of values: brackets are few in what tools write.
+# Texts from LARGE bytes on are refused if their values would take more than _HEAVY bytes.
 LARGE = 8 * 1024 * 1024
 _HEAVY = 512 * 1024 * 1024
 _PER_BRACKET = 64
@@ -19,7 +19,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def is_heavy(text: bytes | str) -> bool:
-    """Whether a text of JSON would take far more memory than it has bytes."""
+    """Whether decoding a JSON text would take far more memory than the text itself."""
     if len(text) < LARGE:
         return False
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
@@ -28,7 +28,7 @@ def is_heavy(text: bytes | str) -> bool:
 
 
 def decode_json(text: bytes) -> Any:
-    """Read JSON, half of a surrogate pair included; raises ValueError or RecursionError."""
+    """Decode JSON, even with half a surrogate pair; raises ValueError or RecursionError."""
     try:
         return _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -36,7 +36,7 @@ def decode_json(text: bytes) -> Any:
 
 
 def is_deep(data: Any) -> bool:
-    """Whether lists and objects stand deeper in each other than `MAX_DEPTH`."""
+    """Whether lists and objects are nested deeper than `MAX_DEPTH`."""
     level = [data]
     for _ in range(MAX_DEPTH):
         level = [inner for each in level for inner in _inside(each)]
@@ -54,39 +54,44 @@ Json = dict[str, Any]
 
 
 def text(value: object) -> str:
-    """A text; empty when it is none."""
+    """Return a text; an empty one if it is none."""
     return value if isinstance(value, str) else ""
 
 
 def name(value: object) -> str | None:
-    """A text that says something; None when it does not."""
+    """Return a text that is not blank; None otherwise."""
     return value if isinstance(value, str) and value.strip() else None
 
 
+def first_name(*values: object) -> str | None:
+    """Return the first value that is a text and not blank; None without one."""
+    return next(filter(None, map(name, values)), None)
+
+
 def record(value: object) -> Json:
-    """An object; an empty one when it is none."""
+    """Return an object; an empty one if it is none."""
     return value if isinstance(value, dict) else {}
 
 
 def records(value: object) -> list[Json]:
-    """The objects of a list; what else is in it is passed over."""
+    """Return the objects of a list; other items are ignored."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def items(value: object) -> list[Any]:
-    """A list; an empty one when it is none."""
+    """Return a list; an empty one if it is none."""
     return value if isinstance(value, list) else []
 
 
 def count(value: object) -> int:
-    """A number of things; 0 when it is none, or more than a model call can have used."""
+    """Return a token count; 0 if it is none, or more than a model call can use."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0
     return int(value) if 0 <= value <= MAX_TOKENS else 0
 
 
 def parse_json(text: object) -> Any:
-    """What a JSON text says; None when it is none, or nested deeper than anyone writes."""
+    """Return the value of a JSON text; None if it is none, or nested too deeply."""
     if isinstance(text, str):
         text = text.encode("utf-8", "surrogatepass")
     if not isinstance(text, bytes):
@@ -100,6 +105,11 @@ def parse_json(text: object) -> Any:
 
 
 def parse_json_or_keep(text: object) -> Any:
-    """What a JSON text says, if it is an object or a list; else the value as it came."""
+    """Return the object or list of a JSON text; any other value unchanged."""
     found = parse_json(text)
     return found if isinstance(found, dict | list) else text
+
+
+def parse_record(text: object) -> Json:
+    """Return the object of a JSON text; an empty one if it is none."""
+    return record(parse_json(text))

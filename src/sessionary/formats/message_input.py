@@ -14,7 +14,8 @@ from typing import Any
 
 from sessionary.errors import BadInput
 from sessionary.formats import anthropic_blocks, coerce, openai_items, parts
-from sessionary.formats.parts import Content, Json
+from sessionary.formats.coerce import Json
+from sessionary.formats.parts import Content
 from sessionary.model import media
 from sessionary.model import message as parts_of
 from sessionary.model.message import (
@@ -199,9 +200,9 @@ def _convert(content: Content, part: Json) -> None:
         _required(part, "tool_use_id")
         _convert_block(content, part)
     else:
-        told = repr(kind)[:_LONGEST_TYPE] if kind is not None else "without a type"
+        named = repr(kind)[:_LONGEST_TYPE] if kind is not None else "without a type"
         raise BadInput(
-            f"Unknown part type {told}; nothing was written. Known: {', '.join(KNOWN_TYPES)}."
+            f"Unknown part type {named}; nothing was written. Known: {', '.join(KNOWN_TYPES)}."
         )
 
 
@@ -230,7 +231,7 @@ def _convert_anthropic_file(content: Content, block: Json) -> None:
     if source.get("type") == "content":
         inner = source.get("content")
         if isinstance(inner, str):
-            content.say(inner)
+            content.add_text(inner)
             return
         for each in coerce.records(inner):
             _convert(content, each)

@@ -1,9 +1,8 @@
-"""Messages and items in the forms of OpenAI's Chat Completions and Responses interfaces, as parts."""
-
-from typing import Any
+"""Messages and items of OpenAI's Chat Completions and Responses APIs, read as parts."""
 
 from sessionary.formats import coerce, parts
-from sessionary.formats.parts import Content, Json
+from sessionary.formats.coerce import Json
+from sessionary.formats.parts import Content
 
 _ROLES = {
     "user": "user",
@@ -13,20 +12,20 @@ _ROLES = {
     "tool": "tool",
     "function": "tool",
 }
-# Where the kinds of calls keep what the tool is given.
-_GIVEN = ("arguments", "input", "action", "code", "queries", "operation")
+# Which field holds the arguments, depending on the kind of call.
+_ARGUMENTS = ("arguments", "input", "action", "code", "queries", "operation")
 _TEXTS = ("text", "input_text", "output_text", "summary_text", "reasoning_text")
 
 
 def role_of(value: object, otherwise: str = "user") -> str:
-    """Our name for who speaks."""
+    """Return our name of a role."""
     return _ROLES.get(value, otherwise) if isinstance(value, str) else otherwise
 
 
 def add(content: Content, given: object) -> None:
-    """Add the content of a message: a text, or a list of parts."""
+    """Add the content of a message: a text or a list of parts."""
     if isinstance(given, str):
-        content.say(given)
+        content.add_text(given)
         return
     for each in coerce.items(given):
         _add_part(content, each)
@@ -38,22 +37,21 @@ def add_tool_calls(content: Content, calls: object) -> None:
         function = coerce.record(call.get("function"))
         called = coerce.name(function.get("name")) or coerce.name(call.get("name"))
         if called is None:
-            content.keep(call)
+            content.add_unknown(call)
             continue
         arguments = function.get("arguments", call.get("arguments"))
-        id = coerce.text(call.get("id"))
-        content.add(parts.tool_call(id, called, coerce.parse_json_or_keep(arguments)))
+        content.add_call(call.get("id"), called, coerce.parse_json_or_keep(arguments))
 
 
 def add_item(content: Content, item: Json) -> str:
-    """Add one item of a Responses list; say who speaks in it."""
+    """Add one item of a Responses list; return its role."""
     kind = item.get("type")
     if kind == "message" or (kind is None and "role" in item):
         add(content, item.get("content"))
         add_tool_calls(content, item.get("tool_calls"))
         return role_of(item.get("role"))
     if not isinstance(kind, str):
-        content.keep(item)
+        content.add_unknown(item)
         return "assistant"
     if kind == "reasoning":
         _add_reasoning(content, item)
@@ -63,17 +61,13 @@ def add_item(content: Content, item: Json) -> str:
     elif kind == "image_generation_call" and content.attach_base64(item.get("result"), "image/png"):
         pass
     elif kind.endswith("_call") and (_call_id(item) or coerce.name(item.get("name"))):
-        _add_call(content, kind, item)
+        # A function is called by its name, a tool of the provider's by its kind.
+        called = coerce.name(item.get("name")) or kind.removesuffix("_call")
+        given = next((item[field] for field in _ARGUMENTS if field in item), None)
+        content.add_call(_call_id(item), called, coerce.parse_json_or_keep(given))
     else:
-        content.keep(item)
+        content.add_unknown(item)
     return "assistant"
-
-
-def _add_call(content: Content, kind: str, item: Json) -> None:
-    """A function is called by its name, a tool of the provider's by its kind."""
-    called = coerce.name(item.get("name")) or kind.removesuffix("_call")
-    given = next((item[field] for field in _GIVEN if field in item), None)
-    content.add(parts.tool_call(_call_id(item), called, coerce.parse_json_or_keep(given)))
 
 
 def _call_id(item: Json) -> str:
@@ -82,19 +76,19 @@ def _call_id(item: Json) -> str:
 
 def _add_part(content: Content, part: object) -> None:
     if not isinstance(part, dict):
-        content.say(part) if isinstance(part, str) else content.keep(part)
+        content.add_text(part) if isinstance(part, str) else content.add_unknown(part)
         return
     kind = part.get("type")
     if kind in _TEXTS and isinstance(part.get("text"), str):
-        content.say(part["text"])
+        content.add_text(part["text"])
     elif kind == "refusal" and isinstance(part.get("refusal"), str):
-        content.say(part["refusal"])
+        content.add_text(part["refusal"])
     elif not attach(content, part):
-        content.keep(part)
+        content.add_unknown(part)
 
 
 def attach(content: Content, part: Json) -> bool:
-    """Add the file that a part carries; say whether it carries one."""
+    """Add the file of a part; return whether it has one that can be read."""
     file = coerce.record(part.get("file")) or part
     name = coerce.name(file.get("filename"))
     if content.attach_url(file.get("file_data"), name):
@@ -107,22 +101,20 @@ def attach(content: Content, part: Json) -> bool:
 
 
 def _add_reasoning(content: Content, item: Json) -> None:
-    told = [coerce.text(each.get("text")) for each in coerce.records(item.get("summary"))]
-    told += [coerce.text(each.get("text")) for each in coerce.records(item.get("content"))]
-    kept = {name: item[name] for name in ("id", "encrypted_content") if item.get(name)}
-    content.think("\n\n".join(filter(None, told)), kept)
+    given = [*coerce.records(item.get("summary")), *coerce.records(item.get("content"))]
+    texts = filter(None, (coerce.text(each.get("text")) for each in given))
+    details = {name: item[name] for name in ("id", "encrypted_content") if item.get(name)}
+    content.add_reasoning("\n\n".join(texts), details)
 
 
 def _add_output(content: Content, item: Json) -> None:
-    given = item.get("output")
+    result = item.get("output")
     inner = Content()
-    if isinstance(given, list):
-        add(inner, given)
-    texts = [part for part in inner.parts if part["type"] == "text"]
+    if isinstance(result, list):
+        add(inner, result)
+        if all(part["type"] in ("text", "attachment") for part in inner.parts):
+            result = inner.text
     files = [part for part in inner.parts if part["type"] == "attachment"]
-    told: Any = "" if given is None else given
-    if isinstance(given, list) and len(texts) + len(files) == len(inner.parts):
-        told = "\n".join(part["text"] for part in texts)
     is_error = item.get("status") == "failed" or item.get("is_error") is True
-    content.add(parts.tool_result(_call_id(item), told, is_error=is_error), *files)
+    content.add(parts.tool_result(_call_id(item), result, is_error=is_error), *files)
     content.blobs.extend(inner.blobs)

@@ -6,7 +6,12 @@ from datetime import datetime
 from pathlib import Path
 
 from sessionary.importers.base import files
-from sessionary.importers.base.content import MessageContent, call_usage, parse_time
+from sessionary.importers.base.content import (
+    call_usage,
+    parse_time,
+    text_content,
+    uncached_input,
+)
 from sessionary.importers.base.events import (
     Event,
     Facts,
@@ -18,7 +23,7 @@ from sessionary.importers.base.events import (
     Skipped,
     Unit,
     UsageEvent,
-    Where,
+    UserEnvironment,
 )
 from sessionary.importers.base.files import raw_lines
 from sessionary.model.usage import Usage
@@ -41,29 +46,25 @@ class Aider:
     name = "aider"
     title = "Aider"
 
-    def places(self, where: Where) -> list[Path]:
-        """None: its histories lie in repositories, and a home directory is not searched for them."""
-        del where
+    def places(self, user: UserEnvironment) -> list[Path]:
+        """Return none: its histories are in repositories, and a home is not searched for them."""
         return []
 
     def recognises(self, path: Path) -> bool:
-        """Whether it is a history, or a repository with one."""
         if files.is_file(path):
             return path.name == HISTORY or b"\n# aider chat started at " in b"\n" + files.head(path)
         return files.is_file(path / HISTORY)
 
     def find(self, place: Path) -> Iterator[Unit]:
-        """One unit a history; a directory that was named is searched a little."""
-        named = [place] if files.is_file(place) else files.walk(place, suffixes=(HISTORY,), depth=3)
+        """Yield the histories; a directory is searched three levels deep."""
+        named = files.named_or_below(place, suffixes=(HISTORY,), depth=3)
         for path in named:
-            yield Unit(str(path), path, files.stamp_of(path), files.size_of(path))
+            yield files.unit(path)
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
-        """The sessions of a history, one after the other."""
-        del resume
         history = _History(unit.path)
         with files.opened(unit.path) as file:
-            # A last line without its end is still being written: it comes another time.
+            # A last line without its end is still being written: a later import reads it.
             for start, _, text in raw_lines(file, max_line=MAX_LINE):
                 if text is None:
                     yield Skipped(where=f"byte {start}", why=f"longer than {MAX_LINE:,} bytes")
@@ -73,7 +74,7 @@ class Aider:
 
 
 class _History:
-    """Sessions, told line by line: who speaks is the sign at the beginning of a line."""
+    """Sessions of a history, line by line: the beginning of a line shows its role."""
 
     def __init__(self, path: Path) -> None:
         self._repository = path.parent.name
@@ -85,13 +86,13 @@ class _History:
         self._words: list[str] = []
         self._number = 0
         self._is_fenced = False
-        # A session begins with its first question: what is told before waits for it.
+        # Events before the first prompt of a session wait for it.
         self._waiting: list[Event] | None = None
         self._name = ""
         self._calls = 0
 
     def take(self, line: str) -> Iterator[Event]:
-        """What one line says."""
+        """Yield the events of one line."""
         begun = _BEGIN.fullmatch(line.strip())
         if begun is not None:
             yield from self.end()
@@ -99,24 +100,24 @@ class _History:
         elif self._at is None:
             return
         elif line.startswith("#### "):
-            # A fence that an answer left open does not swallow the next question.
+            # A fence that an answer left open ends at the next prompt.
             self._is_fenced = False
-            yield from self._speak("user", line.removeprefix("#### ").rstrip())
+            yield from self._add_line("user", line.removeprefix("#### ").rstrip())
         elif (line.startswith("> ") or line == ">") and not self._is_fenced:
             found = _MODEL.match(line)
             if found is not None:
                 self._model = found[1]
-                yield from self._tell(Facts(fields={"model": found[1]}))
+                yield from self._emit(Facts(fields={"model": found[1]}))
             used = _USED.fullmatch(line)
             if used is not None:
-                yield from self._tell(UsageEvent(usage=self._usage(used)))
-            yield from self._speak("system", line.removeprefix(">").strip())
+                yield from self._emit(UsageEvent(usage=self._usage(used)))
+            yield from self._add_line("system", line.removeprefix(">").strip())
         elif line.strip() or self._role == "assistant":
             self._is_fenced ^= line.startswith("```")
-            yield from self._speak("assistant", line)
+            yield from self._add_line("assistant", line)
 
     def end(self) -> Iterator[Event]:
-        """The session is over."""
+        """End the session."""
         if self._at is not None:
             yield from self._flush()
             if self._waiting is None:
@@ -140,8 +141,8 @@ class _History:
             Facts(fields={"workspace": {"path": str(self._folder)}}),
         ]
 
-    def _tell(self, event: Event) -> Iterator[Event]:
-        """Tell something of the session; before its first words it waits."""
+    def _emit(self, event: Event) -> Iterator[Event]:
+        """Yield an event; before the first prompt it waits."""
         if self._waiting is not None and isinstance(event, MessageEvent) and event.role != "system":
             waiting, self._waiting = self._waiting, None
             yield from waiting
@@ -152,20 +153,20 @@ class _History:
 
     def _usage(self, used: re.Match[str]) -> tuple[Usage, ...]:
         self._calls += 1
-        sent, read, written = (_count(used[name]) for name in ("sent", "read", "written"))
+        read, written = _count(used["read"]), _count(used["written"])
         return call_usage(
             "aider",
             f"{self._name}:{self._calls}",
             model=self._model,
             at=self._at,
             dollars=None if used["cost"] is None else float(used["cost"]),
-            input=sent - read - written if sent >= read + written else sent,
+            input=uncached_input(_count(used["sent"]), read, written),
             output=_count(used["received"]),
             cache_read=read,
             cache_write=written,
         )
 
-    def _speak(self, role: str, words: str) -> Iterator[Event]:
+    def _add_line(self, role: str, words: str) -> Iterator[Event]:
         if role != self._role:
             yield from self._flush()
             self._role = role
@@ -176,15 +177,14 @@ class _History:
         role, self._role, self._words = self._role, "", []
         if not words or self._at is None:
             return
-        content = MessageContent()
-        content.say(words)
         self._number += 1
         model = self._model if role == "assistant" else None
-        yield from self._tell(content.said(role, self._at, id=f"{self._number}", model=model))
+        message = text_content(words).to_message(role, self._at, id=f"{self._number}", model=model)
+        yield from self._emit(message)
 
 
 def _count(text: str | None) -> int:
-    """How many tokens `2.4k` are."""
+    """Return how many tokens a text such as `2.4k` means."""
     if text is None:
         return 0
     try:

@@ -7,30 +7,31 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sessionary.formats import coerce, openai_items, parts
+from sessionary.formats import coerce, openai_items
 from sessionary.importers.base import archives, files
 from sessionary.importers.base.archives import MAX_FILE, ExportFiles
 from sessionary.importers.base.content import (
     MessageContent,
+    parents_first,
     parse_time,
     tree_branches,
     without_nodes,
 )
 from sessionary.importers.base.events import (
     Event,
-    Facts,
     Json,
     MessageEvent,
     Resume,
-    SessionBegin,
     SessionEnd,
     Skipped,
     Unit,
-    Where,
+    UserEnvironment,
+    begin_session,
+    facts,
 )
 from sessionary.model.media import media_type_of
 
-# So many nodes a conversation may have.
+# Conversations with more nodes are skipped.
 MOST = 200_000
 _KEPT = ("gizmo_id", "gizmo_type", "conversation_template_id", "conversation_origin", "voice")
 _EPOCH = datetime(2022, 11, 30, tzinfo=UTC)
@@ -43,32 +44,32 @@ _KEPT_METADATA = ("citations", "content_references", "gizmo_id", "request_id", "
 
 
 class Assets:
-    """The files of an export, by the names that messages give them."""
+    """The files of an export, by the ids that messages give them."""
 
-    def __init__(self, shelf: ExportFiles) -> None:
-        self._shelf = shelf
+    def __init__(self, export_files: ExportFiles) -> None:
+        self._export_files = export_files
 
     @cached_property
     def _names(self) -> Mapping[str, str]:
         found: dict[str, str] = {}
-        for name in self._shelf.names():
+        for name in self._export_files.names():
             id = _FILE_ID.match(archives.base_name(name))
             if id is not None:
                 found.setdefault(id[0], name)
         return found
 
     def find(self, pointer: object) -> tuple[str, bytes] | None:
-        """The name and the bytes of a file; None when the export does not have it."""
+        """Return name and bytes of a file; None if the export does not have it."""
         id = _FILE_ID.match(coerce.text(pointer).rpartition("://")[2])
         name = None if id is None else self._names.get(id[0])
-        data = None if name is None else self._shelf.data(name, MAX_FILE)
+        data = None if name is None else self._export_files.data(name, MAX_FILE)
         return None if name is None or not data else (_plain_name(name), data)
 
 
-def said(
+def to_message(
     message: Json, *, id: str, at: datetime, call: str | None, assets: Assets
 ) -> MessageEvent | None:
-    """The message; None for one that says nothing."""
+    """Return the message; None for one without content."""
     author = coerce.record(message.get("author"))
     role = openai_items.role_of(author.get("role"), "system")
     body = coerce.record(message.get("content"))
@@ -80,51 +81,51 @@ def said(
         _add_result(content, body, call, name, assets)
     elif role == "assistant" and recipient not in (None, "all"):
         words = _words(body)
-        content.add(parts.tool_call(id, str(recipient), coerce.parse_json_or_keep(words)))
+        content.add_call(id, str(recipient), coerce.parse_json_or_keep(words))
     else:
         _add(content, body, assets)
     _add_files(content, metadata, assets)
     if not content:
         return None
-    kept = _kept(message, body, metadata)
-    return content.said(
+    extra = _extra(message, body, metadata)
+    return content.to_message(
         role,
         at,
         id=id,
         model=coerce.name(metadata.get("model_slug")) if role == "assistant" else None,
         finish_reason=coerce.name(coerce.record(metadata.get("finish_details")).get("type")),
-        extra={"chatgpt": kept} if kept else None,
+        extra={"chatgpt": extra} if extra else None,
     )
 
 
 def _add(content: MessageContent, body: Json, assets: Assets) -> None:
-    """Add what a person or the model said."""
+    """Add the content of a person's or the model's message."""
     kind = body.get("content_type")
     if kind in _TEXTS:
         for each in coerce.items(body.get("parts")):
             _add_part(content, each, assets)
     elif kind == "code":
-        content.say(_words(body))
+        content.add_text(_words(body))
     elif kind == "thoughts":
         for thought in coerce.records(body.get("thoughts")):
-            told = (coerce.text(thought.get("summary")), coerce.text(thought.get("content")))
-            content.think("\n".join(filter(None, told)))
+            text = (coerce.text(thought.get("summary")), coerce.text(thought.get("content")))
+            content.add_reasoning("\n".join(filter(None, text)))
     elif kind == "reasoning_recap":
-        content.think(body.get("content"))
+        content.add_reasoning(body.get("content"))
     elif body:
-        content.keep({"type": str(kind or "content"), **body})
+        content.add_unknown({"type": str(kind or "content"), **body})
 
 
 def _add_part(content: MessageContent, part: object, assets: Assets) -> None:
     if isinstance(part, str):
-        content.say(part)
+        content.add_text(part)
         return
     given = coerce.record(part)
     kind = given.get("content_type")
     if kind == "audio_transcription":
-        content.say(given.get("text"))
+        content.add_text(given.get("text"))
     elif not _attach(content, given.get("asset_pointer"), assets):
-        content.keep({"type": str(kind or "part"), **given} if given else part)
+        content.add_unknown({"type": str(kind or "part"), **given} if given else part)
 
 
 def _attach(content: MessageContent, pointer: object, assets: Assets, media_type: str = "") -> bool:
@@ -151,19 +152,14 @@ def _add_files(content: MessageContent, metadata: Json, assets: Assets) -> None:
 def _add_result(
     content: MessageContent, body: Json, call: str | None, name: str | None, assets: Assets
 ) -> None:
-    inner = MessageContent()
+    result: Any = _words(body) or body
     if body.get("content_type") in _TEXTS:
+        result = MessageContent()
         for each in coerce.items(body.get("parts")):
-            _add_part(inner, each, assets)
-        told: Any = "\n".join(p["text"] for p in inner.parts if p["type"] == "text")
-    else:
-        told = _words(body) or (body if body else "")
-    rest = [part for part in inner.parts if part["type"] != "text"]
-    if told == "" and not rest:
-        return
-    is_error = body.get("content_type") == "system_error"
-    content.add(parts.tool_result(call or "", told, name=name, is_error=is_error), *rest)
-    content.blobs.extend(inner.blobs)
+            _add_part(result, each, assets)
+    if result:
+        is_error = body.get("content_type") == "system_error"
+        content.add_result(call, result, name=name, is_error=is_error)
 
 
 def _words(body: Json) -> str:
@@ -175,19 +171,19 @@ def _words(body: Json) -> str:
     return "\n".join(each for each in coerce.items(body.get("parts")) if isinstance(each, str))
 
 
-def _kept(message: Json, body: Json, metadata: Json) -> Json:
-    kept = {name: metadata[name] for name in _KEPT_METADATA if metadata.get(name)}
+def _extra(message: Json, body: Json, metadata: Json) -> Json:
+    extra = {name: metadata[name] for name in _KEPT_METADATA if metadata.get(name)}
     if metadata.get("is_visually_hidden_from_conversation") is True:
-        kept["hidden"] = True
+        extra["hidden"] = True
     if message.get("status") not in (None, "finished_successfully"):
-        kept["status"] = message["status"]
+        extra["status"] = message["status"]
     if body.get("content_type") == "code" and coerce.name(body.get("language")):
-        kept["language"] = body["language"]
-    return kept
+        extra["language"] = body["language"]
+    return extra
 
 
 def _plain_name(name: str) -> str:
-    """A file's name without the folders and the id that the export puts before it."""
+    """Return a file's name without the folders and the id that the export puts before it."""
     base = archives.base_name(name)
     return _FILE_ID.sub("", base, count=1).lstrip("-_") or base
 
@@ -198,7 +194,7 @@ class ChatGpt:
     name = "chatgpt"
     title = "ChatGPT"
 
-    def places(self, where: Where) -> list[Path]:
+    def places(self, user: UserEnvironment) -> list[Path]:
         return []
 
     def recognises(self, path: Path) -> bool:
@@ -209,18 +205,18 @@ class ChatGpt:
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
         assets: Assets | None = None
-        for where, item, shelf in archives.conversations(unit.path):
-            assets = assets or Assets(shelf)
-            if item.why is not None:
-                yield Skipped(where=where, why=item.why)
-            else:
-                yield from _conversation(item.data, where, assets, unit)
+
+        def take(given: Json, where: str, export_files: ExportFiles) -> Iterator[Event]:
+            nonlocal assets
+            assets = assets or Assets(export_files)
+            return _conversation(given, where, assets, unit.path)
+
+        return archives.export_events(unit.path, take)
 
 
-def _conversation(data: object, where: str, assets: Assets, unit: Unit) -> Iterator[Event]:
-    talk = coerce.record(data)
-    id = coerce.name(talk.get("conversation_id")) or coerce.name(talk.get("id"))
-    mapping = coerce.record(talk.get("mapping"))
+def _conversation(conversation: Json, where: str, assets: Assets, path: Path) -> Iterator[Event]:
+    id = coerce.first_name(conversation.get("conversation_id"), conversation.get("id"))
+    mapping = coerce.record(conversation.get("mapping"))
     if id is None or not mapping:
         why = "it has no messages" if id is not None else "it has no name"
         yield Skipped(where=where, why=why)
@@ -228,101 +224,76 @@ def _conversation(data: object, where: str, assets: Assets, unit: Unit) -> Itera
     if len(mapping) > MOST:
         yield Skipped(where=where, why=f"it has more than {MOST:,} messages")
         return
-    began = parse_time(talk.get("create_time"))
-    yield SessionBegin(native_id=id, began_at=began)
-    yield Facts(fields=_fields(talk))
-    yield from _Tree(talk, mapping, assets, began or files.changed_at(unit.path)).events(where)
+    began = parse_time(conversation.get("create_time"))
+    yield begin_session(id, began)
+    extra = {name: conversation[name] for name in _KEPT if conversation.get(name)}
+    is_starred = conversation.get("is_starred") is True
+    yield facts(
+        title=conversation.get("title"),
+        model=coerce.name(conversation.get("default_model_slug")),
+        archived=conversation.get("is_archived") is True,
+        pinned=is_starred or conversation.get("pinned_time") is not None,
+        extra={"chatgpt": extra} if extra else None,
+    )
+    tree = _ConversationTree(conversation, mapping, assets, began or files.changed_at(path))
+    yield from tree.events(where)
     yield SessionEnd()
 
 
-def _fields(talk: Json) -> Json:
-    kept = {name: talk[name] for name in _KEPT if talk.get(name)}
-    return {
-        "title": talk.get("title"),
-        "model": coerce.name(talk.get("default_model_slug")),
-        "archived": talk.get("is_archived") is True,
-        "pinned": talk.get("is_starred") is True or talk.get("pinned_time") is not None,
-        "extra": {"chatgpt": kept} if kept else {},
-    }
+class _ConversationTree:
+    """The messages of one conversation as a tree."""
 
-
-class _Tree:
-    """The messages of one conversation, each way through them a branch."""
-
-    def __init__(self, talk: Json, mapping: Json, assets: Assets, began: datetime) -> None:
+    def __init__(self, conversation: Json, mapping: Json, assets: Assets, began: datetime) -> None:
         self._assets = assets
         self._began = began
-        self._current = talk.get("current_node")
-        self._nodes = {id: coerce.record(node) for id, node in _by_time(mapping)}
+        self._current = conversation.get("current_node")
+        nodes = {id: coerce.record(node) for id, node in mapping.items()}
+        self._nodes = dict(sorted(nodes.items(), key=lambda item: _created_at(item[1])))
         self._parents: dict[str, str | None] = {
-            id: _parent(node, self._nodes) for id, node in self._nodes.items()
+            id: parent
+            if isinstance(parent := node.get("parent"), str) and parent in nodes
+            else None
+            for id, node in self._nodes.items()
         }
         self._skipped = 0
 
     def events(self, where: str) -> Iterator[Event]:
-        """What is to be said: the current way last."""
+        """Yield the branches, the current one last."""
         messages = self._messages()
         gone = {id for id in self._parents if id not in messages}
-        kept = without_nodes(self._parents, gone)
+        parents = without_nodes(self._parents, gone)
         current = self._current if isinstance(self._current, str) else None
         while current in gone:
             gone.discard(current)
             current = self._parents.get(current)
-        said = {id: [messages[id]] for id in kept}
-        yield from tree_branches(kept, said, current=current, where=where)
+        found = {id: [messages[id]] for id in parents}
+        yield from tree_branches(parents, found, current=current, where=where)
         if self._skipped:
             yield Skipped(where=where, why=f"{self._skipped:,} nodes hold no message")
 
     def _messages(self) -> dict[str, MessageEvent]:
-        """What each node says; a tool's answer belongs to the call above it."""
+        """Return the message of each node; a tool's result belongs to the call above it."""
         found: dict[str, MessageEvent] = {}
         calls: dict[str, str | None] = {}
         at = self._began
-        for id in _parents_first(self._parents):
-            parent = self._parents[id]
-            call = calls.get(parent or "")
+        for id in parents_first(self._parents):
+            call = calls.get(self._parents[id] or "")
             message = self._nodes[id].get("message")
             if message is not None and not isinstance(message, dict):
                 self._skipped += 1
             made = None
             if isinstance(message, dict):
                 at = parse_time(message.get("create_time")) or at
-                made = said(message, id=id, at=at, call=call, assets=self._assets)
+                made = to_message(message, id=id, at=at, call=call, assets=self._assets)
             if made is not None:
                 found[id] = made
-            calls[id] = _call_of(made) or (call if made is None or made.role != "user" else None)
+            own = [] if made is None else [p["id"] for p in made.parts if p["type"] == "tool_call"]
+            calls[id] = own[0] if own else call if made is None or made.role != "user" else None
         return found
 
 
-def _call_of(said: MessageEvent | None) -> str | None:
-    if said is None:
-        return None
-    return next((part["id"] for part in said.parts if part["type"] == "tool_call"), None)
-
-
-def _by_time(mapping: Json) -> list[tuple[str, object]]:
-    def moment(item: tuple[str, object]) -> datetime:
-        message = coerce.record(coerce.record(item[1]).get("message"))
-        return parse_time(message.get("create_time")) or _EPOCH
-
-    return sorted(mapping.items(), key=moment)
-
-
-def _parent(node: Json, nodes: Json) -> str | None:
-    parent = node.get("parent")
-    return parent if isinstance(parent, str) and parent in nodes else None
-
-
-def _parents_first(parents: dict[str, str | None]) -> Iterator[str]:
-    done: set[str] = set()
-    for each in parents:
-        line: list[str] = []
-        here: str | None = each
-        while here is not None and here not in done:
-            done.add(here)
-            line.append(here)
-            here = parents[here]
-        yield from reversed(line)
+def _created_at(node: Json) -> datetime:
+    return parse_time(coerce.record(node.get("message")).get("create_time")) or _EPOCH
 
 
 IMPORTER = ChatGpt()

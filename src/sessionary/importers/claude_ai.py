@@ -10,15 +10,15 @@ from sessionary.importers.base import archives, files
 from sessionary.importers.base.content import MessageContent, is_linear, parse_time, tree_branches
 from sessionary.importers.base.events import (
     Event,
-    Facts,
     Json,
     MessageEvent,
     Resume,
-    SessionBegin,
     SessionEnd,
     Skipped,
     Unit,
-    Where,
+    UserEnvironment,
+    begin_session,
+    facts,
 )
 from sessionary.store.tables.blobs import hash_of
 
@@ -33,7 +33,7 @@ class ClaudeAi:
     name = "claude-ai"
     title = "Claude.ai"
 
-    def places(self, where: Where) -> list[Path]:
+    def places(self, user: UserEnvironment) -> list[Path]:
         return []
 
     def recognises(self, path: Path) -> bool:
@@ -43,31 +43,35 @@ class ClaudeAi:
         yield from archives.export_units(place)
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
-        for where, item, _ in archives.conversations(unit.path):
-            if item.why is not None:
-                yield Skipped(where=where, why=item.why)
-            else:
-                yield from _conversation(item.data, where, unit)
+        return archives.export_events(
+            unit.path, lambda given, where, _: _conversation(given, where, unit.path)
+        )
 
 
-def _conversation(data: object, where: str, unit: Unit) -> Iterator[Event]:
-    talk = coerce.record(data)
-    id = coerce.name(talk.get("uuid"))
+def _conversation(conversation: Json, where: str, path: Path) -> Iterator[Event]:
+    id = coerce.name(conversation.get("uuid"))
     if id is None:
         yield Skipped(where=where, why="it has no name")
         return
-    began = parse_time(talk.get("created_at"))
-    yield SessionBegin(native_id=id, began_at=began)
-    yield Facts(fields=_fields(talk))
-    at = began or files.changed_at(unit.path)
+    began = parse_time(conversation.get("created_at"))
+    yield begin_session(id, began)
+    extra = {name: conversation[name] for name in ("summary", "settings") if conversation.get(name)}
+    yield facts(
+        title=conversation.get("name"),
+        model=coerce.name(conversation.get("model")),
+        project=coerce.name(coerce.record(conversation.get("project")).get("name")),
+        pinned=conversation.get("is_starred") is True,
+        extra={"claude-ai": extra} if extra else None,
+    )
+    at = began or files.changed_at(path)
     messages: dict[str, list[MessageEvent]] = {}
     parents: dict[str, str | None] = {}
     before: str | None = None
-    for number, given in enumerate(coerce.items(talk.get("chat_messages")), 1):
+    for number, given in enumerate(coerce.items(conversation.get("chat_messages")), 1):
         message = coerce.record(given)
         at = parse_time(message.get("created_at")) or at
         name = coerce.name(message.get("uuid")) or f"{number}"
-        made = _said(message, name, at)
+        made = _to_messages(message, name, at)
         if not made or name in messages:
             why = "its name came before" if made else "it is no message, or says nothing"
             yield Skipped(where=f"{where} message {number}", why=why)
@@ -75,51 +79,32 @@ def _conversation(data: object, where: str, unit: Unit) -> Iterator[Event]:
         messages[name] = made
         parents[name] = _parent(message, before, messages)
         before = name
-    yield from _ways(messages, parents, talk, where)
+    if is_linear(parents):
+        for events in messages.values():
+            yield from events
+    else:
+        current = coerce.name(conversation.get("current_leaf_message_uuid"))
+        yield from tree_branches(parents, messages, current=current, where=where)
     yield SessionEnd()
 
 
-def _ways(
-    messages: dict[str, list[MessageEvent]], parents: dict[str, str | None], talk: Json, where: str
-) -> Iterator[Event]:
-    """One message behind the other; as branches where newer exports tell of a tree."""
-    if is_linear(parents):
-        for said in messages.values():
-            yield from said
-        return
-    current = coerce.name(talk.get("current_leaf_message_uuid"))
-    yield from tree_branches(parents, messages, current=current, where=where)
-
-
-def _fields(talk: Json) -> Json:
-    project = coerce.record(talk.get("project"))
-    kept = {name: talk[name] for name in ("summary", "settings") if talk.get(name)}
-    return {
-        "title": talk.get("name"),
-        "model": coerce.name(talk.get("model")),
-        "project": coerce.name(project.get("name")),
-        "pinned": talk.get("is_starred") is True,
-        "extra": {"claude-ai": kept} if kept else {},
-    }
-
-
 def _parent(message: Json, before: str | None, messages: Mapping[str, object]) -> str | None:
-    """The message it answers to: told by newer exports, else the one before it."""
-    told = message.get("parent_message_uuid")
-    if not isinstance(told, str):
+    """Return the message it follows: newer exports name it, otherwise it is the one before."""
+    named = message.get("parent_message_uuid")
+    if not isinstance(named, str):
         return before
-    return None if told == _ROOT or told not in messages else told
+    return None if named == _ROOT or named not in messages else named
 
 
-def _said(message: Json, id: str, at: datetime) -> list[MessageEvent]:
-    """What a message says. What tools answered stands inside an answer: here it is apart."""
+def _to_messages(message: Json, id: str, at: datetime) -> list[MessageEvent]:
+    """Return a message as several, so that the results of tools are messages of their own."""
     role = _ROLES.get(coerce.text(message.get("sender")))
     if role is None:
         return []
     content = MessageContent()
     anthropic_blocks.add(content, message.get("content"))
-    if not any(part["type"] == "text" for part in content.parts):
-        content.say(message.get("text"))
+    if not content.has("text"):
+        content.add_text(message.get("text"))
     for each in coerce.records(message.get("attachments")):
         _add_attachment(content, each)
     made: list[MessageEvent] = []
@@ -128,18 +113,18 @@ def _said(message: Json, id: str, at: datetime) -> list[MessageEvent]:
         named = {part.get("blob") for part in piece.parts}
         piece.blobs = [data for data in content.blobs if hash_of(data) in named]
         name = f"{id}/{len(made)}" if made else id
-        made.append(piece.said("tool" if is_result else role, at, id=name))
-    kept = coerce.records(message.get("files"))
-    if made and kept:
-        made[0].extra = {"claude-ai": {"files": kept}}
+        made.append(piece.to_message("tool" if is_result else role, at, id=name))
+    extra = coerce.records(message.get("files"))
+    if made and extra:
+        made[0].extra = {"claude-ai": {"files": extra}}
     return made
 
 
 def _add_attachment(content: MessageContent, given: Json) -> None:
-    """Add a document: the export has the words that were read from it."""
+    """Add a document: the export has the text that was extracted from it."""
     words = coerce.name(given.get("extracted_content"))
     if words is None:
-        content.keep({"type": "file", **given})
+        content.add_unknown({"type": "file", **given})
         return
     data = words.encode("utf-8", "surrogatepass")
     content.attach(data, "text/plain", coerce.name(given.get("file_name")))

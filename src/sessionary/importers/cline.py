@@ -7,9 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.errors import BadInput
-from sessionary.formats import anthropic_blocks, coerce, parts
+from sessionary.formats import anthropic_blocks, coerce
 from sessionary.importers.base import files
-from sessionary.importers.base.content import MessageContent, call_usage, first_time, parse_time
+from sessionary.importers.base.content import (
+    MessageContent,
+    call_usage,
+    first_time,
+    parse_time,
+    uncached_input,
+)
 from sessionary.importers.base.events import (
     Compacted,
     Event,
@@ -20,19 +26,21 @@ from sessionary.importers.base.events import (
     Skipped,
     Unit,
     UsageEvent,
-    Where,
+    UserEnvironment,
     begin_session,
+    facts,
+    workspace,
 )
 from sessionary.model.usage import Usage
 
-TALK, SCREEN = "api_conversation_history.json", "ui_messages.json"
+HISTORY, SCREEN = "api_conversation_history.json", "ui_messages.json"
 ITEM, FACTS = "history_item.json", "task_metadata.json"
 _EXTENSIONS = ("saoudrizwan.claude-dev", "rooveterinaryinc.roo-cline", "kilocode.kilo-code")
 _EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
 _OPEN, _CLOSE = "<task>", "</task>"
 _AROUND = "<environment_details>"
 # How newer releases tell the model what a tool did: as the person's words, behind the call.
-_TOLD = re.compile(r"\[(?P<tool>[a-z_]+)(?: for .*?)?\] Result:\n?(?P<result>.*)", re.DOTALL)
+_RESULT_TEXT = re.compile(r"\[(?P<tool>[a-z_]+)(?: for .*?)?\] Result:\n?(?P<result>.*)", re.DOTALL)
 # What the command line calls the messages of a session, and how it wraps what a person types.
 MESSAGES = ".messages.json"
 _TYPED = re.compile(r"\s*<user_input[^>]*>(.*)</user_input>\s*", re.DOTALL)
@@ -44,50 +52,42 @@ class Cline:
     name = "cline"
     title = "Cline"
 
-    def places(self, where: Where) -> list[Path]:
-        """The directories of each extension in each editor, and that of the command line."""
+    def places(self, user: UserEnvironment) -> list[Path]:
+        """Return the directories of each extension in each editor, and of the command line."""
         roots = (".config", "Library/Application Support", "AppData/Roaming")
-        users = [where.home / root / name / "User" for root in roots for name in _EDITORS]
-        users.append(where.home / ".vscode-server" / "data" / "User")
-        found = [user / "globalStorage" / each for user in users for each in _EXTENSIONS]
-        return [*found, where.home / ".cline" / "data"]
+        editors = [user.home / root / name / "User" for root in roots for name in _EDITORS]
+        editors.append(user.home / ".vscode-server" / "data" / "User")
+        found = [editor / "globalStorage" / each for editor in editors for each in _EXTENSIONS]
+        return [*found, user.home / ".cline" / "data"]
 
     def recognises(self, path: Path) -> bool:
-        """Whether it is one of a task's files, and one of them holds a conversation; or a session's."""
         if path.name.endswith(MESSAGES):
             return files.is_file(path) and _is_session(path)
-        if path.name not in (TALK, SCREEN) or not files.is_file(path):
+        if path.name not in (HISTORY, SCREEN) or not files.is_file(path):
             return False
-        return any(_holds_conversation(path.with_name(name)) for name in (TALK, SCREEN))
+        return any(_holds_conversation(path.with_name(name)) for name in (HISTORY, SCREEN))
 
     def find(self, place: Path) -> Iterator[Unit]:
-        """One unit a task; those that others began come after them."""
-        found: list[tuple[bool, Unit]] = []
+        """Yield tasks and sessions; those that others began come last."""
+        found: list[Unit] = []
         for folder in _tasks(place):
-            item = coerce.record(files.read_json_if_any(folder / ITEM))
-            parent = coerce.name(item.get("parentTaskId"))
-            known = [folder / name for name in (TALK, SCREEN, ITEM, FACTS)]
+            parent = coerce.name(files.read_record(folder / ITEM).get("parentTaskId"))
+            known = [folder / name for name in (HISTORY, SCREEN, ITEM, FACTS)]
             beside = tuple(path for path in known if files.is_file(path))
             size = files.size_of(*beside)
-            unit = Unit(str(folder), beside[0], files.stamp_of(*known), size, beside, hint=parent)
-            found.append((parent is not None, unit))
+            stamp = files.stamp_of(*known)
+            found.append(Unit(str(folder), beside[0], stamp, size, beside, hint=parent))
         for path in _sessions(place):
-            facts = _facts_of(path)
-            parent = coerce.name(
-                coerce.record(files.read_json_if_any(facts)).get("parent_session_id")
-            )
-            stamp, size = files.stamp_of(path, facts), files.size_of(path, facts)
-            unit = Unit(str(path), path, stamp, size, (facts,), hint=parent)
-            found.append((parent is not None, unit))
-        yield from (unit for _, unit in sorted(found, key=lambda each: (each[0], each[1].name)))
+            meta = _meta_file(path)
+            parent = coerce.name(files.read_record(meta).get("parent_session_id"))
+            stamp, size = files.stamp_of(path, meta), files.size_of(path, meta)
+            found.append(Unit(str(path), path, stamp, size, (meta,), hint=parent))
+        yield from sorted(found, key=lambda unit: (unit.hint is not None, unit.name))
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
-        """One task or session."""
-        del resume
         if unit.path.name.endswith(MESSAGES):
-            yield from _session(unit.path, unit.hint)
-            return
-        yield from _Task(unit.path.parent, unit.hint).events()
+            return _session(unit.path, unit.hint)
+        return _Task(unit.path.parent, unit.hint).events()
 
 
 def _tasks(place: Path) -> Iterator[Path]:
@@ -98,22 +98,22 @@ def _tasks(place: Path) -> Iterator[Path]:
         return
     inner = place / "tasks"
     root = inner if files.is_directory(inner) else place
-    found = files.walk(root, suffixes=(TALK, SCREEN), depth=1)
+    found = files.walk(root, suffixes=(HISTORY, SCREEN), depth=1)
     yield from sorted({each.parent for each in found})
 
 
 def _holds_conversation(path: Path) -> bool:
-    """Whether a file begins as a list of messages, or of what was on the screen."""
-    head = files.head(path).lstrip(b"\xef\xbb\xbf \t\r\n")
+    """Whether a file begins as a list of messages, or of what the person saw."""
+    head = files.json_head(path)
     return head.startswith(b"[") and (b'"role"' in head or b'"ts"' in head)
 
 
 def _is_task(place: Path) -> bool:
-    return files.is_file(place / TALK) or files.is_file(place / SCREEN)
+    return files.is_file(place / HISTORY) or files.is_file(place / SCREEN)
 
 
 def _sessions(place: Path) -> Iterator[Path]:
-    """The files of the command line's sessions."""
+    """Yield the files of the command line's sessions."""
     if files.is_file(place):
         found = iter([place] if place.name.endswith(MESSAGES) else [])
     else:
@@ -130,27 +130,23 @@ def _is_session(path: Path) -> bool:
     return all(name in head for name in (b'"sessionId"', b'"messages"', b'"origin"'))
 
 
-def _facts_of(path: Path) -> Path:
-    """The file beside a session's messages that says what is known of it."""
+def _meta_file(path: Path) -> Path:
+    """Return the file with a session's metadata, beside its messages."""
     return path.with_name(path.name.removesuffix(MESSAGES) + ".json")
 
 
 def _session(path: Path, parent: str | None) -> Iterator[Event]:
-    """One session of the command line."""
+    """Yield one session of the command line."""
     given = coerce.record(files.read_json(path))
-    facts = coerce.record(files.read_json_if_any(_facts_of(path)))
+    meta = files.read_record(_meta_file(path))
     messages = given.get("messages")
     if not isinstance(messages, list):
         raise BadInput(f"{path} has no messages that can be read.")
     id = coerce.name(given.get("sessionId")) or path.name.removesuffix(MESSAGES)
-    at = parse_time(facts.get("started_at")) or files.changed_at(path)
+    at = parse_time(meta.get("started_at")) or files.changed_at(path)
     yield begin_session(id, at, parent=parent)
-    fields: Json = {
-        "title": coerce.record(facts.get("metadata")).get("title") or facts.get("prompt")
-    }
-    if coerce.name(facts.get("cwd")):
-        fields["workspace"] = {"path": facts["cwd"]}
-    yield Facts(fields=fields)
+    title = coerce.record(meta.get("metadata")).get("title") or meta.get("prompt")
+    yield facts(title=title, workspace=workspace(meta.get("cwd")))
     for number, message in enumerate(messages, 1):
         if not isinstance(message, dict):
             yield Skipped(where=f"message {number}", why="not an object")
@@ -165,17 +161,14 @@ def _session_message(session: str, message: Json, number: int, at: datetime) -> 
     for block in blocks if isinstance(blocks, list) else [{"type": "text", "text": blocks}]:
         _add_session_block(content, coerce.record(block))
     name = coerce.name(message.get("id")) or f"{number}"
-    kinds = {part["type"] for part in content.parts}
-    role = "assistant" if message.get("role") == "assistant" else "user"
+    role = "assistant" if message.get("role") == "assistant" else content.user_role
     if coerce.record(message.get("metadata")).get("displayOnly") is True:
         role = "system"
-    elif role == "user" and "tool_result" in kinds and "text" not in kinds:
-        role = "tool"
     model = coerce.name(coerce.record(message.get("modelInfo")).get("id"))
     used = _session_usage(f"{session}:{name}", coerce.record(message.get("metrics")), model, at)
     if content:
         is_model = role == "assistant"
-        yield content.said(role, at, id=name, model=model if is_model else None, usage=used)
+        yield content.to_message(role, at, id=name, model=model if is_model else None, usage=used)
     elif used:
         yield UsageEvent(usage=used)
 
@@ -184,31 +177,27 @@ def _add_session_block(content: MessageContent, block: Json) -> None:
     words, results = block.get("text"), coerce.records(block.get("content"))
     if isinstance(words, str) and block.get("type") == "text":
         typed = _TYPED.fullmatch(words)
-        content.say(words if typed is None else typed[1])
+        content.add_text(words if typed is None else typed[1])
     elif (
         block.get("type") == "tool_result" and results and all("result" in each for each in results)
     ):
-        told = "\n".join(coerce.text(each["result"]) or str(each["result"]) for each in results)
+        text = "\n".join(coerce.text(each["result"]) or str(each["result"]) for each in results)
         is_error = any(each.get("success") is False for each in results)
-        id, name = coerce.text(block.get("tool_use_id")), coerce.name(block.get("name"))
-        content.add(parts.tool_result(id, told, name=name, is_error=is_error))
+        id, name = block.get("tool_use_id"), block.get("name")
+        content.add_result(id, text, name=name, is_error=is_error)
     else:
         anthropic_blocks.add_block(content, block)
 
 
 def _session_usage(id: str, given: Json, model: str | None, at: datetime) -> tuple[Usage, ...]:
-    """What was read from a cache or written to it is a part of the input."""
-    sent, read, written = (
-        coerce.count(given.get(name))
-        for name in ("inputTokens", "cacheReadTokens", "cacheWriteTokens")
-    )
+    read, written = given.get("cacheReadTokens"), given.get("cacheWriteTokens")
     return call_usage(
         "cline",
         id,
         model=model,
         at=at,
         dollars=given.get("cost"),
-        input=sent - read - written if sent >= read + written else sent,
+        input=uncached_input(given.get("inputTokens"), read, written),
         output=given.get("outputTokens"),
         cache_read=read,
         cache_write=written,
@@ -216,31 +205,33 @@ def _session_usage(id: str, given: Json, model: str | None, at: datetime) -> tup
 
 
 class _Task:
-    """One task: what the model read, and what the person saw."""
+    """One task: what the model reads, and what the person sees."""
 
     def __init__(self, folder: Path, parent: str | None) -> None:
         self._folder = folder
         self._parent = parent
         self._screen = coerce.records(_list_of(folder / SCREEN))
-        self._item = coerce.record(files.read_json_if_any(folder / ITEM))
-        self._facts = coerce.record(files.read_json_if_any(folder / FACTS))
+        self._item = files.read_record(folder / ITEM)
+        self._facts = files.read_record(folder / FACTS)
         first = self._screen[0].get("ts") if self._screen else None
-        otherwise = files.changed_at(folder / (TALK if files.is_file(folder / TALK) else SCREEN))
+        otherwise = files.changed_at(
+            folder / (HISTORY if files.is_file(folder / HISTORY) else SCREEN)
+        )
         self._began = first_time(first, folder.name, self._item.get("ts")) or otherwise
 
     def events(self) -> Iterator[Event]:
-        """All that is known of it."""
-        talk = _list_of(self._folder / TALK)
-        if talk is None and not self._screen:
+        """Yield all events of the task."""
+        history = _list_of(self._folder / HISTORY)
+        if history is None and not self._screen:
             raise BadInput(f"{self._folder} has no messages that can be read.")
         yield begin_session(self._folder.name, self._began, parent=self._parent)
         yield Facts(fields=self._fields())
-        if talk is None:
-            yield Skipped(where=TALK, why="it is not there or not JSON; the screen was read")
+        if history is None:
+            yield Skipped(where=HISTORY, why="it is not there or not JSON; the screen was read")
             yield from self._seen()
         else:
-            yield from self._said(talk)
-        yield from self._spent()
+            yield from self._messages(history)
+        yield from self._usage()
 
     def _fields(self) -> Json:
         first = self._screen[0].get("text") if self._screen else None
@@ -252,12 +243,12 @@ class _Task:
         model = self._model_at(None)
         return fields | ({"model": model} if model else {})
 
-    def _said(self, talk: list[Any]) -> Iterator[Event]:
+    def _messages(self, history: list[Any]) -> Iterator[Event]:
         seen = self._times()
         at = self._began
         # Calls of the last answer whose results have not come.
         open_calls: list[Json] = []
-        for number, message in enumerate(talk):
+        for number, message in enumerate(history):
             if not isinstance(message, dict):
                 yield Skipped(where=f"message {number + 1}", why="not an object")
                 continue
@@ -267,7 +258,7 @@ class _Task:
             if message.get("role") == "assistant":
                 open_calls = [part for part in content.parts if part["type"] == "tool_call"]
             if results:
-                yield results.said("tool", at, id=f"{number}:results")
+                yield results.to_message("tool", at, id=f"{number}:results")
             if message.get("isSummary") is True:
                 words = [part["text"] for part in content.parts if part["type"] == "text"]
                 yield Compacted(summary="\n".join(words), at=at)
@@ -282,7 +273,7 @@ class _Task:
         if role == "user" and "tool_result" in kinds and "text" not in kinds:
             role = "tool"
         model = self._model_at(at) if role == "assistant" else None
-        return content.said(role, at, id=f"{number}", model=model)
+        return content.to_message(role, at, id=f"{number}", model=model)
 
     def _times(self) -> dict[int, datetime]:
         """When each message of the model's was on the screen."""
@@ -312,22 +303,22 @@ class _Task:
             kind = message.get("say") or message.get("ask")
             content = MessageContent()
             if kind == "reasoning":
-                content.think(message.get("text") or message.get("reasoning"))
+                content.add_reasoning(message.get("text") or message.get("reasoning"))
             elif kind in ("task", "text", "user_feedback", "completion_result", "followup"):
-                content.say(message.get("text"))
+                content.add_text(message.get("text"))
             for image in coerce.items(message.get("images")):
                 content.attach_url(image)
             if content:
                 is_person = number == 0 or kind in ("task", "user_feedback")
                 role = "user" if is_person else "assistant"
-                yield content.said(role, at, id=f"screen {number}")
+                yield content.to_message(role, at, id=f"screen {number}")
 
-    def _spent(self) -> Iterator[UsageEvent]:
+    def _usage(self) -> Iterator[UsageEvent]:
         for message in self._screen:
             if message.get("say") != "api_req_started" or message.get("partial") is True:
                 continue
             used, at = (
-                coerce.record(coerce.parse_json(message.get("text"))),
+                coerce.parse_record(message.get("text")),
                 parse_time(message.get("ts")),
             )
             call = call_usage(
@@ -353,7 +344,7 @@ def _list_of(path: Path) -> list[Any] | None:
 def _without_results(message: Json, calls: list[Json], results: MessageContent) -> object:
     """The content of a message without what it tells of tools: that is added to the results.
 
-    What a tool did is told as words of the person, behind the call that asked for it. The words may
+    Results are written as texts of the person, after the call that they belong to. The text may
     stand in the block that names the tool, or in the one after it.
     """
     given = message.get("content")
@@ -363,21 +354,21 @@ def _without_results(message: Json, calls: list[Json], results: MessageContent) 
     waiting: Json | None = None
     for block in given:
         words = coerce.record(block).get("text")
-        told = _TOLD.fullmatch(words) if isinstance(words, str) else None
-        call = None if told is None else _call_named(calls, told["tool"])
-        if told is not None and call is not None:
+        text = _RESULT_TEXT.fullmatch(words) if isinstance(words, str) else None
+        call = None if text is None else _call_named(calls, text["tool"])
+        if text is not None and call is not None:
             calls.remove(call)
-            result = told["result"].strip("\n")
+            result = text["result"].strip("\n")
             if result:
-                results.add(parts.tool_result(call["id"], result, name=call["name"]))
+                results.add_result(call["id"], result, name=call["name"])
             waiting = None if result else call
         elif waiting is not None and isinstance(words, str) and not words.startswith("<"):
-            results.add(parts.tool_result(waiting["id"], words, name=waiting["name"]))
+            results.add_result(waiting["id"], words, name=waiting["name"])
             waiting = None
         else:
             rest.append(block)
     if waiting is not None:
-        results.add(parts.tool_result(waiting["id"], "", name=waiting["name"]))
+        results.add_result(waiting["id"], "", name=waiting["name"])
     return rest
 
 
@@ -392,12 +383,12 @@ def _add(content: MessageContent, given: object) -> None:
         if not isinstance(words, str) or coerce.record(block).get("type") != "text":
             anthropic_blocks.add_block(content, block)
         elif words.startswith(_AROUND):
-            content.keep({"type": "environment_details", "text": words})
+            content.add_unknown({"type": "environment_details", "text": words})
         else:
             bare = words.strip()
             if bare.startswith(_OPEN) and bare.endswith(_CLOSE):
                 words = bare.removeprefix(_OPEN).removesuffix(_CLOSE).strip("\n")
-            content.say(words)
+            content.add_text(words)
 
 
 IMPORTER = Cline()

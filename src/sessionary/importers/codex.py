@@ -1,8 +1,9 @@
-"""Codex: a rollout of JSON lines for each thread, perhaps packed; older releases wrote one document."""
+"""Codex: a file of JSON lines for each thread, perhaps compressed; old releases wrote one document."""
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -34,14 +35,14 @@ from sessionary.importers.base.events import (
     SourceRewritten,
     Unit,
     UsageEvent,
-    Where,
+    UserEnvironment,
 )
 from sessionary.importers.base.files import JsonLine
 from sessionary.model.session import Kind, Lineage
 from sessionary.model.usage import Usage
 from sessionary.store.tables.blobs import hash_of
 
-# A model's answer is written piece by piece; a file that has been quiet for longer is whole.
+# Answers are written in pieces; the last answer of a file that is quiet for longer is complete.
 QUIET = timedelta(minutes=2)
 MAX_DOCUMENT = 64 * 1024 * 1024
 _SUFFIXES = (".jsonl", ".jsonl.zst", ".json")
@@ -49,17 +50,17 @@ _NAME = re.compile(r"rollout-.*")
 _THREAD = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", re.IGNORECASE)
 _MARKS = (b'"session_meta"', b'"response_item"', b'"turn_context"')
 _ARCHIVED = "archived_sessions"
-# The instructions of a session stand before its first message.
+# The instructions of a session come before its first message.
 _HEAD = 256 * 1024
 _UNSETTLED = "~"
 
 
-MARK_EVERY = 256 * 1024
+CHECKPOINT_EVERY = 256 * 1024
 NEAR_END = 1024 * 1024
-# A copy of another thread is written at one stroke, when the thread begins.
+# The copy of another thread is written at once, when the new thread begins.
 AT_ONCE = timedelta(seconds=1)
 NOTED = 50
-# What the program puts before a prompt, in the person's name.
+# How messages begin that the program writes in the user's name.
 _INJECTED = (
     "<environment_context>",
     "<user_instructions>",
@@ -72,11 +73,11 @@ _INJECTED = (
     "<user_shell_command>",
 )
 _REPEATED = frozenset({"user_message", "agent_message", "agent_reasoning", "item_completed"})
-_TOLD = {"error": "message", "stream_error": "message", "turn_aborted": "reason"}
+_NOTICES = {"error": "message", "stream_error": "message", "turn_aborted": "reason"}
 
 
 class RolloutReader:
-    """One thread being read."""
+    """Reads one thread."""
 
     def __init__(
         self,
@@ -98,13 +99,13 @@ class RolloutReader:
         self._number, self._count = int(note.get("line", 0)), int(note.get("count", 0))
         self._turns: list[int] = list(note.get("turns") or ())
         self._tokens = TokenCounter(note.get("tokens"))
-        # The last answer was taken for whole because nothing came behind it.
+        # Whether the last answer was taken for complete because nothing followed it.
         self._may_grow = bool(note.get("open"))
         self._has_begun = resume is not None
         self._meta: Json | None = {} if resume is not None else None
         self._is_agent = bool(note.get("agent"))
         self._began: datetime | None = None
-        # Whether what is read now stands in the thread that this one was copied from.
+        # Whether the current lines are copied from another thread.
         self._is_copy = False
         self._is_dated = False
         self._answer = MessageContent()
@@ -112,13 +113,13 @@ class RolloutReader:
         self._start = 0
         self._facts: Json = {"archived": True} if is_archived else {}
         self._end = self._marked = 0 if resume is None else resume.place
-        self._mark: Checkpoint | None = None
+        self._checkpoint: Checkpoint | None = None
         self._waiting: list[Event] = []
-        self._left_out: Counter[str] = Counter()
+        self._ignored: Counter[str] = Counter()
         self._out: list[Event] = []
 
     def events(self, lines: Iterable[JsonLine]) -> Iterator[Event]:
-        """What the lines say."""
+        """Yield the events of the lines."""
         out = self._out
         if self._has_begun:
             yield SessionBegin(native_id=self._name or "")
@@ -126,8 +127,8 @@ class RolloutReader:
             self._number += 1
             self._take(line)
             self._end = line.end
-            if line.end - self._marked > MARK_EVERY and not self._answer:
-                self._put_mark(line.end)
+            if line.end - self._marked > CHECKPOINT_EVERY and not self._answer:
+                self._put_checkpoint(line.end)
             if out:
                 yield from out
                 out.clear()
@@ -156,15 +157,15 @@ class RolloutReader:
             case "compacted":
                 self._close()
                 summary = coerce.text(payload.get("message"))
-                self._say(Compacted(summary=summary, at=self._at))
+                self._emit(Compacted(summary=summary, at=self._at))
             case _:
-                self._left_out[f"{coerce.name(kind) or 'other'} lines"] += 1
+                self._ignored[f"{coerce.name(kind) or 'other'} lines"] += 1
 
     # Lines
 
     def _take_meta(self, payload: Json) -> None:
         if self._meta is not None:
-            # Behind the thread's own: that of the thread it is a copy of.
+            # The second one belongs to the thread that this one is a copy of.
             return
         self._meta = payload
         self._name = coerce.name(payload.get("id")) or self._name
@@ -172,8 +173,8 @@ class RolloutReader:
         self._is_copy = _origin(payload) is not None
         git = coerce.record(payload.get("git"))
         self._work_in(payload.get("cwd"), git.get("branch"))
-        told = coerce.record(payload.get("base_instructions")).get("text")
-        prompt = coerce.name(told) or coerce.name(payload.get("instructions"))
+        info = coerce.record(payload.get("base_instructions")).get("text")
+        prompt = coerce.first_name(info, payload.get("instructions"))
         if prompt is not None:
             self._facts["system_prompt"] = prompt
         self._tokens.provider = coerce.name(payload.get("model_provider"))
@@ -195,7 +196,7 @@ class RolloutReader:
 
     def _take_item(self, item: Json, start: int) -> None:
         if item.get("type") in ("compaction", "compaction_summary", "ghost_snapshot"):
-            self._left_out[f"{item['type']} items"] += 1
+            self._ignored[f"{item['type']} items"] += 1
             return
         content = MessageContent()
         role = openai_items.add_item(content, item)
@@ -210,16 +211,16 @@ class RolloutReader:
         if role == "user":
             self._turns = [*self._turns[-999:], self._count]
             self._prompt = self._prompt or _words(content)[:400]
-        self._say(content.said(role, self._at))
+        self._emit(content.to_message(role, self._at))
 
     def _grow(self, content: MessageContent, start: int) -> None:
-        """Add to the model's answer: its thoughts, words and calls are one message."""
+        """Add to the model's answer: its reasoning, texts and calls are one message."""
         if self._may_grow:
             raise SourceRewritten
         if not self._answer:
             self._answer_at, self._start = self._at, start
             if self._size is not None and start > self._size - NEAR_END:
-                self._put_mark(start, before=1)
+                self._put_checkpoint(start, before=1)
         self._answer.parts += content.parts
         self._answer.blobs += content.blobs
 
@@ -229,19 +230,19 @@ class RolloutReader:
             return
         self._close()
         if kind == "token_count":
-            self._pay(payload)
+            self._take_usage(payload)
         elif kind == "thread_name_updated":
             self._named = coerce.name(payload.get("thread_name")) or self._named
         elif kind == "thread_rolled_back":
             self._roll_back(coerce.count(payload.get("num_turns")))
-        elif kind in _TOLD:
-            words = coerce.name(payload.get(_TOLD[kind])) or "unknown"
-            said = parts.text(f"{kind.replace('_', ' ')}: {words}")
-            self._say(MessageEvent(role="system", parts=[said], at=self._at))
+        elif kind in _NOTICES:
+            words = coerce.name(payload.get(_NOTICES[kind])) or "unknown"
+            text_part = parts.text(f"{kind.replace('_', ' ')}: {words}")
+            self._emit(MessageEvent(role="system", parts=[text_part], at=self._at))
         else:
-            self._left_out[f"{kind} events"] += 1
+            self._ignored[f"{kind} events"] += 1
 
-    def _pay(self, payload: Json) -> None:
+    def _take_usage(self, payload: Json) -> None:
         used = self._tokens.take(
             payload.get("info"),
             thread=self._name or "",
@@ -249,27 +250,27 @@ class RolloutReader:
             is_copy=self._is_copying(),
         )
         if used is not None:
-            self._say(UsageEvent(usage=[used]))
+            self._emit(UsageEvent(usage=[used]))
 
     def _roll_back(self, turns: int) -> None:
         if not 0 < turns <= len(self._turns):
             return
         before = self._turns[-turns]
         del self._turns[-turns:]
-        self._say(Retracted(after=_id(before) if before else None, at=self._at))
+        self._emit(Retracted(after=_id(before) if before else None, at=self._at))
 
-    # What is said
+    # Events
 
     def _close(self) -> None:
-        """Say the answer: something else has come behind it."""
+        """Emit the answer: something else follows it."""
         self._may_grow = False
         if self._answer:
             answer, self._answer = self._answer, MessageContent()
-            self._say(answer.said("assistant", self._answer_at, model=self._tokens.model))
+            self._emit(answer.to_message("assistant", self._answer_at, model=self._tokens.model))
 
-    def _say(self, event: MessageEvent | Compacted | Retracted | UsageEvent) -> None:
+    def _emit(self, event: MessageEvent | Compacted | Retracted | UsageEvent) -> None:
         if self._is_agent_copy():
-            self._left_out["messages copied from the thread that began an agent"] += 1
+            self._ignored["messages copied from the thread that began an agent"] += 1
             return
         if isinstance(event, MessageEvent):
             self._count += 1
@@ -318,7 +319,7 @@ class RolloutReader:
         if not is_held:
             self._close()
         out = self._out
-        out.extend(IgnoredRecord(what=what, count=count) for what, count in self._left_out.items())
+        out.extend(IgnoredRecord(what=what, count=count) for what, count in self._ignored.items())
         if not self._has_begun:
             out += self._waiting
             return
@@ -328,11 +329,11 @@ class RolloutReader:
             out.append(HeldBack(until=self._settles_at))
         if not is_held:
             self._may_grow = is_open
-            self._put_mark(self._end)
-        elif self._mark is not None and self._mark.place == self._start:
-            out.append(self._mark)
+            self._put_checkpoint(self._end)
+        elif self._checkpoint is not None and self._checkpoint.place == self._start:
+            out.append(self._checkpoint)
 
-    def _put_mark(self, place: int, *, before: int = 0) -> None:
+    def _put_checkpoint(self, place: int, *, before: int = 0) -> None:
         if self._size is None or not self._has_begun:
             return
         note = {
@@ -347,12 +348,12 @@ class RolloutReader:
             "agent": self._is_agent,
         }
         self._marked = place
-        self._mark = Checkpoint(place=place, note=note)
-        self._out.append(self._mark)
+        self._checkpoint = Checkpoint(place=place, note=note)
+        self._out.append(self._checkpoint)
 
 
 def _bare(line: Json) -> tuple[str, Json]:
-    """A line of an older release: an item by itself, or what is known of the thread."""
+    """Return kind and payload of an old release's line: an item, or the thread's header."""
     if isinstance(line.get("type"), str):
         return "response_item", line
     if "record_type" in line:
@@ -361,7 +362,7 @@ def _bare(line: Json) -> tuple[str, Json]:
 
 
 def _id(number: int) -> str:
-    """A copy of a thread counts as the thread does: so its messages are recognised."""
+    """Return a message's id: a copy of a thread numbers its messages in the same way."""
     return f"m{number}"
 
 
@@ -380,13 +381,13 @@ def _origin(meta: Json) -> str | None:
 
 
 def _agent_of(meta: Json) -> tuple[str | None, str | None] | None:
-    """The thread that began this one as its agent, and what the agent is called."""
+    """Return the thread that started this one as its agent, and the agent's name."""
     source: Any = meta.get("source")
     inner = source.get("subagent") if isinstance(source, dict) else None
     if inner is None and meta.get("thread_source") != "subagent":
         return None
     spawn = coerce.record(coerce.record(inner).get("thread_spawn"))
-    parent = coerce.name(spawn.get("parent_thread_id")) or coerce.name(meta.get("parent_thread_id"))
+    parent = coerce.first_name(spawn.get("parent_thread_id"), meta.get("parent_thread_id"))
     role = coerce.name(spawn.get("agent_role"))
     title = coerce.name(spawn.get("agent_nickname")) or role or coerce.name(inner)
     return parent, title
@@ -394,7 +395,7 @@ def _agent_of(meta: Json) -> tuple[str | None, str | None] | None:
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# In milliseconds: what such a name can hold goes beyond every calendar.
+# In milliseconds: such an id can hold times beyond every calendar.
 _LATEST = 10**14
 _FIELDS = (
     "input_tokens",
@@ -422,7 +423,7 @@ class TokenCounter:
 
     @property
     def note(self) -> Json:
-        """What to remember until the next reading."""
+        """The state for the next import."""
         return {
             "model": self.model,
             "provider": self.provider,
@@ -432,7 +433,7 @@ class TokenCounter:
         }
 
     def begin(self, turn_id: str | None, model: str | None) -> None:
-        """A turn begins, or its settings are told again."""
+        """Begin a turn, or note its settings again."""
         self.model = model or self.model
         is_name = turn_id is not None and _UUID.fullmatch(turn_id) is not None
         turn = turn_id if is_name else None
@@ -440,12 +441,12 @@ class TokenCounter:
             self._turn, self._number = turn, 0 if turn is not None else self._number
 
     def take(self, info: object, *, thread: str, at: datetime, is_copy: bool) -> Usage | None:
-        """The call that a count tells of, if it tells of one."""
-        told = coerce.record(info)
-        total = _counts(told.get("total_token_usage"))
-        if not told or (total == self._total and any(total)):
+        """Return the call that a count describes; None if nothing was added."""
+        info = coerce.record(info)
+        total = _counts(info.get("total_token_usage"))
+        if not info or (total == self._total and any(total)):
             return None
-        last = told.get("last_token_usage")
+        last = info.get("last_token_usage")
         used = _counts(last) if isinstance(last, dict) else _difference(total, self._total)
         self._total = total
         self._number += 1
@@ -465,15 +466,15 @@ class TokenCounter:
 
 
 def time_in(turn_id: str | None) -> datetime | None:
-    """When a turn began, where its name tells: such names begin with milliseconds."""
+    """Return when a turn began, if its id is one of those that begin with milliseconds."""
     if turn_id is None or not _UUID.fullmatch(turn_id) or turn_id[14] != "7":
         return None
     at = _EPOCH + timedelta(milliseconds=min(int(turn_id.replace("-", "")[:12], 16), _LATEST))
     return at if is_plausible_time(at) else None
 
 
-def _counts(told: object) -> tuple[int, ...]:
-    counted = coerce.record(told)
+def _counts(info: object) -> tuple[int, ...]:
+    counted = coerce.record(info)
     return tuple(coerce.count(counted.get(name)) for name in _FIELDS)
 
 
@@ -482,21 +483,20 @@ def _difference(total: tuple[int, ...], before: tuple[int, ...]) -> tuple[int, .
     return tuple(max(0, now - then) for now, then in zip(total, earlier, strict=False))
 
 
+@dataclass(eq=False)
 class Codex:
     """Reads the rollouts of Codex."""
 
+    _clock: Clock
     name = "codex"
     title = "Codex"
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-
-    def places(self, where: Where) -> list[Path]:
-        """`CODEX_HOME`, else `~/.codex`."""
-        return [where.path("CODEX_HOME", ".codex")]
+    def places(self, user: UserEnvironment) -> list[Path]:
+        """Return `CODEX_HOME` or `~/.codex`."""
+        return [user.path("CODEX_HOME", ".codex")]
 
     def recognises(self, path: Path) -> bool:
-        """A rollout, packed or not; or a document of an older release."""
+        """Return whether it is a rollout, compressed or not, or a document of an old release."""
         if not files.is_file(path) or not path.name.endswith(_SUFFIXES):
             return False
         head = _packed_head(path) if path.name.endswith(".zst") else files.head(path, _HEAD)
@@ -512,7 +512,7 @@ class Codex:
         )
 
     def find(self, place: Path) -> Iterator[Unit]:
-        """The rollouts by the time of their beginning: a copy is younger than what it copies."""
+        """Yield the oldest rollouts first: a copy comes after its original."""
         if files.is_file(place):
             yield self._unit(place, {})
             return
@@ -521,7 +521,6 @@ class Codex:
             yield self._unit(path, titles)
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
-        """The thread that the file holds."""
         reader = RolloutReader(
             resume,
             name=_thread_of(unit.path),
@@ -530,7 +529,7 @@ class Codex:
             is_archived=_ARCHIVED in unit.path.parts,
             is_settled=not unit.stamp.endswith(_UNSETTLED),
             settles_at=files.changed_at(unit.path) + QUIET,
-            # Of what is packed no place can be kept, and it no longer grows.
+            # A compressed file no longer grows, and cannot be resumed.
             size=None if unit.path.suffix != ".jsonl" else unit.size,
         )
         with files.opened(unit.path) as file:
@@ -547,7 +546,7 @@ class Codex:
 
 
 def _packed_head(path: Path) -> bytes:
-    """The first bytes of a packed file; none when it is damaged."""
+    """Return the first bytes of a compressed file; none if it is damaged."""
     try:
         with files.opened(path) as packed:
             return archives.decompressed(packed).read(_HEAD)
@@ -556,7 +555,7 @@ def _packed_head(path: Path) -> bytes:
 
 
 def _is_bare(path: Path) -> bool:
-    """Whether lines are those of the first releases, which had no envelope."""
+    """Whether the lines are those of the first releases, without an envelope."""
     first = next(files.first_objects(path), {})
     return isinstance(first.get("id"), str) and "timestamp" in first and "instructions" in first
 
@@ -573,17 +572,17 @@ def _thread_of(path: Path) -> str | None:
 
 
 def _titles(index: Path) -> dict[str, str]:
-    """What threads are called, where a release wrote that into a list; the last word counts."""
+    """Return the titles of threads from the list that some releases wrote; the last one counts."""
     found: dict[str, str] = {}
     try:
         with files.opened(index) as file:
             for line in files.json_lines(file):
-                told = line.data or {}
-                id, title = coerce.name(told.get("id")), coerce.name(told.get("thread_name"))
+                info = line.data or {}
+                id, title = coerce.name(info.get("id")), coerce.name(info.get("thread_name"))
                 if id is not None and title is not None:
                     found[id] = title
     except BadInput:
-        # Most have no such list. Without it threads have the names that they tell themselves.
+        # Most releases have no such list; a thread may contain its title, too.
         return found
     return found
 
@@ -597,7 +596,7 @@ def _lines(file: BinaryIO, path: Path, resume: Resume | None) -> Iterator[JsonLi
 
 
 def _items(file: BinaryIO, path: Path) -> Iterator[JsonLine]:
-    """The document of an older release, as the lines it would be now."""
+    """Yield the document of an old release as lines of today's format."""
     text = file.read(MAX_DOCUMENT + 1)
     if len(text) > MAX_DOCUMENT:
         raise BadInput(f"{path} is larger than {MAX_DOCUMENT:,} bytes; it was left alone.")

@@ -1,24 +1,23 @@
 """Goose: one database of sessions."""
 
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-from sessionary.formats import anthropic_blocks, coerce, parts
+from sessionary.formats import anthropic_blocks, coerce
 from sessionary.importers.base import databases, files
 from sessionary.importers.base.content import MessageContent, call_usage, parse_time
 from sessionary.importers.base.databases import DatabaseSession
 from sessionary.importers.base.events import (
     Event,
-    Facts,
     Json,
     Resume,
     Skipped,
     Unit,
     UsageEvent,
-    Where,
+    UserEnvironment,
     begin_session,
+    facts,
+    workspace,
 )
 from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
 
@@ -41,61 +40,50 @@ class Goose:
     name = "goose"
     title = "Goose"
 
-    def places(self, where: Where) -> list[Path]:
-        """Its directory of sessions on each system."""
-        data = where.path("XDG_DATA_HOME", ".local/share")
-        windows = where.home / "AppData" / "Roaming" / "Block" / "goose" / "data"
+    def places(self, user: UserEnvironment) -> list[Path]:
+        data = user.path("XDG_DATA_HOME", ".local/share")
+        windows = user.home / "AppData" / "Roaming" / "Block" / "goose" / "data"
         return [data / "goose" / "sessions", windows / "sessions"]
 
     def recognises(self, path: Path) -> bool:
-        """Whether it is its database, or a directory with it."""
-        return _is_ours(path if files.is_file(path) else path / DATABASE)
+        path = path if files.is_file(path) else path / DATABASE
+        return databases.has(path, "messages", "session_id", "content_json")
 
     def find(self, place: Path) -> Iterator[Unit]:
-        """One unit a session."""
         path = place if files.is_file(place) else place / DATABASE
         if is_sqlite(path):
             yield from databases.units(path, _sessions)
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
-        """One session."""
-        del resume
         with databases.opened(unit) as database:
             yield from _head(unit.hint)
             yield from _messages(database, unit)
-            yield from _spent(database, unit.hint)
-
-
-def _is_ours(path: Path) -> bool:
-    return is_sqlite(path) and databases.has(path, "messages", "session_id", "content_json")
+            yield from _usage(database, unit.hint)
 
 
 def _sessions(database: ExternalDatabase) -> Iterator[DatabaseSession]:
     marks = databases.marks(database, "messages", "session_id", "id", "created_timestamp")
     ledger = databases.marks(database, "usage_ledger", "session_id", "id")
-    found: list[tuple[bool, DatabaseSession]] = []
-    for row in database.rows("sessions", _COLUMNS, order=("created_at", "id")):
-        hint: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
+    for hint in databases.records(database, "sessions", _COLUMNS, order=("created_at", "id")):
         id = hint["id"]
         if isinstance(id, str):
-            stamp = (*row, marks.get(id), ledger.get(id))
-            found.append((bool(hint["parent_session_id"]), DatabaseSession(id, stamp, hint)))
-    yield from (kept for _, kept in sorted(found, key=lambda each: each[0]))
+            stamp = (*hint.values(), marks.get(id), ledger.get(id))
+            is_child = bool(hint["parent_session_id"])
+            yield DatabaseSession(id, stamp, hint, is_child=is_child)
 
 
 def _head(session: Json) -> Iterator[Event]:
     began = parse_time(session["created_at"])
     yield begin_session(session["id"], began, parent=session["parent_session_id"])
-    title = coerce.name(session["description"]) or coerce.name(session["name"])
-    fields: Json = {"title": title, "model": _model(session)}
-    if coerce.name(session["working_dir"]):
-        fields["workspace"] = {"path": session["working_dir"]}
-    yield Facts(fields={name: value for name, value in fields.items() if value is not None})
+    yield facts(
+        title=coerce.first_name(session["description"], session["name"]),
+        model=_model(session),
+        workspace=workspace(session["working_dir"]),
+    )
 
 
 def _model(session: Json) -> str | None:
-    config = coerce.record(coerce.parse_json(session["model_config_json"]))
-    return coerce.name(config.get("model_name"))
+    return coerce.name(coerce.parse_record(session["model_config_json"]).get("model_name"))
 
 
 def _messages(database: ExternalDatabase, unit: Unit) -> Iterator[Event]:
@@ -107,53 +95,42 @@ def _messages(database: ExternalDatabase, unit: Unit) -> Iterator[Event]:
             yield Skipped(where=f"message {number}", why="its content is not a list in JSON")
             continue
         at = parse_time(created) or at
-        shown = coerce.record(coerce.parse_json(metadata)).get("userVisible")
         id = coerce.name(name) or f"{number}"
-        yield from _message(given, id, role, at, is_hidden=shown is False, model=_model(session))
-
-
-def _message(
-    given: list[Any], id: str, role: object, at: datetime, *, is_hidden: bool, model: str | None
-) -> Iterator[Event]:
-    content = MessageContent()
-    for block in given:
-        _add(content, block)
-    if not content:
-        return
-    kinds = {part["type"] for part in content.parts}
-    if is_hidden:
-        # Words for the model alone, such as a summary of what it no longer reads.
-        yield content.said("system", at, id=id, extra={"for_model": True})
-    elif role == "assistant":
-        yield content.said("assistant", at, id=id, model=model)
-    else:
-        is_tool = "tool_result" in kinds and "text" not in kinds
-        yield content.said("tool" if is_tool else "user", at, id=id)
+        content = MessageContent()
+        for block in given:
+            _add(content, block)
+        if not content:
+            continue
+        if coerce.parse_record(metadata).get("userVisible") is False:
+            # Only the model reads it, such as a summary of earlier messages.
+            yield content.to_message("system", at, id=id, extra={"for_model": True})
+        elif role == "assistant":
+            yield content.to_message("assistant", at, id=id, model=_model(session))
+        else:
+            yield content.to_message(content.user_role, at, id=id)
 
 
 def _add(content: MessageContent, block: object) -> None:
     match block:
         case {"type": "toolRequest", "toolCall": {"value": {"name": str(name), **call}}, **rest}:
-            id = coerce.text(rest.get("id"))
-            content.add(parts.tool_call(id, name, call.get("arguments")))
+            content.add_call(rest.get("id"), name, call.get("arguments"))
         case {"type": "toolResponse", "toolResult": {**result}, **rest}:
-            _add_result(content, coerce.text(rest.get("id")), coerce.record(result))
+            _add_result(content, rest.get("id"), coerce.record(result))
         case {"type": "redactedThinking", "data": data}:
-            content.think("", {"redacted": data})
+            content.add_reasoning("", {"redacted": data})
         case {"type": "image", "data": data, **rest} if content.attach_base64(
             data, rest.get("mimeType")
         ):
             pass
         case {"type": "systemNotification", "msg": str(words)}:
-            content.keep({"type": "notification", "native": words})
+            content.add_unknown({"type": "notification", "native": words})
         case _:
             anthropic_blocks.add_block(content, block)
 
 
-def _add_result(content: MessageContent, id: str, result: Json) -> None:
+def _add_result(content: MessageContent, id: object, result: Json) -> None:
     if result.get("status") == "error" or "error" in result:
-        told = result.get("error")
-        content.add(parts.tool_result(id, "" if told is None else told, is_error=True))
+        content.add_result(id, result.get("error"), is_error=True)
         return
     value = result.get("value")
     inner = value.get("content") if isinstance(value, dict) else value
@@ -161,43 +138,35 @@ def _add_result(content: MessageContent, id: str, result: Json) -> None:
     answer = MessageContent()
     for block in coerce.items(inner):
         _add(answer, block)
-    words = [part["text"] for part in answer.parts if part["type"] == "text"]
-    rest = [part for part in answer.parts if part["type"] != "text"]
-    content.add(parts.tool_result(id, "\n".join(words), is_error=is_error), *rest)
-    content.blobs.extend(answer.blobs)
+    content.add_result(id, answer, is_error=is_error)
 
 
-def _spent(database: ExternalDatabase, session: Json) -> Iterator[UsageEvent]:
-    """Each call, in releases that note them; else their sum."""
-    found = False
-    rows = database.rows("usage_ledger", _LEDGER, where=("session_id", session["id"]))
-    for id, model, provider, sent, made, read, written, cost, created in rows:
-        found = True
+def _usage(database: ExternalDatabase, session: Json) -> Iterator[UsageEvent]:
+    """Yield each call, in releases that record them; otherwise their sum."""
+    where = ("session_id", session["id"])
+    calls = list(databases.records(database, "usage_ledger", _LEDGER, where=where))
+    total = {
+        "id": "sum",
+        "model": _model(session),
+        "provider": session["provider_name"],
+        "input_tokens": session["accumulated_input_tokens"],
+        "output_tokens": session["accumulated_output_tokens"],
+        "cost": session["accumulated_cost"],
+        "created_at": session["updated_at"],
+    }
+    for call in calls or [total]:
         yield UsageEvent(
             usage=call_usage(
                 "goose",
-                f"{session['id']}:{id}",
-                model=coerce.name(model),
-                provider=coerce.name(provider),
-                at=parse_time(created),
-                dollars=cost,
-                input=sent,
-                output=made,
-                cache_read=read,
-                cache_write=written,
-            )
-        )
-    if not found:
-        yield UsageEvent(
-            usage=call_usage(
-                "goose",
-                f"{session['id']}:sum",
-                model=_model(session),
-                provider=coerce.name(session["provider_name"]),
-                at=parse_time(session["updated_at"]),
-                dollars=session["accumulated_cost"],
-                input=session["accumulated_input_tokens"],
-                output=session["accumulated_output_tokens"],
+                f"{session['id']}:{call['id']}",
+                model=call["model"],
+                provider=call["provider"],
+                at=parse_time(call["created_at"]),
+                dollars=call["cost"],
+                input=call["input_tokens"],
+                output=call["output_tokens"],
+                cache_read=call.get("cache_read_tokens"),
+                cache_write=call.get("cache_write_tokens"),
             )
         )
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 from sessionary.errors import BadInput
-from sessionary.formats import coerce, openai_items, parts
+from sessionary.formats import coerce, openai_items
 from sessionary.importers.base import files
 from sessionary.importers.base.content import (
     MAX_TREE_MESSAGES,
@@ -17,18 +17,18 @@ from sessionary.importers.base.content import (
 )
 from sessionary.importers.base.events import (
     Event,
-    Facts,
     Json,
     MessageEvent,
     Resume,
-    SessionBegin,
     Skipped,
     Unit,
-    Where,
+    UserEnvironment,
+    begin_session,
+    facts,
 )
 
 _HEAD = 64 * 1024
-_SIGNS = (re.compile(rb'"conversationId"\s*:'), re.compile(rb'"messages(?:Tree)?"\s*:\s*\['))
+_MARKERS = (re.compile(rb'"conversationId"\s*:'), re.compile(rb'"messages(?:Tree)?"\s*:\s*\['))
 _THINKING = ":::thinking\n"
 
 
@@ -38,58 +38,48 @@ class LibreChat:
     name = "librechat"
     title = "LibreChat"
 
-    def places(self, where: Where) -> list[Path]:
-        """Its conversations are in a server's database: there is no place of a person's own."""
-        del where
+    def places(self, user: UserEnvironment) -> list[Path]:
+        """Return none: its conversations are in a server's database."""
         return []
 
     def recognises(self, path: Path) -> bool:
-        """Whether it is such an export, or a directory with some."""
         return any(True for _ in _found(path))
 
     def find(self, place: Path) -> Iterator[Unit]:
-        """One unit a file."""
         for path in [place] if files.is_file(place) else _found(place):
-            yield Unit(str(path), path, files.stamp_of(path), files.size_of(path))
+            yield files.unit(path)
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
-        """The conversation of a file."""
-        del resume
-        talk = coerce.record(files.read_json(unit.path))
-        id = coerce.name(talk.get("conversationId"))
+        conversation = coerce.record(files.read_json(unit.path))
+        id = coerce.name(conversation.get("conversationId"))
         if id is None:
             raise BadInput(f"{unit.path} names no conversation.")
-        given = talk.get("messagesTree") or talk.get("messages")
-        flat = _flat(given)
-        at = parse_time(talk.get("exportAt")) or files.changed_at(unit.path)
+        flat = _flat(conversation.get("messagesTree") or conversation.get("messages"))
+        at = parse_time(conversation.get("exportAt")) or files.changed_at(unit.path)
         found = [parse_time(message.get("createdAt")) for message in flat]
         began = min(filter(None, found), default=at)
-        yield SessionBegin(native_id=id, began_at=began)
-        yield Facts(fields=_fields(talk))
+        yield begin_session(id, began)
+        options = coerce.record(conversation.get("options"))
+        tags = coerce.items(conversation.get("tags") or options.get("tags"))
+        endpoint = conversation.get("endpoint") or options.get("endpoint")
+        yield facts(
+            title=conversation.get("title"),
+            labels=[tag for tag in tags if coerce.name(tag)],
+            model=coerce.name(options.get("model")),
+            extra={"librechat": {"endpoint": endpoint}},
+        )
         yield from _messages(flat, began)
 
 
 def _found(place: Path) -> Iterator[Path]:
-    named = [place] if files.is_file(place) else files.walk(place, suffixes=(".json",), depth=1)
-    for path in named:
+    for path in files.named_or_below(place, suffixes=(".json",), depth=1):
         first = files.head(path, _HEAD) if path.suffix == ".json" else b""
-        if all(each.search(first) for each in _SIGNS) and b'"mapping"' not in first:
+        if all(each.search(first) for each in _MARKERS) and b'"mapping"' not in first:
             yield path
 
 
-def _fields(talk: Json) -> Json:
-    options = coerce.record(talk.get("options"))
-    tags = coerce.items(talk.get("tags") or options.get("tags"))
-    return {
-        "title": talk.get("title"),
-        "labels": [tag for tag in tags if coerce.name(tag)],
-        "model": coerce.name(options.get("model")),
-        "extra": {"librechat": {"endpoint": talk.get("endpoint") or options.get("endpoint")}},
-    }
-
-
 def _flat(given: object) -> list[Json]:
-    """The messages of a list or of a tree, parents before their children, in order of time."""
+    """Return the messages of a list or of a tree in order of time, each after its parent."""
     waiting = coerce.records(given)[::-1]
     found: list[Json] = []
     while waiting and len(found) < MAX_TREE_MESSAGES:
@@ -101,7 +91,7 @@ def _flat(given: object) -> list[Json]:
 
 def _messages(flat: list[Json], at: datetime) -> Iterator[Event]:
     parents: dict[str, str | None] = {}
-    said: dict[str, list[MessageEvent]] = {}
+    messages: dict[str, list[MessageEvent]] = {}
     for number, message in enumerate(flat):
         id = coerce.name(message.get("messageId"))
         if id is None:
@@ -109,24 +99,22 @@ def _messages(flat: list[Json], at: datetime) -> Iterator[Event]:
             continue
         at = parse_time(message.get("createdAt")) or at
         parents.setdefault(id, coerce.name(message.get("parentMessageId")))
-        said.setdefault(id, list(_said(message, id, at)))
-    yield from tree_branches(parents, said)
+        messages.setdefault(id, list(_to_messages(message, id, at)))
+    yield from tree_branches(parents, messages)
 
 
-def _said(message: Json, id: str, at: datetime) -> Iterator[MessageEvent]:
+def _to_messages(message: Json, id: str, at: datetime) -> Iterator[MessageEvent]:
     is_person = message.get("isCreatedByUser") is True
     turn = ModelTurn()
     for part in coerce.items(message.get("content")):
         _add(turn, part)
-    words = coerce.text(message.get("text"))
     if not message.get("content"):
-        _add_words(turn.words, words)
+        _add_text(turn.words, coerce.text(message.get("text")))
     for file in coerce.records(message.get("files")):
-        turn.words.keep({"type": "librechat_file", "native": file})
-    extra = {name: message[name] for name in ("error", "unfinished") if message.get(name)}
-    if message.get("feedback"):
-        extra["feedback"] = message["feedback"]
-    yield from turn.said(
+        turn.words.add_unknown({"type": "librechat_file", "native": file})
+    names = ("error", "unfinished", "feedback")
+    extra = {name: message[name] for name in names if message.get(name)}
+    yield from turn.to_messages(
         "user" if is_person else "assistant",
         at,
         id=id,
@@ -136,23 +124,23 @@ def _said(message: Json, id: str, at: datetime) -> Iterator[MessageEvent]:
     )
 
 
-def _add_words(content: MessageContent, words: str) -> None:
-    """A text, the thoughts before it apart."""
+def _add_text(content: MessageContent, words: str) -> None:
+    """Add the reasoning at the beginning of a text, and the text itself."""
     if words.startswith(_THINKING):
         thought, _, words = words.removeprefix(_THINKING).partition("\n:::")
-        content.think(thought)
+        content.add_reasoning(thought)
         words = words.lstrip("\n")
-    content.say(words)
+    content.add_text(words)
 
 
 def _add(turn: ModelTurn, part: object) -> None:
     match part:
         case {"type": "think", "think": str(words)}:
-            turn.words.think(words)
+            turn.words.add_reasoning(words)
         case {"type": "text", "text": {"value": str(words)}}:
-            turn.words.say(words)
+            turn.words.add_text(words)
         case {"type": "error", "error": str(words)}:
-            turn.words.say(words)
+            turn.words.add_text(words)
         case {"type": "tool_call", "tool_call": {**call}}:
             _add_call(turn, coerce.record(call))
         case _:
@@ -162,13 +150,12 @@ def _add(turn: ModelTurn, part: object) -> None:
 def _add_call(turn: ModelTurn, call: Json) -> None:
     content, results = turn.tools
     function = coerce.record(call.get("function"))
-    id = coerce.text(call.get("id"))
-    name = coerce.name(call.get("name")) or coerce.name(function.get("name")) or "tool"
+    id, name = call.get("id"), coerce.first_name(call.get("name"), function.get("name"), "tool")
     given = call.get("args", function.get("arguments"))
-    content.add(parts.tool_call(id, name, coerce.parse_json_or_keep(given)))
-    told = call.get("output", function.get("output"))
-    if told is not None:
-        results.add(parts.tool_result(id, told, name=name))
+    content.add_call(id, str(name), coerce.parse_json_or_keep(given))
+    output = call.get("output", function.get("output"))
+    if output is not None:
+        results.add_result(id, output, name=name)
 
 
 IMPORTER = LibreChat()

@@ -6,20 +6,27 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.errors import BadInput
-from sessionary.formats import coerce, openai_items, parts
+from sessionary.formats import coerce, openai_items
 from sessionary.importers.base import databases, files
-from sessionary.importers.base.content import MessageContent, call_usage, parse_time, tree_branches
+from sessionary.importers.base.content import (
+    MessageContent,
+    call_usage,
+    parse_time,
+    text_content,
+    tree_branches,
+    uncached_input,
+)
 from sessionary.importers.base.databases import DatabaseSession
 from sessionary.importers.base.events import (
     Event,
-    Facts,
     Json,
     MessageEvent,
     Resume,
-    SessionBegin,
     Skipped,
     Unit,
-    Where,
+    UserEnvironment,
+    begin_session,
+    facts,
 )
 from sessionary.model.usage import Usage
 from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
@@ -38,14 +45,13 @@ _TURN = (
 _PART = ("id", "type", "text", "payload")
 
 
-def read(database: ExternalDatabase, hint: Json, at: datetime) -> Iterator[Event]:
-    """A conversation as the tree of its turns; the newest turn is the current one."""
+def _turns(database: ExternalDatabase, hint: Json, at: datetime) -> Iterator[Event]:
+    """Yield a conversation as the tree of its turns; the newest turn is current."""
     parents: dict[str, str | None] = {}
-    said: dict[str, list[MessageEvent]] = {}
+    messages: dict[str, list[MessageEvent]] = {}
     last: str | None = None
     where, order = (hint["by"], hint["id"]), ("datetime_utc", "id")
-    for row in database.rows("turns", _TURN, where=where, order=order):
-        turn = dict(zip(_TURN, row, strict=True))
+    for turn in databases.records(database, "turns", _TURN, where=where, order=order):
         at = parse_time(turn["datetime_utc"]) or at
         ends = ("tip_message_hash", "output_node_id", "parent_message_hash", "input_node_id")
         end = next((turn[name] for name in ends if coerce.name(turn[name])), None)
@@ -57,39 +63,29 @@ def read(database: ExternalDatabase, hint: Json, at: datetime) -> Iterator[Event
             if made is None:
                 yield Skipped(where=f"message {message}", why="it is not in the database")
             else:
-                said[node] = [made]
+                messages[node] = [made]
         last = end or last
-        if end in said:
-            _sign(said[end][0], f"{turn['id']}", turn, at)
-    yield from tree_branches(parents, said, current=last)
-
-
-def _sign(message: MessageEvent, id: str, turn: Json, at: datetime) -> None:
-    """Say which model ended a turn, and what it used."""
-    message.usage = (*message.usage, *usage_of(id, turn, at))
-    if message.role == "assistant":
-        message.model = coerce.name(turn["resolved_model"]) or coerce.name(turn["model"])
+        if end in messages:
+            reply = messages[end][0]
+            reply.usage = (*reply.usage, *_usage(f"{turn['id']}", turn, at))
+            if reply.role == "assistant":
+                reply.model = coerce.first_name(turn["resolved_model"], turn["model"])
+    yield from tree_branches(parents, messages, current=last)
 
 
 def _chain(
     database: ExternalDatabase, end: str | None, known: dict[str, str | None]
 ) -> list[tuple[str, str | None, Any]]:
-    """The nodes that lead to an end and are not known yet, the first one first.
-
-    A node that the database lacks is given too: it cannot be read, and is told of.
-    """
+    """Return the nodes up to an end that are not known yet; a missing one is returned too."""
     found: dict[str, tuple[str, str | None, Any]] = {}
     while end is not None and end not in known and end not in found:
         if database.has("messages", "hash", "parent_hash"):
             rows = database.rows("messages", ("parent_hash", "hash"), where=("hash", end))
         else:
             rows = database.rows("message_nodes", ("parent_id", "message_id"), where=("id", end))
-        row = next(rows, None)
-        if row is None:
-            found[end] = (end, None, end)
-            break
-        found[end] = (end, coerce.name(row[0]), row[1])
-        end = coerce.name(row[0])
+        parent, message = next(rows, (None, end))
+        found[end] = (end, coerce.name(parent), message)
+        end = coerce.name(parent)
     return list(reversed(found.values()))
 
 
@@ -111,16 +107,22 @@ def _message(
             return None
     for part in given:
         _add(content, database, part)
-    return content.said(openai_items.role_of(role), at, id=node)
+    return content.to_message(openai_items.role_of(role), at, id=node)
 
 
 def _parts(database: ExternalDatabase, message: Any) -> Iterator[Json]:
-    """The parts of a message, in the form in which earlier releases kept them in one list."""
+    """Yield the parts of a message as earlier releases stored them, in one list."""
     where, order = ("message_hash", message), ("position", "id")
     for _, kind, text, payload in database.rows("parts", _PART, where=where, order=order):
-        part = {**coerce.record(coerce.parse_json(payload)), "type": kind}
+        part = {**coerce.parse_record(payload), "type": kind}
         if "text_ref" in part:
-            part["text"] = _resolved(database, part.pop("text_ref"))
+            # The text is put together from fragments and the literals between them.
+            part["text"] = "".join(
+                _fragment(database, piece["fragment"])
+                if "fragment" in piece
+                else coerce.text(piece.get("literal"))
+                for piece in coerce.records(part.pop("text_ref"))
+            )
         elif isinstance(text, str):
             part["text"] = text
         attachment = coerce.record(part.get("attachment"))
@@ -132,65 +134,54 @@ def _parts(database: ExternalDatabase, message: Any) -> Iterator[Json]:
         yield part
 
 
-def _resolved(database: ExternalDatabase, pieces: object) -> str:
-    """A text that is put together from fragments and what stands between them."""
-    told = []
-    for piece in coerce.records(pieces):
-        if "fragment" in piece:
-            rows = database.rows("fragments", ("content",), where=("id", piece["fragment"]))
-            told += [coerce.text(row[0]) for row in rows]
-        else:
-            told.append(coerce.text(piece.get("literal")))
-    return "".join(told)
+def _fragment(database: ExternalDatabase, id: Any) -> str:
+    return coerce.text(databases.value(database, "fragments", "content", where=("id", id)))
 
 
 def _add(content: MessageContent, database: ExternalDatabase, part: object) -> None:
     match part:
         case {"type": "reasoning", "text": str(words), **rest}:
-            content.think(words, rest.get("provider_metadata"))
+            content.add_reasoning(words, rest.get("provider_metadata"))
         case {"type": "tool_call", "name": str(name), **rest}:
-            id = coerce.text(rest.get("tool_call_id"))
-            content.add(parts.tool_call(id, name, rest.get("arguments")))
+            content.add_call(rest.get("tool_call_id"), name, rest.get("arguments"))
         case {"type": "tool_result", **rest}:
-            id, tool = coerce.text(rest.get("tool_call_id")), coerce.name(rest.get("name"))
-            told, is_error = coerce.text(rest.get("output")), bool(rest.get("exception"))
-            content.add(parts.tool_result(id, told, name=tool, is_error=is_error))
+            output, is_error = coerce.text(rest.get("output")), bool(rest.get("exception"))
+            call_id, tool = rest.get("tool_call_id"), rest.get("name")
+            content.add_result(call_id, output, name=tool, is_error=is_error)
             for attachment in coerce.items(rest.get("attachment_ids")):
-                attach(content, database, attachment)
+                _attach(content, database, attachment)
         case {"type": "attachment", "attachment_id": attachment}:
-            attach(content, database, attachment)
+            _attach(content, database, attachment)
         case _:
             openai_items.add(content, [part])
 
 
-def attach(content: MessageContent, database: ExternalDatabase, id: Any) -> None:
-    """Add an attachment of the log: its bytes, or where they were."""
+def _attach(content: MessageContent, database: ExternalDatabase, id: Any) -> None:
+    """Add an attachment of the log: its bytes, or a reference to them."""
     rows = database.rows("attachments", ("type", "path", "url", "content"), where=("id", id))
     kind, path, url, data = next(rows, (None, None, None, None))
     if isinstance(data, bytes) and data:
         content.attach(data, kind)
     else:
         named = {"media_type": kind, "path": path, "url": url}
-        kept = {name: value for name, value in named.items() if isinstance(value, str)}
-        content.keep({"type": "llm_attachment", "native": kept})
+        reference = {name: value for name, value in named.items() if isinstance(value, str)}
+        content.add_unknown({"type": "llm_attachment", "native": reference})
 
 
-def usage_of(id: str, row: Json, at: datetime) -> tuple[Usage, ...]:
-    """The tokens of a response; cached ones are a part of the input there."""
-    details = coerce.record(coerce.parse_json(row["token_details"]))
+def _usage(id: str, row: Json, at: datetime) -> tuple[Usage, ...]:
+    details = coerce.parse_record(row["token_details"])
     read = coerce.record(details.get("prompt_tokens_details")).get("cached_tokens")
-    cached = coerce.count(read or details.get("cache_read_input_tokens"))
-    sent = coerce.count(row["input_tokens"])
-    thought = coerce.record(details.get("completion_tokens_details")).get("reasoning_tokens")
+    cached = read or details.get("cache_read_input_tokens")
+    reasoning = coerce.record(details.get("completion_tokens_details")).get("reasoning_tokens")
     return call_usage(
         "llm",
         id,
-        model=coerce.name(row["resolved_model"]) or coerce.name(row["model"]),
+        model=coerce.first_name(row["resolved_model"], row["model"]),
         at=at,
-        input=sent - cached if sent >= cached else sent,
+        input=uncached_input(row["input_tokens"], cached),
         output=row["output_tokens"],
         cache_read=cached,
-        reasoning=thought,
+        reasoning=reasoning,
     )
 
 
@@ -200,147 +191,111 @@ class Llm:
     name = "llm"
     title = "llm"
 
-    def places(self, where: Where) -> list[Path]:
-        """Its directory on each system."""
+    def places(self, user: UserEnvironment) -> list[Path]:
         folder = "io.datasette.llm"
         roots = ("Library/Application Support", "AppData/Roaming", "AppData/Local")
-        first = where.path("LLM_USER_PATH", f".config/{folder}")
-        return [first, *(where.home / root / folder for root in roots)]
+        first = user.path("LLM_USER_PATH", f".config/{folder}")
+        return [first, *(user.home / root / folder for root in roots)]
 
     def recognises(self, path: Path) -> bool:
-        """Whether it is such a log, or a directory with one."""
         found = path if files.is_file(path) else path / DATABASE
-        return is_sqlite(found) and any(
+        return any(
             databases.has(found, table, "model") and databases.has(found, group, "id", "name")
             for table, group in (("responses", "conversations"), ("turns", "threads"))
         )
 
     def find(self, place: Path) -> Iterator[Unit]:
-        """One unit a conversation."""
         path = place if files.is_file(place) else place / DATABASE
         if is_sqlite(path):
             yield from databases.units(path, _conversations)
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
-        """One conversation."""
-        del resume
         with databases.opened(unit) as database:
             hint = unit.hint
             began = parse_time(hint["began"])
-            yield SessionBegin(native_id=hint["id"], began_at=began)
-            yield Facts(fields={"title": hint["name"]})
-            at = began or files.changed_at(unit.path)
-            if hint["table"] == "turns":
-                yield from read(database, hint, at)
-            else:
-                yield from _responses(database, hint, at)
+            yield begin_session(hint["id"], began)
+            yield facts(title=hint["name"])
+            read = _turns if hint["table"] == "turns" else _responses
+            yield from read(database, hint, began or files.changed_at(unit.path))
 
 
 def _conversations(database: ExternalDatabase) -> Iterator[DatabaseSession]:
-    """Those of both forms; a response that belongs to none is one by itself."""
+    """Yield the conversations of both forms; a response without one is a conversation itself."""
     seen: set[str] = set()
+    turns_by = "thread_id" if database.has("turns", "thread_id") else "conversation_id"
     for table, by, group in (
-        ("turns", _first(database, "turns", "thread_id", "conversation_id"), "threads"),
+        ("turns", turns_by, "threads"),
         ("responses", "conversation_id", "conversations"),
     ):
+        if not database.has(table, by):
+            continue
         names: dict[Any, Any] = dict(database.rows(group, ("id", "name")))
         names |= dict(database.rows("conversations", ("id", "name")))
-        told = databases.marks(database, table, by, "id", "datetime_utc")
-        began = _beginnings(database, table, by)
-        for id, stamp in told.items():
+        began: dict[Any, Any] = {}
+        for id, at in database.rows(table, (by, "datetime_utc"), order=("datetime_utc",)):
+            began.setdefault(id, at)
+        hint: Json
+        for id, stamp in databases.marks(database, table, by, "id", "datetime_utc").items():
             if isinstance(id, str) and id not in seen:
                 seen.add(id)
-                hint = {
-                    "id": id,
-                    "name": names.get(id),
-                    "began": began.get(id),
-                    "table": table,
-                    "by": by,
-                }
-                yield DatabaseSession(id, (*stamp, names.get(id)), hint)
-        rows = database.rows(table, ("id", "datetime_utc"), where=(by, None))
-        for id, at in rows if database.has(table, by) else ():
+                name = names.get(id)
+                hint = {"id": id, "name": name, "began": began.get(id), "table": table, "by": by}
+                yield DatabaseSession(id, (*stamp, name), hint)
+        for id, at in database.rows(table, ("id", "datetime_utc"), where=(by, None)):
             if isinstance(id, str):
                 hint = {"id": id, "name": None, "began": at, "table": table, "by": "id"}
                 yield DatabaseSession(id, (at,), hint)
 
 
-def _first(database: ExternalDatabase, table: str, *names: str) -> str:
-    return next((name for name in names if database.has(table, name)), names[0])
-
-
-def _beginnings(database: ExternalDatabase, table: str, by: str) -> dict[Any, Any]:
-    if not database.has(table, by):
-        return {}
-    rows = database.rows(table, (by, "datetime_utc"), order=("datetime_utc",))
-    found: dict[Any, Any] = {}
-    for id, at in rows:
-        found.setdefault(id, at)
-    return found
-
-
 def _responses(database: ExternalDatabase, hint: Json, at: datetime) -> Iterator[Event]:
     system = None
     where, order = (hint["by"], hint["id"]), ("datetime_utc", "id")
-    for row in database.rows("responses", _RESPONSE, where=where, order=order):
-        response = dict(zip(_RESPONSE, row, strict=True))
+    for response in databases.records(database, "responses", _RESPONSE, where=where, order=order):
         id = response["id"]
         if not isinstance(id, str):
             raise BadInput(f"Conversation {hint['id']} has a response without a name.")
         at = parse_time(response["datetime_utc"]) or at
-        told = _joined(database, "system_fragments", id, response["system"])
-        if told and told != system:
-            system = told
-            yield _words(told).said("system", at, id=f"{id}:system")
-        yield from _asked(database, id, response, at)
-        yield _answered(database, id, response, at)
+        text = _joined(database, "system_fragments", id, response["system"])
+        if text and text != system:
+            system = text
+            yield text_content(text).to_message("system", at, id=f"{id}:system")
+        yield from _prompt_events(database, id, response, at)
+        yield _reply(database, id, response, at)
 
 
-def _asked(database: ExternalDatabase, id: str, response: Json, at: datetime) -> Iterator[Event]:
+def _prompt_events(
+    database: ExternalDatabase, id: str, response: Json, at: datetime
+) -> Iterator[Event]:
     results = MessageContent()
-    columns = ("name", "output", "tool_call_id", "exception")
-    for name, output, call, error in database.rows(
-        "tool_results", columns, where=("response_id", id), order=("id",)
-    ):
-        made = parts.tool_result(
-            coerce.text(call), coerce.text(output), name=coerce.name(name), is_error=bool(error)
-        )
-        results.add(made)
+    columns, by = ("name", "output", "tool_call_id", "exception"), ("response_id", id)
+    rows = database.rows("tool_results", columns, where=by, order=("id",))
+    for name, output, call, error in rows:
+        results.add_result(call, coerce.text(output), name=name, is_error=bool(error))
     if results:
-        yield results.said("tool", at, id=f"{id}:results")
-    prompt = _words(_joined(database, "prompt_fragments", id, response["prompt"]))
-    names, by = ("attachment_id",), ("response_id", id)
-    for (attachment,) in database.rows("prompt_attachments", names, where=by, order=("order",)):
-        attach(prompt, database, attachment)
+        yield results.to_message("tool", at, id=f"{id}:results")
+    prompt = text_content(_joined(database, "prompt_fragments", id, response["prompt"]))
+    rows = database.rows("prompt_attachments", ("attachment_id",), where=by, order=("order",))
+    for (attachment,) in rows:
+        _attach(prompt, database, attachment)
     if prompt:
-        yield prompt.said("user", at, id=f"{id}:prompt")
+        yield prompt.to_message("user", at, id=f"{id}:prompt")
 
 
-def _answered(database: ExternalDatabase, id: str, response: Json, at: datetime) -> Event:
-    content = _words(coerce.text(response["response"]))
+def _reply(database: ExternalDatabase, id: str, response: Json, at: datetime) -> Event:
+    content = text_content(response["response"])
     columns = ("id", "name", "arguments", "tool_call_id")
     rows = database.rows("tool_calls", columns, where=("response_id", id), order=("id",))
     for _, name, arguments, call in rows:
-        given = coerce.parse_json_or_keep(arguments)
-        content.add(parts.tool_call(coerce.text(call), coerce.text(name), given))
-    model = coerce.name(response["resolved_model"]) or coerce.name(response["model"])
-    return content.said("assistant", at, id=id, model=model, usage=usage_of(id, response, at))
-
-
-def _words(text: str) -> MessageContent:
-    content = MessageContent()
-    content.say(text)
-    return content
+        content.add_call(call, coerce.text(name), coerce.parse_json_or_keep(arguments))
+    model = coerce.first_name(response["resolved_model"], response["model"])
+    return content.to_message("assistant", at, id=id, model=model, usage=_usage(id, response, at))
 
 
 def _joined(database: ExternalDatabase, table: str, id: str, text: object) -> str:
-    """A text with the fragments that were put before it."""
+    """Return a text with the fragments that come before it."""
     rows = database.rows(table, ("fragment_id",), where=("response_id", id), order=("order",))
-    told = []
-    for (fragment,) in rows:
-        found = database.rows("fragments", ("content",), where=("id", fragment))
-        told += [coerce.text(row[0]) for row in found]
-    return "\n".join(filter(None, [*told, coerce.text(text)]))
+    texts = [_fragment(database, fragment) for (fragment,) in rows]
+    return "\n".join(filter(None, [*texts, coerce.text(text)]))
 
 
 IMPORTER = Llm()

@@ -1,4 +1,4 @@
-"""OpenClaw: a database for each agent, its cold archives, and the files of older releases.
+"""OpenClaw: a database for each agent, its archives, and the files of older releases.
 
 All of them hold Pi's events. A session that was moved from a file into the database is one session.
 """
@@ -12,7 +12,6 @@ from typing import Any, BinaryIO
 from sessionary.errors import BadInput
 from sessionary.formats import coerce
 from sessionary.importers.base import archives, databases, files
-from sessionary.importers.base.content import parse_time
 from sessionary.importers.base.databases import DatabaseSession
 from sessionary.importers.base.events import (
     Event,
@@ -22,10 +21,11 @@ from sessionary.importers.base.events import (
     Resume,
     Skipped,
     Unit,
-    Where,
+    UserEnvironment,
+    facts,
 )
 from sessionary.importers.base.files import json_lines
-from sessionary.importers.pi import Events, header_of, is_header, read_lines
+from sessionary.importers.pi import PiEvents, header_of, is_header
 from sessionary.model.session import Kind, Lineage
 from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
 
@@ -40,6 +40,7 @@ _MARK = re.compile(
     rb'|"provider"\s*:\s*"openclaw"'
     rb'|"cwd"\s*:\s*"[^"]*[/\\](?:\.openclaw|\.clawdbot|\.moltbot|clawd)(?:[/\\"])'
 )
+_ARCHIVES = "session_transcript_cold_archives"
 _ARCHIVE = re.compile(r"[A-Za-z0-9_-]{1,100}\.jsonl\.zst")
 
 
@@ -49,10 +50,10 @@ class OpenClaw:
     name = "openclaw"
     title = "OpenClaw"
 
-    def places(self, where: Where) -> list[Path]:
+    def places(self, user: UserEnvironment) -> list[Path]:
         """The directory of its state, under each name it had."""
-        older = [where.home / ".clawdbot", where.home / ".moltbot"]
-        return [where.path("OPENCLAW_STATE_DIR", ".openclaw"), *older]
+        older = [user.home / ".clawdbot", user.home / ".moltbot"]
+        return [user.path("OPENCLAW_STATE_DIR", ".openclaw"), *older]
 
     def recognises(self, path: Path) -> bool:
         """Whether it is an agent's database, or a transcript with something that only OpenClaw has."""
@@ -62,7 +63,7 @@ class OpenClaw:
             return files.is_file(path) and _first_of_archive(path) is not None
         if header_of(path) is None:
             return False
-        # The lines are Pi's: what lies beside the file, where it lies, or a mark among them tells.
+        # The lines are Pi's: the file's place or name, or a mark of OpenClaw's in it, tells.
         is_beside_index = files.is_file(path.parent / "sessions.json")
         is_put_aside = path.suffix != ".jsonl" and _FILE.fullmatch(path.name) is not None
         return is_beside_index or is_put_aside or _MARK.search(files.head(path, _HEAD)) is not None
@@ -77,12 +78,11 @@ class OpenClaw:
             if is_sqlite(path):
                 yield from databases.units(path, _sessions)
             elif path.name.endswith(".zst"):
-                yield Unit(str(path), path, files.stamp_of(path), files.size_of(path))
+                yield files.unit(path)
             else:
                 yield _file_unit(path)
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
-        """One session."""
         if is_sqlite(unit.path):
             yield from self._read_database(unit)
         elif unit.path.name.endswith(".zst"):
@@ -92,10 +92,9 @@ class OpenClaw:
 
     def _read_database(self, unit: Unit) -> Iterator[Event]:
         with databases.opened(unit) as database:
-            hint = unit.hint
-            id, began = hint["id"], parse_time(hint["began"]) or files.changed_at(unit.path)
-            header = {"type": "session", "id": id, **_first_event(database, id)}
-            events = Events(self.name, header, otherwise=began)
+            hint, id = unit.hint, unit.hint["id"]
+            header = {"timestamp": hint["began"], **_first_event(database, id), "id": id}
+            events = PiEvents(self.name, header, unit.path)
             yield from events.begin(id, **_kind(hint))
             yield _facts(hint)
             if hint["archive"] is not None:
@@ -111,7 +110,7 @@ class OpenClaw:
         header = _first_of_archive(unit.path)
         if header is None:
             raise BadInput(f"{unit.path} does not begin as a session of OpenClaw does.")
-        events = Events(self.name, header, otherwise=files.changed_at(unit.path))
+        events = PiEvents(self.name, header, unit.path)
         yield from events.begin(header["id"])
         with archives.decompressed(files.opened(unit.path)) as file:
             yield from _take_lines(events, file)
@@ -120,14 +119,10 @@ class OpenClaw:
         header, hint = header_of(unit.path), unit.hint
         if header is None or hint is None:
             raise BadInput(f"{unit.path} does not begin as a session of OpenClaw does.")
-        note = None if resume is None else resume.note
-        events = Events(self.name, header, otherwise=files.changed_at(unit.path), note=note)
+        events = PiEvents(self.name, header, unit.path, resume)
         yield from events.begin(hint["id"], **_kind(hint))
         yield _facts(hint)
-        yield from read_lines(events, unit.path, resume)
-
-
-# Where things are
+        yield from events.read(unit.path, resume)
 
 
 def _found(place: Path) -> Iterator[Path]:
@@ -151,7 +146,7 @@ def _file_unit(path: Path) -> Unit:
 
 def _of_index(path: Path, id: str) -> Json:
     """What the index of older releases says of a session."""
-    index = coerce.record(coerce.parse_json(files.head(path, MAX_INDEX)))
+    index = coerce.parse_record(files.head(path, MAX_INDEX))
     for key, entry in index.items():
         if isinstance(entry, dict) and entry.get("sessionId") == id:
             parent = coerce.record(index.get(coerce.text(entry.get("spawnedBy")))).get("sessionId")
@@ -180,12 +175,8 @@ def _kind(hint: Json) -> Json:
 
 
 def _facts(hint: Json) -> Facts:
-    told = {name: hint[name] for name in ("key", "channel") if hint[name] is not None}
-    fields = {"title": hint["title"]} if hint["title"] else {}
-    return Facts(fields=fields | ({"extra": {"openclaw": told}} if told else {}))
-
-
-# What a database holds
+    known = {name: hint[name] for name in ("key", "channel") if hint[name] is not None}
+    return facts(title=hint["title"], extra={"openclaw": known} if known else None)
 
 
 def _sessions(database: ExternalDatabase) -> Iterator[DatabaseSession]:
@@ -195,28 +186,29 @@ def _sessions(database: ExternalDatabase) -> Iterator[DatabaseSession]:
         database, "transcript_rewrite_watermarks", "session_id", "generation"
     )
     entries, current = _nodes(database)
-    archives = _archives(database)
-    windows = _windows(database)
-    known = set(windows)
-    windows |= {id: (None, None) for id in (*marks, *archives) if id not in known}
+    columns = ("session_id", "archive_name", "storage")
+    archived = {
+        id: (coerce.text(name), coerce.text(storage))
+        for id, name, storage in database.rows(_ARCHIVES, columns)
+    }
+    columns = ("session_id", "session_key", "created_at")
+    rows = database.rows("session_windows", columns, order=("created_at", "session_id"))
+    windows: dict[Any, tuple[str | None, Any]] = {
+        id: (coerce.name(key), began) for id, key, began in rows
+    }
+    windows = dict.fromkeys((*windows, *marks, *archived), (None, None)) | windows
     latest: dict[str, str] = {}
     for id, (key, began) in windows.items():
-        if not isinstance(id, str) or (id not in marks and id not in archives):
+        if not isinstance(id, str) or (id not in marks and id not in archived):
             continue
         entry = entries.get(key or "", {})
-        hint = _hint(key, entry, id=id, began=began, archive=archives.get(id))
+        hint = _hint(key, entry, id=id, began=began, archive=archived.get(id))
         spawned_by = current.get(coerce.text(entry.get("spawnedBy")))
         hint["parent"] = spawned_by if hint["is_subagent"] else latest.get(key or "")
         latest[key or id] = id
-        beside = _beside(database.path, archives.get(id))
-        stamp = (marks.get(id), rewritten.get(id), hint["title"], archives.get(id))
+        beside = _archive_file(database.path, archived.get(id))
+        stamp = (marks.get(id), rewritten.get(id), hint["title"], archived.get(id))
         yield DatabaseSession(id, stamp, hint, beside)
-
-
-def _windows(database: ExternalDatabase) -> dict[Any, tuple[str | None, Any]]:
-    columns = ("session_id", "session_key", "created_at")
-    rows = database.rows("session_windows", columns, order=("created_at", "session_id"))
-    return {id: (coerce.name(key), began) for id, key, began in rows}
 
 
 def _nodes(database: ExternalDatabase) -> tuple[dict[str, Json], dict[str, str]]:
@@ -224,26 +216,17 @@ def _nodes(database: ExternalDatabase) -> tuple[dict[str, Json], dict[str, str]]
     columns = ("session_key", "current_session_id", "entry_json", "label", "display_name")
     entries: dict[str, Json] = {}
     current: dict[str, str] = {}
-    for key, id, text, label, shown in database.rows("session_nodes", columns):
+    for key, id, text, label, display_name in database.rows("session_nodes", columns):
         if isinstance(key, str):
-            told = {"label": label, "displayName": shown}
-            given = {name: value for name, value in told.items() if coerce.name(value)}
-            entries[key] = coerce.record(coerce.parse_json(text)) | given
+            known = {"label": label, "displayName": display_name}
+            given = {name: value for name, value in known.items() if coerce.name(value)}
+            entries[key] = coerce.parse_record(text) | given
             if isinstance(id, str):
                 current[key] = id
     return entries, current
 
 
-def _archives(database: ExternalDatabase) -> dict[Any, tuple[str, str]]:
-    """Which sessions were put away, where, and how."""
-    columns = ("session_id", "archive_name", "storage")
-    return {
-        id: (coerce.text(name), coerce.text(storage))
-        for id, name, storage in database.rows("session_transcript_cold_archives", columns)
-    }
-
-
-def _beside(path: Path, archive: tuple[str, str] | None) -> tuple[Path, ...]:
+def _archive_file(path: Path, archive: tuple[str, str] | None) -> tuple[Path, ...]:
     """The archive's file: beside the database, or among the agent's older transcripts."""
     if archive is None or archive[1] == "sqlite" or not _ARCHIVE.fullmatch(archive[0]):
         return ()
@@ -258,16 +241,13 @@ def _opened_archive(database: ExternalDatabase, unit: Unit) -> BinaryIO:
         if not unit.beside:
             raise BadInput(f"The archive {name} of session {id} is not there.")
         return archives.decompressed(files.opened(unit.beside[0]))
-    rows = database.rows(
-        "session_transcript_cold_archives", ("archive_blob",), where=("session_id", id)
-    )
-    data = next((row[0] for row in rows), None)
+    data = databases.value(database, _ARCHIVES, "archive_blob", where=("session_id", id))
     if not isinstance(data, bytes):
         raise BadInput(f"The archive of session {id} is not in the database.")
     return archives.decompressed(BytesIO(data))
 
 
-def _take_lines(events: Events, file: BinaryIO) -> Iterator[Event]:
+def _take_lines(events: PiEvents, file: BinaryIO) -> Iterator[Event]:
     for line in json_lines(file):
         if line.data is None:
             yield Skipped(where=f"byte {line.start} of the archive", why=line.why or "")
@@ -280,7 +260,7 @@ def _event_of(record: Json) -> Json:
     inner = record.get("event")
     if isinstance(inner, dict):
         return inner
-    return coerce.record(coerce.parse_json(record.get("event_json"))) or record
+    return coerce.parse_record(record.get("event_json")) or record
 
 
 def _first_of_archive(path: Path) -> Json | None:
@@ -294,30 +274,24 @@ def _first_of_archive(path: Path) -> Json | None:
 
 
 def _first_event(database: ExternalDatabase, id: str) -> Json:
-    """The session's own header, without its name: that is the database's word."""
+    """Return the header among the session's own events, if it has one."""
     _, event = next(_events(database, id), (0, None))
-    if not is_header(event) or event is None:
-        return {}
-    return {name: value for name, value in event.items() if name != "id"}
+    return event if event is not None and is_header(event) else {}
 
 
 def _events(database: ExternalDatabase, id: str) -> Iterator[tuple[Any, Json | None]]:
+    """Yield number and event of each row; None for one that cannot be read."""
     columns = ("seq", "event_json", "event_zstd")
-    where = ("session_id", id)
-    for seq, text, packed in database.rows(
-        "transcript_events", columns, where=where, order=("seq",)
-    ):
-        yield seq, _event(text, packed)
-
-
-def _event(text: object, packed: object) -> Json | None:
-    if isinstance(packed, bytes) and packed:
-        try:
-            text = archives.decompressed_bytes(packed, most=MAX_EVENT)
-        except BadInput:
-            return None
-    found = coerce.parse_json(text)
-    return found if isinstance(found, dict) else None
+    rows = database.rows("transcript_events", columns, where=("session_id", id), order=("seq",))
+    for seq, text, packed in rows:
+        given = text
+        if isinstance(packed, bytes) and packed:
+            try:
+                given = archives.decompressed_bytes(packed, most=MAX_EVENT)
+            except BadInput:
+                given = None
+        event = coerce.parse_json(given)
+        yield seq, event if isinstance(event, dict) else None
 
 
 IMPORTER = OpenClaw()

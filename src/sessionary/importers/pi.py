@@ -2,17 +2,15 @@
 
 import re
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from sessionary.errors import BadInput
 from sessionary.formats import anthropic_blocks, coerce, parts
 from sessionary.importers.base import files
-from sessionary.importers.base.content import MessageContent, call_usage, parse_time
+from sessionary.importers.base.content import MessageContent, call_usage, parse_time, text_content
 from sessionary.importers.base.events import (
     FOLLOWS,
-    Checkpoint,
     Compacted,
     Event,
     Facts,
@@ -23,16 +21,16 @@ from sessionary.importers.base.events import (
     Resume,
     Retracted,
     SessionBegin,
-    Skipped,
     Unit,
     UsageEvent,
-    Where,
+    UserEnvironment,
+    facts,
+    workspace,
 )
-from sessionary.importers.base.files import json_lines
 from sessionary.model.session import Lineage
 from sessionary.model.usage import Usage
 
-# As many entries that are no messages are remembered from one reading to the next.
+# How many entries that are no messages are remembered from one import to the next.
 REMEMBERED = 100
 _SESSION_FILE = re.compile(r"(?:^|[/\\])(?:[^/\\]*_)?([^/\\_]+?)\.jsonl$")
 _LEFT_OUT = {
@@ -46,50 +44,53 @@ _LEFT_OUT = {
 
 
 def is_header(event: object) -> bool:
-    """Whether a session begins with this."""
+    """Whether this is the first event of a session."""
     if not isinstance(event, dict) or event.get("type") != "session":
         return False
     return isinstance(event.get("id"), str) and ("timestamp" in event or "version" in event)
 
 
-class Events:
-    """One session's events, one after the other."""
+class PiEvents:
+    """Reads the events of one session, in order."""
 
-    def __init__(self, tool: str, header: Json, *, otherwise: datetime, note: Any = None) -> None:
+    def __init__(self, tool: str, header: Json, path: Path, resume: Resume | None = None) -> None:
+        note = None if resume is None else resume.note
         self._tool = tool
         self._header = header
-        self._at = parse_time(header.get("timestamp")) or otherwise
+        self._at = parse_time(header.get("timestamp")) or files.changed_at(path)
         self._last: str | None = FOLLOWS if note else None
         self._model = coerce.name(header.get("modelId"))
         self._provider = coerce.name(header.get("provider"))
-        # Which message an entry stands behind that is none itself.
+        # Which message comes before an entry that is none itself.
         known = coerce.record(coerce.record(note).get("behind"))
-        self._behind: dict[str, str | None] = dict(known)
+        self._message_before: dict[str, str | None] = dict(known)
 
-    @property
-    def note(self) -> Json:
-        """What must be known to read on from here."""
-        return {"behind": dict(list(self._behind.items())[-REMEMBERED:])}
+    def read(self, path: Path, resume: Resume | None) -> Iterator[Event]:
+        """Yield the events of a file, from where the last import ended."""
+        return files.resumable_events(
+            path, resume, lambda event, _: self.take(event), state=self._state
+        )
+
+    def _state(self) -> Json:
+        return {"behind": dict(list(self._message_before.items())[-REMEMBERED:])}
 
     def begin(self, native_id: str, **more: Any) -> Iterator[Event]:
-        """The session, by its header."""
+        """Begin the session that the header describes."""
         source = self._header.get("parentSession") or self._header.get("branchedFrom")
         found = _SESSION_FILE.search(source) if isinstance(source, str) else None
         if found is not None and found[1] != native_id and more.get("parent") is None:
             more["parent"] = Parent(native_id=found[1], lineage=Lineage.FORK)
         yield SessionBegin(native_id=native_id, began_at=self._at, **more)
-        cwd = coerce.name(self._header.get("cwd"))
-        if cwd is not None:
-            yield Facts(fields={"workspace": {"path": cwd}})
+        yield facts(workspace=workspace(self._header.get("cwd")))
 
     def take(self, event: Json) -> Iterator[Event]:
-        """What one event says."""
+        """Yield what one event says."""
         self._at = parse_time(event.get("timestamp")) or self._at
         kind = event.get("type")
         if kind == "message" and isinstance(event.get("message"), dict):
             yield self._message(event, event["message"])
         elif kind in ("custom_message", "branch_summary"):
-            yield self._aside(event)
+            yield self._notice(event)
         elif kind == "compaction":
             yield from self._compaction(event)
         elif kind == "session":
@@ -97,62 +98,60 @@ class Events:
         else:
             yield from self._other(event, kind)
 
-    # Where an entry stands
-
     def _place(self, event: Json) -> str | None:
-        """The message that an entry answers to."""
+        """Return the message that an entry follows."""
         if "parentId" not in event:
             return FOLLOWS
         parent = event["parentId"]
         if not isinstance(parent, str):
             return None
-        return self._behind.get(parent, parent)
+        return self._message_before.get(parent, parent)
 
-    def _pass(self, event: Json) -> None:
-        """Remember where an entry stands that is no message."""
+    def _note_place(self, event: Json) -> None:
+        """Remember which message comes before an entry that is none."""
         id = event.get("id")
         place = self._place(event)
         if isinstance(id, str) and place != FOLLOWS:
-            self._behind[id] = place
+            self._message_before[id] = place
 
-    def _say(self, event: Json, role: str, content: MessageContent, **more: Any) -> MessageEvent:
+    def _to_message(
+        self, event: Json, role: str, content: MessageContent, **more: Any
+    ) -> MessageEvent:
         id = coerce.name(event.get("id"))
         place = self._place(event)
         self._last = id
-        return content.said(role, self._at, id=id, parent=place, **more)
-
-    # What it says
+        return content.to_message(role, self._at, id=id, parent=place, **more)
 
     def _message(self, event: Json, message: Json) -> MessageEvent:
         role = message.get("role")
         if role == "assistant":
             return self._reply(event, message)
+        if role == "user":
+            return self._to_message(event, "user", _content_of(message.get("content")))
         content = MessageContent()
-        extra = {}
-        usage: tuple[Usage, ...] = ()
         if role == "toolResult":
-            _add_result(content, message)
+            result, is_error = _content_of(message.get("content")), message.get("isError") is True
+            call_id, name = message.get("toolCallId"), message.get("toolName")
+            content.add_result(call_id, result, name=name, is_error=is_error)
+            details = message.get("details")
+            extra = None if details is None else {"details": details}
             usage = self._usage(event, message)
-            if message.get("details") is not None:
-                extra["details"] = message["details"]
-            return self._say(event, "tool", content, extra=extra or None, usage=usage)
+            return self._to_message(event, "tool", content, extra=extra, usage=usage)
         if role == "bashExecution":
-            _add_command(content, message)
-            told = ("exitCode", "cancelled", "truncated", "excludeFromContext", "fullOutputPath")
-            extra = {"bash": {name: message[name] for name in told if name in message}}
-        elif role == "user":
-            _add(content, message.get("content"))
-        else:
-            return self._aside({**event, **message, "type": role})
-        return self._say(event, "user", content, extra=extra or None)
+            # What a person ran in the tool's own shell.
+            content.add_text(f"!{coerce.text(message.get('command'))}")
+            content.add_text(message.get("output"))
+            names = ("exitCode", "cancelled", "truncated", "excludeFromContext", "fullOutputPath")
+            known = {name: message[name] for name in names if name in message}
+            return self._to_message(event, "user", content, extra={"bash": known})
+        return self._notice({**event, **message, "type": role})
 
     def _reply(self, event: Json, message: Json) -> MessageEvent:
-        content = MessageContent()
-        _add(content, message.get("content"))
+        content = _content_of(message.get("content"))
         self._model = coerce.name(message.get("model")) or self._model
         self._provider = coerce.name(message.get("provider")) or self._provider
         error = coerce.name(message.get("errorMessage"))
-        return self._say(
+        return self._to_message(
             event,
             "assistant",
             content,
@@ -164,7 +163,7 @@ class Events:
 
     def _usage(self, event: Json, message: Json) -> tuple[Usage, ...]:
         used = coerce.record(message.get("usage"))
-        # A copy of the session says the same call again: the id must be the same there.
+        # A copy of the session has the same call: its id must be the same there.
         id = coerce.name(message.get("responseId"))
         return call_usage(
             self._tool,
@@ -179,25 +178,22 @@ class Events:
             cache_write=used.get("cacheWrite"),
         )
 
-    def _aside(self, event: Json) -> MessageEvent:
-        """Words of neither a person nor the model."""
-        content = MessageContent()
-        _add(content, event.get("content", event.get("summary")))
-        told = {
-            name: event[name] for name in ("customType", "fromId", "details") if event.get(name)
-        }
-        extra = {str(event.get("type")): told}
+    def _notice(self, event: Json) -> MessageEvent:
+        """Return a text of neither a person nor the model."""
+        content = _content_of(event.get("content", event.get("summary")))
+        names = ("customType", "fromId", "details")
+        extra = {str(event.get("type")): {name: event[name] for name in names if event.get(name)}}
         if not content:
-            content.keep({"type": "pi", "native": event})
-        return self._say(event, "system", content, extra=extra)
+            content.add_unknown({"type": "pi", "native": event})
+        return self._to_message(event, "system", content, extra=extra)
 
     def _compaction(self, event: Json) -> Iterator[Event]:
         place = self._place(event)
         if place not in (FOLLOWS, self._last) and self._last != FOLLOWS:
             yield Retracted(after=place, at=self._at)
         kept = event.get("firstKeptEntryId")
-        keeps = self._behind.get(kept, kept) if isinstance(kept, str) else None
-        self._pass(event)
+        keeps = self._message_before.get(kept, kept) if isinstance(kept, str) else None
+        self._note_place(event)
         yield Compacted(summary=coerce.text(event.get("summary")), at=self._at, keeps=keeps)
 
     def _other(self, event: Json, kind: object) -> Iterator[Event]:
@@ -212,58 +208,34 @@ class Events:
             yield IgnoredRecord(what=_LEFT_OUT[kind])
         else:
             content = MessageContent(parts=[parts.unknown({"type": "pi", "native": event})])
-            yield self._say(event, "system", content)
+            yield self._to_message(event, "system", content)
             return
-        self._pass(event)
+        self._note_place(event)
 
 
-def _add(content: MessageContent, given: object) -> None:
-    """Add what a message says: a text, or blocks."""
-    if isinstance(given, str):
-        content.say(given)
-        return
+def _content_of(given: object) -> MessageContent:
+    """Return the content of a text or of a list of blocks."""
+    content = text_content(given)
     for block in coerce.items(given):
         _add_block(content, block)
+    return content
 
 
 def _add_block(content: MessageContent, given: object) -> None:
     block = coerce.record(given)
     match block:
         case {"type": "text", "text": str(words)}:
-            content.say(words)
+            content.add_text(words)
         case {"type": "thinking", "thinking": str(words)}:
             signature = block.get("thinkingSignature")
-            content.think(words, {"signature": signature} if signature else None)
+            content.add_reasoning(words, {"signature": signature} if signature else None)
         case {"type": "toolCall", "name": str(name)}:
-            id = coerce.text(block.get("id"))
-            content.add(parts.tool_call(id, name, block.get("arguments")))
+            content.add_call(block.get("id"), name, block.get("arguments"))
         case {"type": "image", "data": data}:
             if not content.attach_base64(data, block.get("mimeType"), block.get("fileName")):
-                content.keep(block)
+                content.add_unknown(block)
         case _:
             anthropic_blocks.add_block(content, given)
-
-
-def _add_result(content: MessageContent, message: Json) -> None:
-    inner = MessageContent()
-    _add(inner, message.get("content"))
-    words = "\n".join(part["text"] for part in inner.parts if part["type"] == "text")
-    rest = [part for part in inner.parts if part["type"] != "text"]
-    result = parts.tool_result(
-        coerce.text(message.get("toolCallId")),
-        words,
-        name=coerce.name(message.get("toolName")),
-        is_error=message.get("isError") is True,
-    )
-    content.add(result, *rest)
-    content.blobs.extend(inner.blobs)
-
-
-def _add_command(content: MessageContent, message: Json) -> None:
-    """What a person ran in the tool's own shell."""
-    output = coerce.text(message.get("output"))
-    content.say(f"!{coerce.text(message.get('command'))}")
-    content.say(output)
 
 
 class Pi:
@@ -272,53 +244,35 @@ class Pi:
     name = "pi"
     title = "Pi"
 
-    def places(self, where: Where) -> list[Path]:
-        """The directories of its sessions."""
-        agent = where.path("PI_CODING_AGENT_DIR", ".pi/agent")
+    def places(self, user: UserEnvironment) -> list[Path]:
+        agent = user.path("PI_CODING_AGENT_DIR", ".pi/agent")
         return [
-            where.path("PI_CODING_AGENT_SESSION_DIR", str(agent / "sessions")),
-            where.home / ".omp/agent/sessions",
+            user.path("PI_CODING_AGENT_SESSION_DIR", str(agent / "sessions")),
+            user.home / ".omp/agent/sessions",
         ]
 
     def recognises(self, path: Path) -> bool:
-        """Whether the first line is a session's."""
         return path.suffix == ".jsonl" and header_of(path) is not None
 
     def find(self, place: Path) -> Iterator[Unit]:
-        """One unit a file, the oldest first: a copy comes after its original."""
-        found = [place] if files.is_file(place) else files.walk(place, suffixes=(".jsonl",))
+        """Yield the oldest files first: a copy comes after its original."""
+        found = files.named_or_below(place, suffixes=(".jsonl",))
         for path in sorted(found, key=lambda each: (each.name, each)):
-            yield Unit(str(path), path, files.stamp_of(path), files.size_of(path))
+            yield files.unit(path)
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
-        """The session of a file."""
         header = header_of(unit.path)
         if header is None:
             raise BadInput(f"{unit.path} does not begin as a session of Pi does.")
-        note = None if resume is None else resume.note
-        events = Events(self.name, header, otherwise=files.changed_at(unit.path), note=note)
+        events = PiEvents(self.name, header, unit.path, resume)
         yield from events.begin(header["id"])
-        yield from read_lines(events, unit.path, resume)
+        yield from events.read(unit.path, resume)
 
 
 def header_of(path: Path) -> Json | None:
-    """The first line of a session's file; None when it is something else."""
-    first = files.head(path, 64 * 1024).partition(b"\n")[0]
-    found = coerce.parse_json(first.removeprefix(b"\xef\xbb\xbf"))
+    """Return the first line of a session's file; None if it is something else."""
+    found = coerce.parse_json(files.json_head(path, 64 * 1024).partition(b"\n")[0])
     return found if is_header(found) else None
-
-
-def read_lines(events: Events, path: Path, resume: Resume | None) -> Iterator[Event]:
-    """The events of a file, from where the last reading ended."""
-    start = 0 if resume is None else resume.place
-    yield Checkpoint(place=start, note=events.note)
-    with files.opened(path) as file:
-        for line in json_lines(file, start):
-            if line.data is None:
-                yield Skipped(where=f"byte {line.start}", why=line.why or "")
-            else:
-                yield from events.take(line.data)
-            yield Checkpoint(place=line.end, note=events.note)
 
 
 IMPORTER = Pi()

@@ -1,32 +1,31 @@
-"""Zip and zstd files, read in a stream; and the exports of chat services, which are zips of JSON lists."""
+"""Zip and zstd files, read as streams; and the exports of chat services."""
 
 import io
 import os
+import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
 import zstandard
 
 from sessionary.errors import BadInput
+from sessionary.formats import coerce
 from sessionary.importers.base import files
+from sessionary.importers.base.events import Event, Json, Skipped, Unit
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
-import re
-from functools import cached_property
-from typing import Protocol
 
-from sessionary.importers.base.events import Unit
-
-# A directory of a zip is held in memory: an export has some thousand files, not millions.
+# The directory of a zip is read into memory: an export has some thousand files, not millions.
 MAX_DIRECTORY = 64 * 1024 * 1024
 MAX_MEMBER = 64 * 1024 * 1024 * 1024
-# Text packs ten or twenty times; what packs so much more is there to fill memory or disk.
+# Text compresses ten or twenty times; what compresses far more is a zip bomb.
 MAX_RATIO = 200
 _SMALL = 16 * 1024 * 1024
 _END = b"PK\x05\x06"
@@ -38,12 +37,12 @@ _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedErro
 
 
 def is_zip(path: Path) -> bool:
-    """Whether a regular file begins as a zip does."""
+    """Whether a regular file begins like a zip."""
     return files.head(path, 4) in (b"PK\x03\x04", b"PK\x05\x06")
 
 
 class Archive:
-    """The members of a zip by their names."""
+    """The files in a zip, by name."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self.path = path
@@ -54,12 +53,12 @@ class Archive:
             raise BadInput(f"{path} is no zip file that can be read ({error}).") from error
 
     def names(self) -> list[str]:
-        """The names of its files, as they stand there: never used as paths."""
+        """Return the names of its files; they are never used as paths."""
         return [each.filename for each in self._zip.infolist() if not each.is_dir()]
 
     @contextmanager
     def member(self, name: str) -> Iterator[BinaryIO]:
-        """One file, read in a stream; `BadInput` when it is broken, secret or a bomb."""
+        """Open one file as a stream; raises `BadInput` if it is damaged, encrypted or a bomb."""
         try:
             info = self._zip.getinfo(name)
             _refuse_bomb(self.path, info)
@@ -71,7 +70,7 @@ class Archive:
             raise BadInput(f"{name[:100]} in {self.path} cannot be read ({error}).") from error
 
     def data(self, name: str, most: int) -> bytes | None:
-        """All bytes of a small file; None when it is larger or cannot be read."""
+        """Return the bytes of a small file; None if it is larger or cannot be read."""
         try:
             if self._zip.getinfo(name).file_size > most:
                 return None
@@ -82,7 +81,7 @@ class Archive:
 
 
 class _Bounded:
-    """A member that gives no more bytes than it was said to have."""
+    """A stream that ends after the size in the zip's directory."""
 
     def __init__(self, file: object, size: int, name: str) -> None:
         self._file = cast(BinaryIO, file)
@@ -101,13 +100,13 @@ class _Bounded:
 
 @contextmanager
 def open_zip(path: Path) -> Iterator[Archive]:
-    """A zip, open for reading."""
+    """Open a zip for reading."""
     with files.opened(path) as file:
         yield Archive(path, file)
 
 
 def base_name(name: str) -> str:
-    """The last piece of a member's name."""
+    """Return the last component of a name in a zip."""
     return PurePosixPath(name.replace("\\", "/")).name
 
 
@@ -123,7 +122,7 @@ def _refuse_bomb(path: Path, info: zipfile.ZipInfo) -> None:
 
 
 def _refuse_large_directory(path: Path, file: BinaryIO) -> None:
-    """Look at the end of the file before Python reads the whole directory into memory."""
+    """Check the directory's size before Python reads it into memory."""
     length = file.seek(0, os.SEEK_END)
     file.seek(max(0, length - _LONGEST_END))
     tail = file.read(_LONGEST_END)
@@ -154,17 +153,17 @@ _WINDOW = 128 * 1024 * 1024
 
 
 def decompressed(packed: BinaryIO, *, most: int = MAX_DECOMPRESSED) -> BinaryIO:
-    """The bytes inside; `BadInput` when they are damaged or more than `most`."""
+    """Decompress a stream; raises `BadInput` if it is damaged or has more bytes than `most`."""
     return cast(BinaryIO, io.BufferedReader(_Decompressed(packed, most), 1024 * 1024))
 
 
 def decompressed_bytes(packed: bytes, *, most: int) -> bytes:
-    """A small text that was packed by itself."""
+    """Decompress a small text."""
     return decompressed(io.BytesIO(packed), most=most).read()
 
 
 class _Decompressed(io.RawIOBase):
-    """Reads on and on; goes back to nowhere."""
+    """A decompressed stream that can only be read forwards."""
 
     def __init__(self, packed: BinaryIO, most: int) -> None:
         unpacker = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
@@ -183,7 +182,7 @@ class _Decompressed(io.RawIOBase):
         return self._place
 
     def seek(self, place: int, whence: int = io.SEEK_SET) -> int:
-        """Go forward by reading; a place behind cannot be reached."""
+        """Skip forward by reading."""
         wanted = place if whence == io.SEEK_SET else self._place + place
         if whence == io.SEEK_END or wanted < self._place:
             raise io.UnsupportedOperation("what was unpacked is gone")
@@ -211,25 +210,25 @@ class _Decompressed(io.RawIOBase):
 
 
 CONVERSATION_LIST = re.compile(r"\Aconversations(?:-\d{1,6})?\.json\Z")
-# A file that goes with a message has at most so many bytes.
+# The largest attachment that is imported.
 MAX_FILE = 64 * 1024 * 1024
 _HEAD = 256 * 1024
-# What lies in the folder of an export and hardly anywhere else.
+# Files that only the folder of an export has.
 _BESIDE = ("chat.html", "user.json", "users.json")
 
 
 class ExportFiles(Protocol):
-    """Where the files of an export lie beside its list."""
+    """The files of an export beside its list of conversations."""
 
     def names(self) -> list[str]:
-        """What they are called."""
+        """Return their names."""
 
     def data(self, name: str, most: int) -> bytes | None:
         """The bytes of one; None when there is none or it is too large."""
 
 
 class ExportFolder:
-    """The files of an export that was unpacked. A list alone may lie among anything."""
+    """The files of an unpacked export. A list alone may be in any folder: then only that one."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -257,7 +256,7 @@ class ExportFolder:
 
 
 def export_units(place: Path) -> Iterator[Unit]:
-    """The lists of an export: a zip is one unit, each list of a folder another."""
+    """Yield the units of an export: a zip, or each list in a folder."""
     if files.is_file(place):
         yield Unit(str(place), place, files.stamp_of(place), files.size_of(place))
         return
@@ -267,7 +266,7 @@ def export_units(place: Path) -> Iterator[Unit]:
 
 
 def is_export(place: Path, sign: bytes, *, alone: bytes) -> bool:
-    """Whether a zip, a folder or a file begins with a list of conversations, or is a single one.
+    """Whether a zip, folder or file begins with a list of conversations, or with one.
 
     `sign` is a word of the format; a single conversation must also have the word `alone`.
     """
@@ -284,17 +283,23 @@ def is_export(place: Path, sign: bytes, *, alone: bytes) -> bool:
     return False
 
 
-def conversations(path: Path) -> Iterator[tuple[str, files.JsonItem, ExportFiles]]:
-    """Each item of a unit's lists: where it stands, what it is, and the files beside it."""
-    with conversation_lists(path) as (found, shelf):
+def export_events(
+    path: Path, take: Callable[[Json, str, ExportFiles], Iterable[Event]]
+) -> Iterator[Event]:
+    """Yield the events that `take` makes of each conversation, its place and the export's files."""
+    with conversation_lists(path) as (found, export_files):
         for name, file in found:
             for item in files.json_items(file):
-                yield f"{name} conversation {item.number + 1}", item, shelf
+                where = f"{name} conversation {item.number + 1}"
+                if item.why is not None:
+                    yield Skipped(where=where, why=item.why)
+                else:
+                    yield from take(coerce.record(item.data), where, export_files)
 
 
 @contextmanager
 def conversation_lists(path: Path) -> Iterator[tuple[Iterator[tuple[str, BinaryIO]], ExportFiles]]:
-    """The lists of one unit, each open while it is read, and the files that lie beside them."""
+    """Open the lists of a unit, one after the other, and the files beside them."""
     if is_zip(path):
         with open_zip(path) as archive:
             yield _members(path, archive), archive

@@ -18,44 +18,63 @@ from sessionary.store.tables.usage import UsageRow
 
 
 class MessageContent(Content):
-    """Parts that become a message of the record that is read."""
+    """The content of an imported message."""
 
     __slots__ = ()
 
-    def said(self, role: str, at: datetime, **more: Any) -> MessageEvent:
-        """The message."""
+    def to_message(self, role: str, at: datetime, **more: Any) -> MessageEvent:
+        """Return the message with this content."""
         return MessageEvent(role=role, parts=self.parts, blobs=self.blobs, at=at, **more)
+
+    @property
+    def user_role(self) -> str:
+        """The role of a user's message: `tool` if it holds only results, as some APIs want it."""
+        return "tool" if self.has("tool_result") and not self.has("text") else "user"
+
+
+def text_content(text: object) -> MessageContent:
+    """Return the content of a plain text."""
+    content = MessageContent()
+    content.add_text(text)
+    return content
 
 
 class ModelTurn:
-    """What a model said in one go: words and calls, and between them what tools answered."""
+    """A model's turn: its texts and calls, and between them the results of its tools."""
 
     def __init__(self) -> None:
-        self._stretches: list[tuple[MessageContent, MessageContent]] = []
+        self._steps: list[tuple[MessageContent, MessageContent]] = []
 
     @property
     def words(self) -> MessageContent:
-        """Where words go: behind the answers, if there were any."""
-        if not self._stretches or self._stretches[-1][1]:
-            self._stretches.append((MessageContent(), MessageContent()))
-        return self._stretches[-1][0]
+        """The content for the model's next text: a new one after results."""
+        if not self._steps or self._steps[-1][1]:
+            self._steps.append((MessageContent(), MessageContent()))
+        return self._steps[-1][0]
 
     @property
     def tools(self) -> tuple[MessageContent, MessageContent]:
-        """Where calls go, and where their answers go."""
-        if not self._stretches:
-            self._stretches.append((MessageContent(), MessageContent()))
-        return self._stretches[-1]
+        """The contents for the next calls and for their results."""
+        if not self._steps:
+            self._steps.append((MessageContent(), MessageContent()))
+        return self._steps[-1]
 
-    def said(self, role: str, at: datetime, *, id: str, **more: Any) -> Iterator[MessageEvent]:
-        """The messages; what is known of the whole turn stands with the first."""
-        for number, (content, results) in enumerate(self._stretches):
+    def to_messages(
+        self, role: str, at: datetime, *, id: str, is_required: bool = False, **more: Any
+    ) -> Iterator[MessageEvent]:
+        """Yield the messages; the first one has the usage of the whole turn.
+
+        If `is_required`, an empty message stands for a turn without content.
+        """
+        if is_required and not any(content or results for content, results in self._steps):
+            yield MessageContent().to_message(role, at, id=id, **more)
+        for number, (content, results) in enumerate(self._steps):
             name = id if number == 0 else f"{id}:{number}"
             if content:
-                yield content.said(role, at, id=name, **more)
+                yield content.to_message(role, at, id=name, **more)
                 more.pop("usage", None)
             if results:
-                yield results.said("tool", at, id=f"{name}:results")
+                yield results.to_message("tool", at, id=f"{name}:results")
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -68,21 +87,21 @@ _LAST = datetime(2200, 1, 1, tzinfo=UTC)
 
 
 def parse_time(value: object) -> datetime | None:
-    """The moment that a value names; None when it names none that makes sense.
+    """Return the time of an ISO text or a number of seconds, milliseconds or microseconds.
 
-    A time without a zone is UTC.
+    None if the value is no plausible time. A time without a zone is UTC.
     """
     found = _of_text(value) if isinstance(value, str) else _of_number(value)
     return found if found is not None and is_plausible_time(found) else None
 
 
 def is_plausible_time(at: datetime) -> bool:
-    """Whether a moment is one at which a tool can have written; others no calendar may hold."""
+    """Whether a tool can have written at that time."""
     return _FIRST <= at <= _LAST
 
 
 def first_time(*values: object) -> datetime | None:
-    """The first of several values that names a moment."""
+    """Return the first of several values that is a time."""
     for value in values:
         found = value if isinstance(value, datetime) else parse_time(value)
         if found is not None:
@@ -122,17 +141,17 @@ def call_usage(
     tool: str,
     id: str,
     *,
-    model: str | None = None,
-    provider: str | None = None,
+    model: object = None,
+    provider: object = None,
     at: datetime | None = None,
     dollars: object = None,
     is_reported: bool = False,
     **tokens: object,
 ) -> tuple[Usage, ...]:
-    """The call by its tokens (`input`, `output`, `cache_read`, `cache_write`, `reasoning`, `cache_write_1h`).
+    """Return the usage of one model call; nothing if nothing was counted.
 
-    None when nothing was counted. What a tool says that a call cost is its estimate, from a price
-    list of its own, unless `is_reported`; a cost of 0 says that the tool did not know.
+    `tokens` are `input`, `output`, `cache_read`, `cache_write`, `reasoning` and `cache_write_1h`.
+    The cost is the tool's estimate unless `is_reported`; a cost of 0 means that it is unknown.
     """
     counted: dict[str, Any] = {f"{name}_tokens": coerce.count(n) for name, n in tokens.items()}
     if "cache_write_1h_tokens" in counted:
@@ -144,8 +163,8 @@ def call_usage(
     status = CostStatus.REPORTED if is_reported else CostStatus.ESTIMATED
     return (
         Usage(
-            model=model,
-            provider=provider,
+            model=coerce.name(model),
+            provider=coerce.name(provider),
             cost_microusd=cost,
             cost_status=CostStatus.UNKNOWN if cost is None else status,
             price_source=None if cost is None else tool,
@@ -156,8 +175,14 @@ def call_usage(
     )
 
 
+def uncached_input(sent: object, *cached: object) -> int:
+    """Return the input tokens without the cached ones, which some providers count among them."""
+    total, rest = coerce.count(sent), sum(map(coerce.count, cached))
+    return total - rest if total >= rest else total
+
+
 def ledger_rows(used: Iterable[Usage | TokenUsage], *, now: datetime) -> list[UsageRow]:
-    """Calls as the ledger keeps them, with our price where their tool told none."""
+    """Return calls as rows of the ledger, with our price if their tool gave none."""
     return [
         _of_tokens(each) if isinstance(each, TokenUsage) else _of_usage(each, now=now)
         for each in used
@@ -205,17 +230,17 @@ def _microdollars(dollars: object) -> int | None:
     return round(dollars * _MICRO)
 
 
-# So many messages all ways together may have; a tree of more is told by its current way alone.
+# A tree whose paths have more messages together is imported only partly: the current path first.
 MAX_TREE_MESSAGES = 1_000_000
 
 
 def tree_paths(
     parents: Mapping[str, str | None], *, current: str | None = None
 ) -> tuple[list[list[str]], list[str]]:
-    """The ways to the leaves that are not current, and the way that is.
+    """Return the paths to the other leaves, and the path to the current message.
 
-    `parents` stands in the order in which the messages were said. Without a current message the
-    last leaf is. A parent that is not there is none, and no cycle is followed.
+    `parents` is in the order of the messages. By default the last leaf is current. Parents that are
+    missing are ignored, and no cycle is followed.
     """
     has_child = {parent for parent in parents.values() if parent in parents}
     leaves = [each for each in parents if each not in has_child]
@@ -223,9 +248,9 @@ def tree_paths(
         current = next(reversed(leaves or list(parents)), None)
     if current is None:
         return [], []
-    way = path_to(parents, current)
+    path = path_to(parents, current)
     rest: list[list[str]] = []
-    left = MAX_TREE_MESSAGES - len(way)
+    left = MAX_TREE_MESSAGES - len(path)
     for leaf in leaves:
         if leaf == current:
             continue
@@ -234,54 +259,67 @@ def tree_paths(
         if left < 0:
             break
         rest.append(other)
-    return rest, way
+    return rest, path
 
 
 def path_to(parents: Mapping[str, str | None], leaf: str) -> list[str]:
-    """From the root to a message."""
-    way: dict[str, None] = {}
-    here: str | None = leaf
-    while here is not None and here in parents and here not in way:
-        way[here] = None
-        here = parents[here]
-    return list(reversed(way))
+    """Return the ids from the root to a message."""
+    path: dict[str, None] = {}
+    node: str | None = leaf
+    while node is not None and node in parents and node not in path:
+        path[node] = None
+        node = parents[node]
+    return list(reversed(path))
 
 
 def without_nodes(parents: Mapping[str, str | None], gone: set[str]) -> dict[str, str | None]:
-    """The tree without some of its nodes; their children hang on the next above them."""
+    """Return the tree without some nodes; their children move to the next node above."""
     kept: dict[str, str | None] = {}
     for each, parent in parents.items():
         if each in gone:
             continue
         seen = {each}
-        here = parent
-        while here in gone and here not in seen:
-            seen.add(here)
-            here = parents.get(here)
-        kept[each] = None if here in seen else here
+        node = parent
+        while node in gone and node not in seen:
+            seen.add(node)
+            node = parents.get(node)
+        kept[each] = None if node in seen else node
     return kept
 
 
+def parents_first(parents: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield the nodes of a tree, each after its parent."""
+    done: set[str] = set()
+    for each in parents:
+        line: list[str] = []
+        node: str | None = each
+        while node is not None and node in parents and node not in done:
+            done.add(node)
+            line.append(node)
+            node = parents[node]
+        yield from reversed(line)
+
+
 def is_linear(parents: Mapping[str, str | None]) -> bool:
-    """Whether each message answers the one before it."""
+    """Whether each message follows the one before it."""
     return all(parents[after] == before for before, after in pairwise(parents))
 
 
 def tree_branches(
     parents: Mapping[str, str | None],
-    said: Mapping[str, Sequence[MessageEvent | Compacted]],
+    messages: Mapping[str, Sequence[MessageEvent | Compacted]],
     *,
     current: str | None = None,
     where: str = "tree",
 ) -> Iterator[Branch | Skipped]:
-    """The tree as its ways, the current one last; what stands on none of them is told."""
-    rest, way = tree_paths(parents, current=current)
-    told = {id for each in (*rest, way) for id in each}
-    if len(told) < len(parents):
-        missing = len(parents) - len(told)
-        yield Skipped(where=where, why=f"{missing:,} of its messages stand on no branch")
-    for number, each in enumerate([*rest, way]):
-        items = [item for id in each for item in said.get(id, ())]
+    """Yield the branches of a tree, the current one last; messages on no branch are reported."""
+    rest, path = tree_paths(parents, current=current)
+    reached = {id for each in (*rest, path) for id in each}
+    if len(reached) < len(parents):
+        missing = len(parents) - len(reached)
+        yield Skipped(where=where, why=f"{missing:,} of its messages are on no branch")
+    for number, each in enumerate([*rest, path]):
+        items = [item for id in each for item in messages.get(id, ())]
         yield Branch(items=items, is_current=number == len(rest))
 
 
@@ -290,16 +328,16 @@ REMEMBERED = 20_000
 
 
 class RecentEntries(Generic[V]):
-    """Holds the latest entries, at least `keep` of them and at most twice as many."""
+    """A dictionary that forgets its oldest entries: it holds at least `keep`, at most twice as many."""
 
     def __init__(self, given: Mapping[str, V] | None = None, *, keep: int = REMEMBERED) -> None:
         self._entries: dict[str, V] = dict(given or {})
         self._keep, self._most = keep, 2 * keep
-        # Reading is the dictionary's own: it is done for every line of a file.
+        # Bound to the dictionary's own method: it is called for every line of a file.
         self.get = self._entries.get
 
     def put(self, name: str, value: V) -> None:
-        """Hold an entry."""
+        """Add an entry."""
         entries = self._entries
         entries[name] = value
         if len(entries) > self._most:
@@ -308,10 +346,10 @@ class RecentEntries(Generic[V]):
             entries.update(latest)
 
     def pop(self, name: str) -> V | None:
-        """Take an entry out; None when it is not there."""
+        """Remove and return an entry; None if there is none."""
         return self._entries.pop(name, None)
 
     def latest(self, count: int) -> dict[str, V]:
-        """The last entries."""
+        """Return the last entries."""
         found = list(islice(reversed(self._entries.items()), count))
         return dict(reversed(found))

@@ -1,42 +1,44 @@
-"""Databases that hold many sessions: each session is a unit of its own."""
+"""SQLite databases of other tools: each session in one is a unit."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sessionary.errors import BadInput
 from sessionary.importers.base import files
-from sessionary.importers.base.events import Unit
-from sessionary.store.sqlite.external_file import ExternalDatabase
+from sessionary.importers.base.events import Json, Unit
+from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
 
 
 class DatabaseSession(NamedTuple):
-    """A session of a database: its name there, what changes with it, what its reader must know."""
+    """A session of a database: its id there, what changes with it, what its reader needs."""
 
     id: str
     stamp: tuple[Any, ...]
     hint: Any
     beside: tuple[Path, ...] = ()
+    # Whether its hint names a parent, which must be imported first.
+    is_child: bool = False
 
 
 def units(
     path: Path, sessions: Callable[[ExternalDatabase], Iterable[DatabaseSession]]
 ) -> Iterator[Unit]:
-    """The sessions of a database; one that cannot be read is a unit that cannot be read."""
+    """Yield the sessions of a database, children last. An unreadable database is one unit."""
     try:
         with ExternalDatabase(path) as database:
             found = list(sessions(database))
     except BadInput:
-        yield Unit(str(path), path, files.stamp_of(path), files.size_of(path))
+        yield files.unit(path)
         return
     share = files.size_of(path) // max(1, len(found))
-    for kept in found:
-        stamp = repr((*kept.stamp, files.stamp_of(*kept.beside)))
-        yield Unit(f"{path}#{kept.id}", path, stamp, share, kept.beside, hint=kept.hint)
+    for session in sorted(found, key=lambda each: each.is_child):
+        stamp = repr((*session.stamp, files.stamp_of(*session.beside)))
+        yield Unit(f"{path}#{session.id}", path, stamp, share, session.beside, hint=session.hint)
 
 
 def opened(unit: Unit) -> ExternalDatabase:
-    """The unit's database; `BadInput` when it cannot be read."""
+    """Open the unit's database; raises `BadInput` if it cannot be read."""
     database = ExternalDatabase(unit.path)
     if unit.hint is None:
         database.close()
@@ -45,7 +47,9 @@ def opened(unit: Unit) -> ExternalDatabase:
 
 
 def has(path: Path, table: str, *columns: str) -> bool:
-    """Whether a file is a database with that table."""
+    """Whether a file is a SQLite database with that table and columns."""
+    if not is_sqlite(path):
+        return False
     try:
         with ExternalDatabase(path) as database:
             return database.has(table, *columns)
@@ -54,5 +58,18 @@ def has(path: Path, table: str, *columns: str) -> bool:
 
 
 def marks(database: ExternalDatabase, table: str, by: str, *largest: str) -> dict[Any, Any]:
-    """For each value of a column, what tells that its rows changed: how many, the largest."""
-    return {row[0]: row[1:] for row in database.groups(table, by, largest=largest)}
+    """Return how many rows have each value of a column, and their largest values of others."""
+    return {value: tuple(rest) for value, *rest in database.groups(table, by, largest=largest)}
+
+
+def records(
+    database: ExternalDatabase, table: str, columns: Sequence[str], **which: Any
+) -> Iterator[Json]:
+    """Yield rows as dictionaries; `which` is `where` and `order` of `ExternalDatabase.rows`."""
+    for row in database.rows(table, columns, **which):
+        yield dict(zip(columns, row, strict=True))
+
+
+def value(database: ExternalDatabase, table: str, column: str, *, where: tuple[str, Any]) -> Any:
+    """Return a column of the first row where another column has a value; None without one."""
+    return next((found for (found,) in database.rows(table, (column,), where=where)), None)

@@ -1,11 +1,11 @@
-"""What every importer offers, and the words it speaks.
+"""The importer protocol, and the events that importers produce.
 
-An importer finds units (a file, a database, one conversation of it) and reads each as a stream of
-events: a session begins, things are said in it, it ends. It only ever reads. What becomes of the
-events is the driver's business: the same for all formats.
+An importer finds units (a file, a database, one conversation in it) and reads each as a stream of
+events: a session begins, messages follow, it ends. The driver merges the events into the store, in
+the same way for every format. Importers never write to what they read.
 
-Parts are dictionaries in the form the log keeps, made by the functions of `parts.py`: an import of
-gigabytes builds no object that it does not need.
+Message parts are plain dictionaries in the stored form, made with `formats.parts`: an import of
+gigabytes must not build objects that are only encoded again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,56 +21,56 @@ from sessionary.model.session import Kind, Lineage
 from sessionary.model.usage import Usage
 
 Json = dict[str, Any]
-# A message whose parent is not named follows the one before it.
+# The parent of a message that follows the one before it.
 FOLLOWS = "\x00follows"
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
-    """The machine that is looked at: a home directory and the environment."""
+class UserEnvironment:
+    """A user's home directory and environment variables."""
 
     home: Path
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def path(self, variable: str, otherwise: str) -> Path:
-        """The directory that a variable names, else one below the home directory."""
+        """Return the directory that a variable names, or else one below the home directory."""
         given = self.environment.get(variable)
         return Path(given).expanduser() if given else self.home / otherwise
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One thing that is read by itself.
+    """The smallest thing that is read by itself, such as a file or one conversation of a database.
 
-    `name` is the same each time the unit is found; `stamp` differs when something in it may be new.
+    `name` is the same each time the unit is found; `stamp` changes when its content may have changed.
     """
 
     name: str
     path: Path
     stamp: str
     size: int = 0
-    # Files read with it; the driver checks that none of them is a link or the store's own.
+    # Files that are read with it; the driver refuses our own store's.
     beside: tuple[Path, ...] = ()
-    # Other files, and directories of files, that belong to it: they are no records of their own.
+    # Other files and directories that belong to it and are no units of their own.
     belongings: tuple[Path, ...] = ()
-    # When its owner will delete it.
+    # When its tool will delete it.
     expires_at: datetime | None = None
-    # The profile in which its tool keeps it, if not in its usual one.
+    # The tool's profile that it belongs to, unless that is the default one.
     profile: str | None = None
-    # Whatever the importer wants to know when it reads: never from outside the unit.
+    # Whatever the importer's `find` hands to its `read`.
     hint: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Where reading stopped last time: a byte, and what the reader noted there."""
+    """Where the last import stopped: a byte offset, and the reader's state there."""
 
     place: int
     note: Any = None
 
 
 class SourceRewritten(Exception):
-    """What an earlier reading took for whole has grown: the unit is to be read from its beginning."""
+    """What an earlier import took for complete has grown: read the unit from its beginning."""
 
 
 class Importer(Protocol):
@@ -79,23 +79,23 @@ class Importer(Protocol):
     name: str
     title: str
 
-    def places(self, where: Where) -> list[Path]:
-        """Where the tool keeps its records on this machine; most need not exist."""
+    def places(self, user: UserEnvironment) -> list[Path]:
+        """Return where the tool stores its records; the paths need not exist."""
 
     def recognises(self, path: Path) -> bool:
-        """Whether a file shows by its content that it is a record of this format. Reads little.
+        """Return whether the beginning of a file shows that it is a record of this format.
 
-        Its name and what lies beside it may count as well, but never alone: another tool's file
-        under that name must not pass. A record is read only by an importer that recognises it.
+        Name and neighbouring files may count too, but never alone: another tool's file with that
+        name must not pass. A file is read only by an importer that recognises it.
         """
 
     def find(self, place: Path) -> Iterator[Unit]:
-        """The units of a place or of a path that someone named; parents before their children."""
+        """Yield the units at one of `places` or at a path that someone named; parents first."""
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator["Event"]:
-        """What a unit says; after `resume`, only what is new.
+        """Yield the events of a unit; with `resume` only those after it.
 
-        Raises `BadInput` for rubbish, and `SourceRewritten` when it cannot go on from `resume`.
+        Raises `BadInput` for what cannot be read, `SourceRewritten` if it cannot resume there.
         """
 
 
@@ -104,31 +104,31 @@ class _Event(msgspec.Struct, kw_only=True, gc=False):
 
 
 class Parent(_Event):
-    """The session another one came from, by the name its own tool gives it."""
+    """The session that another one came from, by its tool's id."""
 
     native_id: str
     lineage: Lineage
 
 
 class SessionBegin(_Event):
-    """A session begins; all that follows belongs to it, until its end."""
+    """A session begins; all events up to its end belong to it."""
 
     native_id: str
     began_at: datetime | None = None
     kind: Kind = Kind.IMPORT
     parent: Parent | None = None
-    # Names by which the session can be found besides its own, such as that of its first message.
+    # Other ids by which the session can be found, such as that of its first message.
     aliases: Sequence[str] = ()
 
 
 class Facts(_Event):
-    """What is known of the session: fields of a session's line. The last word on each counts."""
+    """Fields of the session, such as its title. The last value of each field counts."""
 
     fields: Json
 
 
 class TokenUsage(_Event):
-    """A model call of which only the tokens are known: a `Usage` that takes no time to make."""
+    """The tokens of one model call: cheaper to build than a `Usage`."""
 
     call_id: str
     model: str
@@ -137,14 +137,14 @@ class TokenUsage(_Event):
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
-    # The part of them that is kept for an hour.
+    # How many of those are cached for an hour.
     cache_write_1h_tokens: int = 0
 
 
 class MessageEvent(_Event):
-    """A message, in the form the log keeps.
+    """A message with its parts in the stored form.
 
-    `id` is the tool's own name for it, unique in the session; `parent` the id it answers to.
+    `id` is the tool's own id, unique in the session; `parent` is the id of the message before it.
     """
 
     role: str
@@ -163,64 +163,64 @@ class MessageEvent(_Event):
 
 
 class Compacted(_Event):
-    """From here on the model read a summary instead of what came before; people read on."""
+    """From here on the model reads a summary instead of what came before; people still see it."""
 
     summary: str
     at: datetime
     id: str | None = None
-    # The first message that the model still read in full, if any.
+    # The first message that the model still reads in full, if any.
     keeps: str | None = None
 
 
 class Retracted(_Event):
-    """Everything after a message was taken back; after None: everything."""
+    """Everything after a message was taken back; with None, everything."""
 
     after: str | None
     at: datetime
 
 
 class Branch(_Event):
-    """One way through a tree of messages, from the root; the current one comes last."""
+    """One path through a tree of messages, from the root to a leaf; the current one comes last."""
 
     items: Sequence[MessageEvent | Compacted]
     is_current: bool
 
 
 class UsageEvent(_Event):
-    """Model calls that belong to the session and to no message."""
+    """Model calls of the session that belong to no message."""
 
     usage: Sequence[Usage | TokenUsage]
 
 
 class Skipped(_Event):
-    """Something that could not be read: where, and why. The session is marked."""
+    """Something that could not be read; the session is marked."""
 
     where: str
     why: str
 
 
 class IgnoredRecord(_Event):
-    """Something that is known and not part of a conversation."""
+    """Something that is known and no part of a conversation."""
 
     what: str
     count: int = 1
 
 
 class HeldBack(_Event):
-    """An answer that may still be growing and is not told yet, and when it will count as whole."""
+    """An answer that may still grow is imported later: when it will count as complete."""
 
     until: datetime
 
 
 class Checkpoint(_Event):
-    """All before this byte has been said: the next reading can begin here."""
+    """Everything before this byte has been read: the next import can resume here."""
 
     place: int
     note: Any = None
 
 
 class SessionEnd(_Event):
-    """The session has been said, as far as its tool has written it."""
+    """The session ends here, as far as its tool has written it."""
 
 
 Event = (
@@ -239,14 +239,32 @@ Event = (
 )
 
 
-def begin_session(native_id: str, began_at: datetime | None, *, parent: object) -> SessionBegin:
-    """A session begins: a subagent's, when a parent is named."""
+def begin_session(
+    native_id: str,
+    began_at: datetime | None = None,
+    *,
+    parent: object = None,
+    lineage: Lineage = Lineage.SUBAGENT,
+) -> SessionBegin:
+    """Begin a session; `parent` is the id of the session it came from, if it is a text."""
     name = coerce.name(parent)
     if name is None or name == native_id:
         return SessionBegin(native_id=native_id, began_at=began_at)
     return SessionBegin(
         native_id=native_id,
         began_at=began_at,
-        kind=Kind.SUBAGENT,
-        parent=Parent(native_id=name, lineage=Lineage.SUBAGENT),
+        kind=Kind.SUBAGENT if lineage is Lineage.SUBAGENT else Kind.IMPORT,
+        parent=Parent(native_id=name, lineage=lineage),
     )
+
+
+def facts(**fields: Any) -> Facts:
+    """Return the fields of a session that have a value."""
+    return Facts(fields={name: value for name, value in fields.items() if value is not None})
+
+
+def workspace(path: object, **more: object) -> Json | None:
+    """Return a session's workspace; None without a path. `more` is `branch` or `repository`."""
+    if coerce.name(path) is None:
+        return None
+    return {"path": path} | {name: value for name, value in more.items() if coerce.name(value)}

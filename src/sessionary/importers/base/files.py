@@ -3,7 +3,7 @@
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
@@ -15,22 +15,23 @@ import msgspec
 
 from sessionary.errors import BadInput
 from sessionary.formats import coerce
-from sessionary.formats.coerce import MAX_DEPTH, decode_json, is_deep, is_heavy
+from sessionary.formats.coerce import MAX_DEPTH, Json, decode_json, is_deep, is_heavy
+from sessionary.importers.base.events import Checkpoint, Event, Resume, Skipped, Unit
 from sessionary.store.tables.blobs import hash_of
 
 MAX_WALK_DEPTH = 12
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST = 7 * 10**15
-# So much of a file's beginning is read at once, where it will be asked for again.
-_KEPT = 64 * 1024
+# How much of a file's beginning is cached.
+_CACHED_HEAD = 64 * 1024
 _heads: ContextVar[dict[Path, tuple[bytes, int]] | None] = ContextVar("heads")
 _closed: ContextVar[list[tuple[Path, str]]] = ContextVar("closed")
-# Not on every system: a pipe must not hold us up, a link must not lead us away.
+# Without following links and without waiting for pipes, on systems that can.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 def opened(path: Path, *, buffer: int = -1) -> BinaryIO:
-    """A regular file, open; anything else is refused. One that is read to its end wants a large buffer."""
+    """Open a regular file for reading; anything else is refused."""
     try:
         descriptor = os.open(path, _FLAGS | getattr(os, "O_CLOEXEC", 0))
     except OSError as error:
@@ -42,15 +43,20 @@ def opened(path: Path, *, buffer: int = -1) -> BinaryIO:
 
 
 def head(path: Path, size: int = 4096) -> bytes:
-    """The first bytes of a file; none when it cannot be read."""
-    kept = _heads.get(None)
-    if kept is None:
+    """Return the first bytes of a file; none if it cannot be read."""
+    cache = _heads.get(None)
+    if cache is None:
         return _head(path, size)
-    data, asked = kept.get(path, (b"", 0))
+    data, asked = cache.get(path, (b"", 0))
     if asked < size and (asked == 0 or len(data) == asked):
-        asked = max(size, _KEPT)
-        kept[path] = data, _ = _head(path, asked), asked
+        asked = max(size, _CACHED_HEAD)
+        cache[path] = data, _ = _head(path, asked), asked
     return data[:size]
+
+
+def json_head(path: Path, size: int = 4096) -> bytes:
+    """Return the first bytes of a file, without a byte order mark and white space before them."""
+    return head(path, size).lstrip(_BOM + b" \t\r\n")
 
 
 def _head(path: Path, size: int) -> bytes:
@@ -62,8 +68,8 @@ def _head(path: Path, size: int) -> bytes:
 
 
 @contextmanager
-def keeping_heads() -> Iterator[None]:
-    """Read the beginning of each file once meanwhile: many ask for that of the same one."""
+def caching_heads() -> Iterator[None]:
+    """Read the beginning of each file only once inside the block: every importer asks for it."""
     before = _heads.set({})
     try:
         yield
@@ -72,41 +78,39 @@ def keeping_heads() -> Iterator[None]:
 
 
 def stamp_of(*paths: Path) -> str:
-    """What tells that files have changed: inode, size and time of each."""
-    return ";".join(_stamp(path) for path in paths)
+    """Return a text that changes when one of the files does: inode, size and time of each."""
+    return ";".join(
+        "-" if found is None else f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}"
+        for found in map(_lstat, paths)
+    )
 
 
 def size_of(*paths: Path) -> int:
-    """How many bytes the files have together."""
-    total = 0
-    for path in paths:
-        found = _lstat(path)
-        total += 0 if found is None else found.st_size
-    return total
+    """Return how many bytes the files have together."""
+    return sum(found.st_size for found in map(_lstat, paths) if found is not None)
 
 
 def changed_at(path: Path) -> datetime:
-    """When a file was last written: the time of what names none."""
+    """Return when a file was last written: the time of records that have none of their own."""
     found = _lstat(path)
     micros = 0 if found is None else found.st_mtime_ns // 1000
     # A file system may hold years that no calendar has.
     return _EPOCH + timedelta(microseconds=min(max(0, micros), _LATEST))
 
 
-def time_of(path: Path) -> float:
-    """When a file was last written to, in seconds since 1970; 0 when there is none."""
-    found = _lstat(path)
-    return 0.0 if found is None else found.st_mtime
-
-
 def identity(path: Path) -> tuple[int, int] | None:
-    """Which file this is, whatever it is called; None when there is none."""
+    """Return device and inode of a file; None if there is none."""
     found = _lstat(path)
     return None if found is None else (found.st_dev, found.st_ino)
 
 
+def unit(path: Path, *beside: Path, hint: Any = None) -> Unit:
+    """Return a file as a unit; its stamp covers the files that are read with it."""
+    return Unit(str(path), path, stamp_of(path, *beside), size_of(path), beside=beside, hint=hint)
+
+
 def tail(path: Path, place: int, size: int = 256) -> str:
-    """What stands before a byte: the same as long as the file only grew."""
+    """Return a digest of the bytes before an offset: it stays the same while the file only grows."""
     with opened(path) as file:
         file.seek(max(0, place - size))
         return hash_of(file.read(min(place, size)))
@@ -119,9 +123,9 @@ def walk(
     depth: int = MAX_WALK_DEPTH,
     skip: frozenset[str] = frozenset(),
 ) -> Iterator[Path]:
-    """The files below a directory whose names end so, in order; links are not followed.
+    """Yield the files below a directory with these suffixes, in order; links are not followed.
 
-    Directories that are called as one of `skip` are not searched.
+    Directories named in `skip` are not searched.
     """
     try:
         with os.scandir(place) as found:
@@ -141,9 +145,16 @@ def walk(
             yield Path(each.path)
 
 
+def named_or_below(
+    place: Path, *, suffixes: tuple[str, ...], depth: int = MAX_WALK_DEPTH
+) -> Iterable[Path]:
+    """Return the file that was named, or the files below a directory."""
+    return [place] if is_file(place) else walk(place, suffixes=suffixes, depth=depth)
+
+
 @contextmanager
 def noting_closed() -> Iterator[list[tuple[Path, str]]]:
-    """Note which directories a walk passes over meanwhile because they cannot be listed, and why."""
+    """Collect the directories that walks inside the block could not list, and why."""
     noted: list[tuple[Path, str]] = []
     before = _closed.set(noted)
     try:
@@ -153,20 +164,15 @@ def noting_closed() -> Iterator[list[tuple[Path, str]]]:
 
 
 def is_file(path: Path) -> bool:
-    """Whether a regular file stands there, and not a link to one."""
+    """Whether a path is a regular file, and not a link to one."""
     found = _lstat(path)
     return found is not None and stat.S_ISREG(found.st_mode)
 
 
 def is_directory(path: Path) -> bool:
-    """Whether a directory stands there, and not a link to one."""
+    """Whether a path is a directory, and not a link to one."""
     found = _lstat(path)
     return found is not None and stat.S_ISDIR(found.st_mode)
-
-
-def _stamp(path: Path) -> str:
-    found = _lstat(path)
-    return "-" if found is None else f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}"
 
 
 def _lstat(path: Path) -> os.stat_result | None:
@@ -183,7 +189,7 @@ def _refusal(path: Path, error: OSError) -> str:
 
 
 MAX_LINE = 64 * 1024 * 1024
-# So much of a file is looked at to tell whose it is; a first line may hold a picture.
+# How much of a file is read to recognise it; a first line may hold a picture.
 FIRST_BYTES = 256 * 1024
 LONG_FIRST_LINE = 16 * 1024 * 1024
 _LINE_CHUNK = 1024 * 1024
@@ -196,15 +202,50 @@ class JsonLine(NamedTuple):
 
     start: int
     end: int
-    data: dict[str, Any] | None
+    data: Json | None
     why: str | None = None
+
+    @property
+    def where(self) -> str:
+        """The place of the line, for reports and as an id."""
+        return f"byte {self.start}"
+
+    @property
+    def skipped(self) -> Skipped:
+        """The event for a line that could not be read."""
+        return Skipped(where=self.where, why=self.why or "")
+
+
+def read_json_lines(path: Path) -> Iterator[JsonLine]:
+    """Yield the lines of a file of JSON objects."""
+    with opened(path) as file:
+        yield from json_lines(file)
+
+
+def resumable_events(
+    path: Path,
+    resume: Resume | None,
+    take: Callable[[Json, str], Iterable[Event]],
+    *,
+    state: Callable[[], Any] = lambda: None,
+) -> Iterator[Event]:
+    """Yield the events that `take` makes of each line, and a checkpoint with the `state` after it."""
+    start = 0 if resume is None else resume.place
+    yield Checkpoint(place=start, note=state())
+    with opened(path) as file:
+        for line in json_lines(file, start):
+            if line.data is None:
+                yield line.skipped
+            else:
+                yield from take(line.data, line.where)
+            yield Checkpoint(place=line.end, note=state())
 
 
 def json_lines(file: BinaryIO, start: int = 0, *, max_line: int = MAX_LINE) -> Iterator[JsonLine]:
-    """The objects of a file from a byte on.
+    """Yield the objects of a file from a byte offset on.
 
-    A last line without its end is still being written: it is not given, and reading goes on at it
-    another time. Blank lines are passed over. A line that is too long is told of and not held.
+    A last line without its end is still being written: it is left for the next import. Blank lines
+    are ignored. A line that is too long is reported without being held in memory.
     """
     for begin, end, text in raw_lines(file, start, max_line=max_line):
         if text is None:
@@ -223,7 +264,7 @@ def json_lines(file: BinaryIO, start: int = 0, *, max_line: int = MAX_LINE) -> I
 def raw_lines(
     file: BinaryIO, start: int = 0, *, max_line: int = MAX_LINE
 ) -> Iterator[tuple[int, int, bytes | None]]:
-    """Begin, end and bytes of each finished line; None for one that is too large."""
+    """Yield begin, end and bytes of each finished line; None for one that is too large."""
     file.seek(start)
     begin, most, readline = start, max_line + 1, file.readline
     while text := readline(most):
@@ -244,18 +285,18 @@ def raw_lines(
 
 
 def first_objects(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects in the first lines of a file, to tell whose record it is; other lines are passed over."""
+    """Yield the objects in the first lines of a file, which tell which tool wrote it."""
     data = head(path, FIRST_BYTES)
     if len(data) == FIRST_BYTES and b"\n" not in data:
         data = head(path, LONG_FIRST_LINE)
-    # A last line that was cut off is not whole, and not given.
+    # A last line that was cut off is ignored.
     for line in json_lines(BytesIO(data)):
         if line.data is not None:
             yield line.data
 
 
 def _past_line(file: BinaryIO, at: int) -> int | None:
-    """Where the line ends that was begun; None when the file ends first."""
+    """Return where the current line ends; None if the file ends first."""
     while chunk := file.read(_LINE_CHUNK):
         newline = chunk.find(b"\n")
         if newline >= 0:
@@ -266,7 +307,7 @@ def _past_line(file: BinaryIO, at: int) -> int | None:
 
 
 def _is_whole(text: bytes) -> bool:
-    """Whether a last line without its newline is all there: some tools write none."""
+    """Whether a last line without a newline is complete: some tools write none."""
     return _line(0, len(text), text.strip(b" \t\r\n\x00")).data is not None
 
 
@@ -286,25 +327,30 @@ MAX_DOCUMENT = 256 * 1024 * 1024
 
 
 def read_json(path: Path, *, most: int = MAX_DOCUMENT) -> Any:
-    """What a file says; `BadInput` when it is too large or not JSON."""
+    """Return the document in a file; raises `BadInput` if it is too large or not JSON."""
     if size_of(path) > most:
         raise BadInput(f"{path} is larger than {most:,} bytes; it was left alone.")
     with opened(path) as file:
         text = file.read(most + 1)
     if coerce.is_heavy(text):
         raise BadInput(f"{path} holds too many values; it was left alone.")
-    found = coerce.parse_json(text.removeprefix(b"\xef\xbb\xbf"))
+    found = coerce.parse_json(text.removeprefix(_BOM))
     if found is None:
         raise BadInput(f"{path} is not JSON, or not all of it is there; it was left alone.")
     return found
 
 
 def read_json_if_any(path: Path, *, most: int = MAX_DOCUMENT) -> Any:
-    """What a file says; None when it is not there or not readable."""
+    """Return the document in a file; None if it cannot be read."""
     try:
         return read_json(path, most=most)
     except BadInput:
         return None
+
+
+def read_record(path: Path, *, most: int = MAX_DOCUMENT) -> Json:
+    """Return the object in a file; an empty one if it cannot be read."""
+    return coerce.record(read_json_if_any(path, most=most))
 
 
 MAX_ITEM = 256 * 1024 * 1024
@@ -328,9 +374,9 @@ class JsonItem(NamedTuple):
 
 
 def json_items(file: BinaryIO, *, max_item: int = MAX_ITEM) -> Iterator[JsonItem]:
-    """The items of a list, or the one object that the document is.
+    """Yield the items of a list one by one, or the only object of a document.
 
-    `BadInput` when it is neither, or ends inside.
+    Raises `BadInput` if it is neither, or ends early.
     """
     source = _Source(file)
     source.drop(_BOM)
@@ -362,12 +408,12 @@ def _json_item(number: int, text: bytes | None) -> JsonItem:
 
 
 class _Source:
-    """The bytes that have been read and not yet used."""
+    """The bytes that have been read and not used yet."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._bytes = b""
-        # Where what is not used begins: small items must not move all the rest each time.
+        # Where the unused bytes begin: small items must not move all of them each time.
         self._at = 0
         self._more()
 
@@ -382,17 +428,17 @@ class _Source:
             self._at += len(prefix)
 
     def take(self, end: int) -> bytes:
-        """The bytes up to a place in what was read."""
+        """Return the bytes up to an offset, and mark them as used."""
         taken = self._bytes[self._at : end]
         self._at = end
         return taken
 
     def step(self) -> None:
-        """Pass over one sign."""
+        """Skip one byte."""
         self._at += 1
 
     def next_sign(self) -> bytes:
-        """The next byte that is no space, still unused; none at the end."""
+        """Return the next byte that is no white space without using it; none at the end."""
         while True:
             found = _NO_SPACE.search(self._bytes, self._at)
             if found is not None:
@@ -403,7 +449,7 @@ class _Source:
                 return b""
 
     def value(self, max_item: int) -> bytes | None:
-        """The bytes of one value; None for one that is too large, which is passed over."""
+        """Return the bytes of one value; None for one that is too large."""
         if self._bytes[self._at : self._at + 1] not in (b"{", b"["):
             return self._scalar()
         pieces: list[bytes] = []
@@ -434,7 +480,7 @@ class _Source:
 
 
 def _scan(data: bytes, at: int, depth: int, *, in_string: bool) -> tuple[int, int, bool]:
-    """Follow brackets and strings until the value closes or the bytes end: where, how deep."""
+    """Follow brackets and strings until the value or the data ends; return offset, depth, in_string."""
     length = len(data)
     while at < length:
         if in_string:
@@ -459,17 +505,17 @@ def _scan(data: bytes, at: int, depth: int, *, in_string: bool) -> tuple[int, in
 
 
 def _past_string(data: bytes, at: int) -> tuple[int, bool]:
-    """Where the string ends in which we are, or where the bytes end and that it goes on."""
+    """Return where the current string ends, or where the data ends and that the string goes on."""
     while (quote := data.find(b'"', at)) >= 0:
         if not _is_escaped(data, at, quote):
             return quote + 1, False
         at = quote + 1
-    # A lone backslash at the end: what follows it is not here yet.
+    # A backslash at the end: the character that it escapes is not read yet.
     return len(data) - _is_escaped(data, at, len(data)), True
 
 
 def _is_escaped(data: bytes, begin: int, at: int) -> bool:
-    """Whether an odd number of backslashes stands before a place."""
+    """Whether an odd number of backslashes comes before an offset."""
     before = at
     while before > begin and data[before - 1] == _BACKSLASH:
         before -= 1

@@ -1,4 +1,4 @@
-"""What may be said again: the log of a session as it is, read a page at a time."""
+"""The stored log of a session, compared with a source that repeats it; read a page at a time."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,15 +9,15 @@ from sessionary.model.session import Segment
 from sessionary.store.database import Store
 from sessionary.store.tables.entries import LogRow
 
-# The tool's own name for a line, and a digest of what it says.
+# The tool's id of an entry, and a digest of its content.
 Key = tuple[str, int]
 
 
 class Branches:
-    """A log that was read to its end because its source no longer says the same."""
+    """A whole log with its branches, for a source that left something out."""
 
     def __init__(self, rows: Iterable[LogRow], first: int) -> None:
-        # From which number on lines can still be said again.
+        # From which seq on entries can still be repeated.
         self._first = first
         self._latest: dict[Key, int] = {}
         self._keys: dict[int, Key] = {}
@@ -36,23 +36,23 @@ class Branches:
             tip = row.seq
 
     def latest(self, key: Key) -> int:
-        """The number of the last line that says so; 0 for none."""
+        """Return the seq of the last entry with that key; 0 without one."""
         return self._latest.get(key, 0)
 
-    def behind(self, here: int, key: Key) -> int | None:
-        """The last line that says so and to which the way we have come led, perhaps said again."""
+    def find_after(self, position: int, key: Key) -> int | None:
+        """Return the last entry with that key whose branch leads through the same entries."""
         found = self._latest.get(key, 0)
-        if found <= here:
+        if found <= position:
             return None
-        at = self._before[found] if here else 0
-        while at != here and not self._is_same_way(at, here):
+        at = self._before[found] if position else 0
+        while at != position and not self._have_same_path(at, position):
             if at == 0:
                 return None
             at = self._before[at]
         return found
 
-    def _is_same_way(self, one: int, other: int) -> bool:
-        """Whether the same was said up to two lines."""
+    def _have_same_path(self, one: int, other: int) -> bool:
+        """Whether the entries before two positions are the same."""
         while one != other:
             if self._keys.get(one) != self._keys.get(other):
                 return False
@@ -61,55 +61,57 @@ class Branches:
 
 
 def key_of(row: LogRow) -> Key:
-    """What a line of the log is known by."""
+    """Return the key of an entry."""
     return row.native_id or "", digest(row.kind, row.role, row.text)
 
 
 def digest(kind: str, role: str | None, text: str) -> int:
-    """What tells two lines apart; of a compaction only what it says, not where."""
-    said = codec.decode(text)["summary"] if kind == "compaction" else text
-    return hash((kind, role, said))
+    """Return a hash of an entry's content; of a compaction only its summary counts."""
+    content = codec.decode(text)["summary"] if kind == "compaction" else text
+    return hash((kind, role, content))
 
 
 class KnownHistory:
-    """Follows a source that says its log again; what it leaves out is looked for further on."""
+    """Follows a source that repeats the log; after a gap, entries are searched further on."""
 
     def __init__(self, store: Store, segments: Sequence[Segment]) -> None:
         self._store = store
         self._segments = segments
         self._page: deque[LogRow] = deque()
         self._read_through = 0
-        self._ways: Branches | None = None
+        self._branches: Branches | None = None
 
-    def find(self, here: int, kind: str, role: str | None, text: str, id: str | None) -> int | None:
-        """The number under which the log says the same, in its next line or further on."""
-        if self._ways is None:
+    def find(
+        self, position: int, kind: str, role: str | None, text: str, id: str | None
+    ) -> int | None:
+        """Return the seq of the entry that says the same: the next one, or one further on."""
+        if self._branches is None:
             row = self._next()
             if row is not None and _is_same(row, kind, role, text):
                 self._page.popleft()
                 return row.seq
-            self._ways = self._all_ways()
-        return self._ways.behind(here, (id or "", digest(kind, role, text)))
+            self._branches = self._read_all_branches()
+        return self._branches.find_after(position, (id or "", digest(kind, role, text)))
 
-    def takes_back(self, before: int, here: int) -> bool:
-        """Whether the log goes back from an entry to an earlier one; its retraction is used up."""
-        if self._ways is not None:
-            text = codec.encode({"after": here, "reason": "branch"})
-            return self._ways.latest(("", digest("retraction", None, text))) > before
+    def consume_retraction(self, before: int, position: int) -> bool:
+        """Return whether the log was rewound to an earlier entry here, and consume the retraction."""
+        if self._branches is not None:
+            text = codec.encode({"after": position, "reason": "branch"})
+            return self._branches.latest(("", digest("retraction", None, text))) > before
         row = self._next()
-        if row is None or not _takes_back_to(row, here):
+        if row is None or not _retracts_to(row, position):
             return False
         self._page.popleft()
         return True
 
-    def rest(self) -> Iterator[LogRow]:
-        """All that was not said again yet."""
+    def remaining(self) -> Iterator[LogRow]:
+        """Yield the entries that were not repeated yet."""
         while (row := self._next()) is not None:
             self._page.popleft()
             yield row
 
     def _next(self) -> LogRow | None:
-        """The next row that may be said again, not yet used."""
+        """Return the next entry without consuming it."""
         if not self._page:
             rows = self._read(self._read_through)
             if not rows:
@@ -118,8 +120,8 @@ class KnownHistory:
             self._page.extend(rows)
         return self._page[0]
 
-    def _all_ways(self) -> Branches:
-        """The whole log, read once more: the source has left something out."""
+    def _read_all_branches(self) -> Branches:
+        """Read the whole log: the source has left something out."""
         row = self._next()
         first = self._read_through + 1 if row is None else row.seq
         return Branches(self._from_the_first(), first)
@@ -134,8 +136,8 @@ class KnownHistory:
         return self._store.read(merge.page, self._segments, after).result()
 
 
-def _takes_back_to(row: LogRow, here: int) -> bool:
-    return row.kind == "retraction" and int(codec.decode(row.text)["after"]) == here
+def _retracts_to(row: LogRow, position: int) -> bool:
+    return row.kind == "retraction" and int(codec.decode(row.text)["after"]) == position
 
 
 def _is_same(row: LogRow, kind: str, role: str | None, text: str) -> bool:

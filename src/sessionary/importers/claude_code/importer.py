@@ -1,11 +1,11 @@
-"""Claude Code: one file of JSON lines for each session, those of its agents in a folder beside it.
+"""Claude Code: one file of JSON lines for each session, and those of its agents in a folder beside it.
 
 The program deletes its files after a while: what was read here stays.
 """
 
 import re
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,17 +14,17 @@ import msgspec
 from sessionary.clock import Clock, SystemClock
 from sessionary.formats import coerce
 from sessionary.importers.base import files
-from sessionary.importers.base.events import Event, HeldBack, Json, Resume, Unit, Where
-from sessionary.importers.claude_code.lines import ASIDE
+from sessionary.importers.base.events import Event, HeldBack, Json, Resume, Unit, UserEnvironment
+from sessionary.importers.claude_code.lines import IGNORED_KINDS
 from sessionary.importers.claude_code.reader import TOOL, SessionIdentity, TranscriptReader
 
-# An answer may take so long to write; a file that has been quiet for longer is whole.
+# Answers are written in pieces; the last answer of a file that is quiet for longer is complete.
 QUIET = timedelta(minutes=2)
 KEPT_DAYS = 30
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-# Lines of these kinds name what they stand in or a session; no other tool has them.
-_KINDS = ASIDE | {"ai-title", "custom-title", "teleported-from"}
-_TALK = frozenset({"user", "assistant", "system", "attachment"})
+# Kinds of lines that no other tool has.
+_KINDS = IGNORED_KINDS | {"ai-title", "custom-title", "teleported-from"}
+_MESSAGE_KINDS = frozenset({"user", "assistant", "system", "attachment"})
 _SESSION_ID = re.compile(rb'"sessionId"\s*:\s*"([^"\\]+)"')
 _HEAD = 16 * 1024
 _BUFFER = 256 * 1024
@@ -47,18 +47,18 @@ class ClaudeCode:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # Of the session whose agents were read last: its stamp, and the names of its lines.
+        # The session whose agents were read last: its stamp, and the ids of its lines.
         self._names: tuple[tuple[str, str], frozenset[str]] = ("", ""), frozenset()
 
-    def places(self, where: Where) -> list[Path]:
-        """`CLAUDE_CONFIG_DIR`, else `~/.claude`; and the directory that some versions used."""
+    def places(self, user: UserEnvironment) -> list[Path]:
+        """Return `CLAUDE_CONFIG_DIR` or `~/.claude`, and the directory of some versions."""
         return [
-            where.path("CLAUDE_CONFIG_DIR", ".claude") / "projects",
-            where.path("XDG_CONFIG_HOME", ".config") / "claude" / "projects",
+            user.path("CLAUDE_CONFIG_DIR", ".claude") / "projects",
+            user.path("XDG_CONFIG_HOME", ".config") / "claude" / "projects",
         ]
 
     def recognises(self, path: Path) -> bool:
-        """A file of which a line in its beginning is the program's."""
+        """Return whether a line at the beginning is one of the program's."""
         if path.suffix != ".jsonl" or not files.is_file(path):
             return False
         is_known = False
@@ -71,21 +71,21 @@ class ClaudeCode:
         return is_known
 
     def find(self, place: Path) -> Iterator[Unit]:
-        """The sessions, those that others were copied from first, then their agents."""
+        """Yield the sessions, originals before copies, then their agents."""
         if files.is_file(place):
-            yield self._unit(place, _kept_for(place))
+            yield self._unit(place, _retention(place))
             return
         root = _root(place)
-        kept = _kept_for(root / "any")
+        keeps_for = _retention(root / "any")
         found = list(_sessions(root))
         for path in sorted((each for each in found if not _is_agent(each)), key=_order):
-            yield self._unit(path, kept)
+            yield self._unit(path, keeps_for)
         for path in found:
             if _is_agent(path):
-                yield self._unit(path, kept)
+                yield self._unit(path, keeps_for)
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
-        """The session, then the agents whose lines older versions wrote among its own."""
+        """Yield the session, then the agents whose lines old versions wrote among its own."""
         at = files.changed_at(unit.path)
         with files.opened(unit.path, buffer=_BUFFER) as file:
             who = _identity(unit.path)
@@ -95,9 +95,9 @@ class ClaudeCode:
             yield from reader.events(_lines_from(file, resume))
             if reader.held_at is not None:
                 yield HeldBack(until=at + QUIET)
-                known = reader.last_mark or resume
+                known = reader.last_checkpoint or resume
                 before = TranscriptReader(who, known, at=at, copied=copied)
-                yield from before.mark_at(reader.held_at, _lines_from(file, known))
+                yield from before.checkpoint_at(reader.held_at, _lines_from(file, known))
             for name, begins in reader.sidechains.items():
                 session_id = reader.native_id or who.session_id
                 agent = SessionIdentity(session_id, f"agent-{name}")
@@ -105,7 +105,7 @@ class ClaudeCode:
                 yield from inner.events(_lines_at(file, begins))
 
     def _copied(self, path: Path) -> frozenset[str]:
-        """The names of the lines of the session that an agent belongs to.
+        """Return the ids of the lines of the session that an agent belongs to.
 
         Some agents (those that compact a conversation, or answer a question beside it) begin with a
         copy of their session's lines, under the same names.
@@ -118,7 +118,7 @@ class ClaudeCode:
             self._names = stamp, _line_names(session)
         return self._names[1]
 
-    def _unit(self, path: Path, kept: timedelta | None) -> Unit:
+    def _unit(self, path: Path, keeps_for: timedelta | None) -> Unit:
         beside = _meta(path)
         session = _session_of(path)
         stamp = files.stamp_of(path, *beside)
@@ -131,16 +131,16 @@ class ClaudeCode:
             stamp=stamp,
             size=files.size_of(path),
             beside=beside if session is None else (*beside, session),
-            expires_at=None if kept is None else changed + kept,
+            expires_at=None if keeps_for is None else changed + keeps_for,
         )
 
 
 def _is_line(line: Json) -> bool:
-    """Whether a line is Claude Code's. Others name a session and a kind, too, or write in its way."""
+    """Whether a line is Claude Code's; other tools write similar ones."""
     kind = line.get("type")
     if not isinstance(kind, str):
         return False
-    if kind in _TALK:
+    if kind in _MESSAGE_KINDS:
         is_placed = isinstance(line.get("uuid"), str) or "parentUuid" in line
         return is_placed or ("message" in line and "sessionId" in line)
     if kind == "summary":
@@ -149,13 +149,13 @@ def _is_line(line: Json) -> bool:
 
 
 def _is_of_qwen(line: Json) -> bool:
-    """Qwen Code writes such lines with messages in the form of Google's interface."""
+    """Whether a line is Qwen Code's: its messages have the format of Google's API."""
     message = line.get("message")
     return isinstance(message, dict) and "parts" in message and "content" not in message
 
 
 def _root(place: Path) -> Path:
-    """The directory that has the projects, or the one that someone named."""
+    """Return the directory of the projects, or the one that was named."""
     inside = place / "projects"
     return inside if files.is_directory(inside) else place
 
@@ -168,11 +168,11 @@ def _is_agent(path: Path) -> bool:
     return "subagents" in path.parts or path.name.startswith("agent-")
 
 
-def _order(path: Path) -> tuple[bool, float, str]:
-    """Originals before their copies: a copy's first lines name another session, and it is younger."""
+def _order(path: Path) -> tuple[bool, datetime, str]:
+    """Return a key that sorts originals before copies, whose first lines name another session."""
     named = _SESSION_ID.search(files.head(path, _HEAD))
     is_copy = named is not None and named[1].decode("utf-8", "replace") != path.stem
-    return is_copy, files.time_of(path), path.name
+    return is_copy, files.changed_at(path), path.name
 
 
 def _identity(path: Path) -> SessionIdentity:
@@ -186,7 +186,7 @@ def _identity(path: Path) -> SessionIdentity:
 
 
 def _session_of(path: Path) -> Path | None:
-    """The file of the session that an agent belongs to; None when this is no agent's, or it is gone."""
+    """Return the file of the session that an agent belongs to; None without one."""
     if "subagents" in path.parts:
         at = len(path.parts) - 1 - path.parts[::-1].index("subagents")
         folder = Path(*path.parts[:at])
@@ -205,14 +205,14 @@ def _session_of(path: Path) -> Path | None:
 
 
 def _line_names(path: Path) -> frozenset[str]:
-    """The names of a session's own lines; those of lines within lines are not among them."""
+    """Return the ids of a session's own lines, without those of its agents."""
     names: set[str] = set()
     with files.opened(path, buffer=_BUFFER) as file:
         for _, _, text in files.raw_lines(file):
             try:
                 line = _named(text or b"{}")
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                # The session's own reading tells of it.
+                # It is reported when the session itself is read.
                 continue
             if line.uuid is not None and not line.isSidechain:
                 names.add(line.uuid)
@@ -227,17 +227,17 @@ def _meta(path: Path) -> tuple[Path, ...]:
 
 
 def _agent_title(path: Path) -> str | None:
-    """What an agent was asked to do, else of which kind it is."""
+    """Return what an agent was asked to do, or its kind."""
     for beside in _meta(path):
-        told = _object(beside)
+        meta = _object(beside)
         for name in ("description", "agentType"):
-            if isinstance(told.get(name), str) and told[name].strip():
-                return str(told[name])
+            if isinstance(meta.get(name), str) and meta[name].strip():
+                return str(meta[name])
     return None
 
 
-def _kept_for(path: Path) -> timedelta | None:
-    """How long the program keeps a file; None where it does not look."""
+def _retention(path: Path) -> timedelta | None:
+    """Return how long the program keeps a file; None for files outside its directories."""
     settings = next(
         (each.parent / "settings.json" for each in path.parents if each.name == "projects"), None
     )

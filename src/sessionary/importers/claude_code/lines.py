@@ -1,4 +1,4 @@
-"""One line of a Claude Code file: what we need of it, whatever else it has."""
+"""One line of a Claude Code file: the fields that are read of it."""
 
 import re
 from datetime import datetime
@@ -13,13 +13,13 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class CacheWrites(msgspec.Struct, gc=False):
-    """How long what was written to the cache is kept."""
+    """Tokens written to the cache, by how long they are cached."""
 
     ephemeral_1h_input_tokens: int | None = 0
 
 
 class TokenCounts(msgspec.Struct, gc=False):
-    """What a call used, as the model's interface says it."""
+    """The usage of a call, as in Anthropic's API."""
 
     input_tokens: int | None = 0
     output_tokens: int | None = 0
@@ -29,7 +29,7 @@ class TokenCounts(msgspec.Struct, gc=False):
 
 
 class AnswerMessage(msgspec.Struct, gc=False):
-    """The message of a line, as the model's interface has it."""
+    """The message of a line, as in Anthropic's API."""
 
     id: str | None = None
     model: str | None = None
@@ -39,14 +39,14 @@ class AnswerMessage(msgspec.Struct, gc=False):
 
 
 class TranscriptLine(msgspec.Struct, gc=False):
-    """What every line may have."""
+    """The fields of all kinds of lines."""
 
     type: str = ""
     uuid: str | None = None
-    # Null begins a conversation; files that others wrote may not have it at all.
+    # Null begins a conversation; files of other programs may lack it.
     parentUuid: str | msgspec.UnsetType | None = msgspec.UNSET  # noqa: N815
     sessionId: str | None = None  # noqa: N815
-    # One that has no zone is read in the slow way.
+    # A time without a zone is read by the slower parser.
     timestamp: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
     message: AnswerMessage | None = None
     requestId: str | None = None  # noqa: N815
@@ -69,19 +69,19 @@ class TranscriptLine(msgspec.Struct, gc=False):
 
     @property
     def parent(self) -> str | None:
-        """The line that this one follows, if it names one."""
+        """The id of the line that this one follows, if it names one."""
         return None if self.parentUuid is msgspec.UNSET else self.parentUuid
 
 
 class UnreadableLine(Exception):
-    """A line that is none: why."""
+    """Why a line cannot be read."""
 
 
 _decode = msgspec.json.Decoder(TranscriptLine).decode
 
 
 def line_of(text: bytes) -> TranscriptLine | None:
-    """A line; None when it is blank. What has the wrong type in it is passed over."""
+    """Return a line; None if it is blank. Fields of the wrong type are ignored."""
     try:
         line = _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -96,7 +96,7 @@ def line_of(text: bytes) -> TranscriptLine | None:
 
 
 def raw_of(text: bytes) -> Any:
-    """All that a line has."""
+    """Return everything in a line."""
     stripped = text.removeprefix(_BOM).strip(b" \t\r\n\x00")
     try:
         data = coerce.decode_json(stripped)
@@ -123,7 +123,7 @@ def _lenient(text: bytes) -> TranscriptLine | None:
 
 
 def _filled(kind: Any, data: dict[str, Any]) -> Any:
-    """The fields that have the right type."""
+    """Return an object with the fields that have the right type."""
     made = kind()
     for field in msgspec.structs.fields(kind):
         if field.name in data and field.name not in ("message", "usage", "timestamp"):
@@ -139,59 +139,27 @@ def _check_depth(data: Any) -> None:
         raise UnreadableLine(f"nested deeper than {coerce.MAX_DEPTH} levels")
 
 
-# Marks of the program for itself.
-ASIDE = frozenset(
+# Lines that the program writes for itself.
+IGNORED_KINDS = frozenset(
     {
-        "agent-color",
-        "agent-name",
-        "agent-setting",
-        "attribution-snapshot",
-        "content-replacement",
-        "file-history-delta",
-        "file-history-snapshot",
-        "last-prompt",
-        "mode",
-        "permission-mode",
-        "pr-link",
-        "progress",
-        "queue-operation",
-        "speculation-accept",
-        "tag",
-        "teleported-from",
-        "worktree-state",
+        *("agent-color", "agent-name", "agent-setting", "attribution-snapshot"),
+        *("content-replacement", "file-history-delta", "file-history-snapshot", "last-prompt"),
+        *("mode", "permission-mode", "pr-link", "progress", "queue-operation"),
+        *("speculation-accept", "tag", "teleported-from", "worktree-state"),
     }
 )
-# `system` lines that say how something went.
+# `system` lines about the course of a turn.
 NOTES = frozenset({"away_summary", "microcompact_boundary", "stop_hook_summary", "turn_duration"})
-# Attachments that tell the model something beside what people say, by how their kind begins.
+# How the kinds of attachments begin that only give the model context.
 REMINDERS = (
-    "agent_listing",
-    "async_hook",
-    "compact_file_reference",
-    "critical_system_reminder",
-    "date_change",
-    "deferred_tools",
-    "diagnostics",
-    "directory",
-    "edited_text_file",
-    "file",
-    "hook_",
-    "invoked_skills",
-    "mcp_",
-    "nested_memory",
-    "opened_file",
-    "output_style",
-    "plan_",
-    "relevant_memories",
-    "selected_lines",
-    "skill_",
-    "task_",
-    "team_",
-    "todo",
-    "token_usage",
+    *("agent_listing", "async_hook", "compact_file_reference", "critical_system_reminder"),
+    *("date_change", "deferred_tools", "diagnostics", "directory", "edited_text_file", "file"),
+    *("hook_", "invoked_skills", "mcp_", "nested_memory", "opened_file", "output_style"),
+    *("plan_", "relevant_memories", "selected_lines", "skill_", "task_", "team_", "todo"),
+    *("token_usage",),
 )
 
-# What the program puts around or beside the words that a person typed.
+# What the program puts around or beside a prompt.
 _BESIDE = re.compile(
     r"<(system-reminder|ide_opened_file|ide_selection|ide_diagnostics)>.*?</\1>\s*", re.DOTALL
 )
@@ -202,11 +170,11 @@ _OUTPUT = re.compile(
     r"<(local-command-stdout|local-command-stderr|bash-stdout|bash-stderr)>(.*?)</\1>", re.DOTALL
 )
 _SIGNS = {"bash-input": "!", "user-memory-input": "#"}
-_TOLD = ("<task-notification>", "<local-command-caveat>", "<teammate-message")
+_PROGRAM_TEXTS = ("<task-notification>", "<local-command-caveat>", "<teammate-message")
 
 
-def spoken(text: str) -> tuple[str, str]:
-    """Who said a text of a user's line, and what: the person, or the program in their name."""
+def split_program_text(text: str) -> tuple[str, str]:
+    """Return role and text of a user's line: the program may have written it in the user's name."""
     if "<" not in text:
         return "user", text
     if (command := _COMMAND.search(text)) is not None:
@@ -217,27 +185,27 @@ def spoken(text: str) -> tuple[str, str]:
         return "user", f"{_SIGNS[typed[1]]} {typed[2].strip()}"
     if _OUTPUT.match(text) is not None:
         return "system", "\n".join(each[2] for each in _OUTPUT.finditer(text) if each[2])
-    if text.startswith(_TOLD):
+    if text.startswith(_PROGRAM_TEXTS):
         return "system", text
     return "user", _BESIDE.sub("", text).strip() if _BESIDE.search(text) else text
 
 
 def content_of(given: Any) -> list[Any]:
-    """The blocks of a message; a text by itself is one."""
+    """Return the blocks of a message; a plain text is one block."""
     if isinstance(given, str):
         return [{"type": "text", "text": given}]
     return given if isinstance(given, list) else []
 
 
 def is_result(block: Any) -> bool:
-    """Whether a block is a tool's answer."""
+    """Whether a block is the result of a tool."""
     if type(block) is not dict or block.get("type") != "tool_result":
         return False
     return isinstance(block.get("tool_use_id"), str)
 
 
 def words_of(blocks: list[Any], *, is_meta: bool) -> tuple[str, MessageContent]:
-    """Who said what a user's line says, and what: without what the program put around it."""
+    """Return role and content of a user's line, without what the program put around it."""
     content = MessageContent()
     role = "system" if is_meta else "user"
     for block in blocks:
@@ -245,15 +213,15 @@ def words_of(blocks: list[Any], *, is_meta: bool) -> tuple[str, MessageContent]:
         if is_meta or not is_text or not isinstance(block.get("text"), str):
             anthropic_blocks.add_block(content, block)
             continue
-        who, words = spoken(block["text"])
-        content.say(words)
+        who, words = split_program_text(block["text"])
+        content.add_text(words)
         if who == "system" and len(blocks) == 1:
             role = who
     return role, content
 
 
 def merged(known: list[Any], more: list[Any]) -> list[Any]:
-    """The blocks of an answer after another line of it: a new block, or all so far, grown."""
+    """Return an answer's blocks after another line of it: a new block, or all blocks, longer."""
     if len(more) >= len(known) and all(map(_grows, known, more)):
         return more
     result = list(known)
@@ -268,7 +236,7 @@ def merged(known: list[Any], more: list[Any]) -> list[Any]:
 
 
 def _grows(old: Any, new: Any) -> bool:
-    """Whether a block is an earlier one, perhaps with more in it."""
+    """Whether a block is an earlier one, perhaps longer."""
     if not isinstance(old, dict) or not isinstance(new, dict) or old.get("type") != new.get("type"):
         return bool(old == new)
     if old.get("type") == "tool_use":

@@ -1,10 +1,10 @@
-"""Follows the lines of one Claude Code session and says what they say.
+"""Reads the lines of one Claude Code session as events.
 
-An answer of the model is written as several lines, one for each block or ever longer ones, with the
-results of its tools between them: they are held until the answer is whole, and said in order. Lines
-name the line they follow; those that are no message are followed through. The results of tools that
-ran side by side each name their own call: they are no branches. A file in which no line names another is
-read in its order.
+An answer of the model is written as several lines, one for each block or ever longer ones, with
+the results of its tools between them: they are held until the answer is complete. Lines name the
+line they follow; those that are no messages are skipped in between. The results of tools that
+ran in parallel name their own calls: they are no branches. A file in which no line names another
+is read in its order.
 """
 
 from array import array
@@ -35,7 +35,7 @@ from sessionary.importers.base.events import (
     UsageEvent,
 )
 from sessionary.importers.claude_code.lines import (
-    ASIDE,
+    IGNORED_KINDS,
     NOTES,
     REMINDERS,
     AnswerMessage,
@@ -46,13 +46,13 @@ from sessionary.importers.claude_code.lines import (
     line_of,
     merged,
     raw_of,
-    spoken,
+    split_program_text,
     words_of,
 )
 from sessionary.model.session import Kind, Lineage
 from sessionary.model.usage import MAX_TOKENS
 
-MARK_EVERY = 1024 * 1024
+CHECKPOINT_EVERY = 1024 * 1024
 MOST_HELD = 8 * 1024 * 1024
 NOTED = 50
 
@@ -63,7 +63,7 @@ _EMPTY = AnswerMessage()
 
 
 class PartialAnswer:
-    """An answer that is being written, and what was said while it was."""
+    """An answer that is not complete yet, and the messages that came meanwhile."""
 
     __slots__ = (
         "_at",
@@ -100,29 +100,29 @@ class PartialAnswer:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the model said why it stopped."""
+        """Whether the answer has a stop reason."""
         return (self._last.message or _EMPTY).stop_reason is not None
 
     def grow(self, line: TranscriptLine, size: int) -> None:
-        """Another line of the same answer."""
+        """Add another line of the same answer."""
         self.size += size
         message = line.message or _EMPTY
         self._blocks = merged(self._blocks, content_of(message.content))
         self._last = line
-        # Earlier lines were written while the output came in: the last one has the whole of it.
+        # Earlier lines were written during the output: only the last one counts all of it.
         if _output(message) > 0:
             self._used = line
 
-    def said(self) -> MessageEvent:
-        """The whole of it."""
+    def to_message(self) -> MessageEvent:
+        """Return the answer as one message."""
         message = self._last.message or _EMPTY
         content = MessageContent()
         for block in self._blocks:
             anthropic_blocks.add_block(content, block)
-        # What the program says in the model's place is not the model's, unless it is its error.
-        is_aside = message.model == _SYNTHETIC and not self._last.isApiErrorMessage
+        # Texts that the program writes in place of the model are not the model's, errors excepted.
+        is_system = message.model == _SYNTHETIC and not self._last.isApiErrorMessage
         return MessageEvent(
-            role="system" if is_aside else "assistant",
+            role="system" if is_system else "assistant",
             parts=content.parts,
             blobs=content.blobs,
             at=self._at,
@@ -135,7 +135,7 @@ class PartialAnswer:
 
 
 def call_ids(message: AnswerMessage) -> list[tuple[str, str]]:
-    """The tools that a line calls: id and name."""
+    """Return id and name of the tools that a line calls."""
     blocks: Any = message.content
     found: list[tuple[str, str]] = []
     for block in blocks if type(blocks) is list else ():
@@ -147,7 +147,7 @@ def call_ids(message: AnswerMessage) -> list[tuple[str, str]]:
 
 
 def _usage(line: TranscriptLine, at: datetime, name: str) -> Sequence[TokenUsage]:
-    """What the call used: billed once, in however many files and lines it stands."""
+    """Return the usage of a call, with the same id in every file and line that has it."""
     message = line.message or _EMPTY
     tokens, model = message.usage, message.model
     if tokens is None or model is None or model == _SYNTHETIC:
@@ -179,22 +179,22 @@ _MOST_SUMMARIES = 100
 
 
 class Titles:
-    """The best title so far, and how good it is."""
+    """The best title so far, and its rank."""
 
     def __init__(self, noted: Any = None) -> None:
         is_noted = isinstance(noted, list) and len(noted) == 2
         self._level: int = noted[0] if is_noted else -1
         self.title: str | None = noted[1] if is_noted else None
-        # Summaries of conversations that may be this one: it is when their last line is here.
+        # Summaries by the last line of their conversation, which may be this one.
         self.awaited: dict[str, str] = {}
 
     @property
     def note(self) -> list[Any] | None:
-        """What to remember until the next reading."""
+        """The state for the next import."""
         return None if self.title is None else [self._level, self.title]
 
     def take(self, line: TranscriptLine, seen: RecentEntries[str | None]) -> None:
-        """A line that names the session."""
+        """Take the title of a line."""
         if line.type == "custom-title":
             self._raise(_CUSTOM, line.customTitle)
         elif line.type == "ai-title":
@@ -206,11 +206,11 @@ class Titles:
                 self.awaited[line.leafUuid] = line.summary
 
     def meet(self, uuid: str) -> None:
-        """A line is here for which a summary may have been waiting."""
+        """Use the summary that ends with this line, if there is one."""
         self._raise(_SUMMARY, self.awaited.pop(uuid, None))
 
     def take_prompt(self, made: list[Json]) -> None:
-        """What a person said: the first words are a title when there is no other."""
+        """Take the first prompt as title, if there is no better one."""
         if self._level >= _PROMPT:
             return
         words = " ".join(part["text"] for part in made if part["type"] == "text").strip()
@@ -224,16 +224,16 @@ class Titles:
 
 @dataclass(frozen=True, slots=True)
 class SessionIdentity:
-    """Which session is read; without a name it has the one that its lines give."""
+    """Which session is read; without an id it has that of its lines."""
 
     session_id: str | None = None
-    # The name of an agent that the session ran, when this is its conversation.
+    # The name of the agent whose conversation this is.
     agent: str | None = None
     title: str | None = None
 
 
 class TranscriptReader:
-    """One session being read."""
+    """Reads one session."""
 
     def __init__(
         self,
@@ -245,51 +245,55 @@ class TranscriptReader:
         has_places: bool = True,
         copied: Set[str] = frozenset(),
     ) -> None:
-        """Without places reading never goes on from the middle. Lines of the names `copied` are not said."""
+        """Without places there are no checkpoints. Lines with the ids `copied` are ignored."""
         note: Json = resume.note if resume is not None and isinstance(resume.note, dict) else {}
         self._who = who
         self._native_id: str | None = note.get("session")
         self._at, self._is_settled, self._has_places = at, is_settled, has_places
         self._copied = copied
-        # Whether any line has named the one it follows.
+        # Whether any line names the one it follows.
         self._is_linked: bool = note.get("linked", resume is not None)
         self._end = self._marked = 0 if resume is None else resume.place
         self._number = int(note.get("line", 0))
         self._titles = Titles(note.get("title"))
         self._tip: str | None = note.get("tip")
-        # An answer that was taken for whole when reading stopped.
+        # The answer that was taken for complete when the last import ended.
         self._noted_answer = self._last_answer = note.get("answer")
         self._calls = RecentEntries[str](note.get("calls"))
-        # Where the message is that a line says or hangs on, by the name of the line.
+        # The message that a line is or follows, by the line's id.
         self._places = RecentEntries[str | None](note.get("places"))
-        # The results of one answer are one place; its last message, by the name of the place.
+        # The results of one answer share one place; the last message of each place.
         self._last_results = RecentEntries[str]()
         self._agents = RecentEntries[str]()
         self._has_begun = resume is not None
-        self._growing: PartialAnswer | None = None
+        self._answer: PartialAnswer | None = None
         self._boundary: TranscriptLine | None = None
         self._workspace: Json | None = None
-        self._mark: Checkpoint | None = None
-        # Where an answer begins that was not said because it may not be whole.
+        self._checkpoint: Checkpoint | None = None
+        # Where an answer begins that is held back because it may not be complete.
         self.held_at: int | None = None
         self._waiting: list[Event] = []
-        self._left_out: Counter[str] = Counter()
+        self._ignored: Counter[str] = Counter()
         self._out: list[Event] = []
-        # Where the lines of agents stand that older versions wrote among the others.
+        # Offsets of the lines of agents that old versions wrote among the others.
         self.sidechains: dict[str, array[int]] = {}
 
     @property
-    def last_mark(self) -> Resume | None:
-        """Where reading could go on."""
-        return None if self._mark is None else Resume(self._mark.place, self._mark.note)
+    def last_checkpoint(self) -> Resume | None:
+        """Where the next import could resume."""
+        return (
+            None
+            if self._checkpoint is None
+            else Resume(self._checkpoint.place, self._checkpoint.note)
+        )
 
     @property
     def native_id(self) -> str | None:
-        """What the session is called, once that is known."""
+        """The session's id, once it is known."""
         return self._native_id
 
     def events(self, lines: Iterable[tuple[int, int, bytes | None]]) -> Iterator[Event]:
-        """What the lines say."""
+        """Yield the events of the lines."""
         out = self._out
         if self._has_begun:
             yield SessionBegin(native_id=self._native_id or "")
@@ -297,8 +301,8 @@ class TranscriptReader:
             self._number += 1
             self._take(begin, text)
             self._end = end
-            if end - self._marked > MARK_EVERY and self._growing is None:
-                self._put_mark(end)
+            if end - self._marked > CHECKPOINT_EVERY and self._answer is None:
+                self._put_checkpoint(end)
             if out:
                 yield from out
                 out.clear()
@@ -313,10 +317,10 @@ class TranscriptReader:
             if line is None:
                 return
             if line.isSidechain and self._who.agent is None:
-                self._take_aside(line, begin)
+                self._take_sidechain(line, begin)
                 return
             if line.uuid in self._copied:
-                self._left_out["lines that an agent copied from its session"] += 1
+                self._ignored["lines that an agent copied from its session"] += 1
                 return
             if line.parentUuid:
                 self._is_linked = True
@@ -330,11 +334,11 @@ class TranscriptReader:
             elif kind == "assistant":
                 self._take_answer(line, message, begin, len(text))
             elif kind == "user":
-                self._take_said(line, message, len(text))
+                self._take_user(line, message, len(text))
             else:
                 self._take_other(line, text)
         except UnreadableLine as error:
-            self._tell(Skipped(where=f"line {self._number}", why=str(error)))
+            self._skip(Skipped(where=f"line {self._number}", why=str(error)))
 
     def _note_facts(self, line: TranscriptLine) -> None:
         if line.uuid is not None:
@@ -350,51 +354,51 @@ class TranscriptReader:
                 self._take_attachment(line, text)
             case "summary" | "ai-title" | "custom-title":
                 self._titles.take(line, self._places)
-            case kind if kind in ASIDE:
-                self._leave_out(line, f"{kind} lines")
+            case kind if kind in IGNORED_KINDS:
+                self._ignore(line, f"{kind} lines")
             case kind:
-                self._put_aside(line, [parts.unknown(raw_of(text), f"{TOOL}:{kind}")])
+                self._put_system(line, [parts.unknown(raw_of(text), f"{TOOL}:{kind}")])
 
     # Messages
 
     def _take_answer(
         self, line: TranscriptLine, message: AnswerMessage, begin: int, size: int
     ) -> None:
-        growing = self._growing
+        answer = self._answer
         name = message.id or line.uuid or f"line-{self._number}"
-        if growing is not None and growing.message_id == name:
-            growing.grow(line, size)
-            self._place(line, growing.id)
+        if answer is not None and answer.message_id == name:
+            answer.grow(line, size)
+            self._place(line, answer.id)
         else:
-            growing = self._open(line, name, begin)
+            answer = self._open(line, name, begin)
         for call, tool in call_ids(message):
             self._calls.put(call, tool)
-        if growing.size > MOST_HELD:
+        if answer.size > MOST_HELD:
             self._close()
 
     def _open(self, line: TranscriptLine, name: str, begin: int) -> PartialAnswer:
-        """An answer begins: the one before it is whole."""
+        """Begin an answer: the one before it is complete."""
         if name == self._noted_answer:
             raise SourceRewritten
         self._close()
-        if begin - self._marked > MARK_EVERY:
-            # An agent may work for long without a word from anyone.
-            self._put_mark(begin, before=1)
+        if begin - self._marked > CHECKPOINT_EVERY:
+            # An agent may work for long without any other message.
+            self._put_checkpoint(begin, before=1)
         id = line.uuid or f"{name}@{self._number}"
         message_id = None if line.message is None else line.message.id
-        # What comes late, after something else was said, is a message of its own.
+        # A part that comes after other messages is a message of its own.
         parent = FOLLOWS if name == self._last_answer else self._parent(line)
-        # Files that others wrote may name neither calls nor lines: their place names them.
+        # Files of other programs may have ids of neither calls nor lines: use their place.
         session = self._who.session_id or line.sessionId or self._native_id or "session"
         call = message_id or line.uuid or f"{session}:{self._who.agent or ''}:{name}"
-        self._growing = growing = PartialAnswer(
+        self._answer = answer = PartialAnswer(
             line, id, name, call=call, parent=parent, at=self._at, start=begin
         )
         self._place(line, id)
         self._tip = id
-        return growing
+        return answer
 
-    def _take_said(self, line: TranscriptLine, message: AnswerMessage, size: int) -> None:
+    def _take_user(self, line: TranscriptLine, message: AnswerMessage, size: int) -> None:
         blocks = content_of(message.content)
         if line.isCompactSummary:
             self._take_summary(line, blocks)
@@ -402,8 +406,8 @@ class TranscriptReader:
         results = [each for each in blocks if is_result(each)]
         if results:
             self._take_results(line, results)
-            if self._growing is not None:
-                self._growing.size += size
+            if self._answer is not None:
+                self._answer.size += size
             if len(results) == len(blocks):
                 return
             blocks = [each for each in blocks if not is_result(each)]
@@ -435,17 +439,17 @@ class TranscriptReader:
     ) -> None:
         role, content = words_of(blocks, is_meta=line.isMeta is True)
         if not content:
-            self._leave_out(line, "words of the program beside a prompt")
+            self._ignore(line, "words of the program beside a prompt")
             return
-        said = content.said(role, self._at)
+        message = content.to_message(role, self._at)
         if role == "user":
             self._close()
-            self._titles.take_prompt(said.parts)
+            self._titles.take_prompt(message.parts)
         if is_second:
-            said.id = None if line.uuid is None else f"{line.uuid}#words"
+            message.id = None if line.uuid is None else f"{line.uuid}#words"
         else:
-            said.parent = self._parent(line)
-        self._put(line, said)
+            message.parent = self._parent(line)
+        self._put(line, message)
 
     def _take_system(self, line: TranscriptLine) -> None:
         if line.subtype == "compact_boundary":
@@ -455,9 +459,9 @@ class TranscriptReader:
             return
         text = line.content
         if line.subtype in NOTES or not isinstance(text, str) or not text.strip():
-            self._leave_out(line, f"system lines: {line.subtype or 'other'}")
+            self._ignore(line, f"system lines: {line.subtype or 'other'}")
             return
-        self._put_aside(line, [parts.text(spoken(text)[1])])
+        self._put_system(line, [parts.text(split_program_text(text)[1])])
 
     def _take_attachment(self, line: TranscriptLine, text: bytes) -> None:
         given = line.attachment if isinstance(line.attachment, dict) else {}
@@ -465,108 +469,108 @@ class TranscriptReader:
         if kind == "queued_command" and given.get("prompt"):
             self._take_words(line, content_of(given["prompt"]))
         elif isinstance(kind, str) and kind.startswith(REMINDERS):
-            self._leave_out(line, f"attachments: {kind}")
+            self._ignore(line, f"attachments: {kind}")
         else:
-            self._put_aside(line, [parts.unknown(raw_of(text), f"{TOOL}:attachment")])
+            self._put_system(line, [parts.unknown(raw_of(text), f"{TOOL}:attachment")])
 
     def _take_summary(self, line: TranscriptLine, blocks: list[Any]) -> None:
         self._close()
         boundary, self._boundary = self._boundary, None
         content = MessageContent()
         anthropic_blocks.add(content, blocks)
-        summary = "\n".join(part["text"] for part in content.parts if part["type"] == "text")
+        summary = content.text
         if not self._has_begun:
-            # The beginning of the conversation is in another file, or nowhere any more.
+            # The beginning of the conversation is in another file, or deleted.
             self._place(line, self._tip)
-            said = MessageEvent(
+            message = MessageEvent(
                 role="system", parts=[parts.text(summary)], at=self._at, id=line.uuid
             )
-            self._say(said, line)
+            self._emit_message(message, line)
             return
         self._place(line, self._tip)
         id = line.uuid if boundary is None else boundary.uuid
-        keeps = None if boundary is None else _kept(boundary)
+        keeps = None if boundary is None else _first_kept(boundary)
         if keeps is not None:
             keeps = self._places.get(keeps)
         self._out.append(Compacted(summary=summary, at=self._at, id=id, keeps=keeps))
 
-    def _take_aside(self, line: TranscriptLine, begin: int) -> None:
-        """A line of an agent, among those of its session: it is read afterwards."""
+    def _take_sidechain(self, line: TranscriptLine, begin: int) -> None:
+        """Note a line of an agent among those of its session: it is read afterwards."""
         key = line.agentId or self._agents.get(line.parent or "") or line.uuid or "agent"
         if line.uuid is not None:
             self._agents.put(line.uuid, key)
         self.sidechains.setdefault(key, array("q")).append(begin)
 
-    # Where we are
+    # Places
 
-    def _put(self, line: TranscriptLine, said: MessageEvent) -> None:
-        """Say something behind what was said last; while an answer grows, after it."""
-        said.id = said.id or line.uuid
-        growing = self._growing
-        place = said.id or self._tip
-        if growing is not None and said.role == "tool":
-            place = f"{growing.id}/results"
-            self._last_results.put(place, said.id or growing.id)
+    def _put(self, line: TranscriptLine, message: MessageEvent) -> None:
+        """Add a message after the last one; an answer that is not complete comes first."""
+        message.id = message.id or line.uuid
+        answer = self._answer
+        place = message.id or self._tip
+        if answer is not None and message.role == "tool":
+            place = f"{answer.id}/results"
+            self._last_results.put(place, message.id or answer.id)
         self._place(line, place)
         self._tip = place
-        self._say(said, line)
+        self._emit_message(message, line)
 
-    def _put_aside(self, line: TranscriptLine, made: list[Json]) -> None:
-        """Something that neither a person nor a model said: what follows it follows what was said.
+    def _put_system(self, line: TranscriptLine, made: list[Json]) -> None:
+        """Add a message of the program; the next message does not follow it but the one before.
 
         It waits for the first words: by itself it is no conversation.
         """
         self._place(line, self._tip)
-        said = MessageEvent(role="system", parts=made, at=self._at, id=line.uuid)
-        if self._has_begun or self._growing is not None:
-            self._say(said, line)
+        message = MessageEvent(role="system", parts=made, at=self._at, id=line.uuid)
+        if self._has_begun or self._answer is not None:
+            self._emit_message(message, line)
         else:
-            self._waiting.append(said)
+            self._waiting.append(message)
 
     def _close(self) -> None:
-        """Say the answer that is whole, then what came while it was written."""
-        growing, self._growing = self._growing, None
-        if growing is None:
+        """Emit the complete answer, then the messages that came meanwhile."""
+        answer, self._answer = self._answer, None
+        if answer is None:
             return
-        self._last_answer = growing.message_id
-        said = growing.said()
-        if said.parts:
-            self._say(said, growing.line)
-        elif said.usage and self._has_begun:
-            self._out.append(UsageEvent(usage=said.usage))
-        for follower in growing.followers:
-            self._say(follower, growing.line)
+        self._last_answer = answer.message_id
+        message = answer.to_message()
+        if message.parts:
+            self._emit_message(message, answer.line)
+        elif message.usage and self._has_begun:
+            self._out.append(UsageEvent(usage=message.usage))
+        for follower in answer.followers:
+            self._emit_message(follower, answer.line)
 
-    def _say(self, said: MessageEvent, line: TranscriptLine) -> None:
-        if self._growing is not None:
-            self._growing.followers.append(said)
+    def _emit_message(self, message: MessageEvent, line: TranscriptLine) -> None:
+        if self._answer is not None:
+            self._answer.followers.append(message)
             return
         if not self._has_begun:
             self._has_begun = True
-            self._out.append(self._begin(said, line))
+            self._out.append(self._begin(message, line))
             self._out += self._waiting
             self._waiting = []
-        self._out.append(said)
+        self._out.append(message)
 
-    def _begin(self, said: MessageEvent, line: TranscriptLine) -> SessionBegin:
-        session_id = self._who.session_id or line.sessionId or said.id or "session"
+    def _begin(self, message: MessageEvent, line: TranscriptLine) -> SessionBegin:
+        session_id = self._who.session_id or line.sessionId or message.id or "session"
         if self._who.agent is not None:
             self._native_id = f"{session_id}/{self._who.agent}"
             parent = Parent(native_id=session_id, lineage=Lineage.SUBAGENT)
             return SessionBegin(native_id=self._native_id, kind=Kind.SUBAGENT, parent=parent)
         self._native_id = session_id
         origin = _origin(line)
-        aliases = [f"first:{said.id}"] if said.id is not None else []
+        aliases = [f"first:{message.id}"] if message.id is not None else []
         if origin is None or origin == session_id:
             return SessionBegin(native_id=session_id, aliases=aliases)
         parent = Parent(native_id=origin, lineage=Lineage.FORK)
         return SessionBegin(native_id=session_id, parent=parent, aliases=aliases)
 
     def _parent(self, line: TranscriptLine) -> str | None:
-        """The message that a line answers to, where it is not the last one."""
+        """Return the message that a line follows, if it is not the last one."""
         named = line.parent
         if named is None:
-            # A prompt that follows nothing begins the conversation anew.
+            # A prompt without a parent begins the conversation anew.
             is_root = self._is_linked and line.parentUuid is None
             is_anew = (
                 is_root and line.type == "user" and not line.isMeta and line.uuid and self._tip
@@ -581,8 +585,8 @@ class TranscriptReader:
         if line.uuid is not None:
             self._places.put(line.uuid, at)
 
-    def _leave_out(self, line: TranscriptLine, what: str) -> None:
-        self._left_out[what] += 1
+    def _ignore(self, line: TranscriptLine, what: str) -> None:
+        self._ignored[what] += 1
         if line.uuid is not None:
             named = line.parent
             self._places.put(line.uuid, self._tip if named is None else self._places.get(named))
@@ -590,23 +594,25 @@ class TranscriptReader:
     # The end
 
     def _finish(self) -> None:
-        growing = self._growing
-        if growing is not None and not (self._is_settled or growing.is_finished):
-            self._growing, self.held_at = None, growing.start
+        answer = self._answer
+        if answer is not None and not (self._is_settled or answer.is_finished):
+            self._answer, self.held_at = None, answer.start
         self._close()
         out = self._out
-        out.extend(IgnoredRecord(what=what, count=count) for what, count in self._left_out.items())
+        out.extend(IgnoredRecord(what=what, count=count) for what, count in self._ignored.items())
         if not self._has_begun:
-            unsaid = [each for each in self._waiting if isinstance(each, MessageEvent)]
-            if unsaid:
+            system_messages = [each for each in self._waiting if isinstance(each, MessageEvent)]
+            if system_messages:
                 out.append(
-                    IgnoredRecord(what="lines of files without any words", count=len(unsaid))
+                    IgnoredRecord(
+                        what="lines of files without any words", count=len(system_messages)
+                    )
                 )
             out += [each for each in self._waiting if not isinstance(each, MessageEvent)]
             return
         out.append(Facts(fields=self._facts()))
         if self.held_at is None:
-            self._put_mark(self._end)
+            self._put_checkpoint(self._end)
 
     def _facts(self) -> Json:
         title = self._who.title or self._titles.title
@@ -616,10 +622,10 @@ class TranscriptReader:
             if value is not None
         }
 
-    def mark_at(
+    def checkpoint_at(
         self, place: int, lines: Iterable[tuple[int, int, bytes | None]]
     ) -> Iterator[Event]:
-        """The mark of a place: what the lines before it say is known already and not said again."""
+        """Yield the checkpoint of a place; the events of the lines before it are dropped."""
         for begin, _, text in lines:
             if begin >= place:
                 break
@@ -627,10 +633,10 @@ class TranscriptReader:
             self._take(begin, text)
         self._close()
         self._out.clear()
-        self._put_mark(place)
+        self._put_checkpoint(place)
         yield from self._out
 
-    def _put_mark(self, place: int, *, before: int = 0) -> None:
+    def _put_checkpoint(self, place: int, *, before: int = 0) -> None:
         if not self._has_places or self.sidechains or not self._has_begun:
             return
         note = {
@@ -644,8 +650,8 @@ class TranscriptReader:
             "places": self._noted_places(),
         }
         self._marked = place
-        self._mark = Checkpoint(place=place, note=note)
-        self._out.append(self._mark)
+        self._checkpoint = Checkpoint(place=place, note=note)
+        self._out.append(self._checkpoint)
 
     def _noted_places(self) -> dict[str, str | None]:
         return {
@@ -656,8 +662,8 @@ class TranscriptReader:
     def _message_at(self, place: str) -> str:
         return self._last_results.get(place) or place
 
-    def _tell(self, event: Event) -> None:
-        """Say what could not be read, when there is a session to say it of."""
+    def _skip(self, event: Event) -> None:
+        """Report what could not be read, once there is a session."""
         (self._out if self._has_begun else self._waiting).append(event)
 
 
@@ -666,15 +672,15 @@ def _workspace(line: TranscriptLine) -> Json:
 
 
 def _origin(line: TranscriptLine) -> str | None:
-    """The session that this one was copied from, where its lines say so."""
+    """Return the session that this one was copied from, if its lines name it."""
     forked = line.forkedFrom
     if isinstance(forked, dict) and isinstance(forked.get("sessionId"), str):
         return str(forked["sessionId"])
     return line.sessionId
 
 
-def _kept(boundary: TranscriptLine) -> str | None:
-    """The first message that was kept in full at a compaction."""
+def _first_kept(boundary: TranscriptLine) -> str | None:
+    """Return the first message that a compaction keeps."""
     given = boundary.compactMetadata
     segment = given.get("preservedSegment") if isinstance(given, dict) else None
     head = segment.get("headUuid") if isinstance(segment, dict) else None

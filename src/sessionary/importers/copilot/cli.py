@@ -7,23 +7,27 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from sessionary.errors import BadInput
-from sessionary.formats import coerce, parts
+from sessionary.formats import coerce
 from sessionary.importers.base import files
-from sessionary.importers.base.content import MessageContent, call_usage, parse_time
+from sessionary.importers.base.content import (
+    MessageContent,
+    call_usage,
+    parse_time,
+    text_content,
+    uncached_input,
+)
 from sessionary.importers.base.events import (
-    Checkpoint,
     Compacted,
     Event,
-    Facts,
     IgnoredRecord,
     Json,
     Resume,
-    SessionBegin,
-    Skipped,
     Unit,
     UsageEvent,
+    begin_session,
+    facts,
+    workspace,
 )
-from sessionary.importers.base.files import json_lines
 from sessionary.model.usage import Usage
 
 _TOKENS = (
@@ -32,7 +36,7 @@ _TOKENS = (
 # Two notes of one moment.
 _SAME = timedelta(seconds=1)
 _NAME = re.compile(r"^(?:name|summary):[ \t]*(.+?)[ \t]*$", re.MULTILINE)
-# What is said again elsewhere, or says only that something goes on.
+# Events that repeat others, or only show progress.
 _SILENT = (
     *("assistant.turn_start", "assistant.turn_end", "assistant.message_delta"),
     *("tool.execution_start", "tool.execution_progress", "tool.execution_partial_result"),
@@ -40,13 +44,13 @@ _SILENT = (
 
 
 def first_event(path: Path) -> Json | None:
-    """The event that begins a session; None when the file begins otherwise."""
+    """Return the event that begins a session; None if the file begins otherwise."""
     found = coerce.parse_json(files.head(path, 64 * 1024).partition(b"\n")[0])
     return found if isinstance(found, dict) and found.get("type") == "session.start" else None
 
 
 def read(unit: Unit, resume: Resume | None) -> Iterator[Event]:
-    """The session of a file, from where the last reading ended."""
+    """Yield the session of a file, from where the last import ended."""
     first = first_event(unit.path)
     if first is None:
         raise BadInput(f"{unit.path} does not begin as a session of Copilot does.")
@@ -54,51 +58,34 @@ def read(unit: Unit, resume: Resume | None) -> Iterator[Event]:
     folder = unit.path.parent.name if unit.path.name == "events.jsonl" else unit.path.stem
     id = coerce.name(data.get("sessionId")) or folder
     began = parse_time(first.get("timestamp")) or files.changed_at(unit.path)
-    yield SessionBegin(native_id=id, began_at=began)
-    yield Facts(fields=_fields(data, unit.path))
-    start = 0 if resume is None else resume.place
-    note = coerce.record(None if resume is None else resume.note)
-    started = parse_time(data.get("startTime")) or began
-    events = _Events(id, began, started, note)
-    yield Checkpoint(place=start, note=events.note)
-    with files.opened(unit.path) as file:
-        for line in json_lines(file, start):
-            if line.data is None:
-                yield Skipped(where=f"byte {line.start}", why=line.why or "")
-            else:
-                yield from events.take(line.data, f"byte {line.start}")
-            yield Checkpoint(place=line.end, note=events.note)
-
-
-def _fields(data: Json, path: Path) -> Json:
+    yield begin_session(id, began)
+    noted = files.head(unit.path.parent / "workspace.yaml").decode("utf-8", "replace")
+    found = _NAME.search(noted) if unit.path.name == "events.jsonl" else None
     context = coerce.record(data.get("context"))
-    fields: Json = {}
-    if coerce.name(context.get("cwd")):
-        branch = coerce.name(context.get("branch"))
-        fields["workspace"] = {"path": context["cwd"]} | ({"branch": branch} if branch else {})
-    noted = files.head(path.parent / "workspace.yaml").decode("utf-8", "replace")
-    found = _NAME.search(noted) if path.name == "events.jsonl" else None
-    if found is not None:
-        fields["title"] = found[1].strip("\"'")
-    return fields
+    yield facts(
+        title=None if found is None else found[1].strip("\"'"),
+        workspace=workspace(context.get("cwd"), branch=context.get("branch")),
+    )
+    note = coerce.record(None if resume is None else resume.note)
+    events = _CopilotEvents(id, began, parse_time(data.get("startTime")) or began, note)
+    yield from files.resumable_events(unit.path, resume, events.take, state=events.state)
 
 
-class _Events:
-    """One session's events, one after the other."""
+class _CopilotEvents:
+    """Reads the events of one session, in order."""
 
     def __init__(self, session_id: str, at: datetime, started: datetime, note: Json) -> None:
         self._session_id = session_id
         self._at = at
         self._started = started
         self._model = coerce.name(note.get("model"))
-        self._thought = ""
+        self._reasoning = ""
         # What was counted for each model: in the session, and since the program was started last.
         self._counted = _counts(note.get("counted"))
         self._counted_in_run = _counts(note.get("run"))
 
-    @property
-    def note(self) -> Json:
-        """What must be known to read on from here."""
+    def state(self) -> Json:
+        """Return what the next import needs to resume here."""
         return {
             "model": self._model,
             "counted": {model: dict(each) for model, each in self._counted.items()},
@@ -116,7 +103,7 @@ class _Events:
             case "assistant.message":
                 yield from self._answer(id, data)
             case "assistant.reasoning":
-                self._thought += coerce.text(data.get("content"))
+                self._reasoning += coerce.text(data.get("content"))
             case "tool.execution_complete":
                 yield from self._result(id, data)
             case "session.resume":
@@ -130,34 +117,34 @@ class _Events:
             case "session.compaction_complete" if coerce.name(data.get("summaryContent")):
                 yield Compacted(summary=data["summaryContent"], at=self._at)
             case "session.error" | "session.warning":
-                yield from self._aside(id, data)
+                yield from self._notice(id, data)
             case "session.shutdown":
-                yield from self._spent(id, data)
+                yield from self._usage_totals(id, data)
             case str(kind) if kind not in _SILENT:
                 yield IgnoredRecord(what=f"events {kind}"[:80])
 
     def _question(self, id: str, data: Json) -> Iterator[Event]:
         content = MessageContent()
-        content.say(data.get("content"))
+        content.add_text(data.get("content"))
         for file in coerce.records(data.get("attachments")):
             if not content.attach_base64(file.get("data"), file.get("mimeType")):
-                content.keep({"type": "copilot_attachment", "native": file})
+                content.add_unknown({"type": "copilot_attachment", "native": file})
         if content:
-            yield content.said("user", self._at, id=id)
+            yield content.to_message("user", self._at, id=id)
 
     def _answer(self, id: str, data: Json) -> Iterator[Event]:
         content = MessageContent()
-        content.think(coerce.text(data.get("reasoningText")) or self._thought)
-        self._thought = ""
-        content.say(data.get("content"))
+        content.add_reasoning(coerce.text(data.get("reasoningText")) or self._reasoning)
+        self._reasoning = ""
+        content.add_text(data.get("content"))
         for call in coerce.records(data.get("toolRequests")):
             name = coerce.name(call.get("name")) or "tool"
-            given = coerce.parse_json_or_keep(call.get("arguments"))
-            content.add(parts.tool_call(coerce.text(call.get("toolCallId")), name, given))
+            arguments = coerce.parse_json_or_keep(call.get("arguments"))
+            content.add_call(call.get("toolCallId"), name, arguments)
         self._model = coerce.name(data.get("model")) or self._model
         parent = coerce.name(data.get("parentToolCallId"))
         if content:
-            yield content.said(
+            yield content.to_message(
                 "assistant",
                 self._at,
                 id=id,
@@ -168,23 +155,18 @@ class _Events:
 
     def _result(self, id: str, data: Json) -> Iterator[Event]:
         result = data.get("result")
-        told = coerce.record(result).get("content", result)
+        result_text = coerce.record(result).get("content", result)
         error = data.get("error")
-        if told is None and error is not None:
-            told = coerce.record(error).get("message", error)
-        made = parts.tool_result(
-            coerce.text(data.get("toolCallId")),
-            "" if told is None else told,
-            name=coerce.name(data.get("toolName")),
-            is_error=data.get("success") is False,
-        )
-        yield MessageContent(parts=[made]).said("tool", self._at, id=id)
-
-    def _aside(self, id: str, data: Json) -> Iterator[Event]:
+        if result_text is None and error is not None:
+            result_text = coerce.record(error).get("message", error)
         content = MessageContent()
-        content.say(data.get("message"))
-        if content:
-            yield content.said("system", self._at, id=id)
+        is_error, name = data.get("success") is False, data.get("toolName")
+        content.add_result(data.get("toolCallId"), result_text, name=name, is_error=is_error)
+        yield content.to_message("tool", self._at, id=id)
+
+    def _notice(self, id: str, data: Json) -> Iterator[Event]:
+        if content := text_content(data.get("message")):
+            yield content.to_message("system", self._at, id=id)
 
     def _call(self, id: str, used: Json) -> Iterator[Event]:
         """One call of the model, which newer releases note."""
@@ -194,7 +176,7 @@ class _Events:
         call = coerce.name(coerce.record(used.get("accounting")).get("usageId")) or id
         yield UsageEvent(usage=self._usage(f"{self._session_id}:{call}", model, counted))
 
-    def _spent(self, id: str, data: Json) -> Iterator[Event]:
+    def _usage_totals(self, id: str, data: Json) -> Iterator[Event]:
         """The sums of a run, or, in newer releases, of the session: what was not counted yet."""
         started = parse_time(data.get("sessionStartTime"))
         is_of_session = started is not None and abs(started - self._started) < _SAME
@@ -213,17 +195,13 @@ class _Events:
             counted.setdefault(model, Counter()).update(used)
 
     def _usage(self, id: str, model: str, used: Counter[str]) -> tuple[Usage, ...]:
-        sent, read, written = (
-            used[name] for name in ("inputTokens", "cacheReadTokens", "cacheWriteTokens")
-        )
-        # Some providers count what was cached as input, some beside it.
-        is_inside = sent >= read + written
+        sent, read, written = used["inputTokens"], used["cacheReadTokens"], used["cacheWriteTokens"]
         return call_usage(
             "copilot",
             id,
             model=model,
             at=self._at,
-            input=sent - read - written if is_inside else sent,
+            input=uncached_input(sent, read, written),
             output=used["outputTokens"],
             cache_read=read,
             cache_write=written,

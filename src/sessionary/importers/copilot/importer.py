@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sessionary.importers.base import files
-from sessionary.importers.base.events import Event, Resume, Unit, Where
+from sessionary.importers.base.events import Event, Resume, Unit, UserEnvironment
 from sessionary.importers.copilot import cli, vscode
 
 _CHATS = ("chatSessions", "emptyWindowChatSessions", "transferredChatSessions")
@@ -16,15 +16,15 @@ class Copilot:
     name = "copilot"
     title = "GitHub Copilot"
 
-    def places(self, where: Where) -> list[Path]:
+    def places(self, user: UserEnvironment) -> list[Path]:
         """The directories of VS Code's user on each system, and of the command line."""
         roots = (".config", "Library/Application Support", "AppData/Roaming")
         editions = ("Code", "Code - Insiders", "VSCodium")
-        users = [where.home / root / name / "User" for root in roots for name in editions]
+        users = [user.home / root / name / "User" for root in roots for name in editions]
         servers = [
-            where.home / name / "data" / "User" for name in (".vscode-server", ".vscodium-server")
+            user.home / name / "data" / "User" for name in (".vscode-server", ".vscodium-server")
         ]
-        return [*users, *servers, where.path("COPILOT_HOME", ".copilot") / "session-state"]
+        return [*users, *servers, user.path("COPILOT_HOME", ".copilot") / "session-state"]
 
     def recognises(self, path: Path) -> bool:
         """Whether it is a conversation, or a directory with some."""
@@ -33,7 +33,6 @@ class Copilot:
         return any(True for _ in _found(path))
 
     def find(self, place: Path) -> Iterator[Unit]:
-        """One unit a file."""
         for path in [place] if files.is_file(place) else _found(place):
             workspace = path.parent.parent / "workspace.json"
             beside = (workspace,) if _is_chat(path) else (path.parent / "workspace.yaml",)
@@ -41,7 +40,6 @@ class Copilot:
             yield Unit(str(path), path, stamp, files.size_of(path), beside, hint=workspace)
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
-        """One conversation."""
         if _is_chat(unit.path):
             yield from vscode.read(unit)
         else:

@@ -15,20 +15,20 @@ from sessionary.importers.base.content import MessageContent, ModelTurn, call_us
 from sessionary.importers.base.events import (
     Branch,
     Event,
-    Facts,
     Json,
     MessageEvent,
-    SessionBegin,
     Skipped,
     Unit,
+    begin_session,
+    facts,
+    workspace,
 )
-from sessionary.importers.base.files import json_lines
 
 MAX_LOG = 512 * 1024 * 1024
 
 
 def read(unit: Unit) -> Iterator[Event]:
-    """The conversation of a file."""
+    """Yield the conversation of a file."""
     session = _VscodeSession()
     yield from session.fill(unit.path)
     id = coerce.name(session.data.get("sessionId")) or unit.path.stem
@@ -36,11 +36,15 @@ def read(unit: Unit) -> Iterator[Event]:
         raise BadInput(f"{unit.path} is no conversation of Copilot.")
     began = parse_time(session.data.get("creationDate"))
     at = began or files.changed_at(unit.path)
-    yield SessionBegin(native_id=id, began_at=began)
-    yield Facts(fields=_fields(session.data, unit.hint))
-    for requests in session.left:
-        yield Branch(items=_said_all(requests, at), is_current=False)
-    yield Branch(items=_said_all(session.data["requests"], at), is_current=True)
+    yield begin_session(id, began)
+    folder = files.read_record(unit.hint, most=1024 * 1024).get("folder")
+    yield facts(
+        title=coerce.name(session.data.get("customTitle")),
+        workspace=workspace(coerce.text(folder).removeprefix("file://")),
+    )
+    for requests in session.abandoned:
+        yield Branch(items=_all_messages(requests, at), is_current=False)
+    yield Branch(items=_all_messages(session.data["requests"], at), is_current=True)
 
 
 class _VscodeSession:
@@ -49,7 +53,7 @@ class _VscodeSession:
     def __init__(self) -> None:
         self.data: Json = {}
         # Requests that were cut off, each time with those before them.
-        self.left: list[list[Any]] = []
+        self.abandoned: list[list[Any]] = []
 
     def fill(self, path: Path) -> Iterator[Skipped]:
         if path.suffix == ".json":
@@ -57,15 +61,14 @@ class _VscodeSession:
             return
         if files.size_of(path) > MAX_LOG:
             raise BadInput(f"{path} is larger than {MAX_LOG:,} bytes; it was left alone.")
-        with files.opened(path) as file:
-            for line in json_lines(file):
-                if line.data is None:
-                    yield Skipped(where=f"byte {line.start}", why=line.why or "")
-                elif not self._change(line.data):
-                    yield Skipped(where=f"byte {line.start}", why="a change of nothing")
+        for line in files.read_json_lines(path):
+            if line.data is None:
+                yield line.skipped
+            elif not self._change(line.data):
+                yield Skipped(where=line.where, why="a change of nothing")
 
     def _change(self, change: Json) -> bool:
-        """Make one change; say whether it could be made."""
+        """Make one change; return whether it could be made."""
         kind, path, value = change.get("kind"), change.get("k"), change.get("v")
         if kind == 0:
             self.data = coerce.record(value)
@@ -93,7 +96,7 @@ class _VscodeSession:
         cut = change.get("i")
         if isinstance(cut, int) and 0 <= cut < len(target):
             if path == ["requests"]:
-                self.left.append(list(target))
+                self.abandoned.append(list(target))
             del target[cut:]
         target.extend(coerce.items(change.get("v")))
         return True
@@ -117,35 +120,24 @@ def _put(holder: Any, key: Any, value: Any) -> bool:
     return False
 
 
-def _fields(data: Json, workspace: Any) -> Json:
-    fields: Json = {}
-    if coerce.name(data.get("customTitle")):
-        fields["title"] = data["customTitle"]
-    if isinstance(workspace, Path):
-        folder = coerce.record(files.read_json_if_any(workspace, most=1024 * 1024)).get("folder")
-        if coerce.name(folder):
-            fields["workspace"] = {"path": coerce.text(folder).removeprefix("file://")}
-    return fields
-
-
-def _said_all(requests: list[Any], at: Any) -> list[MessageEvent]:
+def _all_messages(requests: list[Any], at: Any) -> list[MessageEvent]:
     made: list[MessageEvent] = []
     for number, request in enumerate(coerce.records(requests)):
         at = parse_time(request.get("timestamp")) or at
         made.extend(
-            _said(request, coerce.name(request.get("requestId")) or f"request {number}", at)
+            _messages(request, coerce.name(request.get("requestId")) or f"request {number}", at)
         )
     return made
 
 
-def _said(request: Json, id: str, at: Any) -> Iterator[MessageEvent]:
+def _messages(request: Json, id: str, at: Any) -> Iterator[MessageEvent]:
     """A question and what came of it."""
     question = MessageContent()
     message = coerce.record(request.get("message"))
-    told = [coerce.text(part.get("text")) for part in coerce.records(message.get("parts"))]
-    question.say(coerce.text(message.get("text")) or "".join(told))
+    texts = [coerce.text(part.get("text")) for part in coerce.records(message.get("parts"))]
+    question.add_text(coerce.text(message.get("text")) or "".join(texts))
     if question:
-        yield question.said("user", at, id=id)
+        yield question.to_message("user", at, id=id)
     result = coerce.record(request.get("result"))
     metadata = coerce.record(result.get("metadata"))
     turn = ModelTurn()
@@ -153,7 +145,7 @@ def _said(request: Json, id: str, at: Any) -> Iterator[MessageEvent]:
     for piece in coerce.items(request.get("response")):
         _add(turn, piece, tools)
     tools.add_rest(turn)
-    model = coerce.name(metadata.get("resolvedModel")) or coerce.name(request.get("modelId"))
+    model = coerce.first_name(metadata.get("resolvedModel"), request.get("modelId"))
     model = None if model is None else model.removeprefix("copilot/")
     error = coerce.name(coerce.record(result.get("errorDetails")).get("message"))
     usage = coerce.record(result.get("usage"))
@@ -167,11 +159,13 @@ def _said(request: Json, id: str, at: Any) -> Iterator[MessageEvent]:
     )
     extra = None if error is None else {"error": error}
     answer = list(
-        turn.said("assistant", at, id=f"{id}:answer", model=model, extra=extra, usage=used)
+        turn.to_messages("assistant", at, id=f"{id}:answer", model=model, extra=extra, usage=used)
     )
     if not answer and error is not None:
         answer = [
-            MessageContent().said("assistant", at, id=f"{id}:answer", model=model, extra=extra)
+            MessageContent().to_message(
+                "assistant", at, id=f"{id}:answer", model=model, extra=extra
+            )
         ]
     yield from answer
 
@@ -179,7 +173,7 @@ def _said(request: Json, id: str, at: Any) -> Iterator[MessageEvent]:
 class _Tools:
     """The tools that an answer used.
 
-    What the model asked for, and what it was told, stands in the rounds of the result. The items of
+    The calls and their results are in the rounds of the result. The items of
     the response show the same calls to people, in newer releases under names of their own: those
     stand for the calls of the rounds one after the other.
     """
@@ -218,18 +212,18 @@ class _Tools:
         self._done.add(id)
         given = coerce.parse_json_or_keep(call.get("arguments")) or _arguments(item)
         content, answers = turn.tools
-        content.add(parts.tool_call(id, name, given))
-        told = _results(coerce.record(self._results.get(id)).get("content")) or _shown_result(item)
-        if item.get("isComplete") is not False and (told or item):
-            answers.add(parts.tool_result(id, told, name=name))
+        content.add_call(id, name, given)
+        texts = _results(coerce.record(self._results.get(id)).get("content")) or _shown_result(item)
+        if item.get("isComplete") is not False and (texts or item):
+            answers.add_result(id, texts, name=name)
 
     def _add_item(self, turn: ModelTurn, id: str, item: Json) -> None:
         self._done.add(id)
         name = coerce.name(item.get("toolId")) or "tool"
         content, answers = turn.tools
-        content.add(parts.tool_call(id, name, _arguments(item)))
+        content.add_call(id, name, _arguments(item))
         if item.get("isComplete") is not False:
-            answers.add(parts.tool_result(id, _shown_result(item), name=name))
+            answers.add_result(id, _shown_result(item), name=name)
 
 
 def _arguments(item: Json) -> Any:
@@ -243,22 +237,22 @@ def _results(given: object) -> str:
 
 
 def _shown_result(item: Json) -> str:
-    """What an item shows of a result: what came out, else what people were told of it."""
+    """Return what an item shows of a result: its output, or else the message for people."""
     output = coerce.record(item.get("resultDetails")).get("output")
-    told = coerce.text(output) or _results(output)
-    return told or _text(item.get("pastTenseMessage")) or _text(item.get("invocationMessage"))
+    texts = coerce.text(output) or _results(output)
+    return texts or _text(item.get("pastTenseMessage")) or _text(item.get("invocationMessage"))
 
 
 def _add(turn: ModelTurn, piece: Any, tools: _Tools) -> None:
     """Add one piece of an answer; marks of the editor are passed over."""
     match piece:
         case {"kind": "thinking", "value": value}:
-            told = value if isinstance(value, list) else [value]
-            turn.words.think("".join(map(coerce.text, told)))
+            texts = value if isinstance(value, list) else [value]
+            turn.words.add_reasoning("".join(map(coerce.text, texts)))
         case {"kind": "toolInvocationSerialized"}:
             tools.add(turn, piece)
         case {"kind": "inlineReference", "inlineReference": {**reference}}:
-            name = coerce.name(piece.get("name")) or coerce.name(reference.get("name"))
+            name = coerce.first_name(piece.get("name"), reference.get("name"))
             path = coerce.text(reference.get("path")).rpartition("/")[2]
             _say(turn.words, f"`{name or path}`" if name or path else "")
         case {"kind": str(kind)} if kind != "markdownContent":
@@ -274,7 +268,7 @@ def _say(content: MessageContent, words: str) -> None:
     if words and content.parts and content.parts[-1]["type"] == "text":
         content.parts[-1] = parts.text(content.parts[-1]["text"] + words)
     else:
-        content.say(words)
+        content.add_text(words)
 
 
 def _text(value: Any) -> str:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.errors import BadInput
-from sessionary.formats import coerce, parts
-from sessionary.importers.base import files
+from sessionary.formats import coerce
+from sessionary.importers.base import databases, files
 from sessionary.importers.base.content import MessageContent, first_time, parse_time
 from sessionary.importers.base.events import (
     Event,
@@ -36,7 +36,7 @@ _MESSAGES, _FOLDER = 1, 9
 
 
 def found(place: Path) -> Iterator[Path]:
-    """The stores below a directory, or the one that was named."""
+    """Yield the stores below a directory, or the one that was named."""
     if files.is_file(place):
         if is_store(place):
             yield place
@@ -46,7 +46,7 @@ def found(place: Path) -> Iterator[Path]:
 
 
 def is_store(path: Path) -> bool:
-    """Whether a file is the database of such a conversation."""
+    """Whether a file is the database of a conversation."""
     if not is_sqlite(path):
         return False
     try:
@@ -60,18 +60,18 @@ def is_store(path: Path) -> bool:
 
 
 def unit(path: Path) -> Unit:
-    """The conversation of a store."""
+    """Return the unit of a store."""
     beside = tuple(each for each in (path.with_name(FACTS),) if files.is_file(each))
-    # What was written last may still stand in the journal.
+    # The latest changes may still be in the journal.
     journal = path.with_name(f"{path.name}-wal")
     stamp = files.stamp_of(path, journal, *beside)
     return Unit(str(path), path, stamp, files.size_of(path), beside, hint=HINT)
 
 
 def read(database: ExternalDatabase, unit: Unit) -> Iterator[Event]:
-    """The messages of the latest list, in order."""
+    """Yield the messages of the latest list, in order."""
     meta = _meta(database)
-    facts = coerce.record(files.read_json_if_any(unit.path.with_name(FACTS), most=1024 * 1024))
+    facts = files.read_record(unit.path.with_name(FACTS), most=1024 * 1024)
     id = coerce.name(meta.get("agentId")) or unit.path.parent.name
     began = first_time(meta.get("createdAt"), facts.get("createdAtMs"))
     at = began or files.changed_at(unit.path)
@@ -87,7 +87,7 @@ def read(database: ExternalDatabase, unit: Unit) -> Iterator[Event]:
         if not isinstance(message, dict):
             yield Skipped(where=f"message {number}", why="it is not in the database, or not JSON")
             continue
-        yield from _said(message, f"{number}:{name[:16]}", at, model)
+        yield from _to_messages(message, f"{number}:{name[:16]}", at, model)
 
 
 def _meta(database: ExternalDatabase) -> Json:
@@ -105,12 +105,12 @@ def _meta(database: ExternalDatabase) -> Json:
 
 
 def _blob(database: ExternalDatabase, id: object) -> bytes | None:
-    data = next((row[0] for row in database.rows("blobs", ("data",), where=("id", id))), None)
+    data = databases.value(database, "blobs", "data", where=("id", id))
     return data.encode() if isinstance(data, str) else data if isinstance(data, bytes) else None
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The length-delimited fields of a message in the wire format; what is torn ends it."""
+    """Yield the length-delimited fields of a Protocol Buffers message, up to a damaged one."""
     at = 0
     while at < len(data):
         tag, at = _number(data, at)
@@ -132,7 +132,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """A number of variable length, and where the next begins."""
+    """Return a number of variable length, and the offset after it."""
     value = shift = 0
     while at < len(data) and shift < 64:
         byte = data[at]
@@ -147,7 +147,7 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 def _session_fields(meta: Json, facts: Json, root: list[tuple[int, bytes]]) -> Json:
     folder = next((data.decode("utf-8", "replace") for no, data in root if no == _FOLDER), "")
     folder = coerce.text(facts.get("cwd")) or folder.removeprefix("file://")
-    title = coerce.name(facts.get("title")) or coerce.name(meta.get("name"))
+    title = coerce.first_name(facts.get("title"), meta.get("name"))
     fields: Json = {"title": title, "model": coerce.name(meta.get("lastUsedModel"))}
     if folder:
         fields["workspace"] = {"path": folder}
@@ -155,7 +155,7 @@ def _session_fields(meta: Json, facts: Json, root: list[tuple[int, bytes]]) -> J
     return fields | ({"active_at": active} if active else {})
 
 
-def _said(message: Json, id: str, at: Any, model: str | None) -> Iterator[MessageEvent]:
+def _to_messages(message: Json, id: str, at: Any, model: str | None) -> Iterator[MessageEvent]:
     given = message.get("content")
     blocks = given if isinstance(given, list) else [{"type": "text", "text": given}]
     content, role = MessageContent(), coerce.text(message.get("role"))
@@ -168,7 +168,7 @@ def _said(message: Json, id: str, at: Any, model: str | None) -> Iterator[Messag
         role = "system"
     if not content or role not in ("user", "assistant", "system", "tool"):
         return
-    yield content.said(role, at, id=id, model=model if role == "assistant" else None)
+    yield content.to_message(role, at, id=id, model=model if role == "assistant" else None)
 
 
 def _add(content: MessageContent, block: Json) -> None:
@@ -176,26 +176,25 @@ def _add(content: MessageContent, block: Json) -> None:
     match block.get("type"):
         case "text":
             typed = _QUERY.fullmatch(coerce.text(block.get("text")))
-            content.say(block.get("text") if typed is None else typed[1])
+            content.add_text(block.get("text") if typed is None else typed[1])
         case "reasoning":
             signature = coerce.name(block.get("signature"))
-            content.think(block.get("text"), {"signature": signature} if signature else None)
+            content.add_reasoning(
+                block.get("text"), {"signature": signature} if signature else None
+            )
         case "redacted-reasoning":
-            content.think("", {"redacted": block.get("data")})
+            content.add_reasoning("", {"redacted": block.get("data")})
         case "tool-call":
             name = coerce.name(block.get("toolName")) or "tool"
-            content.add(parts.tool_call(call, name, block.get("args", block.get("input"))))
+            content.add_call(call, name, block.get("args", block.get("input")))
         case "tool-result":
-            told = block.get("result", block.get("output"))
+            result = block.get("result", block.get("output"))
             is_error = block.get("isError") is True
             name_of = coerce.name(block.get("toolName"))
-            made = parts.tool_result(
-                call, "" if told is None else told, name=name_of, is_error=is_error
-            )
-            content.add(made)
+            content.add_result(call, result, name=name_of, is_error=is_error)
         case "image":
             data, kind = block.get("image", block.get("data")), block.get("mimeType")
             if not content.attach_url(data) and not content.attach_base64(data, kind):
-                content.keep({"type": "cursor_image", "native": block})
+                content.add_unknown({"type": "cursor_image", "native": block})
         case _:
-            content.keep({"type": "cursor_part", "native": block})
+            content.add_unknown({"type": "cursor_part", "native": block})

@@ -1,7 +1,7 @@
 """Cursor: its databases of key and value, the transcripts of its agents, and its command line.
 
-The program holds its database open and changes its forms without a word: what is not where it was
-is passed over, and bubbles are found by the list that names them, or else by their keys.
+The program changes its formats often and holds its database open: fields that are missing are
+ignored, and messages (`bubbles`) are found by the list of their ids, or else by their keys.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.errors import BadInput
-from sessionary.formats import coerce, parts
+from sessionary.formats import coerce
 from sessionary.importers.base import databases, files
 from sessionary.importers.base.content import MessageContent, call_usage, first_time, parse_time
 from sessionary.importers.base.databases import DatabaseSession
@@ -21,11 +21,11 @@ from sessionary.importers.base.events import (
     Json,
     MessageEvent,
     Resume,
-    SessionBegin,
     Skipped,
     Unit,
-    Where,
+    UserEnvironment,
     begin_session,
+    facts,
 )
 from sessionary.importers.cursor import cli, transcripts
 from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
@@ -43,21 +43,21 @@ _USER = (1, "user", "human")
 _DONE = ("completed", "error", "cancelled")
 
 
-def said(id: str, bubble: Json, at: datetime) -> Iterator[MessageEvent]:
-    """What a bubble says; nothing when it says nothing."""
+def to_messages(id: str, bubble: Json, at: datetime) -> Iterator[MessageEvent]:
+    """Yield the messages of a bubble."""
     if bubble.get("type") in _USER:
         content = MessageContent()
-        content.say(_text(bubble))
+        content.add_text(_text(bubble))
         _add_images(content, bubble)
         if content:
-            yield content.said("user", at, id=id)
+            yield content.to_message("user", at, id=id)
         return
     content, results = MessageContent(), MessageContent()
     thinking = coerce.record(bubble.get("thinking"))
     signature = coerce.name(thinking.get("signature"))
     if coerce.text(thinking.get("text")):
-        content.think(thinking["text"], {"signature": signature} if signature else None)
-    content.say(_text(bubble))
+        content.add_reasoning(thinking["text"], {"signature": signature} if signature else None)
+    content.add_text(_text(bubble))
     _add_tool(content, results, coerce.record(bubble.get("toolFormerData")), id)
     if not content:
         return
@@ -70,21 +70,20 @@ def said(id: str, bubble: Json, at: datetime) -> Iterator[MessageEvent]:
         input=tokens.get("inputTokens"),
         output=tokens.get("outputTokens"),
     )
-    yield content.said("assistant", at, id=id, model=model, usage=used)
+    yield content.to_message("assistant", at, id=id, model=model, usage=used)
     if results:
-        yield results.said("tool", at, id=f"{id}:result")
+        yield results.to_message("tool", at, id=f"{id}:result")
 
 
-def time_of(bubble: Json) -> datetime | None:
-    """When a bubble came."""
+def _time_of(bubble: Json) -> datetime | None:
     timing = coerce.record(bubble.get("timingInfo"))
     return first_time(
         bubble.get("createdAt"), bubble.get("timestamp"), timing.get("clientStartTime")
     )
 
 
-def folder_of(bubble: Json) -> str | None:
-    """The directory that was open."""
+def _folder_of(bubble: Json) -> str | None:
+    """Return the directory that was open."""
     given = coerce.name(bubble.get("workspaceProjectDir"))
     uris = coerce.items(bubble.get("workspaceUris"))
     uri = coerce.text(uris[0]) if uris else ""
@@ -111,11 +110,11 @@ def _add_images(content: MessageContent, bubble: Json) -> None:
         if isinstance(given, bytes):
             content.attach(given, kind)
         elif not content.attach_url(given) and not content.attach_base64(given, kind):
-            content.keep({"type": "cursor_image", "native": image})
+            content.add_unknown({"type": "cursor_image", "native": image})
 
 
 def _bytes_of(given: Any) -> Any:
-    """The bytes of a picture that was written as a list of numbers, or by their places."""
+    """Return the bytes of a picture that is written as a list or an object of numbers."""
     numbers = list(given.values()) if isinstance(given, dict) else given
     if not isinstance(numbers, list) or not numbers:
         return given
@@ -130,15 +129,11 @@ def _add_tool(content: MessageContent, results: MessageContent, tool: Json, id: 
         return
     call_id = coerce.name(tool.get("toolCallId")) or id
     given = coerce.name(tool.get("params")) or tool.get("rawArgs")
-    content.add(parts.tool_call(call_id, name, coerce.parse_json_or_keep(given) or None))
+    content.add_call(call_id, name, coerce.parse_json_or_keep(given) or None)
     status = tool.get("status")
     if status in _DONE or tool.get("result") is not None:
-        told = tool.get("result")
         is_error = status in ("error", "cancelled")
-        answer = parts.tool_result(
-            call_id, "" if told is None else told, name=name, is_error=is_error
-        )
-        results.add(answer)
+        results.add_result(call_id, tool.get("result"), name=name, is_error=is_error)
 
 
 class CursorImporter:
@@ -147,15 +142,14 @@ class CursorImporter:
     name = "cursor"
     title = "Cursor"
 
-    def places(self, where: Where) -> list[Path]:
-        """The directories of its user on each system, and of its agents."""
+    def places(self, user: UserEnvironment) -> list[Path]:
+        """Return the user's directories on each system, and those of the agents."""
         users = (".config", "Library/Application Support", "AppData/Roaming")
-        found = [where.home / each / "Cursor" / "User" for each in users]
-        agents = where.home / ".cursor"
+        found = [user.home / each / "Cursor" / "User" for each in users]
+        agents = user.home / ".cursor"
         return [*found, agents / "projects", agents / "chats"]
 
     def recognises(self, path: Path) -> bool:
-        """Whether it is such a database or transcript, or a directory with some."""
         if is_sqlite(path):
             return _is_ours(path) or cli.is_store(path)
         if files.is_file(path):
@@ -167,7 +161,7 @@ class CursorImporter:
         )
 
     def find(self, place: Path) -> Iterator[Unit]:
-        """Conversations of databases, then transcripts that no database has."""
+        """Yield the conversations of databases, then the transcripts that no database has."""
         stores = list(cli.found(place))
         for path in stores:
             yield cli.unit(path)
@@ -178,10 +172,9 @@ class CursorImporter:
         known = _known_beside(place)
         for path in transcripts.found(place):
             if path.stem not in known:
-                yield Unit(str(path), path, files.stamp_of(path), files.size_of(path))
+                yield files.unit(path)
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
-        """One conversation."""
         if not is_sqlite(unit.path):
             yield from transcripts.read(unit, resume)
             return
@@ -212,10 +205,10 @@ def _is_ours(path: Path) -> bool:
 
 
 def _known_beside(projects: Path) -> set[str]:
-    """The conversations in the database of the same home: their transcripts are copies."""
+    """Return the conversations in the database of the same home: their transcripts are copies."""
     home = projects.parent.parent
     known: set[str] = set()
-    for place in IMPORTER.places(Where(home))[:-2]:
+    for place in IMPORTER.places(UserEnvironment(home))[:-2]:
         for path in _databases(place / "globalStorage"):
             with suppress(BadInput), ExternalDatabase(path) as database:
                 rows = database.rows("cursorDiskKV", ("key",), between=_keys(_COMPOSER))
@@ -223,22 +216,23 @@ def _known_beside(projects: Path) -> set[str]:
     return known
 
 
-# What a database holds
-
-
 def _keys(prefix: str) -> tuple[str, str, str]:
-    """All keys that begin so: a range, which an index answers."""
+    """Return the range of the keys with a prefix, which an index finds."""
     return "key", prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
 def _value(database: ExternalDatabase, key: str, table: str = "ItemTable") -> Any:
-    rows = database.rows(table, ("value",), where=("key", key))
-    return coerce.parse_json(next((row[0] for row in rows), None))
+    return coerce.parse_json(databases.value(database, table, "value", where=("key", key)))
 
 
 def _conversations(database: ExternalDatabase) -> Iterator[DatabaseSession]:
-    heads = _heads(database)
-    found: list[tuple[bool, DatabaseSession]] = []
+    columns = ("composerId", "isArchived", "value")
+    # The index that newer releases have.
+    heads: dict[Any, Json] = {
+        id: {"isArchived": archived, **coerce.parse_record(value)}
+        for id, archived, value in database.rows("composerHeaders", columns)
+    }
+    known: set[str] = set()
     rows = database.rows("cursorDiskKV", ("key", "value"), between=_keys(_COMPOSER))
     for key, value in rows:
         data = coerce.parse_json(value)
@@ -248,11 +242,9 @@ def _conversations(database: ExternalDatabase) -> Iterator[DatabaseSession]:
         _, first, end = _keys(f"{_BUBBLE}{id}:")
         size = database.measure("cursorDiskKV", "key", (first, end), value="value")
         hint = _hint(id, data, heads.get(id, {}))
-        found.append(
-            (bool(hint["parent"]), DatabaseSession(id, (len(value), *size, *hint.values()), hint))
-        )
-    yield from (kept for _, kept in sorted(found, key=lambda each: each[0]))
-    known = {kept.id for _, kept in found}
+        known.add(id)
+        stamp: tuple[Any, ...] = (len(value), *size, *hint.values())
+        yield DatabaseSession(id, stamp, hint, is_child=bool(hint["parent"]))
     for composer in _composers(database):
         name = coerce.name(composer.get("composerId"))
         if name is None or name in known or not coerce.records(composer.get("conversation")):
@@ -272,19 +264,9 @@ def _composers(database: ExternalDatabase) -> list[Json]:
 
 
 def _folder_of_workspace(path: Path) -> str | None:
-    """The directory that a workspace's database belongs to."""
-    given = coerce.record(files.read_json_if_any(path, most=1024 * 1024)).get("folder")
+    """Return the directory that a workspace's database belongs to."""
+    given = files.read_record(path, most=1024 * 1024).get("folder")
     return coerce.name(coerce.text(given).removeprefix("file://"))
-
-
-def _heads(database: ExternalDatabase) -> dict[Any, Json]:
-    """The index that newer releases keep."""
-    columns = ("composerId", "isArchived", "value")
-    rows = database.rows("composerHeaders", columns)
-    return {
-        id: {"isArchived": archived, **coerce.record(coerce.parse_json(value))}
-        for id, archived, value in rows
-    }
 
 
 def _hint(id: str, data: Json, head: Json) -> Json:
@@ -293,7 +275,7 @@ def _hint(id: str, data: Json, head: Json) -> Json:
     model = coerce.name(coerce.record(data.get("modelConfig")).get("modelName"))
     return {
         "id": id,
-        "title": coerce.name(head.get("name")) or coerce.name(data.get("name")),
+        "title": coerce.first_name(head.get("name"), data.get("name")),
         "folder": coerce.name(folder),
         "parent": coerce.name(parent),
         "model": None if model == "default" else model,
@@ -320,21 +302,21 @@ def _read_composer(database: ExternalDatabase, unit: Unit) -> Iterator[Event]:
         if bubble is None:
             yield Skipped(where=f"message {name}", why="it is not in the database")
             continue
-        if "workspace" not in fields and (folder := folder_of(bubble)):
+        if "workspace" not in fields and (folder := _folder_of(bubble)):
             fields["workspace"] = {"path": folder}
-        at = time_of(bubble) or at
-        yield from said(name, bubble, at)
+        at = _time_of(bubble) or at
+        yield from to_messages(name, bubble, at)
     yield Facts(fields=fields)
 
 
 def _bubbles(database: ExternalDatabase, id: str, data: Json) -> Iterator[tuple[str, Json | None]]:
-    """The messages in their order: by the list that names them, inline, or by their keys."""
+    """Yield the messages in their order: by the list of their ids, inline, or by their keys."""
     heads = coerce.records(data.get("fullConversationHeadersOnly"))
     inline = coerce.record(data.get("conversationMap"))
     for head in heads:
         name = coerce.text(head.get("bubbleId"))
-        kept = _value(database, f"{_BUBBLE}{id}:{name}", "cursorDiskKV")
-        found = kept if isinstance(kept, dict) else inline.get(name)
+        stored = _value(database, f"{_BUBBLE}{id}:{name}", "cursorDiskKV")
+        found = stored if isinstance(stored, dict) else inline.get(name)
         yield name, found if isinstance(found, dict) else None
     if heads:
         return
@@ -351,15 +333,15 @@ def _bubbles(database: ExternalDatabase, id: str, data: Json) -> Iterator[tuple[
 
 
 def _read_tab(database: ExternalDatabase, unit: Unit) -> Iterator[Event]:
-    """A conversation of the first releases: all of them in one value."""
+    """Yield a conversation of the first releases, which stored all of them in one value."""
     tabs = coerce.records(coerce.record(_value(database, TABS)).get("tabs"))
     tab = next((each for each in tabs if each.get("tabId") == unit.hint["tab"]), {})
     at = parse_time(tab.get("lastSendTime")) or files.changed_at(unit.path)
-    yield SessionBegin(native_id=unit.hint["tab"], began_at=at)
-    yield Facts(fields={"title": tab.get("chatTitle")})
+    yield begin_session(unit.hint["tab"], at)
+    yield facts(title=tab.get("chatTitle"))
     for number, bubble in enumerate(coerce.records(tab.get("bubbles"))):
-        at = time_of(bubble) or at
-        yield from said(coerce.name(bubble.get("id")) or f"bubble {number}", bubble, at)
+        at = _time_of(bubble) or at
+        yield from to_messages(coerce.name(bubble.get("id")) or f"bubble {number}", bubble, at)
 
 
 IMPORTER = CursorImporter()

@@ -20,7 +20,7 @@ from sessionary.importers.base.files import json_lines
 
 MAX_TEXT = 64 * 1024 * 1024
 _FOLDER = "agent-transcripts"
-_SPEAKERS = {"user:": "user", "assistant:": "assistant"}
+_ROLE_MARKS = {"user:": "user", "assistant:": "assistant"}
 
 
 def found(place: Path) -> Iterator[Path]:
@@ -70,7 +70,7 @@ def _read_lines(path: Path, resume: Resume | None) -> Iterator[Event]:
                 role = "user" if line.data.get("role") == "user" else "assistant"
                 at = parse_time(line.data.get("timestamp")) or otherwise
                 if content:
-                    yield content.said(role, at, id=f"byte {line.start}")
+                    yield content.to_message(role, at, id=f"byte {line.start}")
             yield Checkpoint(place=line.end)
 
 
@@ -82,15 +82,15 @@ def _read_text(path: Path) -> Iterator[Event]:
         text = file.read(MAX_TEXT).decode("utf-8", "replace")
     role, words, number = "", [""], 0
     for line in [*text.splitlines(), "user:"]:
-        marked = next((mark for mark in _SPEAKERS if line.startswith(mark)), None)
+        marked = next((mark for mark in _ROLE_MARKS if line.startswith(mark)), None)
         if marked is None:
             words.append(line)
             continue
-        said = "\n".join(words).strip()
-        if role and said:
+        text = "\n".join(words).strip()
+        if role and text:
             content = MessageContent()
-            content.say(said)
-            made: MessageEvent = content.said(role, at, id=f"message {number}")
+            content.add_text(text)
+            made: MessageEvent = content.to_message(role, at, id=f"message {number}")
             number += 1
             yield made
-        role, words = _SPEAKERS[marked], [line.removeprefix(marked).strip()]
+        role, words = _ROLE_MARKS[marked], [line.removeprefix(marked).strip()]

@@ -16,22 +16,22 @@ from sessionary.importers.base.events import (
     Branch,
     Compacted,
     Event,
-    Facts,
     Json,
     MessageEvent,
     Resume,
     Skipped,
     Unit,
-    Where,
+    UserEnvironment,
     begin_session,
+    facts,
+    workspace,
 )
-from sessionary.importers.base.files import json_lines
 from sessionary.importers.gemini.messages import (
     answered_calls,
     answers_in,
     is_context,
-    said,
     text_of,
+    to_messages,
 )
 
 SUMMARY = "<state_snapshot>"
@@ -44,19 +44,18 @@ class GeminiCli:
     name = "gemini-cli"
     title = "Gemini CLI"
 
-    def places(self, where: Where) -> list[Path]:
-        """Its directory of projects, and that of its fork Qwen Code."""
-        home = where.path("GEMINI_CLI_HOME", ".")
-        return [home / ".gemini" / "tmp", where.home / ".qwen" / "tmp"]
+    def places(self, user: UserEnvironment) -> list[Path]:
+        """Return its directory of projects, and that of its fork Qwen Code."""
+        home = user.path("GEMINI_CLI_HOME", ".")
+        return [home / ".gemini" / "tmp", user.home / ".qwen" / "tmp"]
 
     def recognises(self, path: Path) -> bool:
-        """Whether a file names a session of a project, or a directory has such files."""
         if files.is_file(path):
             return path.suffix in (".json", ".jsonl") and _is_session(path)
         return any(True for _ in _found(path))
 
     def find(self, place: Path) -> Iterator[Unit]:
-        """One unit a file; subagents after the sessions they belong to."""
+        """Yield the files of subagents after those of their sessions."""
         found = [place] if files.is_file(place) else _found(place)
         for path in sorted(found, key=lambda each: (len(each.parts), each)):
             root = _project_root(path)
@@ -65,8 +64,6 @@ class GeminiCli:
             )
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
-        """The session of a file."""
-        del resume
         session = _GeminiSession(unit.path)
         yield from session.fill()
         id = coerce.name(session.facts.get("sessionId"))
@@ -74,44 +71,48 @@ class GeminiCli:
             raise BadInput(f"{unit.path} names no session; it was left alone.")
         began = parse_time(session.facts.get("startTime"))
         yield begin_session(id, began, parent=_parent_of(unit.path))
-        yield Facts(fields=_fields(session.facts, unit.hint))
-        made = _Made(id, files.changed_at(unit.path))
-        for branch in session.left:
-            yield Branch(items=made.items(branch), is_current=False)
-        yield Branch(items=made.items(session.current()), is_current=True)
+        folders = coerce.items(session.facts.get("directories"))
+        noted = files.head(unit.hint).decode("utf-8", "replace").strip()
+        yield facts(
+            title=coerce.name(session.facts.get("summary")),
+            workspace=workspace(folders[0] if folders else noted),
+        )
+        cache = _MessageCache(id, files.changed_at(unit.path))
+        for branch in session.abandoned:
+            yield Branch(items=cache.items(branch), is_current=False)
+        yield Branch(items=cache.items(session.current()), is_current=True)
 
 
 class _GeminiSession:
-    """What a file says of a session, after all its changes."""
+    """A session of a file, after all its changes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.facts: Json = {}
         self._messages: dict[str, Json] = {}
-        # The fullest form of each message that there was.
+        # The most complete form of each message so far.
         self._fullest: dict[str, Json] = {}
-        # A resumed session begins with a shorter list; the whole one follows, unless it was taken back to.
+        # A resumed session begins with a shorter list. The whole list follows, unless the session
+        # was rewound: then `_taken_back` is the first message that is gone.
         self._is_resuming = False
         self._taken_back: str | None = None
-        # Each way that was left by going back, as it was then.
-        self.left: list[list[Json]] = []
+        # The messages before each rewind.
+        self.abandoned: list[list[Json]] = []
 
     def current(self) -> list[Json]:
-        """The messages as they stand at the end."""
+        """Return the messages after all changes."""
         return list(self._messages.values())
 
     def fill(self) -> Iterator[Skipped]:
-        """Take all that the file says; tell what cannot be read."""
+        """Read the file; yield what cannot be read."""
         if self._path.suffix == ".json":
-            document = files.read_json(self._path)
-            self._change(coerce.record(document))
+            self._change(coerce.record(files.read_json(self._path)))
             return
-        with files.opened(self._path) as file:
-            for line in json_lines(file):
-                if line.data is None:
-                    yield Skipped(where=f"byte {line.start}", why=line.why or "")
-                else:
-                    self._take(line.data)
+        for line in files.read_json_lines(self._path):
+            if line.data is None:
+                yield line.skipped
+            else:
+                self._take(line.data)
 
     def _take(self, record: Json) -> None:
         if isinstance(record.get("$rewindTo"), str):
@@ -169,12 +170,12 @@ class _GeminiSession:
     def _rewind(self, id: str) -> None:
         ids = list(self._messages)
         at = ids.index(id) if id in self._messages else 0
-        self.left.append(self.current())
+        self.abandoned.append(self.current())
         for each in ids[at:]:
             del self._messages[each]
 
 
-class _Made:
+class _MessageCache:
     """Messages made once, however many branches share them."""
 
     def __init__(self, session_id: str, otherwise: datetime) -> None:
@@ -202,15 +203,15 @@ class _Made:
             if message.get("type") == SUMMARY:
                 found = (Compacted(summary=text_of(message), at=self._at),)
             else:
-                found = tuple(said(message, self._at, session_id=self._session_id))
+                found = tuple(to_messages(message, self._at, session_id=self._session_id))
             self._known[id(message)] = found
         return found
 
 
 def _fuller(known: Json | None, given: Json) -> Json:
-    """Of two forms of a message the one that says more.
+    """Return the more complete of two forms of a message.
 
-    A resumed session lists its messages again as the model reads them: without tokens, model and the
+    A resumed session lists its messages again as the model reads them: without tokens, model and
     results of tools, and with a new time.
     """
     if known is None:
@@ -229,7 +230,7 @@ def _found(place: Path) -> Iterator[Path]:
 
 
 def _is_session(path: Path) -> bool:
-    """Whether a file begins with what is known of a session; other tools name theirs further in."""
+    """Whether a file begins with a session's header; other tools have theirs further in."""
     if path.suffix == ".jsonl":
         first = next(files.first_objects(path), {})
         return "sessionId" in first and ("projectHash" in first or "startTime" in first)
@@ -238,29 +239,15 @@ def _is_session(path: Path) -> bool:
 
 
 def _parent_of(path: Path) -> str | None:
-    """The session whose directory a subagent's file stands in."""
+    """Return the session in whose directory a subagent's file is."""
     folder = path.parent
     return folder.name if folder.parent.name == "chats" else None
 
 
 def _project_root(path: Path) -> Path:
-    """The file in which the tool notes where a project is."""
+    """Return the file in which the tool writes where a project is."""
     chats = next((each for each in path.parents if each.name == "chats"), path.parent)
     return chats.parent / ".project_root"
-
-
-def _fields(facts: Json, root: Path | None) -> Json:
-    fields: Json = {}
-    if coerce.name(facts.get("summary")):
-        fields["title"] = facts["summary"]
-    given = coerce.items(facts.get("directories"))
-    noted = b"" if root is None else files.head(root)
-    folder = (
-        coerce.name(given[0]) if given else coerce.name(noted.decode("utf-8", "replace").strip())
-    )
-    if folder:
-        fields["workspace"] = {"path": folder}
-    return fields
 
 
 IMPORTER = GeminiCli()

@@ -17,7 +17,7 @@ CONTEXT = (
 )
 
 
-def said(message: Json, at: datetime, *, session_id: str) -> Iterator[MessageEvent]:
+def to_messages(message: Json, at: datetime, *, session_id: str) -> Iterator[MessageEvent]:
     """A message, and behind it what its tools answered."""
     id = coerce.text(message.get("id"))
     kind = message.get("type")
@@ -25,14 +25,14 @@ def said(message: Json, at: datetime, *, session_id: str) -> Iterator[MessageEve
     if context:
         surroundings = MessageContent()
         add(surroundings, context)
-        yield surroundings.said("system", at, id=f"{id}:context" if words else id)
+        yield surroundings.to_message("system", at, id=f"{id}:context" if words else id)
         if not words:
             return
         message = {**message, "content": words}
     content = MessageContent()
     for thought in coerce.records(message.get("thoughts")):
-        told = (coerce.text(thought.get("subject")), coerce.text(thought.get("description")))
-        content.think("\n".join(filter(None, told)))
+        texts = (coerce.text(thought.get("subject")), coerce.text(thought.get("description")))
+        content.add_reasoning("\n".join(filter(None, texts)))
     called = {coerce.text(call.get("id")) for call in coerce.records(message.get("toolCalls"))}
     add(content, [part for part in _parts(message.get("content")) if _call_id(part) not in called])
     results = MessageContent()
@@ -41,7 +41,7 @@ def said(message: Json, at: datetime, *, session_id: str) -> Iterator[MessageEve
     role = _ROLES.get(kind, "system") if isinstance(kind, str) else "system"
     if answers_in(message):
         role = "tool"
-    yield content.said(
+    yield content.to_message(
         role,
         at,
         id=id,
@@ -50,14 +50,14 @@ def said(message: Json, at: datetime, *, session_id: str) -> Iterator[MessageEve
         usage=_usage(message, at, call_id=f"{session_id}:{id}"),
     )
     if results:
-        yield results.said("tool", at, id=f"{id}:results")
+        yield results.to_message("tool", at, id=f"{id}:results")
 
 
 def text_of(message: Json) -> str:
     """The words of a message."""
     content = MessageContent()
     add(content, message.get("content"))
-    return "\n".join(part["text"] for part in content.parts if part["type"] == "text")
+    return content.text
 
 
 def answers_in(message: Json) -> set[str]:
@@ -110,35 +110,37 @@ def _add_part(content: MessageContent, part: object) -> None:
         case None:
             return
         case str():
-            content.say(part)
+            content.add_text(part)
         case {"text": str(words), "thought": True}:
-            content.think(words)
+            content.add_reasoning(words)
         case {"text": str(words)}:
-            content.say(words)
+            content.add_text(words)
         case {"inlineData": {"data": str(data), **rest}} if content.attach_base64(
             data, rest.get("mimeType"), rest.get("displayName")
         ):
             return
         case {"functionCall": {"name": str(name), **rest}}:
-            content.add(parts.tool_call(coerce.text(rest.get("id")), name, rest.get("args")))
+            content.add_call(rest.get("id"), name, rest.get("args"))
         case {"functionResponse": {**response}}:
             id, tool = coerce.text(response.get("id")), coerce.name(response.get("name"))
-            content.add(parts.tool_result(id, _answer(response.get("response")), name=tool))
+            content.add_result(id, _answer(response.get("response")), name=tool)
         case _:
-            content.keep({"type": "gemini", "native": part})
+            content.add_unknown({"type": "gemini", "native": part})
 
 
 def _add_call(content: MessageContent, results: MessageContent, call: Json) -> None:
     id, name = coerce.text(call.get("id")), coerce.text(call.get("name"))
-    content.add(parts.tool_call(id, name, call.get("args")))
+    content.add_call(id, name, call.get("args"))
     if not _is_answered(call):
         return
     answer = MessageContent()
     add(answer, call.get("result"))
-    told = [part for part in answer.parts if part["type"] != "attachment"]
+    texts = [part for part in answer.parts if part["type"] != "attachment"]
     files = [part for part in answer.parts if part["type"] == "attachment"]
     is_error = call.get("status") in ("error", "cancelled")
-    results.add(parts.tool_result(id, _told(told), name=name or None, is_error=is_error), *files)
+    results.add(
+        parts.tool_result(id, _result_text(texts), name=name or None, is_error=is_error), *files
+    )
     results.blobs.extend(answer.blobs)
 
 
@@ -150,12 +152,12 @@ def _is_answered(call: Json) -> bool:
     )
 
 
-def _told(answers: list[Json]) -> Any:
-    """What a tool's parts say: their words when they are words, else the parts."""
-    said: list[Any] = [each.get("content", each.get("text", "")) for each in answers]
-    if len(said) == 1:
-        return said[0]
-    return "\n".join(said) if all(isinstance(each, str) for each in said) else answers
+def _result_text(answers: list[Json]) -> Any:
+    """Return the texts of a tool's parts as one, or the parts if one of them is no text."""
+    texts: list[Any] = [each.get("content", each.get("text", "")) for each in answers]
+    if len(texts) == 1:
+        return texts[0]
+    return "\n".join(texts) if all(isinstance(each, str) for each in texts) else answers
 
 
 def _answer(response: object) -> Any:

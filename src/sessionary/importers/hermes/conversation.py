@@ -26,9 +26,9 @@ from sessionary.importers.hermes.plan import (
     PlannedMessage,
     aligned,
     joined,
+    merge_segments,
     name,
     steps_of,
-    unfolded,
 )
 from sessionary.importers.hermes.session_facts import HermesFacts
 from sessionary.importers.hermes.sources import (
@@ -49,25 +49,25 @@ _EPOCH = datetime(1980, 1, 1, tzinfo=UTC)
 
 
 class HermesConversation:
-    """A conversation on its way: what its files say, put in order."""
+    """One conversation, merged from all files that have parts of it."""
 
     def __init__(self, home: HermesHome, chain: Chain, database: ExternalDatabase | None) -> None:
         self._home = home
         self._chain = chain
         self._database = database
-        self._tapes: list[MessageSource] = []
-        self._told: list[Event] = []
+        self._sources: list[MessageSource] = []
+        self._pending: list[Event] = []
         self._web = self._read_web()
         self._plan = self._planned()
         webs = [session.facts for _, session in self._web]
         self._known = HermesFacts(home, chain, webs, database)
 
     def events(self) -> Iterator[Event]:
-        """All that is to be said of it."""
+        """Yield all events of the conversation."""
         yield self._begin()
-        yield from self._told
+        yield from self._pending
         yield Facts(fields=self._known.fields())
-        playback = MessageReplay(self._tapes)
+        playback = MessageReplay(self._sources)
         try:
             is_split = any(session.before for _, session in self._web)
             yield from self._branches(playback) if is_split else self._line(playback)
@@ -76,7 +76,7 @@ class HermesConversation:
         if usage := self._usage():
             yield UsageEvent(usage=usage)
 
-    # What is said, in which order
+    # The order of the messages
 
     def _planned(self) -> list[PlannedMessage]:
         segments = []
@@ -92,21 +92,21 @@ class HermesConversation:
                 )
             segments.append(steps)
         compressed = [row.end_reason == "compression" for row in self._chain.rows]
-        plan = unfolded(segments, is_compressed=compressed)
+        plan = merge_segments(segments, is_compressed=compressed)
         for file, session in self._web:
             steps = self._steps(ListedMessages(file.path, session.messages))
-            tape = len(self._tapes) - 1
+            source = len(self._sources) - 1
             plan = joined(plan, steps)
             if not any(step.is_compaction for step in plan):
-                _anchor(plan, web_sessions.anchored(session), tape)
+                _anchor(plan, web_sessions.anchored(session), source)
         name(plan)
         return plan
 
-    def _steps(self, tape: MessageSource) -> list[PlannedMessage]:
-        lights, told = survey(tape)
-        self._told += told
-        self._tapes.append(tape)
-        return steps_of(lights, len(self._tapes) - 1)
+    def _steps(self, source: MessageSource) -> list[PlannedMessage]:
+        keys, events = survey(source)
+        self._pending += events
+        self._sources.append(source)
+        return steps_of(keys, len(self._sources) - 1)
 
     def _read_web(self) -> list[tuple[WebFile, WebSession]]:
         found = []
@@ -117,8 +117,8 @@ class HermesConversation:
             try:
                 session = web_sessions.read(file)
                 found.append((file, session))
-                self._told += [Skipped(where=p.name, why=why) for p, why in session.faults]
-                self._told += [
+                self._pending += [Skipped(where=p.name, why=why) for p, why in session.faults]
+                self._pending += [
                     IgnoredRecord(
                         what=f"fields {name}, longer than {web_sessions.MAX_FIELD:,} bytes"[:80]
                     )
@@ -127,39 +127,39 @@ class HermesConversation:
             except BadInput as error:
                 if not row.facts and row.id not in self._home.transcripts:
                     raise
-                self._told.append(Skipped(where=file.path.name, why=str(error)))
+                self._pending.append(Skipped(where=file.path.name, why=str(error)))
         return found
 
-    # How it is said
+    # The events
 
     def _line(self, playback: MessageReplay) -> Iterator[Event]:
-        """One message behind the other; what was taken back is left before the next that stands."""
-        standing: str | None = None
+        """Yield the messages in order; retracted ones are rewound before the next one that stands."""
+        last_kept: str | None = None
         is_off = False
         at = self._began()
         for step in self._plan:
             at = step.at or at
             parent: str | None = FOLLOWS
-            if is_off and not step.light.is_taken_back:
-                parent = standing
-            yield from self._say(step, playback, at, parent)
-            is_off = step.light.is_taken_back
+            if is_off and not step.message_key.is_taken_back:
+                parent = last_kept
+            yield from self._messages(step, playback, at, parent)
+            is_off = step.message_key.is_taken_back
             if not is_off and not step.is_compaction:
-                standing = step.id
-        if is_off and standing is not None:
-            yield Retracted(after=standing, at=at)
+                last_kept = step.id
+        if is_off and last_kept is not None:
+            yield Retracted(after=last_kept, at=at)
 
-    def _say(
+    def _messages(
         self,
         step: PlannedMessage,
         playback: MessageReplay,
         at: datetime,
         parent: str | None = FOLLOWS,
     ) -> Iterator[MessageEvent | Compacted]:
-        raws = [playback.raw(tape, number, step.key) for tape, number in step.places]
+        raws = [playback.raw(source, number, step.key) for source, number in step.places]
         raw = message.filled(*raws)
         if not step.is_compaction:
-            yield message.said(raw, id=step.id, at=at, parent=parent)
+            yield message.to_message(raw, id=step.id, at=at, parent=parent)
             if step.summary_after is not None:
                 yield Compacted(summary=step.summary_after, at=at, id=f"{step.id}-summary")
             return
@@ -167,50 +167,52 @@ class HermesConversation:
         keeps = None if step.keeps is None else step.keeps.id
         yield Compacted(summary=summary, at=at, id=step.id, keeps=keeps)
         if rest:
-            said = {"role": raw.get("role"), "content": rest}
-            yield message.said(said, id=f"{step.id}-rest", at=at)
+            after = {"role": raw.get("role"), "content": rest}
+            yield message.to_message(after, id=f"{step.id}-rest", at=at)
 
     def _branches(self, playback: MessageReplay) -> Iterator[Event]:
-        """The way that stands, after those that do not: taken back, or only in a copy."""
-        way: list[tuple[PlannedMessage, list[MessageEvent | Compacted]]] = []
+        """Yield the current branch after the others: retracted messages, and those of a backup."""
+        current: list[tuple[PlannedMessage, list[MessageEvent | Compacted]]] = []
         off: list[MessageEvent | Compacted] = []
         at = self._began()
         for step in self._plan:
             at = step.at or at
-            items = list(self._say(step, playback, at))
-            if step.light.is_taken_back:
+            items = list(self._messages(step, playback, at))
+            if step.message_key.is_taken_back:
                 off += items
                 continue
             if off:
-                yield Branch(items=[*_flat(way), *off], is_current=False)
+                yield Branch(items=[*_flat(current), *off], is_current=False)
                 off = []
-            way.append((step, items))
+            current.append((step, items))
         if off:
-            yield Branch(items=[*_flat(way), *off], is_current=False)
+            yield Branch(items=[*_flat(current), *off], is_current=False)
         for file, session in self._web:
-            yield from self._before(ListedMessages(file.backup, session.before), way)
-        yield Branch(items=_flat(way), is_current=True)
+            yield from self._before(ListedMessages(file.backup, session.before), current)
+        yield Branch(items=_flat(current), is_current=True)
 
     def _before(
-        self, tape: ListedMessages, way: list[tuple[PlannedMessage, list[MessageEvent | Compacted]]]
+        self,
+        source: ListedMessages,
+        current: list[tuple[PlannedMessage, list[MessageEvent | Compacted]]],
     ) -> Iterator[Event]:
-        """What a session was before its file shrank; what still stands is the same message."""
-        lights, told = survey(tape)
-        yield from told
-        steps = steps_of(lights, 0)
+        """Yield the branch of a backup; messages that still exist are the same ones."""
+        keys, events = survey(source)
+        yield from events
+        steps = steps_of(keys, 0)
         name(steps)
-        pairs = aligned([step.key for step in steps], [step.key for step, _ in way])
-        same = {ours: way[theirs][1] for ours, theirs in pairs}
-        playback = MessageReplay([tape])
+        pairs = aligned([step.key for step in steps], [step.key for step, _ in current])
+        same = {ours: current[theirs][1] for ours, theirs in pairs}
+        playback = MessageReplay([source])
         items: list[MessageEvent | Compacted] = []
         at = self._began()
         for number, step in enumerate(steps):
             at = step.at or at
-            items += same.get(number) or list(self._say(step, playback, at))
+            items += same.get(number) or list(self._messages(step, playback, at))
         if len(same) < len(steps):
             yield Branch(items=items, is_current=False)
 
-    # What is known of it
+    # The session
 
     def _begin(self) -> SessionBegin:
         chain = self._chain
@@ -222,18 +224,18 @@ class HermesConversation:
         )
 
     def _began(self) -> datetime:
-        """When it began; of what names no time, when its file was last written."""
+        """Return when it began; without any time, when its file was last written."""
         first = self._chain.rows[0]
         entry = self._home.index.entries.get(first.id, {})
-        said = next((step.at for step in self._plan if step.at is not None), None)
+        first_at = next((step.at for step in self._plan if step.at is not None), None)
         web = [web_sessions.began_at(session.facts) for _, session in self._web]
         paths = [file for row in self._chain.rows for file in self._home.files_of(row.id)]
         written = min(map(files.changed_at, paths), default=_EPOCH)
-        known = [first.began, local(entry.get("created_at")), *web, said]
+        known = [first.began, local(entry.get("created_at")), *web, first_at]
         return next((each for each in known if each is not None), written)
 
     def _usage(self) -> list[Usage]:
-        """The ledger's rows: the database has the word, then the index, then the web session."""
+        """Return the usage from the database, or else from the index or the web session."""
         found: list[Usage] = []
         if self._database is not None:
             rows = [row for row in self._chain.rows if row.facts]
@@ -245,17 +247,17 @@ class HermesConversation:
         return found
 
 
-def _anchor(plan: list[PlannedMessage], anchored: tuple[int, str] | None, tape: int) -> None:
-    """Note behind which message of a tape the model read a summary."""
+def _anchor(plan: list[PlannedMessage], anchored: tuple[int, str] | None, source: int) -> None:
+    """Note after which message of a source the model reads a summary."""
     if anchored is None:
         return
     number, summary = anchored
     for step in plan:
-        if (tape, number) in step.places:
+        if (source, number) in step.places:
             step.summary_after = summary
 
 
 def _flat(
-    way: list[tuple[PlannedMessage, list[MessageEvent | Compacted]]],
+    current: list[tuple[PlannedMessage, list[MessageEvent | Compacted]]],
 ) -> list[MessageEvent | Compacted]:
-    return [item for _, items in way for item in items]
+    return [item for _, items in current for item in items]

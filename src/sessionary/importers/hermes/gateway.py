@@ -1,4 +1,4 @@
-"""The gateway's `sessions.json`: which chat of which platform a session was held in."""
+"""The gateway's `sessions.json`: the platform and chat of each session."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,15 +12,8 @@ from sessionary.model.source import Source
 INDEX = "sessions.json"
 MAX_INDEX = 64 * 1024 * 1024
 _ORIGIN = (
-    "chat_id",
-    "chat_name",
-    "chat_type",
-    "user_id",
-    "user_name",
-    "thread_id",
-    "chat_topic",
-    "user_id_alt",
-    "chat_id_alt",
+    *("chat_id", "chat_name", "chat_type", "user_id", "user_name", "thread_id", "chat_topic"),
+    *("user_id_alt", "chat_id_alt"),
 )
 _OTHER_NAMES = {"cli": "terminal", "local": "terminal", "cron": "schedule"}
 # agent:main:{platform}:{chat type}[:{chat}][:{thread}][:{person}]
@@ -29,7 +22,7 @@ _SHORTEST_KEY = 4
 
 @dataclass(slots=True)
 class GatewayIndex:
-    """The entries of a `sessions.json` by the name of their session; and what is no entry."""
+    """The entries of a `sessions.json` by session id, and those that cannot be read."""
 
     entries: dict[str, Json] = field(default_factory=dict)
     faults: list[tuple[str, str]] = field(default_factory=list)
@@ -37,7 +30,7 @@ class GatewayIndex:
 
 
 def index(path: Path) -> GatewayIndex:
-    """What a `sessions.json` says; nothing when there is none."""
+    """Read a `sessions.json`; an empty index if there is none."""
     found = GatewayIndex(path=path)
     if not files.is_file(path):
         return found
@@ -55,14 +48,14 @@ def index(path: Path) -> GatewayIndex:
 
 
 def source_of(facts: Json, entry: Json) -> Json | None:
-    """Where a session was held, from its row and its entry in the index."""
+    """Return the source of a session, from its row and its entry in the index."""
     origin = coerce.record(entry.get("origin"))
-    origin = origin or coerce.record(coerce.parse_json(facts.get("origin_json")))
-    origin = origin or coerce.record(coerce.parse_json(facts.get("origin")))
-    key = coerce.name(entry.get("session_key")) or coerce.name(facts.get("session_key"))
+    origin = origin or coerce.parse_record(facts.get("origin_json"))
+    origin = origin or coerce.parse_record(facts.get("origin"))
+    key = coerce.first_name(entry.get("session_key"), facts.get("session_key"))
     known = _of_key(key) | {n: facts[n] for n in _ORIGIN if facts.get(n) not in (None, "")}
     known |= {n: origin[n] for n in _ORIGIN if origin.get(n) not in (None, "")}
-    platform = coerce.name(origin.get("platform")) or coerce.name(entry.get("platform"))
+    platform = coerce.first_name(origin.get("platform"), entry.get("platform"))
     platform = platform or coerce.name(facts.get("source")) or known.get("platform")
     if platform is None:
         return None
@@ -71,7 +64,7 @@ def source_of(facts: Json, entry: Json) -> Json | None:
 
 
 def _of_key(key: str | None) -> Json:
-    """What a key tells: its platform, chat type and chat, which alone are certain."""
+    """Return platform, chat type and chat of a key; its other parts are ambiguous."""
     cut = (key or "").split(":")
     if len(cut) < _SHORTEST_KEY or cut[0] != "agent":
         return {}
@@ -82,7 +75,7 @@ def _of_key(key: str | None) -> Json:
 
 
 def _valid(known: Json) -> Json | None:
-    """The source, without what cannot be part of one."""
+    """Return the source without invalid fields."""
     made: Json = {}
     for name, value in known.items():
         try:

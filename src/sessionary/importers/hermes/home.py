@@ -1,4 +1,4 @@
-"""A directory of Hermes': its database, its transcripts, its web sessions; and what they hold."""
+"""A Hermes directory: its database, transcripts and web sessions, and the sessions in them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ DATABASE = "state.db"
 
 @dataclass(slots=True, eq=False)
 class HermesHome:
-    """One profile of Hermes: where its files are, and what they hold by the names of sessions."""
+    """One profile of Hermes: its files, and what they have by session id."""
 
     path: Path
     profile: str | None = None
@@ -32,23 +32,23 @@ class HermesHome:
     index: GatewayIndex = field(default_factory=GatewayIndex)
     transcripts: dict[str, Path] = field(default_factory=dict)
     web: dict[str, WebFile] = field(default_factory=dict)
-    # The agent's own logs: read only where nothing else has the session.
+    # The agent's own logs: read only if nothing else has the session.
     logs: dict[str, WebFile] = field(default_factory=dict)
     projects: dict[str, ProjectFact] = field(default_factory=dict)
     jobs: dict[str, str] = field(default_factory=dict)
-    # Where sessions stand in an export of Hermes' own.
+    # File and offset of sessions in an export of Hermes.
     exported: dict[str, tuple[Path, int]] = field(default_factory=dict)
     faults: list[tuple[Path, str]] = field(default_factory=list)
     _open: ExternalDatabase | None = None
 
     @property
     def database_path(self) -> Path:
-        """Where the database is, if there is one."""
+        """The path of the database, which need not exist."""
         return self.path if self.path.suffix == ".db" else self.path / DATABASE
 
     @contextmanager
     def database(self) -> Iterator[ExternalDatabase | None]:
-        """The database, open; None when there is none."""
+        """Open the database; None if there is none."""
         if self._open is not None or not self.rows or self.exported:
             yield self._open
             return
@@ -57,7 +57,7 @@ class HermesHome:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Keep the database open meanwhile, and know its sessions."""
+        """Keep the database open inside the block, and load its sessions."""
         if self.exported or not files.is_file(self.database_path):
             yield
             return
@@ -76,17 +76,17 @@ class HermesHome:
             database.close()
 
     def units(self) -> Iterator[Unit]:
-        """What can be read by itself: each conversation, and what is wrong with the rest."""
+        """Yield the conversations, and a unit for each fault."""
         for path, why in self.faults:
             yield self._unit(path, why, why, path)
         if self.index.faults:
             path = self.index.path or self.path
             yield self._unit(path, files.stamp_of(path), self.index, path)
         for chain in self._chains():
-            yield self._talk(chain)
+            yield self._conversation_unit(chain)
 
     def _chains(self) -> Iterator[Chain]:
-        """The conversations of the database, then those of which only files tell."""
+        """Yield the conversations of the database, then those that only files have."""
         known = set(self.rows)
         yield from chains_of(self.rows)
         for id, log in self.logs.items():
@@ -99,11 +99,11 @@ class HermesHome:
             lineage = None if parent is None else Lineage.FORK
             yield Chain((SessionRow(id, {}),), parent, lineage)
 
-    def _talk(self, chain: Chain) -> Unit:
+    def _conversation_unit(self, chain: Chain) -> Unit:
         beside = [path for row in chain.rows for path in self.files_of(row.id)]
-        told = [(row.facts, row.prints) for row in chain.rows]
+        facts = [(row.facts, row.fingerprint) for row in chain.rows]
         entries = [self.index.entries.get(row.id) for row in chain.rows if not row.facts]
-        stamp = hash_of(repr((told, entries)).encode("utf-8", "surrogatepass"))[:32]
+        stamp = hash_of(repr((facts, entries)).encode("utf-8", "surrogatepass"))[:32]
         path = beside[0] if self.exported or not chain.rows[0].facts else self.database_path
         return Unit(
             f"{self.path}#{chain.id}",
@@ -117,7 +117,7 @@ class HermesHome:
         )
 
     def files_of(self, id: str) -> Iterator[Path]:
-        """The files that tell of a session, but for the database."""
+        """Yield the files of a session, except the database."""
         if id in self.exported:
             yield self.exported[id][0]
         if id in self.transcripts:
@@ -135,7 +135,7 @@ class HermesHome:
 
 
 def homes_of(place: Path, web_folder: Path | None = None) -> list[HermesHome]:
-    """The profiles below a directory of Hermes', or what a file of it belongs to."""
+    """Return the profiles in a Hermes directory, or the one that a file belongs to."""
     if files.is_file(place):
         return [_of_file(place)]
     homes = [_home(place)]
@@ -153,7 +153,7 @@ def homes_of(place: Path, web_folder: Path | None = None) -> list[HermesHome]:
 
 
 def _owner(homes: list[HermesHome], file: WebFile) -> HermesHome:
-    """Whose session a file of the web interface is: it tells its profile."""
+    """Return the profile that a web session names, or the first one."""
     return next((each for each in homes if each.profile == file.profile), homes[0])
 
 
@@ -192,7 +192,7 @@ def _of_file(path: Path) -> HermesHome:
 
 
 def _directories(path: Path) -> list[Path]:
-    """The directories in one, by name; links are not followed."""
+    """Return the directories in a directory, sorted; links are not followed."""
     if not files.is_directory(path):
         return []
     try:
@@ -203,8 +203,8 @@ def _directories(path: Path) -> list[Path]:
 
 
 def _jobs(path: Path) -> dict[str, str]:
-    """What scheduled jobs are called."""
-    jobs = coerce.records(coerce.record(files.read_json_if_any(path)).get("jobs"))
+    """Return the names of scheduled jobs by id."""
+    jobs = coerce.records(files.read_record(path).get("jobs"))
     return {str(job.get("id")): job["name"] for job in jobs if coerce.name(job.get("name"))}
 
 
@@ -216,4 +216,4 @@ def _profile(name: str) -> str | None:
 
 
 def _size(row: SessionRow) -> int:
-    return sum(int(each) for each in row.prints[3:] if isinstance(each, float))
+    return sum(int(each) for each in row.fingerprint[3:] if isinstance(each, float))

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sessionary.errors import BadInput
 from sessionary.importers.base import files
-from sessionary.importers.base.events import Event, Resume, Skipped, Unit, Where
+from sessionary.importers.base.events import Event, Resume, Skipped, Unit, UserEnvironment
 from sessionary.importers.hermes import state, web_sessions
 from sessionary.importers.hermes.conversation import HermesConversation
 from sessionary.importers.hermes.gateway import INDEX, GatewayIndex
@@ -15,25 +16,25 @@ from sessionary.importers.hermes.web_sessions import FOLDERS
 from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
 
 
+@dataclass(eq=False)
 class Hermes:
     """Reads the records of Hermes Agent and of its web interface."""
 
     name = "hermes"
     title = "Hermes"
 
-    def __init__(self) -> None:
-        # Where the web interface of a home keeps its state, if elsewhere: the two are read as one.
-        self._web_folders: dict[Path, Path] = {}
+    # The state directory of a home's web interface, if it is elsewhere: both are read as one.
+    _web_folders: dict[Path, Path] = field(default_factory=dict)
 
-    def places(self, where: Where) -> list[Path]:
-        home = where.path("HERMES_HOME", ".hermes")
-        given = where.environment.get("HERMES_WEBUI_STATE_DIR")
+    def places(self, user: UserEnvironment) -> list[Path]:
+        home = user.path("HERMES_HOME", ".hermes")
+        given = user.environment.get("HERMES_WEBUI_STATE_DIR")
         if not given:
             return [home]
         folder = Path(given).expanduser()
         if folder in (home, *(home / each for each in FOLDERS)):
             return [home]
-        # Whoever asks for its units names the place itself, not a link to it.
+        # `find` gets the resolved path.
         self._web_folders[home.resolve()] = folder.resolve()
         return [home] if files.is_directory(home) else [folder]
 
@@ -41,7 +42,7 @@ class Hermes:
         return files.is_file(path) and _is_file_of_hermes(path)
 
     def accepts(self, path: Path) -> bool:
-        """A transcript: its lines have nothing that shows whose they are."""
+        """Accept a transcript: nothing in its lines shows which tool wrote them."""
         return path.suffix == ".jsonl" and _has_messages(path)
 
     def find(self, place: Path) -> Iterator[Unit]:
@@ -49,7 +50,7 @@ class Hermes:
         with ExitStack() as opened:
             for home in homes:
                 opened.enter_context(home.opened())
-            # A session of the web interface belongs to whichever database knows it.
+            # A web session belongs to the profile whose database has it.
             for home in homes:
                 for id in [each for each in homes[0].web if each in home.rows]:
                     home.web.setdefault(id, homes[0].web[id])
@@ -90,7 +91,7 @@ def _is_file_of_hermes(path: Path) -> bool:
 
 
 def _is_in_home(path: Path) -> bool:
-    """Whether a transcript lies where the gateway puts them: beside its index, or below a database."""
+    """Whether a transcript is where the gateway stores them: by its index, or below a database."""
     home = path.parent.parent
     is_beside_index = files.is_file(path.parent / INDEX)
     return is_beside_index or (
@@ -99,7 +100,7 @@ def _is_in_home(path: Path) -> bool:
 
 
 def _has_messages(path: Path) -> bool:
-    """Whether the first lines are messages and nothing else is said of them."""
+    """Whether the first lines contain plain messages."""
     return any(
         isinstance(each.get("role"), str) and "content" in each and "type" not in each
         for each in files.first_objects(path)

@@ -1,4 +1,4 @@
-"""A message as Hermes writes it: a row of its database, a line of a transcript, an item of a list."""
+"""A message of Hermes: a row of its database, a line of a transcript, or an item of a list."""
 
 import hashlib
 import re
@@ -10,48 +10,28 @@ from sessionary.importers.base.content import MessageContent, parse_time
 from sessionary.importers.base.events import FOLLOWS, Json, MessageEvent
 
 COLUMNS = (
-    "id",
-    "role",
-    "content",
-    "tool_call_id",
-    "tool_calls",
-    "tool_name",
-    "timestamp",
-    "token_count",
-    "finish_reason",
-    "reasoning",
-    "reasoning_content",
-    "reasoning_details",
-    "codex_reasoning_items",
-    "codex_message_items",
-    "platform_message_id",
-    "observed",
-    "active",
-    "compacted",
+    *("id", "role", "content", "tool_call_id", "tool_calls", "tool_name", "timestamp"),
+    *("token_count", "finish_reason", "reasoning", "reasoning_content", "reasoning_details"),
+    *("codex_reasoning_items", "codex_message_items", "platform_message_id", "observed"),
+    *("active", "compacted"),
 )
 _JSON_TEXTS = ("tool_calls", "reasoning_details", "codex_reasoning_items", "codex_message_items")
-# How a list of parts is written where a text is expected.
+# The prefix of a list of parts in a text column.
 _AS_JSON = "\x00json:"
-# What is kept beside the parts, under the tool's name.
-_KEPT = (
-    "codex_reasoning_items",
-    "codex_message_items",
-    "platform_message_id",
-    "message_id",
-    "observed",
-    "attachments",
-    "_recovered",
-    "_error",
+# Fields that are stored beside the parts, under the tool's name.
+_EXTRA_FIELDS = (
+    *("codex_reasoning_items", "codex_message_items", "platform_message_id", "message_id"),
+    *("observed", "attachments", "_recovered", "_error"),
 )
-NOT_SAID = ("session_meta",)
+IGNORED_ROLES = ("session_meta",)
 _SUMMARIES = ("[CONTEXT COMPACTION", "[CONTEXT SUMMARY]")
 _SUMMARY_END = re.compile(r"^-+\s*END OF CONTEXT SUMMARY[^\n]*$", re.MULTILINE)
-# What the web interface puts before the words that a person typed.
+# What the web interface puts before a prompt.
 _WORKSPACE = re.compile(r"\A\[Workspace:[^\]\n]*\]\s*\n?")
 
 
 class MessageKey(NamedTuple):
-    """What is needed to tell where a message belongs: not its words."""
+    """What is needed to find the place of a message, without its text."""
 
     key: str
     role: str
@@ -60,13 +40,8 @@ class MessageKey(NamedTuple):
     is_taken_back: bool = False
 
 
-def from_row(row: tuple[Any, ...]) -> Json:
-    """A row with the columns of `COLUMNS` as an object; what it lacks is left out."""
-    return unpacked(dict(zip(COLUMNS, row, strict=True)))
-
-
 def unpacked(row: Json) -> Json:
-    """A message whose lists and objects may be written as texts."""
+    """Return a message with the lists and objects that were stored as texts decoded."""
     found = {name: value for name, value in row.items() if value is not None}
     content = found.get("content")
     if isinstance(content, str) and content.startswith(_AS_JSON):
@@ -77,27 +52,27 @@ def unpacked(row: Json) -> Json:
     return found
 
 
-def light(raw: Json) -> MessageKey:
-    """What tells a message from others: the same whichever file it stands in."""
+def key_of(raw: Json) -> MessageKey:
+    """Return the key of a message: the same in every file that has it."""
     role = openai_items.role_of(raw.get("role"), "system")
     words = words_of(raw)
     calls = _call_ids(raw)
-    said: tuple[str, ...]
+    to_message: tuple[str, ...]
     if role == "tool" and (call := coerce.name(raw.get("tool_call_id"))):
-        said = ("tool", call)
+        to_message = ("tool", call)
     elif role == "assistant" and calls:
-        said = ("calls", *calls, words)
+        to_message = ("calls", *calls, words)
     else:
-        said = (role, words, _others(raw.get("content")))
+        to_message = (role, words, _others(raw.get("content")))
     digest = hashlib.blake2b(digest_size=8)
-    for each in said:
+    for each in to_message:
         digest.update(each.encode("utf-8", "surrogatepass") + b"\x00")
     is_off = raw.get("active") in (0, False) and not raw.get("compacted")
     return MessageKey(digest.hexdigest(), role, at(raw), is_summary(words), is_off)
 
 
 def words_of(raw: Json) -> str:
-    """The words of a message, without what programs put around them."""
+    """Return the text of a message, without what programs put around it."""
     content = raw.get("content")
     if isinstance(content, list):
         found = [each.get("text") for each in coerce.records(content)]
@@ -108,7 +83,7 @@ def words_of(raw: Json) -> str:
 
 
 def at(raw: Json) -> datetime | None:
-    """When it was said; a time without a zone is this machine's."""
+    """Return the time of a message; without a zone it is local time."""
     for name in ("timestamp", "_ts"):
         value = raw.get(name)
         found = local(value) if isinstance(value, str) else parse_time(value)
@@ -118,7 +93,7 @@ def at(raw: Json) -> datetime | None:
 
 
 def local(text: object) -> datetime | None:
-    """The moment that a text names, in this machine's time when it names no zone."""
+    """Return the time of a text; without a zone it is local time."""
     if not isinstance(text, str):
         return None
     try:
@@ -133,12 +108,12 @@ def local(text: object) -> datetime | None:
 
 
 def is_summary(words: str) -> bool:
-    """Whether the message stands for what was said before it."""
+    """Whether a text is the summary of the messages before it."""
     return words.startswith(_SUMMARIES)
 
 
 def split_summary(words: str) -> tuple[str, str]:
-    """A summary, and what was said behind it in the same message."""
+    """Return a summary, and the text after it in the same message."""
     end = _SUMMARY_END.search(words)
     if end is None:
         return words, ""
@@ -146,7 +121,7 @@ def split_summary(words: str) -> tuple[str, str]:
 
 
 def filled(first: Json, *others: Json) -> Json:
-    """One message of what several files say of it: the first has the word."""
+    """Merge the copies of a message; the first copy's fields win."""
     made = dict(first)
     for other in others:
         for name, value in other.items():
@@ -155,35 +130,35 @@ def filled(first: Json, *others: Json) -> Json:
     return made
 
 
-def said(raw: Json, *, id: str, at: datetime, parent: str | None = FOLLOWS) -> MessageEvent:
-    """The message in our words; what has no place here is kept beside it."""
+def to_message(raw: Json, *, id: str, at: datetime, parent: str | None = FOLLOWS) -> MessageEvent:
+    """Return the message; unknown fields are stored beside its parts."""
     role = openai_items.role_of(raw.get("role"), "system")
     content = MessageContent()
-    kept = {name: raw[name] for name in _KEPT if raw.get(name)}
+    extra = {name: raw[name] for name in _EXTRA_FIELDS if raw.get(name)}
     if role == "assistant":
-        thought = coerce.text(raw.get("reasoning")) or coerce.text(raw.get("reasoning_content"))
-        content.think(thought, raw.get("reasoning_details"))
+        reasoning = coerce.text(raw.get("reasoning")) or coerce.text(raw.get("reasoning_content"))
+        content.add_reasoning(reasoning, raw.get("reasoning_details"))
     if role == "tool":
         _add_result(content, raw)
     else:
         _add_content(content, raw.get("content"))
         openai_items.add_tool_calls(content, raw.get("tool_calls"))
     if raw.get("role") != role:
-        kept["role"] = raw.get("role")
-    return content.said(
+        extra["role"] = raw.get("role")
+    return content.to_message(
         role,
         at,
         id=id,
         parent=parent,
         finish_reason=coerce.name(raw.get("finish_reason")),
         token_count=coerce.count(raw.get("token_count")) or None,
-        extra={"hermes": kept} if kept else None,
+        extra={"hermes": extra} if extra else None,
     )
 
 
 def _add_content(content: MessageContent, given: object) -> None:
     if given is not None and not isinstance(given, str | list):
-        content.keep(given)
+        content.add_unknown(given)
     else:
         openai_items.add(content, given)
 
@@ -195,10 +170,10 @@ def _add_result(content: MessageContent, raw: Json) -> None:
         openai_items.add(inner, given)
     texts = [part["text"] for part in inner.parts if part["type"] == "text"]
     rest = [part for part in inner.parts if part["type"] != "text"]
-    told: Any = "\n".join(texts) if isinstance(given, list) else "" if given is None else given
-    name = coerce.name(raw.get("tool_name")) or coerce.name(raw.get("name"))
+    text: Any = "\n".join(texts) if isinstance(given, list) else "" if given is None else given
+    name = coerce.first_name(raw.get("tool_name"), raw.get("name"))
     call = raw.get("tool_call_id")
-    content.add(parts.tool_result("" if call is None else str(call), told, name=name), *rest)
+    content.add(parts.tool_result("" if call is None else str(call), text, name=name), *rest)
     content.blobs.extend(inner.blobs)
 
 
@@ -208,7 +183,7 @@ def _call_ids(raw: Json) -> list[str]:
 
 
 def _others(content: object) -> str:
-    """Whatever of a content is no text, as a text."""
+    """Return a digest of the parts that are no text."""
     if content is None or isinstance(content, str):
         return ""
     if not isinstance(content, list):

@@ -1,4 +1,9 @@
-"""Two records of one conversation as one: what both have stands once, what one has alone stays."""
+"""The order of a Hermes conversation's messages, merged from all files that have some of them.
+
+A long conversation is cut into segments: Hermes begins a new one (or, in newer versions, new rows)
+with the first messages, a summary, and the last messages again. Here it is one conversation:
+repeated messages are dropped, and the summary is for the model only.
+"""
 
 from bisect import bisect_left
 from collections import Counter
@@ -11,12 +16,12 @@ from sessionary.importers.hermes.message import MessageKey
 
 T = TypeVar("T")
 Pair = tuple[int, int]
-# How often a stretch between two common lines is looked at more closely.
+# How often a range between two common entries is divided again.
 ROUNDS = 20
 
 
 def aligned(a: Sequence[str], b: Sequence[str]) -> list[Pair]:
-    """Which places of two lists say the same, in the order of both."""
+    """Return the pairs of indices at which two lists are equal, in the order of both."""
     found: list[Pair] = []
     stretches = [(0, len(a), 0, len(b), ROUNDS)]
     while stretches:
@@ -46,7 +51,7 @@ def merged(
     *,
     time_of: Callable[[T], datetime | None],
 ) -> list[tuple[T | None, T | None]]:
-    """Both lists as one: common lines together, the others between them by time, else a's first."""
+    """Merge two lists: common items once, the others between them by time, or else a's first."""
     out: list[tuple[T | None, T | None]] = []
     ax = bx = 0
     for ay, by in [*pairs, (len(a), len(b))]:
@@ -68,19 +73,19 @@ def _between(
     if not a or not b or len(known) < len(times):
         return sides + others
     out = []
-    here = there = 0
-    while here < len(a) and there < len(b):
-        if known[here] <= known[len(a) + there]:
-            out.append(sides[here])
-            here += 1
+    a_next = b_next = 0
+    while a_next < len(a) and b_next < len(b):
+        if known[a_next] <= known[len(a) + b_next]:
+            out.append(sides[a_next])
+            a_next += 1
         else:
-            out.append(others[there])
-            there += 1
-    return out + sides[here:] + others[there:]
+            out.append(others[b_next])
+            b_next += 1
+    return out + sides[a_next:] + others[b_next:]
 
 
 def _anchors(a: Sequence[str], b: Sequence[str], stretch: tuple[int, int, int, int]) -> list[Pair]:
-    """The longest row of lines that both have in the same order, each by how often it came."""
+    """Return the longest common subsequence of two ranges, counting repeated items."""
     a0, a1, b0, b1 = stretch
     places = {key: b0 + n for n, key in enumerate(_numbered(b[b0:b1]))}
     pairs = [(a0 + n, places[key]) for n, key in enumerate(_numbered(a[a0:a1])) if key in places]
@@ -97,7 +102,7 @@ def _numbered(keys: Sequence[str]) -> list[tuple[str, int]]:
 
 
 def _longest_rise(pairs: Sequence[Pair]) -> list[Pair]:
-    """The longest part of the pairs whose second numbers rise too."""
+    """Return the longest subsequence of the pairs whose second numbers increase."""
     ends: list[int] = []
     at: list[int] = []
     before: list[int | None] = []
@@ -110,55 +115,55 @@ def _longest_rise(pairs: Sequence[Pair]) -> list[Pair]:
         else:
             ends[place], at[place] = second, n
     out = []
-    here = at[-1] if at else None
-    while here is not None:
-        out.append(pairs[here])
-        here = before[here]
+    last = at[-1] if at else None
+    while last is not None:
+        out.append(pairs[last])
+        last = before[last]
     return out[::-1]
 
 
-# So many messages may stand before the summary at the beginning of a segment.
+# How many messages may come before the summary at the beginning of a segment.
 HEAD = 12
-# So far back the last messages of a segment are looked for.
+# How far back the repeated last messages of a segment are searched.
 TAIL = 3000
-# And so often: no one compresses a conversation more than this.
+# How often they are searched: no conversation is compressed more often.
 LOOKS = 2000
 
 
 @dataclass(slots=True, eq=False)
 class PlannedMessage:
-    """One message: by what it is known, and on which tapes it stands at which number."""
+    """One message: its key, and its index in each source that has it."""
 
-    light: MessageKey
+    message_key: MessageKey
     places: list[tuple[int, int]] = field(default_factory=list)
     id: str = ""
-    # A summary for the model: everything before `keeps`, or before here, is replaced by it.
+    # A summary that replaces everything before `keeps`, or before this message, for the model.
     is_compaction: bool = False
     keeps: "PlannedMessage | None" = None
-    # What the model read from here on in place of all that was said up to this message.
+    # The summary that the model reads instead of everything up to this message.
     summary_after: str | None = None
 
     @property
     def key(self) -> str:
-        """By what it is known."""
-        return self.light.key
+        """The message's key."""
+        return self.message_key.key
 
     @property
     def at(self) -> datetime | None:
-        """When it was said."""
-        return self.light.at
+        """The message's time."""
+        return self.message_key.at
 
 
-def steps_of(lights: Sequence[MessageKey], tape: int) -> list[PlannedMessage]:
-    """What one tape says."""
-    return [PlannedMessage(each, [(tape, number)]) for number, each in enumerate(lights)]
+def steps_of(message_keys: Sequence[MessageKey], source: int) -> list[PlannedMessage]:
+    """Return the messages of one source."""
+    return [PlannedMessage(each, [(source, number)]) for number, each in enumerate(message_keys)]
 
 
 def joined(steps: list[PlannedMessage], others: list[PlannedMessage]) -> list[PlannedMessage]:
-    """Two records of the same as one; nothing of either is left out."""
+    """Merge two records of the same conversation; nothing of either is lost."""
     if not steps or not others:
         return steps or others
-    # A summary of one file is not what another file has in its place.
+    # A summary in one file does not equal the messages that another file has there.
     pairs = aligned([each.key for each in steps], [each.key for each in others])
     out: list[PlannedMessage] = []
     for ours, theirs in merged(steps, others, pairs, time_of=lambda step: step.at):
@@ -170,11 +175,11 @@ def joined(steps: list[PlannedMessage], others: list[PlannedMessage]) -> list[Pl
     return out
 
 
-def unfolded(
+def merge_segments(
     segments: Sequence[list[PlannedMessage]], *, is_compressed: Sequence[bool]
 ) -> list[PlannedMessage]:
-    """Segments as one conversation. `is_compressed` tells of each how it ended."""
-    made = _Unfolding()
+    """Merge segments into one conversation. `is_compressed` says how each ended."""
+    made = _SegmentMerge()
     for number, segment in enumerate(segments):
         was_compressed = number > 0 and is_compressed[number - 1]
         made.take(segment, is_seam=number > 0, was_compressed=was_compressed)
@@ -182,7 +187,7 @@ def unfolded(
 
 
 def name(plan: Sequence[PlannedMessage]) -> None:
-    """Give each message a name that stays: what it says, and how often that came before."""
+    """Give each message a stable id: its key, and how often that came before."""
     seen: Counter[str] = Counter()
     for step in plan:
         seen[step.key] += 1
@@ -190,11 +195,11 @@ def name(plan: Sequence[PlannedMessage]) -> None:
         step.id = step.key if count == 1 else f"{step.key}-{count}"
 
 
-class _Unfolding:
+class _SegmentMerge:
     def __init__(self) -> None:
         self.plan: list[PlannedMessage] = []
-        # What stands: neither taken back nor a summary.
-        self._said: list[PlannedMessage] = []
+        # The messages that are neither retracted nor summaries.
+        self._standing: list[PlannedMessage] = []
         self._looks = LOOKS
 
     def take(self, segment: list[PlannedMessage], *, is_seam: bool, was_compressed: bool) -> None:
@@ -202,56 +207,58 @@ class _Unfolding:
         while at < len(segment):
             step = segment[at]
             at += 1
-            if step.light.is_summary and self._said:
+            if step.message_key.is_summary and self._standing:
                 at += self._compact(step, segment, at)
                 continue
             self.plan.append(step)
-            if not step.light.is_taken_back:
-                self._said.append(step)
+            if not step.message_key.is_taken_back:
+                self._standing.append(step)
 
     def _compact(self, step: PlannedMessage, segment: list[PlannedMessage], at: int) -> int:
-        """Note a summary; say how many messages behind it are only said again."""
+        """Add a summary; return how many messages after it are repetitions."""
         self._drop_head()
         repeated = self._repeated(segment, at)
         step.is_compaction = True
-        step.keeps = self._said[-repeated] if repeated else None
+        step.keeps = self._standing[-repeated] if repeated else None
         self.plan.append(step)
         return repeated
 
     def _drop_head(self) -> None:
-        """Forget the first messages where they are said again before a summary."""
-        said = [step.key for step in self._said[-HEAD:]]
-        first = [step.key for step in self._said[:HEAD]]
-        for count in range(min(HEAD, len(self._said) // 2), 0, -1):
-            if said[-count:] == first[:count] and self.plan[-count:] == self._said[-count:]:
-                del self._said[-count:], self.plan[-count:]
+        """Drop the first messages of the conversation where they are repeated before a summary."""
+        standing = [step.key for step in self._standing[-HEAD:]]
+        first = [step.key for step in self._standing[:HEAD]]
+        for count in range(min(HEAD, len(self._standing) // 2), 0, -1):
+            if standing[-count:] == first[:count] and self.plan[-count:] == self._standing[-count:]:
+                del self._standing[-count:], self.plan[-count:]
                 return
 
     def _past_seam(self, segment: list[PlannedMessage], *, was_compressed: bool) -> int:
-        """Where a segment begins to say something new."""
-        summary = next((n for n, s in enumerate(segment[:HEAD]) if s.light.is_summary), None)
+        """Return the index of a segment's first new message."""
+        summary = next((n for n, s in enumerate(segment[:HEAD]) if s.message_key.is_summary), None)
         if summary is not None:
-            known = {step.key for step in self._said}
+            known = {step.key for step in self._standing}
             fresh = [step for step in segment[:summary] if step.key not in known]
             self.plan += fresh
-            self._said += fresh
+            self._standing += fresh
             return summary
         repeated = self._repeated(segment, 0)
         if repeated or not was_compressed or not segment:
             return repeated
-        asked = next((s for s in reversed(self._said) if s.light.role == "user"), None)
-        return int(asked is not None and asked.key == segment[0].key)
+        last_prompt = next(
+            (s for s in reversed(self._standing) if s.message_key.role == "user"), None
+        )
+        return int(last_prompt is not None and last_prompt.key == segment[0].key)
 
     def _repeated(self, segment: list[PlannedMessage], at: int) -> int:
-        """How many messages from there on are the last ones said, once more."""
+        """Return how many messages from there on repeat the last ones."""
         self._looks -= 1
         if at >= len(segment) or self._looks < 0:
             return 0
-        said = self._said
-        for begin in range(max(0, len(said) - TAIL), len(said)):
-            count = len(said) - begin
-            if said[begin].key == segment[at].key and at + count <= len(segment):
+        standing = self._standing
+        for begin in range(max(0, len(standing) - TAIL), len(standing)):
+            count = len(standing) - begin
+            if standing[begin].key == segment[at].key and at + count <= len(segment):
                 again = (step.key for step in segment[at : at + count])
-                if all(a.key == b for a, b in zip(said[begin:], again, strict=True)):
+                if all(a.key == b for a, b in zip(standing[begin:], again, strict=True)):
                     return count
         return 0

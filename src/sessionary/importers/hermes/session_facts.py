@@ -1,4 +1,4 @@
-"""What Hermes knows of a conversation besides what was said."""
+"""The fields and usage of a Hermes conversation."""
 
 import re
 from collections.abc import Sequence
@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from sessionary.formats import coerce
+from sessionary.importers.base import databases
 from sessionary.importers.base.content import call_usage, first_time
 from sessionary.importers.base.events import Json
 from sessionary.importers.hermes import state, web_sessions
@@ -17,42 +18,16 @@ from sessionary.model.usage import CostStatus, Usage
 from sessionary.store.sqlite.external_file import ExternalDatabase
 
 _CRON_ID = re.compile(r"\Acron_(.+?)_\d{8}.*\Z|\Acron_(.+)_[^_]*\Z")
-# Columns that are told in other ways, or are sums of the log.
-_TOLD = frozenset(
+# Columns that are read elsewhere, or are sums over the log.
+_KNOWN_COLUMNS = frozenset(
     {
-        "source",
-        "user_id",
-        "model",
-        "model_config",
-        "system_prompt",
-        "parent_session_id",
-        "started_at",
-        "ended_at",
-        "end_reason",
-        "message_count",
-        "tool_call_count",
-        "input_tokens",
-        "output_tokens",
-        "cache_read_tokens",
-        "cache_write_tokens",
-        "reasoning_tokens",
-        "billing_provider",
-        "billing_base_url",
-        "billing_mode",
-        "estimated_cost_usd",
-        "actual_cost_usd",
-        "cost_status",
-        "cost_source",
-        "pricing_version",
-        "title",
-        "api_call_count",
-        "archived",
-        "pinned",
-        "cwd",
-        "git_branch",
-        "git_repo_root",
-        "origin_json",
-        "origin",
+        *("source", "user_id", "model", "model_config", "system_prompt", "parent_session_id"),
+        *("started_at", "ended_at", "end_reason", "message_count", "tool_call_count"),
+        *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"),
+        *("reasoning_tokens", "billing_provider", "billing_base_url", "billing_mode"),
+        *("estimated_cost_usd", "actual_cost_usd", "cost_status", "cost_source", "pricing_version"),
+        *("title", "api_call_count", "archived", "pinned", "cwd", "git_branch", "git_repo_root"),
+        *("origin_json", "origin"),
     }
 )
 
@@ -73,7 +48,7 @@ class HermesFacts:
         self._database = database
 
     def fields(self) -> dict[str, Any]:
-        """The fields of the session's line."""
+        """Return the fields of the session."""
         rows = self._chain.rows
         entry = self.entry()
         fields: dict[str, Any] = {
@@ -90,8 +65,8 @@ class HermesFacts:
         }
         for web in self._webs:
             fields |= web_sessions.fields_of(web, self._home.projects)
-        kept = self._kept()
-        fields["extra"] = {"hermes": kept} if kept else {}
+        extra = self._extra()
+        fields["extra"] = {"hermes": extra} if extra else {}
         return {name: value for name, value in fields.items() if value}
 
     def _title(self) -> str | None:
@@ -103,7 +78,7 @@ class HermesFacts:
         return None if cron is None else self._home.jobs.get(cron[1] or cron[2])
 
     def _prompt(self) -> str | None:
-        """What the model was told; newer versions keep it apart, by its hash."""
+        """Return the system prompt; newer versions store it in a table of its own, by hash."""
         row = self._chain.rows[-1]
         if row.id in self._home.exported:
             return state.exported_prompt(*self._home.exported[row.id])
@@ -119,26 +94,28 @@ class HermesFacts:
         key = next((c for c in ("hash", "prompt_hash", "id") if c in columns), None)
         if key is None:
             return None
-        rows = database.rows("system_prompts", [text], where=(key, digest))
-        return next((coerce.name(row[0]) for row in rows), None)
+        where = (key, digest)
+        return coerce.name(databases.value(database, "system_prompts", text, where=where))
 
     def entry(self) -> Json:
-        """What the gateway's index says of it, the latest."""
+        """Return the latest entry in the gateway's index."""
         entries = self._home.index.entries
         return next((entries[r.id] for r in reversed(self._chain.rows) if r.id in entries), {})
 
-    def _kept(self) -> Json:
-        kept: Json = {}
+    def _extra(self) -> Json:
+        extra: Json = {}
         for row in self._chain.rows:
             facts = row.facts.items()
-            kept |= {
-                n: v for n, v in facts if n not in _TOLD and v not in (0, "", b"") and _plain(v)
+            extra |= {
+                n: v
+                for n, v in facts
+                if n not in _KNOWN_COLUMNS and v not in (0, "", b"") and _plain(v)
             }
         for web in self._webs:
-            kept |= web_sessions.kept_of(web)
+            extra |= web_sessions.extra_of(web)
         if len(self._chain.rows) > 1:
-            kept["segments"] = [row.id for row in self._chain.rows]
-        return kept
+            extra["segments"] = [row.id for row in self._chain.rows]
+        return extra
 
 
 def _plain(value: object) -> bool:
@@ -158,26 +135,14 @@ def _workspace(rows: Sequence[SessionRow]) -> Json | None:
 
 TABLE = "session_model_usage"
 _COLUMNS = (
-    "model",
-    "billing_provider",
-    "billing_base_url",
-    "billing_mode",
-    "task",
-    "input_tokens",
-    "output_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "reasoning_tokens",
-    "estimated_cost_usd",
-    "actual_cost_usd",
-    "cost_status",
-    "cost_source",
-    "first_seen",
+    *("model", "billing_provider", "billing_base_url", "billing_mode", "task", "input_tokens"),
+    *("output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens"),
+    *("estimated_cost_usd", "actual_cost_usd", "cost_status", "cost_source", "first_seen"),
 )
 
 
 def of_rows(database: ExternalDatabase, rows: Sequence[SessionRow]) -> list[Usage]:
-    """The ledger's rows of a conversation."""
+    """Return the usage of a conversation from the database."""
     found: list[Usage] = []
     for row in rows:
         by_model = [
@@ -192,7 +157,7 @@ def of_rows(database: ExternalDatabase, rows: Sequence[SessionRow]) -> list[Usag
 
 
 def of_facts(session_id: str, facts: Json) -> tuple[Usage, ...]:
-    """One row of the ledger, if anything was counted."""
+    """Return the usage of one row, if anything was counted."""
     named = [facts.get(n) for n in ("model", "billing_provider", "billing_mode", "task")]
     id = ":".join([session_id, *(each for each in named if isinstance(each, str) and each)])
     dollars, is_reported = _cost(facts)
@@ -214,7 +179,7 @@ def of_facts(session_id: str, facts: Json) -> tuple[Usage, ...]:
 
 
 def _billed(used: Usage, facts: Json) -> Usage:
-    """The call with how it was paid for; what a subscription includes costs nothing."""
+    """Return the call with its billing; calls included in a subscription cost nothing."""
     more: dict[str, Any] = {
         "base_url": coerce.name(facts.get("billing_base_url")),
         "billing_mode": coerce.name(facts.get("billing_mode")),
@@ -226,7 +191,7 @@ def _billed(used: Usage, facts: Json) -> Usage:
 
 
 def _cost(facts: Json) -> tuple[object, bool]:
-    """Dollars, and whether they were billed; 0 with an unknown status is unknown."""
+    """Return the cost in dollars, and whether it was billed."""
     actual = facts.get("actual_cost_usd")
     if isinstance(actual, int | float) and actual > 0:
         return actual, True

@@ -1,4 +1,4 @@
-"""Where Hermes keeps the messages of a session: read once to see what is there, once to say it."""
+"""The places of a Hermes session's messages: each is read once for the order, once for the content."""
 
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -6,29 +6,28 @@ from typing import Protocol
 
 from sessionary.errors import BadInput
 from sessionary.formats import coerce
-from sessionary.importers.base import files
+from sessionary.importers.base import databases, files
 from sessionary.importers.base.events import Event, IgnoredRecord, Json, Skipped
 from sessionary.importers.hermes.message import (
     COLUMNS,
-    NOT_SAID,
+    IGNORED_ROLES,
     MessageKey,
-    from_row,
-    light,
+    key_of,
     unpacked,
 )
 from sessionary.store.sqlite.external_file import ExternalDatabase
 
-# What is planned of a conversation is held in memory, a little for each message.
+# The keys of all messages of a conversation are held in memory.
 MOST = 500_000
 
 
 class MessageSource(Protocol):
-    """The messages of a session in one place, in order."""
+    """The messages of a session from one place, in order."""
 
     path: Path
 
     def raws(self) -> Iterator[Json | Event]:
-        """Each message, and what could not be read among them."""
+        """Yield each message, and what cannot be read among them."""
 
 
 class DatabaseMessages:
@@ -42,15 +41,14 @@ class DatabaseMessages:
     def raws(self) -> Iterator[Json | Event]:
         if not self._database.has("messages", "session_id", "role"):
             return
-        rows = self._database.rows(
-            "messages", COLUMNS, where=("session_id", self._session_id), order=["id"]
-        )
-        for row in rows:
-            raw = from_row(row)
-            if isinstance(raw.get("role"), str):
-                yield raw
+        where = ("session_id", self._session_id)
+        for row in databases.records(
+            self._database, "messages", COLUMNS, where=where, order=["id"]
+        ):
+            if isinstance(row["role"], str):
+                yield unpacked(row)
             else:
-                yield Skipped(where=f"message {str(row[0])[:20]}", why="it has no role")
+                yield Skipped(where=f"message {str(row['id'])[:20]}", why="it has no role")
 
 
 class TranscriptMessages:
@@ -103,49 +101,51 @@ class ListedMessages:
         return len(self._messages)
 
 
-def survey(tape: MessageSource) -> tuple[list[MessageKey], list[Event]]:
-    """What stands where, and what is to be told of the rest."""
-    lights: list[MessageKey] = []
-    told: list[Event] = []
-    for raw in tape.raws():
+def survey(source: MessageSource) -> tuple[list[MessageKey], list[Event]]:
+    """Return the keys of the messages, and events about everything else."""
+    keys: list[MessageKey] = []
+    events: list[Event] = []
+    for raw in source.raws():
         if not isinstance(raw, dict):
-            told.append(raw)
-        elif raw["role"] in NOT_SAID:
-            told.append(IgnoredRecord(what=f"{raw['role']} lines"))
-        elif len(lights) < MOST:
-            lights.append(light(raw))
+            events.append(raw)
+        elif raw["role"] in IGNORED_ROLES:
+            events.append(IgnoredRecord(what=f"{raw['role']} lines"))
+        elif len(keys) < MOST:
+            keys.append(key_of(raw))
         else:
-            told.append(Skipped(where=tape.path.name, why=f"it has more than {MOST:,} messages"))
+            events.append(
+                Skipped(where=source.path.name, why=f"it has more than {MOST:,} messages")
+            )
             break
-    return lights, told
+    return keys, events
 
 
 class MessageReplay:
-    """Several tapes read for the second time, each only forwards."""
+    """Reads several sources for the second time, each only forwards."""
 
-    def __init__(self, tapes: list[MessageSource]) -> None:
-        self._tapes = tapes
-        self._sources = [self._messages(tape) for tape in tapes]
-        self._next = [0] * len(tapes)
+    def __init__(self, sources: list[MessageSource]) -> None:
+        self._sources = sources
+        self._messages = [_readable(source) for source in sources]
+        self._next = [0] * len(sources)
 
-    def raw(self, tape: int, number: int, key: str) -> Json:
-        """The message of that number, which must be the one that was seen there."""
+    def raw(self, source: int, number: int, key: str) -> Json:
+        """Return the message at an index, which must still have the same key."""
         raw = None
-        while self._next[tape] <= number:
-            raw = next(self._sources[tape], None)
-            self._next[tape] += 1
-        if raw is None or light(raw).key != key:
-            path = self._tapes[tape].path
+        while self._next[source] <= number:
+            raw = next(self._messages[source], None)
+            self._next[source] += 1
+        if raw is None or key_of(raw).key != key:
+            path = self._sources[source].path
             raise BadInput(f"{path} was written while it was read; it is read another time.")
         return raw
 
     def close(self) -> None:
-        """Let go of the files."""
-        for source in self._sources:
-            source.close()
+        """Close the files."""
+        for messages in self._messages:
+            messages.close()
 
-    @staticmethod
-    def _messages(tape: MessageSource) -> Generator[Json]:
-        for raw in tape.raws():
-            if isinstance(raw, dict) and raw["role"] not in NOT_SAID:
-                yield raw
+
+def _readable(source: MessageSource) -> Generator[Json]:
+    for raw in source.raws():
+        if isinstance(raw, dict) and raw["role"] not in IGNORED_ROLES:
+            yield raw

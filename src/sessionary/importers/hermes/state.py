@@ -1,4 +1,4 @@
-"""The sessions of a Hermes database of any version, and how they hang together."""
+"""The sessions of a Hermes database of any version, and how they continue each other."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,9 +15,9 @@ from sessionary.store.sqlite.external_file import ExternalDatabase
 
 TABLE = "sessions"
 PROMPT = "system_prompt"
-# What is longer is no fact about a session.
+# Longer values are not loaded.
 LONGEST = 100_000
-# After these a session goes on in another row.
+# A session that ended so continues in another row.
 _GOES_ON = ("compression", "cli_close")
 _BEGINS_ANEW = ("session_reset", "new_session", "reset", "idle", "daily")
 CRON = "cron"
@@ -25,17 +25,17 @@ CRON = "cron"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SessionRow:
-    """One row of the table of sessions: whatever columns it has."""
+    """One row of the table of sessions, with all its columns."""
 
     id: str
     facts: Json
     count: int = 0
-    # How many messages there are, of which numbers and sizes: what tells of change.
-    prints: tuple[Any, ...] = ()
+    # Count, largest ids and sizes of its messages: they change with the session.
+    fingerprint: tuple[Any, ...] = ()
 
     @property
     def source(self) -> str:
-        """Where it was held: `cli`, `telegram`, `cron`."""
+        """The platform: `cli`, `telegram`, `cron`."""
         return coerce.text(self.facts.get("source"))
 
     @property
@@ -60,18 +60,18 @@ class SessionRow:
 
     @property
     def settings(self) -> Any:
-        """How the model was set."""
+        """The model's settings."""
         return coerce.parse_json_or_keep(self.facts.get("model_config"))
 
     @property
     def is_job(self) -> bool:
-        """Whether a schedule held it."""
+        """Whether a schedule started it."""
         return self.source == CRON or self.id.startswith("cron_")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chain:
-    """The rows that are one conversation, and how that came from another."""
+    """The rows of one conversation, and the conversation it came from."""
 
     rows: tuple[SessionRow, ...]
     parent: str | None = None
@@ -79,19 +79,19 @@ class Chain:
 
     @property
     def id(self) -> str:
-        """The name of its first row."""
+        """The id of its first row."""
         return self.rows[0].id
 
     @property
     def kind(self) -> Kind:
-        """What sort of conversation it is."""
+        """The kind of session."""
         if self.rows[0].is_job:
             return Kind.JOB
         return Kind.SUBAGENT if self.lineage is Lineage.SUBAGENT else Kind.IMPORT
 
 
 def rows_of(database: ExternalDatabase) -> dict[str, SessionRow]:
-    """Every session of a database, by its name."""
+    """Return all sessions of a database by id."""
     if not database.has(TABLE, "id"):
         return {}
     seen = {
@@ -111,13 +111,15 @@ def rows_of(database: ExternalDatabase) -> dict[str, SessionRow]:
         facts = held(dict(zip(columns, values, strict=True)))
         id = facts.pop("id", None)
         if isinstance(id, str) and id:
-            told = tuple(seen.get(id, ()))
-            found[id] = SessionRow(id, facts, int(told[0]) if told else 0, told)
+            fingerprint = tuple(seen.get(id, ()))
+            found[id] = SessionRow(
+                id, facts, int(fingerprint[0]) if fingerprint else 0, fingerprint
+            )
     return found
 
 
 def held(facts: Json) -> Json:
-    """What is held of each session at once: nothing long, nothing that is not there."""
+    """Return the values that are neither long nor null."""
     return {
         name: value
         for name, value in facts.items()
@@ -126,7 +128,7 @@ def held(facts: Json) -> Json:
 
 
 def prompt_of(database: ExternalDatabase, row: SessionRow) -> str | None:
-    """What the model was told in a session: long, and so read only when it is wanted."""
+    """Return a session's system prompt; it is long, so it is read separately."""
     if not database.has(TABLE, PROMPT):
         return None
     found = next(database.rows(TABLE, [PROMPT], where=("id", row.id)), None)
@@ -134,12 +136,12 @@ def prompt_of(database: ExternalDatabase, row: SessionRow) -> str | None:
 
 
 def chains_of(rows: dict[str, SessionRow]) -> list[Chain]:
-    """The conversations, each behind the one it came from; no cycle is followed."""
+    """Return the conversations, each after the one it came from; no cycle is followed."""
     next_of = _continuations(rows)
     root_of: dict[str, str] = {}
     held: dict[str, tuple[SessionRow, ...]] = {}
     continued = {row.id for row in next_of.values()}
-    # A row in a cycle of continuations has no root before it: any of them will do.
+    # In a cycle of continuations any row can be the root.
     for row in sorted(rows.values(), key=lambda each: each.id in continued):
         if row.id in root_of:
             continue
@@ -151,7 +153,7 @@ def chains_of(rows: dict[str, SessionRow]) -> list[Chain]:
 
 
 def _continuations(rows: dict[str, SessionRow]) -> dict[str, SessionRow]:
-    """For each row that goes on, the one it goes on in: the newest that says something."""
+    """Return the row in which a row continues: the newest one with messages."""
     children: dict[str, list[SessionRow]] = {}
     for row in rows.values():
         parent = rows.get(row.parent or "")
@@ -216,7 +218,7 @@ def _parents_first(chains: dict[str, Chain]) -> Iterator[Chain]:
 
 
 def last_of(rows: Sequence[SessionRow], name: str) -> Any:
-    """The latest word on something, of the rows of a conversation."""
+    """Return the latest value of a column in the rows of a conversation."""
     return next((row.facts[name] for row in reversed(rows) if row.facts.get(name)), None)
 
 
@@ -226,7 +228,7 @@ _NAMES = ("id", "source", "started_at")
 
 @dataclass(slots=True)
 class SessionExport:
-    """The sessions of a file, where each begins, and which lines are none."""
+    """The sessions of an export, where each begins, and the lines that are none."""
 
     rows: dict[str, SessionRow] = field(default_factory=dict)
     places: dict[str, int] = field(default_factory=dict)
@@ -234,20 +236,20 @@ class SessionExport:
 
 
 def is_export(path: Path) -> bool:
-    """Whether a file is a list of sessions, and not of messages."""
-    head = files.head(path, _HEAD).lstrip(b"\xef\xbb\xbf \t\r\n")
+    """Whether a file has sessions, and not messages, as lines."""
+    head = files.json_head(path, _HEAD)
     if not head.startswith(b"{"):
         return False
     line, newline, _ = head.partition(b"\n")
     if newline:
-        first = coerce.record(coerce.parse_json(line))
+        first = coerce.parse_record(line)
         return all(name in first for name in _NAMES)
-    # A session with all its messages may be longer than what is looked at.
+    # A session with its messages may be longer than the beginning that was read.
     return all(f'"{name}"'.encode() in head for name in _NAMES)
 
 
 def read_export(path: Path) -> SessionExport:
-    """Everything but the messages."""
+    """Read an export without the messages."""
     found = SessionExport()
     stamp = files.stamp_of(path)
     with files.opened(path) as file:
@@ -257,15 +259,15 @@ def read_export(path: Path) -> SessionExport:
             if id is None or "messages" not in data:
                 found.faults.append((f"line {number}", line.why or "it is no session"))
                 continue
-            said = coerce.items(data.pop("messages"))
+            messages = coerce.items(data.pop("messages"))
             facts = held({n: v for n, v in data.items() if n not in ("id", PROMPT)})
-            found.rows[id] = SessionRow(id, facts, len(said), (len(said), stamp))
+            found.rows[id] = SessionRow(id, facts, len(messages), (len(messages), stamp))
             found.places[id] = line.start
     return found
 
 
 def exported_prompt(path: Path, place: int) -> str | None:
-    """What the model was told in a session, from its line."""
+    """Return a session's system prompt from its line."""
     with files.opened(path) as file:
         line = next(files.json_lines(file, place), None)
     return None if line is None else coerce.name(coerce.record(line.data).get(PROMPT))

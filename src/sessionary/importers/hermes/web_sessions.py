@@ -1,6 +1,6 @@
-"""Sessions of Hermes' web interface: one JSON file each, a copy beside it where it had shrunk.
+"""Sessions of Hermes' web interface: one JSON file each, with a backup if the file became shorter.
 
-The agent's own logs (`session_ID.json`) hold a session in the same way, and are read where nothing
+The agent's own logs (`session_ID.json`) have the same format, and are read if nothing
 else has it.
 """
 
@@ -15,7 +15,7 @@ from sessionary.formats import coerce
 from sessionary.importers.base import files
 from sessionary.importers.base.content import first_time
 from sessionary.importers.base.events import Json
-from sessionary.importers.hermes.message import NOT_SAID, is_summary, local, words_of
+from sessionary.importers.hermes.message import IGNORED_ROLES, is_summary, local, words_of
 from sessionary.model import codec
 from sessionary.model.record import MAX_DRAFT, ProjectFact
 from sessionary.model.terminal import one_line
@@ -29,52 +29,52 @@ _COLOUR = re.compile(r"\A#[0-9a-fA-F]{6}\Z")
 _DEFAULT_TITLES = ("Untitled", "New Chat", "New chat")
 BACKUP = ".bak"
 _LOG = re.compile(r"\Asession_(.+)\.json\Z")
-# What is told in the log, or is a copy of it for the model.
+# Fields that repeat the messages.
 _COPIES = ("messages", "tool_calls", "context_messages", "tools", "system_prompt")
-# A field that is longer is left out, and said to be.
+# Longer fields are left out, which is reported.
 MAX_FIELD = 256 * 1024
-# So much of a message stands in the key that finds it again.
+# How much of a message's text its key has.
 _KEYED = 160
 
 
 @dataclass(slots=True)
 class WebFile:
-    """A session's file, and what its beginning tells of it."""
+    """A session's file, and what its beginning says about it."""
 
     id: str
     path: Path
     profile: str | None = None
     parent: str | None = None
-    # The session's own file, when it is damaged and its copy is read in its place.
+    # The session's own file, if it is damaged and its backup is read instead.
     damaged: Path | None = None
 
     @property
     def backup(self) -> Path:
-        """The copy that was kept when the file shrank."""
+        """The backup that was made when the file became shorter."""
         return self.path.with_name(self.path.name + BACKUP)
 
 
 @dataclass(slots=True)
 class WebSession:
-    """What a session's file says."""
+    """The content of a session's file."""
 
     facts: Json
     messages: list[Any]
-    # The messages of the copy beside it, if they are more.
+    # The messages of the backup, if it has more.
     before: list[Any] = field(default_factory=list)
-    # What could not be read: the file, and why.
+    # The files that could not be read, and why.
     faults: list[tuple[Path, str]] = field(default_factory=list)
 
 
 def folders_of(home: Path) -> Iterator[Path]:
-    """Where a web interface may keep its state below a directory: there, or in one of its own."""
+    """Yield the state directories of web interfaces at or below a directory."""
     for each in (*(home / name for name in FOLDERS), home):
         if files.is_directory(each / "sessions"):
             yield each
 
 
 def find(folder: Path) -> Iterator[WebFile]:
-    """The session files of a web interface's state directory; of one that is gone its copy."""
+    """Yield the session files of a state directory; backups of those that are gone."""
     ends = (".json", f".json{BACKUP}")
     for path in files.walk(folder / "sessions", suffixes=ends, depth=0):
         own = path.with_name(path.name.removesuffix(BACKUP))
@@ -84,7 +84,7 @@ def find(folder: Path) -> Iterator[WebFile]:
 
 
 def find_logs(sessions: Path) -> Iterator[WebFile]:
-    """The agent's own logs in a directory of sessions."""
+    """Yield the agent's own logs in a directory of sessions."""
     for path in files.walk(sessions, suffixes=(".json",), depth=0):
         name = _LOG.match(path.name)
         if name is not None and is_session(path):
@@ -92,14 +92,14 @@ def find_logs(sessions: Path) -> Iterator[WebFile]:
 
 
 def is_session(path: Path) -> bool:
-    """Whether a file begins as a session of the web interface does, or a log of the agent's."""
-    head = files.head(path).lstrip(b"\xef\xbb\xbf \t\r\n")
+    """Whether a file begins like a web session or a log of the agent's."""
+    head = files.json_head(path)
     is_named = head.startswith(b"{") and b'"session_id"' in head
     return is_named and (b'"workspace"' in head or b'"session_start"' in head)
 
 
 def web_file(path: Path) -> WebFile:
-    """One file, by its name and its beginning; its copy, if it has no beginning of a session."""
+    """Return a session's file, or its backup if the file does not begin like a session."""
     backup = path.with_name(path.name + BACKUP)
     damaged = None
     if not is_session(path) and is_session(backup):
@@ -110,20 +110,20 @@ def web_file(path: Path) -> WebFile:
 
 
 def named_file(path: Path) -> WebFile:
-    """A file that may have any name: what it says of its session counts."""
+    """Return a file with any name; the session id is in its content."""
     file = web_file(path)
     return replace(file, id=_head_of(file.path).get("session_id") or file.id)
 
 
 def _head_of(path: Path) -> dict[str, str]:
-    told = files.head(path, _HEAD).partition(b'"messages"')[0]
+    head = files.head(path, _HEAD).partition(b'"messages"')[0]
     return {
-        name.decode(): value.decode("utf-8", "replace") for name, value in _IN_HEAD.findall(told)
+        name.decode(): value.decode("utf-8", "replace") for name, value in _IN_HEAD.findall(head)
     }
 
 
 def read(file: WebFile) -> WebSession:
-    """What a session's file says, and the copy beside it where that says more.
+    """Read a session's file, and its backup if that has more.
 
     Of a file that is damaged the copy is read, and the session says so.
     """
@@ -164,44 +164,44 @@ def _session_in(path: Path) -> Json:
 
 
 def _reason(error: BadInput, path: Path) -> str:
-    """What is wrong, without the name of the file."""
+    """Return the reason of an error without the file's name."""
     return str(error).removeprefix(f"{path} ").removesuffix("; it was left alone.").rstrip(".")
 
 
 def anchored(session: WebSession) -> tuple[int, str] | None:
-    """The message after which the model read a summary, among those that are messages, and the summary.
+    """Return the index of the message after which the model reads a summary, and the summary.
 
     It is found by its key, the newest that has it, else by its number among those that people see.
     """
     summary = coerce.name(session.facts.get("compression_anchor_summary"))
     if summary is None:
         return None
-    said = messages_in(session.messages)
+    messages = messages_in(session.messages)
     if any(
         is_summary(words) and _one_spaced(summary) in _one_spaced(words)
-        for words in map(words_of, said)
+        for words in map(words_of, messages)
     ):
-        # It stands in the conversation already.
+        # It is in the conversation already.
         return None
-    shown = [(n, m) for n, m in enumerate(said) if _is_shown(m)]
+    visible = [(n, m) for n, m in enumerate(messages) if _is_visible(m)]
     key = session.facts.get("compression_anchor_message_key")
     if isinstance(key, dict):
-        for number, message in reversed(shown):
+        for number, message in reversed(visible):
             if _has_key(message, key):
                 return number, summary
     at = session.facts.get("compression_anchor_visible_idx")
-    if isinstance(at, bool) or not isinstance(at, int) or at < 0 or not shown:
+    if isinstance(at, bool) or not isinstance(at, int) or at < 0 or not visible:
         return None
-    return shown[min(at, len(shown) - 1)][0], summary
+    return visible[min(at, len(visible) - 1)][0], summary
 
 
 def messages_in(given: list[Any]) -> list[Json]:
-    """Those items of a list that are messages, and said in the conversation."""
+    """Return the items of a list that are messages of the conversation."""
     found = [each for each in given if isinstance(each, dict) and isinstance(each.get("role"), str)]
-    return [each for each in found if each["role"] not in NOT_SAID]
+    return [each for each in found if each["role"] not in IGNORED_ROLES]
 
 
-def _is_shown(message: Json) -> bool:
+def _is_visible(message: Json) -> bool:
     if message["role"] == "tool":
         return False
     is_working = message["role"] == "assistant" and bool(
@@ -213,8 +213,8 @@ def _is_shown(message: Json) -> bool:
 def _has_key(message: Json, key: Json) -> bool:
     if key.get("role") != message["role"]:
         return False
-    at, told = message.get("_ts") or message.get("timestamp"), key.get("ts")
-    if at is not None and told is not None and at != told:
+    at, key_at = message.get("_ts") or message.get("timestamp"), key.get("ts")
+    if at is not None and key_at is not None and at != key_at:
         return False
     words = _one_spaced(words_of(message))[:_KEYED]
     return words == _one_spaced(coerce.text(key.get("text")))[:_KEYED]
@@ -225,13 +225,13 @@ def _one_spaced(text: str) -> str:
 
 
 def _add_pending(session: WebSession) -> None:
-    """A message that was sent and never taken down."""
+    """Add a message that was sent but not stored."""
     text = coerce.name(session.facts.get("pending_user_message"))
-    asked = [m for m in session.messages if isinstance(m, dict) and m.get("role") == "user"]
+    prompts = [m for m in session.messages if isinstance(m, dict) and m.get("role") == "user"]
     if text is None:
         return
-    # The two were written at different places: their white space may differ.
-    if asked and _one_spaced(words_of(asked[-1])) == _one_spaced(words_of({"content": text})):
+    # The two were written by different code: their white space may differ.
+    if prompts and _one_spaced(words_of(prompts[-1])) == _one_spaced(words_of({"content": text})):
         return
     at = session.facts.get("pending_started_at") or session.facts.get("updated_at")
     files_of = session.facts.get("pending_attachments")
@@ -240,7 +240,7 @@ def _add_pending(session: WebSession) -> None:
 
 
 def fields_of(facts: Json, projects: dict[str, ProjectFact]) -> dict[str, Any]:
-    """What the file knows of its session."""
+    """Return the fields of the session."""
     made: dict[str, Any] = {
         "title": _title(facts),
         "model": coerce.name(facts.get("model")),
@@ -254,8 +254,8 @@ def fields_of(facts: Json, projects: dict[str, ProjectFact]) -> dict[str, Any]:
     return {name: value for name, value in made.items() if value}
 
 
-def kept_of(facts: Json) -> Json:
-    """Every field of the file but what was said in it."""
+def extra_of(facts: Json) -> Json:
+    """Return all fields except the messages."""
     return {
         name: value
         for name, value in facts.items()
@@ -264,7 +264,7 @@ def kept_of(facts: Json) -> Json:
 
 
 def too_long(facts: Json) -> list[str]:
-    """The fields that are too long to be kept."""
+    """Return the fields that are too long to be stored."""
     return [name for name, each in facts.items() if name not in _COPIES and _is_long(each)]
 
 
@@ -275,7 +275,7 @@ def _is_long(value: object) -> bool:
 
 
 def _draft(facts: Json) -> str | None:
-    """What was typed and not sent."""
+    """Return the text that was typed but not sent."""
     given = facts.get("composer_draft")
     text = given.get("text") if isinstance(given, dict) else given
     found = coerce.name(text)
@@ -283,7 +283,7 @@ def _draft(facts: Json) -> str | None:
 
 
 def projects_of(folder: Path) -> dict[str, ProjectFact]:
-    """The projects of a web interface, by their names there."""
+    """Return the projects of a web interface by id."""
     found = coerce.records(files.read_json_if_any(folder / "projects.json"))
     return {each["project_id"]: fact for each in found if (fact := _project(each)) is not None}
 
@@ -297,7 +297,7 @@ def _project(given: Json) -> ProjectFact | None:
 
 
 def began_at(facts: Json) -> Any:
-    """When the session was made."""
+    """Return when the session was created."""
     return first_time(facts.get("created_at"), facts.get("updated_at"))
 
 
@@ -307,7 +307,7 @@ def _title(facts: Json) -> str | None:
 
 
 def _workspace(facts: Json) -> Json | None:
-    path = coerce.name(facts.get("worktree_path")) or coerce.name(facts.get("workspace"))
+    path = coerce.first_name(facts.get("worktree_path"), facts.get("workspace"))
     if path is None:
         return None
     more = {
