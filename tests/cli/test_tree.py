@@ -13,7 +13,7 @@ from sessionary.actions import access, outbox
 from sessionary.cli.root import root
 from sessionary.client.client import connect
 from sessionary.model.message import Text
-from sessionary.model.prompt import HomeChannel
+from sessionary.model.prompt import HomeAddress
 from sessionary.model.source import Channel, Person
 from tests.cli.conftest import Program
 from tools import cli_page
@@ -174,7 +174,7 @@ def _delivery(home: Path) -> str:
     """Something waits in the outbox, and there is another channel for it; its id."""
     with connect(home=str(home)) as client:
         given: dict[str, Any] = {"profile": "main", "moment": client.moment()}
-        client.writing(access.set_home, HomeChannel("webhook", "home"), **given).result()
+        client.writing(access.set_home, HomeAddress("webhook", "home"), **given).result()
         words = (Text("hello"),)
         return client.writing(outbox.enqueue, Channel("webhook", "1"), words, **given).result()
 

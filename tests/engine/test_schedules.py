@@ -17,7 +17,7 @@ from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Event, Step, TurnRequest
 from sessionary.errors import BadInput, Conflict
 from sessionary.model.message import message
-from sessionary.model.prompt import HomeChannel
+from sessionary.model.prompt import HomeAddress
 from sessionary.model.schedule import Run, RunState, Timing
 from sessionary.model.session import Kind, SessionFolder
 from sessionary.model.source import Source
@@ -138,7 +138,7 @@ async def test_output_goes_where_it_was_sent(
 ) -> None:
     """Origin, local, a platform's home, platform:chat[:thread]."""
     moment = moment_of(world.clock, world.ids)
-    home = HomeChannel("loopback", "den")
+    home = HomeAddress("loopback", "den")
     await world.store.write(access.set_home, home, profile="main", moment=moment)
     engine = await world.started()
     await planned(world, deliver_to=to)

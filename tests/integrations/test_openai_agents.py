@@ -62,15 +62,15 @@ ITEMS: list[Any] = [
 ]
 
 
-def session(store_client: Sessionary, name: str = "alice", **options: Any) -> SessionarySession:
-    return SessionarySession(name, store_client, **options)
+def session(client: Sessionary, name: str = "alice", **options: Any) -> SessionarySession:
+    return SessionarySession(name, client, **options)
 
 
 @pytest.fixture
 async def agent(model: ModelServer) -> AsyncIterator[Agent[Any]]:
     set_tracing_disabled(True)
-    async with AsyncOpenAI(base_url=model.openai_url, api_key="none") as client:
-        yield Agent(name="guide", model=OpenAIChatCompletionsModel(MODEL, client))
+    async with AsyncOpenAI(base_url=model.openai_url, api_key="none") as openai_client:
+        yield Agent(name="guide", model=OpenAIChatCompletionsModel(MODEL, openai_client))
 
 
 async def test_an_agent_that_is_killed_goes_on_in_another_process(
@@ -95,42 +95,42 @@ async def test_an_agent_that_is_killed_goes_on_in_another_process(
         assert found.found >= 3
 
 
-async def test_items_come_back_byte_for_byte(store_client: Sessionary) -> None:
-    await session(store_client).add_items(ITEMS)
+async def test_items_come_back_byte_for_byte(client: Sessionary) -> None:
+    await session(client).add_items(ITEMS)
 
-    found = await session(store_client).get_items()
+    found = await session(client).get_items()
 
     assert [json.dumps(item) for item in found] == [json.dumps(item) for item in ITEMS]
-    assert broken(store_client) == []
+    assert broken(client) == []
 
 
-async def test_items_are_messages_that_people_read_and_find(store_client: Sessionary) -> None:
-    await session(store_client).add_items(ITEMS)
+async def test_items_are_messages_that_people_read_and_find(client: Sessionary) -> None:
+    await session(client).add_items(ITEMS)
 
-    (head,) = store_client.sessions().items
+    (head,) = client.sessions().items
     assert (head.preview, head.tool_call_count) == ("How is the weather in Évora?", 2)
-    chat = store_client.find(head.id).context()
+    chat = client.find(head.id).context()
     assert [each["role"] for each in chat[:3]] == ["user", "assistant", "tool"]
-    assert store_client.search("Évora source:openai-agents").hits
-    text = "".join(export.export_jsonl(store_client.store, [head.id], profile=store_client.profile))
+    assert client.search("Évora source:openai-agents").hits
+    text = "".join(export.export_jsonl(client.store, [head.id], profile=client.profile))
     assert "encrypted_content" in text
 
 
-async def test_a_picture_in_an_item_is_an_attachment(store_client: Sessionary) -> None:
-    await session(store_client).add_items(ITEMS)
+async def test_a_picture_in_an_item_is_an_attachment(client: Sessionary) -> None:
+    await session(client).add_items(ITEMS)
 
-    window = store_client.find(store_client.sessions().items[0].id).messages()
+    window = client.find(client.sessions().items[0].id).messages()
     last = window.entries[-1].body
     assert isinstance(last, Message)
     (picture,) = last.parts
     assert isinstance(picture, Attachment)
     assert picture.media_type == "image/png"
-    assert store_client.store.read(blobs.get, picture.blob).result() == bytes(1500)
+    assert client.store.read(blobs.get, picture.blob).result() == bytes(1500)
 
 
-async def test_only_the_latest_are_given_and_in_order(store_client: Sessionary) -> None:
+async def test_only_the_latest_are_given_and_in_order(client: Sessionary) -> None:
     items: list[Any] = [{"role": "user", "content": f"number {n}"} for n in range(500)]
-    one = session(store_client)
+    one = session(client)
     await one.add_items(items)
 
     assert await one.get_items(limit=3) == items[-3:]
@@ -138,14 +138,14 @@ async def test_only_the_latest_are_given_and_in_order(store_client: Sessionary) 
     assert await one.get_items(limit=10_000) == items
     assert await one.get_items(limit=0) == []
     assert await one.get_items(limit=-1) == items
-    settled = session(store_client, session_settings=SessionSettings(limit=2))
+    settled = session(client, session_settings=SessionSettings(limit=2))
     assert await settled.get_items() == items[-2:]
 
 
 async def test_the_latest_are_found_whatever_was_taken_back_before(
-    store_client: Sessionary,
+    client: Sessionary,
 ) -> None:
-    one = session(store_client)
+    one = session(client)
     kept: list[Any] = []
     for step in range(30):
         items: list[Any] = [{"role": "user", "content": f"{step} {n}"} for n in range(step % 4 + 1)]
@@ -163,23 +163,23 @@ async def test_the_latest_are_found_whatever_was_taken_back_before(
 
 
 async def test_an_item_whose_text_was_spoilt_is_rebuilt_from_what_people_read(
-    store_client: Sessionary,
+    client: Sessionary,
 ) -> None:
-    await session(store_client).add_items(ITEMS[:1])
-    spoilt = store_client.find(store_client.sessions().items[0].id)
+    await session(client).add_items(ITEMS[:1])
+    spoilt = client.find(client.sessions().items[0].id)
     spoilt.append("assistant", "Warm.", extra={"openai-agents": '{"role": "assis'})
 
     warm = {"role": "assistant", "content": "Warm."}
-    assert await session(store_client).get_items(limit=1) == [warm]
-    assert await session(store_client).get_items() == [ITEMS[0], warm]
+    assert await session(client).get_items(limit=1) == [warm]
+    assert await session(client).get_items() == [ITEMS[0], warm]
 
 
 async def test_what_a_person_adds_undoes_or_compacts_in_the_workbench_the_agent_sees(
-    store_client: Sessionary,
+    client: Sessionary,
 ) -> None:
-    one = session(store_client)
+    one = session(client)
     await one.add_items([{"role": "user", "content": "one"}, {"role": "user", "content": "two"}])
-    chat = store_client.find(store_client.sessions().items[0].id)
+    chat = client.find(client.sessions().items[0].id)
 
     chat.append("user", "three")
     assert [item["content"] for item in await one.get_items()] == ["one", "two", "three"]
@@ -193,8 +193,8 @@ async def test_what_a_person_adds_undoes_or_compacts_in_the_workbench_the_agent_
     assert await one.get_items(limit=9) == [first, second]
 
 
-async def test_the_newest_item_is_popped_and_stays_in_the_log(store_client: Sessionary) -> None:
-    one = session(store_client)
+async def test_the_newest_item_is_popped_and_stays_in_the_log(client: Sessionary) -> None:
+    one = session(client)
     await one.add_items(ITEMS)
 
     popped = [await one.pop_item() for _ in ITEMS]
@@ -202,14 +202,14 @@ async def test_the_newest_item_is_popped_and_stays_in_the_log(store_client: Sess
     assert popped == ITEMS[::-1]
     assert await one.pop_item() is None
     assert await one.get_items() == []
-    assert broken(store_client) == []
+    assert broken(client) == []
 
 
-async def test_popping_takes_one_call_of_a_message_with_several(store_client: Sessionary) -> None:
-    one = session(store_client)
+async def test_popping_takes_one_call_of_a_message_with_several(client: Sessionary) -> None:
+    one = session(client)
     await one.add_items([{"role": "user", "content": "hello"}])
     calls = [{"type": "tool_call", "id": f"c{n}", "name": "look", "arguments": "{}"} for n in "12"]
-    store_client.find(store_client.sessions().items[0].id).append("assistant", calls)
+    client.find(client.sessions().items[0].id).append("assistant", calls)
 
     popped = await one.pop_item()
 
@@ -219,9 +219,9 @@ async def test_popping_takes_one_call_of_a_message_with_several(store_client: Se
 
 
 async def test_a_cleared_session_begins_afresh_and_its_words_are_still_there(
-    store_client: Sessionary,
+    client: Sessionary,
 ) -> None:
-    one = session(store_client)
+    one = session(client)
     await one.add_items(ITEMS)
     await one.clear_session()
     await one.clear_session()
@@ -230,38 +230,38 @@ async def test_a_cleared_session_begins_afresh_and_its_words_are_still_there(
     await one.add_items([{"role": "user", "content": "a summary"}])
 
     assert await one.get_items() == [{"role": "user", "content": "a summary"}]
-    (head,) = store_client.sessions().items
+    (head,) = client.sessions().items
     assert (head.message_count, head.last_seq) == (1, len(ITEMS) + 2)
 
 
-async def test_nothing_is_opened_by_looking_or_by_adding_nothing(store_client: Sessionary) -> None:
-    one = session(store_client)
+async def test_nothing_is_opened_by_looking_or_by_adding_nothing(client: Sessionary) -> None:
+    one = session(client)
 
     assert await one.get_items() == []
     assert await one.pop_item() is None
     await one.clear_session()
     await one.add_items([])
 
-    assert store_client.sessions().items == ()
+    assert client.sessions().items == ()
 
 
 async def test_a_person_who_ends_the_session_lets_the_agent_begin_afresh(
-    store_client: Sessionary,
+    client: Sessionary,
 ) -> None:
-    one = session(store_client)
+    one = session(client)
     await one.add_items(ITEMS[:1])
-    store_client.find(store_client.sessions().items[0].id).end()
+    client.find(client.sessions().items[0].id).end()
 
     assert await one.get_items() == []
     await one.add_items([{"role": "user", "content": "again"}])
 
-    assert len(store_client.sessions().items) == 2
+    assert len(client.sessions().items) == 2
     assert await one.get_items() == [{"role": "user", "content": "again"}]
 
 
-async def test_two_runs_on_one_session_lose_nothing(store_client: Sessionary) -> None:
+async def test_two_runs_on_one_session_lose_nothing(client: Sessionary) -> None:
     async def add(who: str) -> None:
-        one = session(store_client)
+        one = session(client)
         for number in range(20):
             await one.add_items(
                 [{"role": "user", "content": f"{who} {number} {half}"} for half in "ab"]
@@ -269,20 +269,20 @@ async def test_two_runs_on_one_session_lose_nothing(store_client: Sessionary) ->
 
     await asyncio.gather(add("x"), add("y"))
 
-    texts = [item["content"] for item in await session(store_client).get_items()]
+    texts = [item["content"] for item in await session(client).get_items()]
     for who in "xy":
         own = [text for text in texts if text.startswith(who)]
         assert own == [f"{who} {number} {half}" for number in range(20) for half in "ab"]
     # What was added together stands together.
     assert all(a[:-1] == b[:-1] for a, b in zip(texts[::2], texts[1::2], strict=True))
-    assert len(store_client.sessions().items) == 1
+    assert len(client.sessions().items) == 1
 
 
 async def test_a_write_that_is_cancelled_is_settled_before_the_cancellation_is_heard(
-    store_client: Sessionary,
+    client: Sessionary,
 ) -> None:
     for number in range(30):
-        one = session(store_client, f"s{number}")
+        one = session(client, f"s{number}")
         task = asyncio.create_task(one.add_items(ITEMS))
         for _ in range(number % 3 + 1):
             await asyncio.sleep(0)
@@ -295,13 +295,13 @@ async def test_a_write_that_is_cancelled_is_settled_before_the_cancellation_is_h
         # All of it or nothing of it, and nothing that comes later.
         found = await one.get_items()
         assert found == ITEMS or (found == [] and number % 3 == 0)
-    assert broken(store_client) == []
+    assert broken(client) == []
 
 
-async def test_a_turn_of_the_house_keeps_the_sdk_out_and_says_so(store_client: Sessionary) -> None:
-    one = session(store_client)
+async def test_a_turn_of_the_house_keeps_the_sdk_out_and_says_so(client: Sessionary) -> None:
+    one = session(client)
     await one.add_items(ITEMS[:1])
-    chat = store_client.find(store_client.sessions().items[0].id)
+    chat = client.find(client.sessions().items[0].id)
 
     with (
         chat.turn("A person asks in the workbench."),
@@ -313,7 +313,7 @@ async def test_a_turn_of_the_house_keeps_the_sdk_out_and_says_so(store_client: S
 
 
 async def test_the_runs_own_context_says_whose_it_is_and_what_it_costs(
-    store_client: Sessionary, agent: Agent[Any]
+    client: Sessionary, agent: Agent[Any]
 ) -> None:
     def about(context: Any) -> About:
         return About(
@@ -324,12 +324,12 @@ async def test_the_runs_own_context_says_whose_it_is_and_what_it_costs(
         await Runner.run(
             agent,
             "Hello",
-            session=session(store_client, about=about),
+            session=session(client, about=about),
             context={"tenant": "acme", "user": user},
         )
 
-    assert store_client.sessions().items == ()
-    with connect(store_client.store.url, profile="acme") as tenant:
+    assert client.sessions().items == ()
+    with connect(client.store.url, profile="acme") as tenant:
         (head,) = tenant.sessions().items
         assert head.source.person == Person("u1", name="Ada")
         assert (head.message_count, head.usage.calls, head.usage.input_tokens) == (4, 2, 20)
@@ -337,29 +337,27 @@ async def test_the_runs_own_context_says_whose_it_is_and_what_it_costs(
         assert head.model == MODEL
 
 
-async def test_calls_of_a_run_that_goes_on_are_counted_once(store_client: Sessionary) -> None:
+async def test_calls_of_a_run_that_goes_on_are_counted_once(client: Sessionary) -> None:
     wrapper: RunContextWrapper[Any] = RunContextWrapper(context=None)
-    one = session(store_client, model=MODEL)
+    one = session(client, model=MODEL)
     await one.get_items(wrapper=wrapper)
     for number in (1, 2):
         wrapper.usage.add(_used(tokens=10 * number))
         await one.add_items([{"role": "assistant", "content": "x"}], wrapper=wrapper)
 
-    (head,) = store_client.sessions().items
+    (head,) = client.sessions().items
     assert (head.usage.calls, head.usage.input_tokens) == (2, 30)
 
 
-def test_it_is_a_session_for_the_sdk(store_client: Sessionary) -> None:
-    assert isinstance(session(store_client), Session)
+def test_it_is_a_session_for_the_sdk(client: Sessionary) -> None:
+    assert isinstance(session(client), Session)
     with pytest.raises(BadInput, match="not empty"):
-        session(store_client, "")
+        session(client, "")
 
 
-async def test_the_stock_session_gives_the_same_answers(
-    store_client: Sessionary, tmp_path: Any
-) -> None:
+async def test_the_stock_session_gives_the_same_answers(client: Sessionary, tmp_path: Any) -> None:
     theirs = SQLiteSession("alice", tmp_path / "theirs.db")
-    ours = session(store_client)
+    ours = session(client)
     for one in (theirs, ours):
         await one.add_items(ITEMS[:5])
         await one.pop_item()
@@ -375,10 +373,10 @@ def _used(*, tokens: int) -> Any:
 
 
 async def test_an_exported_session_goes_on_in_another_store(
-    store_client: Sessionary, new_url: Callable[[str], str]
+    client: Sessionary, new_url: Callable[[str], str]
 ) -> None:
-    await session(store_client).add_items(ITEMS)
-    lines = [line.encode() for line in export.export_jsonl(store_client.store, None, profile=None)]
+    await session(client).add_items(ITEMS)
+    lines = [line.encode() for line in export.export_jsonl(client.store, None, profile=None)]
 
     for kind in ("sqlite", "postgres"):
         with connect(new_url(kind)) as other:
@@ -390,7 +388,7 @@ async def test_an_exported_session_goes_on_in_another_store(
 
 
 async def test_a_run_that_was_interrupted_and_resumed_is_paid_for_once(
-    store_client: Sessionary, model: ModelServer, agent: Agent[Any]
+    client: Sessionary, model: ModelServer, agent: Agent[Any]
 ) -> None:
     @function_tool(needs_approval=True)
     def weather(city: str) -> str:
@@ -398,22 +396,22 @@ async def test_a_run_that_was_interrupted_and_resumed_is_paid_for_once(
         return f"{city}: 21 degrees"
 
     careful = agent.clone(tools=[weather])
-    one = session(store_client, model=MODEL)
+    one = session(client, model=MODEL)
     first = await Runner.run(careful, "How is the weather in Faro?", session=one)
     state = await RunState.from_json(careful, first.to_state().to_json())
     for asked in first.interruptions:
         state.approve(asked)
 
-    again = await Runner.run(careful, state, session=session(store_client, model=MODEL))
+    again = await Runner.run(careful, state, session=session(client, model=MODEL))
 
     assert again.final_output == "The report says Faro: 21 degrees"
-    (head,) = store_client.sessions().items
+    (head,) = client.sessions().items
     assert head.usage.calls == len([ask for ask in model.requests if ask.messages]) == 2
     assert head.message_count == 4
 
 
 async def test_the_stock_compaction_replaces_what_the_model_reads_and_loses_nothing(
-    store_client: Sessionary,
+    client: Sessionary,
 ) -> None:
     short = {"type": "compaction", "id": "cmp_1", "encrypted_content": "short"}
     used = {"input_tokens": 9, "output_tokens": 1, "total_tokens": 10}
@@ -434,26 +432,26 @@ async def test_the_stock_compaction_replaces_what_the_model_reads_and_loses_noth
             }
         )
 
-    one = session(store_client)
+    one = session(client)
     await one.add_items([*ITEMS[:3], ITEMS[4]])
     async with (
         HttpServer(compact) as server,
-        AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none") as client,
+        AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none") as openai_client,
     ):
         compacting = OpenAIResponsesCompactionSession(
-            "alice", one, client=client, compaction_mode="input"
+            "alice", one, client=openai_client, compaction_mode="input"
         )
         await compacting.run_compaction({"force": True})
 
     assert await one.get_items() == [short]
-    (head,) = store_client.sessions().items
+    (head,) = client.sessions().items
     assert (head.message_count, head.last_seq) == (1, 4 + 1 + 1)
-    assert store_client.search("Évora").hits
+    assert client.search("Évora").hits
 
 
-async def test_settings_may_be_a_dictionary(store_client: Sessionary) -> None:
+async def test_settings_may_be_a_dictionary(client: Sessionary) -> None:
     items: list[Any] = [{"role": "user", "content": f"number {n}"} for n in range(5)]
-    one = session(store_client, session_settings={"limit": 2})
+    one = session(client, session_settings={"limit": 2})
     await one.add_items(items)
 
     assert await one.get_items() == items[-2:]
@@ -467,16 +465,14 @@ async def test_settings_may_be_a_dictionary(store_client: Sessionary) -> None:
     ("given", "told"),
     [({"limti": 2}, "no 'limti'; it has limit"), ({"limit": "many"}, "many"), ("limit", "a dict")],
 )
-def test_settings_that_are_not_known_are_refused(
-    store_client: Sessionary, given: Any, told: str
-) -> None:
+def test_settings_that_are_not_known_are_refused(client: Sessionary, given: Any, told: str) -> None:
     with pytest.raises(BadInput, match=told):
-        session(store_client, session_settings=given)
+        session(client, session_settings=given)
 
 
-async def test_a_store_that_is_closed_is_said_to_be(store_client: Sessionary) -> None:
-    one = session(store_client)
-    store_client.close()
+async def test_a_store_that_is_closed_is_said_to_be(client: Sessionary) -> None:
+    one = session(client)
+    client.close()
 
     calls: list[Callable[[], Awaitable[Any]]] = [
         one.get_items,
@@ -500,9 +496,9 @@ def said(*words: str) -> list[Any]:
 
 
 async def test_a_compaction_replaces_all_items_in_one_step_or_none(
-    store_client: Sessionary,
+    client: Sessionary,
 ) -> None:
-    one = session(store_client)
+    one = session(client)
     await one.add_items(said("a", "b"))
 
     with pytest.raises(BadInput, match="32 MiB"):
@@ -511,13 +507,13 @@ async def test_a_compaction_replaces_all_items_in_one_step_or_none(
 
     assert await one._atomic_replace_items(said("short"))
     assert texts(await one.get_items()) == ["short"]
-    assert store_client.search("a").hits
+    assert client.search("a").hits
 
 
 async def test_a_compaction_replaces_the_end_and_keeps_what_is_before_it(
-    store_client: Sessionary,
+    client: Sessionary,
 ) -> None:
-    one = session(store_client)
+    one = session(client)
     await one.add_items(said("a", "b", "c", "d"))
 
     snapshot = await one._get_compaction_snapshot(3)
@@ -530,29 +526,29 @@ async def test_a_compaction_replaces_the_end_and_keeps_what_is_before_it(
     assert whole is not None
     assert (texts(whole.items), whole.complete) == (["a", "b", "short"], True)
     assert not await whole.replace_suffix(3, said("nothing to replace"))
-    assert broken(store_client) == []
+    assert broken(client) == []
 
 
 async def test_a_compaction_of_items_that_have_changed_replaces_nothing(
-    store_client: Sessionary,
+    client: Sessionary,
 ) -> None:
-    one = session(store_client)
+    one = session(client)
     await one.add_items(said("a", "b"))
     snapshot = await one._get_compaction_snapshot(10)
     assert snapshot is not None
 
-    await session(store_client).add_items(said("c"))
+    await session(client).add_items(said("c"))
 
     assert not await snapshot.replace_suffix(0, said("short"))
     assert texts(await one.get_items()) == ["a", "b", "c"]
 
 
 async def test_a_compaction_of_half_a_message_of_ours_keeps_the_other_half(
-    store_client: Sessionary,
+    client: Sessionary,
 ) -> None:
-    one = session(store_client)
+    one = session(client)
     await one.add_items(said("a"))
-    chat = store_client.find(store_client.sessions().items[0].id)
+    chat = client.find(client.sessions().items[0].id)
     call = {"type": "tool_call", "id": "c", "name": "look", "arguments": "{}"}
     chat.append("assistant", [{"type": "text", "text": "I look."}, call])
 
@@ -564,11 +560,11 @@ async def test_a_compaction_of_half_a_message_of_ours_keeps_the_other_half(
 
 
 async def test_a_summary_goes_on_to_hold_when_items_behind_it_are_replaced(
-    store_client: Sessionary,
+    client: Sessionary,
 ) -> None:
-    one = session(store_client)
+    one = session(client)
     await one.add_items(said("a", "b", "c", "d"))
-    chat = store_client.find(store_client.sessions().items[0].id)
+    chat = client.find(client.sessions().items[0].id)
     chat.compact("They said a and b.", through=2)
 
     assert texts([await one.pop_item()]) == ["d"]
@@ -582,38 +578,38 @@ async def test_a_summary_goes_on_to_hold_when_items_behind_it_are_replaced(
     assert snapshot is not None
     assert await snapshot.replace_suffix(0, said("shorter"))
     assert texts(await one.get_items()) == ["shorter"]
-    assert broken(store_client) == []
+    assert broken(client) == []
 
 
 async def test_two_exclusive_runs_do_not_interleave(
-    store_client: Sessionary, agent: Agent[Any], model: ModelServer
+    client: Sessionary, agent: Agent[Any], model: ModelServer
 ) -> None:
-    async with session(store_client, exclusive=True) as one:
+    async with session(client, exclusive=True) as one:
         with pytest.raises(Conflict, match="turn is running"):
-            async with session(store_client, exclusive=True):
+            async with session(client, exclusive=True):
                 pass
         with pytest.raises(Conflict, match="already"):
             async with one:
                 pass
         with pytest.raises(Conflict, match="turn is running"):
-            await session(store_client).add_items(said("in between"))
+            await session(client).add_items(said("in between"))
         result = await Runner.run(agent, "Hello", session=one)
         assert await one._atomic_replace_items(said("short"))
         await one.add_items(said("more"))
         assert texts([await one.pop_item()]) == ["more"]
 
     assert result.final_output
-    assert texts(await session(store_client).get_items()) == ["short"]
-    async with session(store_client, exclusive=True) as again:
+    assert texts(await session(client).get_items()) == ["short"]
+    async with session(client, exclusive=True) as again:
         await again.clear_session()
-    assert await session(store_client).get_items() == []
-    (head,) = store_client.sessions().items
+    assert await session(client).get_items() == []
+    (head,) = client.sessions().items
     assert not head.running
-    assert broken(store_client) == []
+    assert broken(client) == []
 
 
-async def test_an_exclusive_session_is_used_in_its_block_only(store_client: Sessionary) -> None:
-    one = session(store_client, exclusive=True)
+async def test_an_exclusive_session_is_used_in_its_block_only(client: Sessionary) -> None:
+    one = session(client, exclusive=True)
 
     for call in (one.get_items, one.pop_item, one.clear_session):
         with pytest.raises(BadInput, match="async with"):
@@ -622,35 +618,35 @@ async def test_an_exclusive_session_is_used_in_its_block_only(store_client: Sess
         await one.add_items(said("a"))
 
 
-async def test_an_exclusive_run_that_fails_lets_the_session_go(store_client: Sessionary) -> None:
+async def test_an_exclusive_run_that_fails_lets_the_session_go(client: Sessionary) -> None:
     async def run() -> None:
-        async with session(store_client, exclusive=True) as one:
+        async with session(client, exclusive=True) as one:
             await one.add_items(said("a"))
             raise ValueError("no luck")
 
     with pytest.raises(ValueError, match="no luck"):
         await run()
 
-    await session(store_client).add_items(said("b"))
-    assert texts(await session(store_client).get_items()) == ["a", "b"]
-    (head,) = store_client.sessions().items
-    (turn,) = store_client.store.read(turns.of_session, head.no).result()
+    await session(client).add_items(said("b"))
+    assert texts(await session(client).get_items()) == ["a", "b"]
+    (head,) = client.sessions().items
+    (turn,) = client.store.read(turns.of_session, head.no).result()
     assert (str(turn.state), turn.reason) == ("failed", "ValueError: no luck")
 
 
 async def test_an_exclusive_run_whose_turn_was_stopped_writes_nothing_more(
-    store_client: Sessionary,
+    client: Sessionary,
 ) -> None:
     async def run() -> None:
-        async with session(store_client, exclusive=True) as one:
+        async with session(client, exclusive=True) as one:
             await one.add_items(said("a"))
-            (head,) = store_client.sessions().items
-            (turn,) = store_client.store.read(turns.of_session, head.no).result()
-            store_client.store.write(
+            (head,) = client.sessions().items
+            (turn,) = client.store.read(turns.of_session, head.no).result()
+            client.store.write(
                 turns.interrupt,
                 turn.id,
                 profile="main",
-                moment=store_client.moment(),
+                moment=client.moment(),
                 reason="stopped",
             ).result()
             await one.add_items(said("too late"))
@@ -658,4 +654,4 @@ async def test_an_exclusive_run_whose_turn_was_stopped_writes_nothing_more(
     with pytest.raises(TurnLost):
         await run()
 
-    assert texts(await session(store_client).get_items()) == ["a"]
+    assert texts(await session(client).get_items()) == ["a"]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionary.model.prompt import HomeChannel, PromptContext, render
+from sessionary.model.prompt import HomeAddress, PromptContext, render
 from sessionary.model.redact import redact_chat_id, redact_user_id
 from sessionary.model.reset import ResetReason
 from sessionary.model.source import Source
@@ -59,7 +59,7 @@ def test_the_agent_is_told_the_source_the_topic_and_the_user() -> None:
 
 def test_the_agent_is_told_platforms_homes_and_where_it_can_deliver() -> None:
     homes = frozenset(
-        {HomeChannel("telegram", "-100", "Club", "7"), HomeChannel("slack", "C1", "ops")}
+        {HomeAddress("telegram", "-100", "Club", "7"), HomeAddress("slack", "C1", "ops")}
     )
     text = render(
         PromptContext(source=GROUP, connected=frozenset({"telegram", "slack"}), homes=homes)
@@ -83,7 +83,7 @@ def test_the_adapters_notes_stand_outside_the_data() -> None:
 
 def test_the_order_in_which_facts_were_gathered_does_not_show() -> None:
     names = [f"platform-{n}" for n in range(20)]
-    homes = [HomeChannel(name, "5") for name in names]
+    homes = [HomeAddress(name, "5") for name in names]
 
     def printed(order: int) -> str:
         return render(
@@ -141,7 +141,7 @@ def test_what_people_wrote_stays_inside_the_block_as_quoted_single_lines(
     facts = PromptContext(
         source=source,
         connected=frozenset({text}),
-        homes=frozenset({HomeChannel(other, text, other, text)}),
+        homes=frozenset({HomeAddress(other, text, other, text)}),
         redact=redact,
     )
 
@@ -188,8 +188,8 @@ def test_with_redaction_neither_source_nor_homes_show_ids_or_numbers() -> None:
     source = Source("whatsapp", "4915112345", user_id="4915112345", user_name="+49 151 12345")
     homes = frozenset(
         {
-            HomeChannel("whatsapp", "4915112345", "4915112345"),
-            HomeChannel("signal", "group:4915112345", "+4915112345"),
+            HomeAddress("whatsapp", "4915112345", "4915112345"),
+            HomeAddress("signal", "group:4915112345", "+4915112345"),
         }
     )
 

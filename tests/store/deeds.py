@@ -11,7 +11,7 @@ from sessionary.actions.sessions.lists import SessionFilters, list_sessions
 from sessionary.actions.turns import Begun, Ending, TurnReply
 from sessionary.errors import SessionaryError
 from sessionary.model.message import Message, Role, Text, ToolCall, ToolResult, message
-from sessionary.model.prompt import HomeChannel
+from sessionary.model.prompt import HomeAddress
 from sessionary.model.reset import Policies, ResetMode, ResetPolicy
 from sessionary.model.session import Kind, SessionFolder, TitleBy
 from sessionary.model.source import Channel, ChatType, Source
@@ -284,7 +284,7 @@ def settle(s: Story, a: int, b: int) -> Any:
             done = s.world.write(outbox.abandon, name, reason=_pick(TEXTS, a))
         case _:
             channel, moment = _pick(CHANNELS, a), s.world.moment()
-            home = HomeChannel(channel.platform, channel.chat_id)
+            home = HomeAddress(channel.platform, channel.chat_id)
             s.world.write(access.set_home, home, profile="main", moment=moment)
             given: dict[str, Any] = {
                 "profile": "main",

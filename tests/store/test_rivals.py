@@ -10,7 +10,7 @@ from sessionary.actions.retention import purge
 from sessionary.actions.sessions import edit, read, titles
 from sessionary.errors import Conflict, NotFound, RetryLater, SessionaryError
 from sessionary.model.message import Text
-from sessionary.model.prompt import HomeChannel
+from sessionary.model.prompt import HomeAddress
 from sessionary.model.session import SessionHead
 from sessionary.model.source import Channel
 from sessionary.model.turn import Delivery
@@ -230,7 +230,7 @@ def home(worlds: list[World]) -> None:
     """A channel that every delivery may be redirected to, in whatever thread."""
     world = worlds[0]
     world.write(
-        access.set_home, HomeChannel("slack", "home"), profile="main", moment=world.moment()
+        access.set_home, HomeAddress("slack", "home"), profile="main", moment=world.moment()
     )
 
 

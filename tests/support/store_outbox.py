@@ -11,7 +11,7 @@ from sessionary.actions.retention import purge
 from sessionary.actions.sessions import edit
 from sessionary.errors import Ambiguous, BadInput, Conflict, NotAllowed, NotFound
 from sessionary.model.message import Text
-from sessionary.model.prompt import HomeChannel
+from sessionary.model.prompt import HomeAddress
 from sessionary.model.source import Channel, Source
 from sessionary.model.turn import Delivery, DeliveryState
 from sessionary.model.usage import CostStatus, Usage
@@ -237,7 +237,7 @@ class OutboxSuite(Suite):
             world.write(outbox.abandon_by_owner, first, profile="main", moment=world.moment())
 
     def test_a_home_channel_may_be_redirected_to(self, world: World) -> None:
-        home = HomeChannel("telegram", "bob-chat", "Bob")
+        home = HomeAddress("telegram", "bob-chat", "Bob")
         world.write(access.set_home, home, profile="main", moment=world.moment())
         delivery = post(world, "1")
 

@@ -13,7 +13,7 @@ from sessionary.actions.sessions.revise import compact
 from sessionary.actions.sessions.routing import Move, move_chat
 from sessionary.errors import Conflict, NotAllowed, NotFound
 from sessionary.model.key import Isolation, key_for
-from sessionary.model.prompt import HomeChannel
+from sessionary.model.prompt import HomeAddress
 from sessionary.model.reset import Policies, ResetMode, ResetPolicy
 from sessionary.model.session import EndReason, Lineage, SessionHead
 from sessionary.model.source import ChatType, Source
@@ -301,7 +301,7 @@ class MoveSuite(Suite):
         assert world.talk("c", source=self.NEW) == session
 
     def test_a_home_moves_along(self, world: World) -> None:
-        home = HomeChannel("telegram", "-100", "Kitchen")
+        home = HomeAddress("telegram", "-100", "Kitchen")
         world.write(set_home, home, profile=world.profile, moment=world.moment())
 
         self.move(world)

@@ -19,7 +19,7 @@ from sessionary.store.open import open_store
 from sessionary.store.tables import entries
 from sessionary.web import auth, stream
 from sessionary.web.context import Limits
-from sessionary.web.feed_reader import HOLE_SECONDS, FeedReader
+from sessionary.web.stream import HOLE_SECONDS, FeedReader
 from tests.web.conftest import API, Client, Served, served
 from tests.web.test_door import logged_in
 
@@ -132,7 +132,7 @@ async def test_who_comes_late_hears_what_was_said_so_far(server: Served, client:
 async def test_a_gap_is_answered_with_resync(
     client: Client, position: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sessionary.web.feed_reader.FAR_BEHIND", 0)
+    monkeypatch.setattr("sessionary.web.stream.FAR_BEHIND", 0)
     await opened(client)
     headers = {"Authorization": f"Bearer {client.token}"}
 

@@ -58,7 +58,7 @@ def test_what_was_not_built_is_not_served(bundle: WebBundle, name: str) -> None:
 )
 def test_a_login_leads_only_to_places_of_ours(text: str) -> None:
     assert own_path(text) == "/"
-    assert 'value="/"' in login_page(place=text)
+    assert 'value="/"' in login_page(next_path=text)
 
 
 def test_a_login_leads_back_to_where_it_was_asked_for() -> None:

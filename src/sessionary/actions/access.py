@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from sessionary.clock import Moment, from_micros, to_micros
 from sessionary.errors import BadInput, RetryLater
 from sessionary.model import codec
-from sessionary.model.prompt import HomeChannel
+from sessionary.model.prompt import HomeAddress
 from sessionary.model.source import Person
 from sessionary.store.database import Tx
 
@@ -230,7 +230,7 @@ def use_reserved(tx: Tx, turn_id: str, *, tokens: int, cost_microusd: int) -> No
     tx.run("use_reservations", turn_id=turn_id, tokens=tokens, cost_microusd=cost_microusd)
 
 
-def set_home(tx: Tx, home: HomeChannel, *, profile: str, moment: Moment) -> None:
+def set_home(tx: Tx, home: HomeAddress, *, profile: str, moment: Moment) -> None:
     """Make a channel its platform's default."""
     tx.run(
         "set_home",
@@ -243,11 +243,11 @@ def set_home(tx: Tx, home: HomeChannel, *, profile: str, moment: Moment) -> None
     )
 
 
-def homes(tx: Tx, *, profile: str) -> list[HomeChannel]:
+def homes(tx: Tx, *, profile: str) -> list[HomeAddress]:
     """Every platform's default channel."""
     rows = tx.all("list_homes", profile=profile)
     return [
-        HomeChannel(platform, chat_id, name, thread_id)
+        HomeAddress(platform, chat_id, name, thread_id)
         for platform, chat_id, thread_id, name in rows
     ]
 

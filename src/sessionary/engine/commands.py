@@ -14,7 +14,7 @@ from sessionary.engine.turn.loop import CompactionRequest
 from sessionary.errors import Ambiguous, BadInput, Conflict, NotFound, SessionaryError
 from sessionary.model.key import SessionKey
 from sessionary.model.message import Message, Role
-from sessionary.model.prompt import HomeChannel
+from sessionary.model.prompt import HomeAddress
 from sessionary.model.session import SessionFolder, SessionHead
 from sessionary.model.source import Source
 from sessionary.model.terminal import one_line
@@ -265,7 +265,7 @@ def sethome(tx: Tx, request: CommandRequest) -> CommandResult:
     channel = request.source.channel
     if channel is None:
         raise BadInput("This chat has no address to deliver to.")
-    home = HomeChannel(
+    home = HomeAddress(
         channel.platform, channel.chat_id, request.source.chat_name, channel.thread_id
     )
     access.set_home(tx, home, profile=request.key.profile, moment=request.moment)

@@ -1,4 +1,4 @@
-"""Sessions for agents that others wrote: each module speaks the storage protocol of one SDK.
+"""Storage for agent SDKs: each module implements the storage protocol of one SDK.
 
-Nothing is imported here. A module that is used loads its SDK, and says which extra brings it.
+Nothing is imported here. Each module loads its SDK, and names the extra if that is missing.
 """

@@ -1,6 +1,6 @@
 """History providers of Microsoft's Agent Framework.
 
-    agent = Agent(client, context_providers=[SessionaryHistoryProvider(house)])
+    agent = Agent(client, context_providers=[SessionaryHistoryProvider(client)])
 
 With `load_messages=False` it only records: the agent's history is kept by someone else.
 """
@@ -19,7 +19,7 @@ from sessionary.integrations.base import (
     require_extra,
     wait_for_write,
 )
-from sessionary.integrations.thread import Thread
+from sessionary.integrations.thread import ExternalThread
 from sessionary.model.message import (
     Message,
     Part,
@@ -58,7 +58,7 @@ class SessionaryHistoryProvider(HistoryProvider):
         max_messages: int | None = None,
         **options: Any,
     ) -> None:
-        """Keep histories in an open house.
+        """Keep histories in a Sessionary store.
 
         `skip_excluded` leaves out what a compaction of the framework marked as excluded before it
         was saved. `max_messages` gives an agent only that many of the latest; all of them are kept.
@@ -75,13 +75,13 @@ class SessionaryHistoryProvider(HistoryProvider):
     async def get_messages(
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
     ) -> list[Native]:
-        """What was said in a session and not taken back."""
+        """The messages that were not retracted."""
         where = self._thread(session_id)
         # One more than is given: it shows whether the first result of a tool has lost its call.
         wants_all = self.skip_excluded or self.max_messages is None
         limit = None if wants_all else (self.max_messages or 0) + 1
-        found = await self._client.store.read(thread.visible, where, limit=limit)
-        natives = [native for entry in found for native in _natives_of(thread.message(entry))]
+        found = await self._client.store.read(thread.visible_entries, where, limit=limit)
+        natives = [native for entry in found for native in _natives_of(thread.entry_message(entry))]
         if self.skip_excluded:
             natives = [each for each in natives if not each.additional_properties.get(EXCLUDED)]
         return natives if self.max_messages is None else _latest(natives, self.max_messages)
@@ -94,17 +94,19 @@ class SessionaryHistoryProvider(HistoryProvider):
         state: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Add messages, all or none, durable when this returns."""
+        """Append messages, all or none; they are durable when this returns."""
         if not messages:
             await self._client.store.read(read_nothing)
             return
-        said = [NewMessage(_message_of(each, model=self._model)) for each in messages]
+        new_messages = [NewMessage(_message_of(each, model=self._model)) for each in messages]
         moment = self._client.moment()
         where = self._thread(session_id)
-        await wait_for_write(self._client.store.write(thread.append, where, said, moment=moment))
+        await wait_for_write(
+            self._client.store.write(thread.append, where, new_messages, moment=moment)
+        )
 
     async def clear(self, session_id: str | None) -> None:
-        """Take back everything said in a session; it stays in the log, and people can find it."""
+        """Retract all messages of a session; they stay in the log, and people can find them."""
         where = self._thread(session_id)
         await wait_for_write(
             self._client.store.write(thread.clear, where, moment=self._client.moment())
@@ -117,7 +119,7 @@ class SessionaryHistoryProvider(HistoryProvider):
     async def after_run(
         self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]
     ) -> None:
-        """Keep the messages of a run, and what it used."""
+        """Store the messages and the usage of a run."""
         await super().after_run(agent=agent, session=session, context=context, state=state)
         moment = self._client.moment()
         used = self._client.priced(self._usage(context.response, moment), at=None)
@@ -126,10 +128,12 @@ class SessionaryHistoryProvider(HistoryProvider):
             write = self._client.store.write
             await wait_for_write(write(_count, where, used, moment=moment))
 
-    def _thread(self, session_id: str | None) -> Thread:
+    def _thread(self, session_id: str | None) -> ExternalThread:
         if session_id is None:
             raise BadInput("A run needs a session: give it one, as in agent.run(…, session=…).")
-        return Thread(self._profile, thread.named(PLATFORM, session_id), model=self._model)
+        return ExternalThread(
+            self._profile, thread.source_for(PLATFORM, session_id), model=self._model
+        )
 
     def _usage(self, response: Any, moment: Moment) -> Usage | None:
         used = getattr(response, "usage_details", None)
@@ -151,8 +155,8 @@ class SessionaryHistoryProvider(HistoryProvider):
 
 
 def _names(tx: Tx, profile: str) -> list[str]:
-    beginning = thread.everywhere(PLATFORM, profile=profile)
-    found = thread.beginning_with(tx, beginning, profile=profile)
+    beginning = thread.platform_prefix(PLATFORM, profile=profile)
+    found = thread.sessions_with_prefix(tx, beginning, profile=profile)
     return sorted(head.source.chat_id for _, head in found if head.source.chat_id is not None)
 
 
@@ -164,8 +168,8 @@ def _latest(natives: list[Native], limit: int) -> list[Native]:
     return latest
 
 
-def _count(tx: Tx, where: Thread, used: Usage, *, moment: Moment) -> None:
-    thread.count(tx, where, [used], moment=moment)
+def _count(tx: Tx, where: ExternalThread, used: Usage, *, moment: Moment) -> None:
+    thread.record_usage(tx, where, [used], moment=moment)
 
 
 def _message_of(native: Native, *, model: str | None) -> Message:
@@ -179,12 +183,12 @@ def _message_of(native: Native, *, model: str | None) -> Message:
     )
 
 
-def _natives_of(said: Message) -> list[Native]:
+def _natives_of(message: Message) -> list[Native]:
     """The message as it came; of one that came another way, messages that say the same."""
-    text = said.extra.get(PLATFORM)
+    text = message.extra.get(PLATFORM)
     if isinstance(text, str):
         return [Native.from_dict(json.loads(text))]
-    return [_from_chat(chat) for chat in chats_of(said)]
+    return [_from_chat(chat) for chat in chats_of(message)]
 
 
 def _part(content: Content) -> Part:

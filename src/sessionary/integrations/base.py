@@ -21,7 +21,7 @@ _LONGEST_SHOWN = 500
 
 
 class SessionaryClient(Protocol):
-    """`sessionary.open()` gives one; blocking or awaitable makes no difference here."""
+    """What an integration uses of a client, synchronous or asynchronous."""
 
     @property
     def store(self) -> Store:
@@ -43,14 +43,14 @@ class SessionaryClient(Protocol):
 
 
 def read_nothing(tx: Tx) -> None:
-    """Read nothing: a call that has nothing to write still fails on a store that is closed."""
+    """Read nothing: a call without anything to write still fails on a closed store."""
 
 
 async def wait_for_write(pending: Pending[T]) -> T:
-    """The outcome of a write. Whoever is cancelled meanwhile hears of it once the outcome is there.
+    """Wait for a write; a cancellation meanwhile is raised once the write is done.
 
-    A write that has begun cannot be called back: a task that left at once would not know whether
-    what it wrote is in the log.
+    A write that has begun cannot be cancelled: a task that left at once would not know whether its
+    messages are in the log.
     """
     cancelled: asyncio.CancelledError | None = None
     while True:
@@ -66,7 +66,7 @@ async def wait_for_write(pending: Pending[T]) -> T:
 
 @contextmanager
 def require_extra(extra: str, what: str) -> Iterator[None]:
-    """Import an SDK in this block; without it there is one line that says how to get it."""
+    """Import an SDK in this block; if it is missing, the error names the extra to install."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -76,27 +76,27 @@ def require_extra(extra: str, what: str) -> Iterator[None]:
 
 
 class NewFiles:
-    """Bytes on their way into the store: they are kept in the transaction of their messages."""
+    """Files to be stored in the transaction of their messages."""
 
     def __init__(self) -> None:
         self._found: dict[str, bytes] = {}
 
     def add(self, data: bytes, media_type: str | None, name: str | None = None) -> Attachment:
-        """A file as a part of a message."""
+        """Add a file and return it as a part of a message."""
         blob = blobs.hash_of(data)
         self._found[blob] = data
         return Attachment(blob, media_type or _ANY_TYPE, name, len(data))
 
     def keep(self, tx: Tx) -> None:
-        """Put the bytes into the store; the messages follow in the same transaction."""
+        """Store the files; the messages follow in the same transaction."""
         for data in self._found.values():
             blobs.add(tx, data)
 
 
 def parts_of(content: Content, files: NewFiles, *, form: str) -> tuple[Part, ...]:
-    """The parts of a content, its files on their way into the store.
+    """The parts of a content; its files are added to `files`.
 
-    What we have no part for is called by its form and kind, its long texts cut.
+    What we have no part for is named by its form and type, with long texts cut.
     """
     for data in content.blobs:
         files.add(data, None)

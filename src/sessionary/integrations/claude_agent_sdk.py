@@ -1,6 +1,6 @@
 """Session stores of the Claude Agent SDK.
 
-    options = ClaudeAgentOptions(session_store=SessionarySessionStore(house))
+    options = ClaudeAgentOptions(session_store=SessionarySessionStore(client))
 
 The program under the SDK keeps its own transcript; here every line of it is kept too, so that a
 run can be resumed on another machine, and people can read and find what was said.
@@ -27,7 +27,7 @@ from sessionary.integrations.base import (
     require_extra,
     wait_for_write,
 )
-from sessionary.integrations.thread import Thread
+from sessionary.integrations.thread import ExternalThread
 from sessionary.model.message import Message, Part, Role, Text, ToolResult, Unknown
 from sessionary.model.session import Kind, SessionHead
 from sessionary.model.source import escape
@@ -85,13 +85,12 @@ class SessionarySessionStore(SessionStore):
         await wait_for_write(write(_delete, self._thread(key), moment=self._client.moment()))
 
     async def list_subkeys(self, key: Any) -> list[str]:
-        """The subagents of a transcript."""
         return await self._client.store.read(_subkeys, self._thread(key))
 
-    def _thread(self, key: Any, lines: Sequence[Line] = ()) -> Thread:
+    def _thread(self, key: Any, lines: Sequence[Line] = ()) -> ExternalThread:
         project, session, subpath = key["project_key"], key["session_id"], key.get("subpath")
         name = f"{escape(project)}/{escape(session)}"
-        source = thread.named(
+        source = thread.source_for(
             PLATFORM,
             name,
             chat_name=project,
@@ -99,26 +98,26 @@ class SessionarySessionStore(SessionStore):
             extra={"project_key": project, "session_id": session},
         )
         kind = Kind.SUBAGENT if subpath else Kind.CHAT
-        return Thread(self._profile, source, kind=kind, workspace=workspace_of(lines))
+        return ExternalThread(self._profile, source, kind=kind, workspace=workspace_of(lines))
 
 
 def _append(
     tx: Tx,
-    where: Thread,
+    where: ExternalThread,
     key: SessionKey,
     lines: Sequence[Any],
     *,
     calls: Sequence[Usage],
     moment: Moment,
 ) -> None:
-    head = thread.opened(tx, where, moment=moment, parent=_parent(tx, where))
+    head = thread.get_or_open(tx, where, moment=moment, parent=_parent(tx, where))
     new = _not_there(tx, head, lines)
     files = NewFiles()
     made = bundles(new, files)
     files.keep(tx)
     for bundle in made:
-        saying = NewMessage(message_of(bundle), at=bundle.at)
-        done = append.append_to(tx, head.id, saying, profile=where.profile, moment=moment)
+        new_message = NewMessage(message_of(bundle), at=bundle.at)
+        done = append.append_to(tx, head.id, new_message, profile=where.profile, moment=moment)
         for idempotency_key in _receipts(head, bundle.lines):
             entries.add_receipt(
                 tx, idempotency_key, profile=where.profile, session_no=head.no, seq=done.seq
@@ -133,10 +132,10 @@ def _append(
     edit.revise(tx, head, NATIVE, folded)
 
 
-def _parent(tx: Tx, where: Thread) -> SessionHead | None:
+def _parent(tx: Tx, where: ExternalThread) -> SessionHead | None:
     if where.source.thread_id is None:
         return None
-    return thread.current(tx, replace(where, source=replace(where.source, thread_id=None)))
+    return thread.find_session(tx, replace(where, source=replace(where.source, thread_id=None)))
 
 
 def _fold(summary: Any, key: SessionKey, lines: Sequence[Any]) -> Any:
@@ -149,11 +148,11 @@ def _fold(summary: Any, key: SessionKey, lines: Sequence[Any]) -> Any:
     return fold_session_summary(before, key, list(lines))["data"]  # type: ignore[arg-type]
 
 
-def _load(tx: Tx, where: Thread) -> list[Any] | None:
-    head = thread.current(tx, where)
+def _load(tx: Tx, where: ExternalThread) -> list[Any] | None:
+    head = thread.find_session(tx, where)
     if head is None:
         return None
-    shown = thread.everything(tx, head)
+    shown = thread.all_messages(tx, head)
     return [line for entry in shown for line in lines_of(entry)]
 
 
@@ -177,26 +176,26 @@ def _summaries(tx: Tx, profile: str, project: str) -> list[dict[str, Any]]:
 
 
 def _of_project(tx: Tx, profile: str, project: str) -> Iterable[tuple[SessionHead, dict[str, Any]]]:
-    beginning = thread.prefix(PLATFORM, f"{escape(project)}/", profile=profile)
-    for key, head in thread.beginning_with(tx, beginning, profile=profile):
+    beginning = thread.key_prefix(PLATFORM, f"{escape(project)}/", profile=profile)
+    for key, head in thread.sessions_with_prefix(tx, beginning, profile=profile):
         kept = sessions.details(tx, head.no).extra.get(NATIVE)
         if key.thread is None and kept is not None:
             yield head, kept
 
 
-def _delete(tx: Tx, where: Thread, *, moment: Moment) -> None:
+def _delete(tx: Tx, where: ExternalThread, *, moment: Moment) -> None:
     thread.trash(tx, where, moment=moment)
     if where.source.thread_id is None:
         for _, head in list(_subagents(tx, where)):
             thread.trash_session(tx, head, moment=moment)
 
 
-def _subkeys(tx: Tx, where: Thread) -> list[str]:
+def _subkeys(tx: Tx, where: ExternalThread) -> list[str]:
     return [subpath for subpath, _ in _subagents(tx, where)]
 
 
-def _subagents(tx: Tx, where: Thread) -> Iterable[tuple[str, SessionHead]]:
-    for key, head in thread.beginning_with(tx, f"{where.key}/", profile=where.profile):
+def _subagents(tx: Tx, where: ExternalThread) -> Iterable[tuple[str, SessionHead]]:
+    for key, head in thread.sessions_with_prefix(tx, f"{where.key}/", profile=where.profile):
         if key.thread is not None:
             yield key.thread, head
 
@@ -237,7 +236,7 @@ class Bundle:
     """One message and the lines it stands for: its own, and such that say nothing by themselves."""
 
     lines: list[Line] = field(default_factory=list)
-    said: Message | None = None
+    message: Message | None = None
     at: datetime | None = None
 
 
@@ -246,10 +245,10 @@ def bundles(lines: Sequence[Line], files: NewFiles) -> list[Bundle]:
     made: list[Bundle] = []
     waiting: list[Line] = []
     for line in lines:
-        said = _said(line, files)
+        message = _read_message(line, files)
         waiting.append(line)
-        if said is not None:
-            made.append(Bundle(waiting, said, _at(line)))
+        if message is not None:
+            made.append(Bundle(waiting, message, _at(line)))
             waiting = []
     if waiting and made:
         made[-1].lines.extend(waiting)
@@ -260,20 +259,20 @@ def bundles(lines: Sequence[Line], files: NewFiles) -> list[Bundle]:
 
 def message_of(bundle: Bundle) -> Message:
     """What a bundle says, with its lines beside it, to the letter."""
-    assert bundle.said is not None
-    said = bundle.said
+    message = bundle.message
+    assert message is not None
     return Message(
-        said.role,
-        said.parts,
-        model=said.model,
-        finish_reason=said.finish_reason,
+        message.role,
+        message.parts,
+        model=message.model,
+        finish_reason=message.finish_reason,
         extra={NATIVE: [json.dumps(line) for line in bundle.lines]},
     )
 
 
-def lines_of(said: Message) -> list[Any]:
+def lines_of(message: Message) -> list[Any]:
     """The lines that a message stands for; none when it came another way."""
-    found = said.extra.get(NATIVE)
+    found = message.extra.get(NATIVE)
     return [json.loads(text) for text in found] if isinstance(found, list) else []
 
 
@@ -310,7 +309,7 @@ def workspace_of(lines: Sequence[Line]) -> dict[str, Any] | None:
     return None
 
 
-def _said(line: Line, files: NewFiles) -> Message | None:
+def _read_message(line: Line, files: NewFiles) -> Message | None:
     content = line.get("message")
     given = content.get("content") if isinstance(content, Mapping) else None
     match line.get("type"):

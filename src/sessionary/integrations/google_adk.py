@@ -1,9 +1,9 @@
 """Session services of Google's Agent Development Kit.
 
-    runner = Runner(app_name="guide", agent=agent, session_service=SessionarySessionService(house))
+    runner = Runner(app_name="guide", agent=agent, session_service=SessionarySessionService(client))
 
 A session of the kit is a session here. What its users and apps keep in their state is a session
-too, on the shelf for automation: each change is a message, and the last one is the state.
+too, in the folder for automation: each change is a message, and the last one is the state.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from sessionary.actions.sessions.append import NewMessage
 from sessionary.clock import Moment
 from sessionary.integrations import thread
 from sessionary.integrations.base import NewFiles, SessionaryClient, require_extra, wait_for_write
-from sessionary.integrations.thread import Thread
+from sessionary.integrations.thread import ExternalThread
 from sessionary.model import codec
 from sessionary.model.message import (
     Message,
@@ -61,7 +61,7 @@ NATIVE = "google-adk"
 
 
 class SessionarySessionService(BaseSessionService):
-    """Sessions, and the state of users and apps, in an open house."""
+    """Sessions, and the state of users and apps, in a Sessionary store."""
 
     def __init__(self, client: SessionaryClient, *, profile: str | None = None) -> None:
         self._client = client
@@ -110,7 +110,6 @@ class SessionarySessionService(BaseSessionService):
         return ListSessionsResponse(sessions=found)
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Put a session into the trash."""
         where = self._thread(app_name, user_id, session_id.strip())
         await self._write(thread.trash, where)
 
@@ -144,23 +143,23 @@ class SessionarySessionService(BaseSessionService):
             self._client.store.write(action, *args, moment=self._client.moment(), **kwargs)
         )
 
-    def _thread(self, app: str, user: str, session: str) -> Thread:
-        source = thread.named(
+    def _thread(self, app: str, user: str, session: str) -> ExternalThread:
+        source = thread.source_for(
             PLATFORM,
             "/".join(map(escape, (app, user, session))),
             chat_name=app,
             user_id=user,
             extra={"app_name": app, "session_id": session},
         )
-        return Thread(self._profile, source)
+        return ExternalThread(self._profile, source)
 
-    def _states(self, app: str, user: str) -> dict[str, Thread]:
+    def _states(self, app: str, user: str) -> dict[str, ExternalThread]:
         """Where each kind of state is kept that is not a session's own."""
         names = {State.APP_PREFIX: [app], State.USER_PREFIX: [app, user]}
         return {
-            prefix: Thread(
+            prefix: ExternalThread(
                 self._profile,
-                thread.named(
+                thread.source_for(
                     PLATFORM, "/".join(map(escape, path)), chat_name=f"State of {path[-1]}"
                 ),
                 kind=Kind.JOB,
@@ -171,25 +170,28 @@ class SessionarySessionService(BaseSessionService):
 
 def _create(
     tx: Tx,
-    where: Thread,
-    states: Mapping[str, Thread],
+    where: ExternalThread,
+    states: Mapping[str, ExternalThread],
     given: dict[str, Any],
     *,
     moment: Moment,
 ) -> None:
-    if thread.held(tx, where) is not None:
+    if thread.lock_session(tx, where) is not None:
         id = where.source.extra["session_id"]
         raise AlreadyExistsError(f"Session with id {id} already exists.")
-    head = thread.opened(tx, where, moment=moment, note="google-adk:opened")
+    head = thread.get_or_open(tx, where, moment=moment, note="google-adk:opened")
     own = _share_out(tx, states, given, moment=moment)
     kept = {"state": own, "updated": moment.now.timestamp(), "marker": ""}
     edit.revise(tx, head, NATIVE, lambda _: kept)
 
 
 def _get(
-    tx: Tx, where: Thread, states: Mapping[str, Thread], config: GetSessionConfig | None
+    tx: Tx,
+    where: ExternalThread,
+    states: Mapping[str, ExternalThread],
+    config: GetSessionConfig | None,
 ) -> Session | None:
-    head = thread.current(tx, where)
+    head = thread.find_session(tx, where)
     if head is None:
         return None
     kept = _kept(tx, head)
@@ -203,13 +205,13 @@ def _list(
     profile: str,
     app: str,
     user: str | None,
-    states_of: Callable[[str], Mapping[str, Thread]],
+    states_of: Callable[[str], Mapping[str, ExternalThread]],
 ) -> list[Session]:
     path = f"{escape(app)}/" if user is None else f"{escape(app)}/{escape(user)}/"
-    beginning = thread.prefix(PLATFORM, path, profile=profile)
+    beginning = thread.key_prefix(PLATFORM, path, profile=profile)
     shared: dict[str, dict[str, Any]] = {}
     found = []
-    for key, head in thread.beginning_with(tx, beginning, profile=profile):
+    for key, head in thread.sessions_with_prefix(tx, beginning, profile=profile):
         if (key.chat or "").count("/") != _SLASHES_OF_A_SESSION:
             continue
         owner = head.source.user_id or ""
@@ -220,7 +222,7 @@ def _list(
     return found
 
 
-def _shared_state(tx: Tx, states: Mapping[str, Thread]) -> dict[str, Any]:
+def _shared_state(tx: Tx, states: Mapping[str, ExternalThread]) -> dict[str, Any]:
     """The state of the app and of the user, under names with their prefixes."""
     return {
         prefix + name: value
@@ -231,8 +233,8 @@ def _shared_state(tx: Tx, states: Mapping[str, Thread]) -> dict[str, Any]:
 
 def _append(
     tx: Tx,
-    where: Thread,
-    states: Mapping[str, Thread],
+    where: ExternalThread,
+    states: Mapping[str, ExternalThread],
     given: dict[str, Any],
     *,
     event: Event,
@@ -241,7 +243,7 @@ def _append(
     moment: Moment,
 ) -> bool:
     """Add an event; whether it was new."""
-    head = thread.held(tx, where)
+    head = thread.lock_session(tx, where)
     if head is None:
         raise SessionNotFoundError(f"Session {session.id} not found.")
     text = stored_text(event)
@@ -256,10 +258,10 @@ def _append(
     if _is_stale(session, kept):
         raise StaleSessionError(_STALE.format(session.id))
     files = NewFiles()
-    said = message_of(event, text, files)
+    message = message_of(event, text, files)
     files.keep(tx)
-    saying = NewMessage(said, at=at(event), idempotency_key=idempotency_key, usage=used)
-    append.append_to(tx, head.id, saying, profile=where.profile, moment=moment)
+    new_message = NewMessage(message, at=at(event), idempotency_key=idempotency_key, usage=used)
+    append.append_to(tx, head.id, new_message, profile=where.profile, moment=moment)
     own = kept["state"] | _share_out(tx, states, given, moment=moment)
     now = {"state": own, "updated": event.timestamp, "marker": event.id}
     edit.revise(tx, head, NATIVE, lambda _: now)
@@ -275,7 +277,7 @@ def _is_stale(session: Session, kept: Mapping[str, Any]) -> bool:
 
 
 def _share_out(
-    tx: Tx, states: Mapping[str, Thread], given: Mapping[str, Any], *, moment: Moment
+    tx: Tx, states: Mapping[str, ExternalThread], given: Mapping[str, Any], *, moment: Moment
 ) -> dict[str, Any]:
     """Write what belongs to the user and to the app where it belongs; the session's own rest."""
     own = dict(given)
@@ -288,18 +290,18 @@ def _share_out(
     return own
 
 
-def _change(tx: Tx, place: Thread, changes: Mapping[str, Any], *, moment: Moment) -> None:
+def _change(tx: Tx, place: ExternalThread, changes: Mapping[str, Any], *, moment: Moment) -> None:
     """Add a line to a state: what is new in it, for people, and all of it beside that."""
-    head = thread.opened(tx, place, moment=moment)
+    head = thread.get_or_open(tx, place, moment=moment)
     state = _state(tx, place) | dict(changes)
     text = "\n".join(f"{name} = {codec.encode(value)}" for name, value in changes.items())
-    said = Message(Role.SYSTEM, (Text(text),), extra={NATIVE: {"state": state}})
-    log.append(tx, head.id, said, profile=place.profile, at=moment.now)
+    message = Message(Role.SYSTEM, (Text(text),), extra={NATIVE: {"state": state}})
+    log.append(tx, head.id, message, profile=place.profile, at=moment.now)
 
 
-def _state(tx: Tx, place: Thread) -> dict[str, Any]:
-    for entry in thread.visible(tx, place, limit=1):
-        kept: Any = thread.message(entry).extra.get(NATIVE)
+def _state(tx: Tx, place: ExternalThread) -> dict[str, Any]:
+    for entry in thread.visible_entries(tx, place, limit=1):
+        kept: Any = thread.entry_message(entry).extra.get(NATIVE)
         if kept is not None:
             return dict(kept["state"])
     return {}
@@ -312,7 +314,7 @@ def _events(tx: Tx, head: SessionHead, config: GetSessionConfig | None) -> list[
         return []
     found = _recent(tx, head, recent) if recent is not None and recent <= _FEW else None
     if found is None:
-        found = _all_events(thread.everything(tx, head))
+        found = _all_events(thread.all_messages(tx, head))
     found = found if recent is None else found[-recent:]
     return [event for event in found if since is None or event.timestamp >= since]
 
@@ -325,8 +327,8 @@ def _recent(tx: Tx, head: SessionHead, wanted: int) -> list[Event] | None:
     return found if len(found) >= wanted or not window.more_before else None
 
 
-def _all_events(said: Sequence[Message]) -> list[Event]:
-    return [event for one in said if (event := event_of(one)) is not None]
+def _all_events(messages: Sequence[Message]) -> list[Event]:
+    return [event for one in messages if (event := event_of(one)) is not None]
 
 
 def _session(head: SessionHead, kept: Mapping[str, Any], *, state: dict[str, Any]) -> Session:
@@ -387,9 +389,9 @@ def message_of(event: Event, text: str, files: NewFiles) -> Message:
     )
 
 
-def event_of(said: Message) -> Event | None:
+def event_of(message: Message) -> Event | None:
     """The event that a message is; None when it came another way."""
-    text = said.extra.get(NATIVE)
+    text = message.extra.get(NATIVE)
     return Event.model_validate_json(text) if isinstance(text, str) else None
 
 

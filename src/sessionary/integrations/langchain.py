@@ -1,6 +1,6 @@
 """Chat message histories of LangChain.
 
-    chain = RunnableWithMessageHistory(model, lambda name: SessionaryChatMessageHistory(name, house))
+    chain = RunnableWithMessageHistory(model, lambda name: SessionaryChatMessageHistory(name, client))
 
 LangChain has deprecated them and will drop them in 2.0; programs that have them can keep them here.
 """
@@ -13,7 +13,7 @@ from sessionary.actions.sessions.append import NewMessage
 from sessionary.clock import Moment
 from sessionary.integrations import thread
 from sessionary.integrations.base import SessionaryClient, require_extra, wait_for_write
-from sessionary.integrations.thread import Thread
+from sessionary.integrations.thread import ExternalThread
 from sessionary.model.message import (
     Entry,
     Message,
@@ -56,59 +56,58 @@ class SessionaryChatMessageHistory(BaseChatMessageHistory):
         self.session_id = session_id
         self._client = client
         self._profile = profile or client.profile
-        self._source = thread.named(PLATFORM, session_id)
+        self._source = thread.source_for(PLATFORM, session_id)
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]
-        """What was said and not taken back."""
+        """The messages that were not retracted."""
         return _natives(self._reading().result())
 
     async def aget_messages(self) -> list[BaseMessage]:
-        """The same, awaited."""
         return _natives(await self._reading())
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """Add messages, all or none, durable when this returns."""
+        """Append messages, all or none; they are durable when this returns."""
         if messages:
             self._adding(messages).result()
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """The same, awaited."""
         if messages:
             await wait_for_write(self._adding(messages))
 
     def clear(self) -> None:
-        """Take back everything; what was said stays in the log."""
+        """Retract all messages; they stay in the log."""
         self._clearing().result()
 
     async def aclear(self) -> None:
-        """The same, awaited."""
         await wait_for_write(self._clearing())
 
-    def _thread(self, model: str | None = None) -> Thread:
-        return Thread(self._profile, self._source, model=model)
+    def _thread(self, model: str | None = None) -> ExternalThread:
+        return ExternalThread(self._profile, self._source, model=model)
 
     def _reading(self) -> Pending[list[Entry]]:
-        return self._client.store.read(thread.visible, self._thread())
+        return self._client.store.read(thread.visible_entries, self._thread())
 
     def _adding(self, messages: Sequence[BaseMessage]) -> Pending[Any]:
         moment = self._client.moment()
-        said = [self._saying(each, moment) for each in messages]
+        new_messages = [self._new_message(each, moment) for each in messages]
         model = next((found for each in messages if (found := model_of(each))), None)
-        return self._client.store.write(thread.append, self._thread(model), said, moment=moment)
+        return self._client.store.write(
+            thread.append, self._thread(model), new_messages, moment=moment
+        )
 
     def _clearing(self) -> Pending[None]:
         moment = self._client.moment()
         return self._client.store.write(thread.clear, self._thread(), moment=moment)
 
-    def _saying(self, native: BaseMessage, moment: Moment) -> NewMessage:
+    def _new_message(self, native: BaseMessage, moment: Moment) -> NewMessage:
         call_id = f"{PLATFORM}/{self.session_id}/{native.id or moment.new_id()}"
         used = self._client.priced(usage_of(native, call_id=call_id), at=None)
         return NewMessage(message_of(native), usage=used)
 
 
 def _natives(found: Sequence[Entry]) -> list[BaseMessage]:
-    return [native for entry in found for native in natives_of(thread.message(entry))]
+    return [native for entry in found for native in natives_of(thread.entry_message(entry))]
 
 
 def message_of(native: BaseMessage) -> Message:
@@ -123,13 +122,13 @@ def message_of(native: BaseMessage) -> Message:
     )
 
 
-def natives_of(said: Message) -> list[BaseMessage]:
+def natives_of(message: Message) -> list[BaseMessage]:
     """The message as it came; of one that came another way, messages that say the same."""
-    text = said.extra.get(NATIVE)
+    text = message.extra.get(NATIVE)
     if isinstance(text, str):
         found: list[BaseMessage] = messages_from_dict([json.loads(text)])
         return found
-    return [_from_chat(chat) for chat in chats_of(said)]
+    return [_from_chat(chat) for chat in chats_of(message)]
 
 
 def model_of(native: BaseMessage) -> str | None:

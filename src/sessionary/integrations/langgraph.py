@@ -1,6 +1,6 @@
 """A recorder for LangGraph: it copies the messages of threads, and leaves checkpoints alone.
 
-graph.invoke(state, {"configurable": {"thread_id": "alice"}, "callbacks": [SessionaryRecorder(house)]})
+graph.invoke(state, {"configurable": {"thread_id": "alice"}, "callbacks": [SessionaryRecorder(client)]})
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from sessionary.clock import Moment
 from sessionary.integrations import thread
 from sessionary.integrations.base import SessionaryClient, require_extra
 from sessionary.integrations.langchain import message_of, model_of, usage_of
-from sessionary.integrations.thread import Thread
+from sessionary.integrations.thread import ExternalThread
 from sessionary.model.message import Message
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
@@ -113,7 +113,7 @@ class SessionaryRecorder(BaseCallbackHandler):
         if not new:
             return
         model = next((found for each in new if (found := model_of(each))), None)
-        where = Thread(self._profile, thread.named(PLATFORM, name), model=model)
+        where = ExternalThread(self._profile, thread.source_for(PLATFORM, name), model=model)
         rows = [(str(each.id), message_of(each), self._used(name, each)) for each in new]
         moment = self._client.moment()
         self._client.store.write(_record, where, rows, moment=moment).result()
@@ -127,13 +127,17 @@ class SessionaryRecorder(BaseCallbackHandler):
 
 
 def _record(
-    tx: Tx, where: Thread, rows: Sequence[tuple[str, Message, Usage | None]], *, moment: Moment
+    tx: Tx,
+    where: ExternalThread,
+    rows: Sequence[tuple[str, Message, Usage | None]],
+    *,
+    moment: Moment,
 ) -> None:
-    head = thread.opened(tx, where, moment=moment)
-    for id, said, used in rows:
-        saying = NewMessage(
-            said,
+    head = thread.get_or_open(tx, where, moment=moment)
+    for id, message, used in rows:
+        new_message = NewMessage(
+            message,
             idempotency_key=f"{PLATFORM}/{head.id}/{id}"[: log.MAX_IDEMPOTENCY_KEY],
             usage=used,
         )
-        append.append_to(tx, head.id, saying, profile=where.profile, moment=moment)
+        append.append_to(tx, head.id, new_message, profile=where.profile, moment=moment)

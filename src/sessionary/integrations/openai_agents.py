@@ -1,6 +1,6 @@
 """Sessions of the OpenAI Agents SDK.
 
-session = SessionarySession("alice", house)
+session = SessionarySession("alice", client)
 await Runner.run(agent, "Hello", session=session)
 """
 
@@ -24,7 +24,7 @@ from sessionary.integrations.base import (
     require_extra,
     wait_for_write,
 )
-from sessionary.integrations.thread import Thread
+from sessionary.integrations.thread import ExternalThread
 from sessionary.model.message import Entry
 from sessionary.model.source import Person
 from sessionary.model.turn import Lease, TurnState
@@ -125,7 +125,7 @@ class SessionarySession:
         about: Callable[[Any], About] | None = None,
         exclusive: bool = False,
     ) -> None:
-        self._source = thread.named(PLATFORM, session_id)
+        self._source = thread.source_for(PLATFORM, session_id)
         self.session_id = session_id
         self.session_settings = session_settings
         self._exclusive = exclusive
@@ -133,12 +133,11 @@ class SessionarySession:
         self._client = client
         self._model = model
         self._about = about
-        self._last: tuple[About, str | None, Thread] | None = None
+        self._last: tuple[About, str | None, ExternalThread] | None = None
         self._runs: WeakKeyDictionary[Any, _Run] = WeakKeyDictionary()
 
     @property
     def session_settings(self) -> SessionSettings | None:
-        """The SDK's settings of this session."""
         return self._settings
 
     @session_settings.setter
@@ -210,7 +209,7 @@ class SessionarySession:
                     "The lease of session %s is not renewed: %s", lease.session_id, error
                 )
 
-    def _lease(self, where: Thread) -> Lease | None:
+    def _lease(self, where: ExternalThread) -> Lease | None:
         """The lease to write with; an exclusive session is written to only inside its block."""
         if not self._exclusive:
             return None
@@ -219,7 +218,7 @@ class SessionarySession:
                 "An exclusive session is used in a block: `async with session:` around the run."
             )
         if self._turn.profile != where.profile:
-            raise BadInput("An exclusive session stays in its house's profile.")
+            raise BadInput("An exclusive session stays in its client's profile.")
         return self._turn.lease
 
     async def get_items(
@@ -243,22 +242,22 @@ class SessionarySession:
     async def add_items(
         self, items: list[Any], *, wrapper: "RunContextWrapper[Any] | None" = None
     ) -> None:
-        """Add items, all or none, durable when this returns."""
+        """Append items, all or none; they are durable when this returns."""
         if not items:
             await self._client.store.read(read_nothing)
             return
         facts = self._facts(wrapper)
         model = facts.model or self._model
         files = NewFiles()
-        said = [message_of(item, files, model=model_of(item) or model) for item in items]
-        model = model or next((one.model for one in reversed(said) if one.model), None)
+        new_messages = [message_of(item, files, model=model_of(item) or model) for item in items]
+        model = model or next((one.model for one in reversed(new_messages) if one.model), None)
         calls, counted = self._calls(wrapper, model)
         where = self._thread(facts, model=model)
         await wait_for_write(
             self._client.store.write(
                 _add,
                 where,
-                [NewMessage(one) for one in said],
+                [NewMessage(one) for one in new_messages],
                 files=files,
                 calls=calls,
                 moment=self._client.moment(),
@@ -269,7 +268,7 @@ class SessionarySession:
             self._run(wrapper).counted = counted
 
     async def pop_item(self, *, wrapper: "RunContextWrapper[Any] | None" = None) -> Any:
-        """Take back the newest item; None when there is none."""
+        """Retract and return the newest item; None if there is none."""
         where = self._thread(self._facts(wrapper))
         moment, lease = self._client.moment(), self._lease(where)
         return await wait_for_write(
@@ -277,7 +276,7 @@ class SessionarySession:
         )
 
     async def clear_session(self, *, wrapper: "RunContextWrapper[Any] | None" = None) -> None:
-        """Take back everything; what was said stays in the log, and people can find it."""
+        """Retract all messages; they stay in the log."""
         where = self._thread(self._facts(wrapper))
         moment, lease = self._client.moment(), self._lease(where)
         await wait_for_write(
@@ -288,14 +287,14 @@ class SessionarySession:
     # compaction replaces items in one transaction.
 
     async def _atomic_replace_items(self, items: list[Any]) -> bool:
-        """Put these items in place of all there are."""
+        """Replace all items."""
         where = self._thread(_NOTHING)
         files = NewFiles()
-        said = [NewMessage(message_of(item, files, model=model_of(item))) for item in items]
+        new_messages = [NewMessage(message_of(item, files, model=model_of(item))) for item in items]
         moment, lease = self._client.moment(), self._lease(where)
         write = self._client.store.write
         await wait_for_write(
-            write(_replace_all, where, said, files=files, moment=moment, lease=lease)
+            write(_replace_all, where, new_messages, files=files, moment=moment, lease=lease)
         )
         return True
 
@@ -310,7 +309,9 @@ class SessionarySession:
 
         async def replace_suffix(start: int, output: list[Any]) -> bool:
             files = NewFiles()
-            said = [NewMessage(message_of(item, files, model=model_of(item))) for item in output]
+            new_messages = [
+                NewMessage(message_of(item, files, model=model_of(item))) for item in output
+            ]
             moment, lease = self._client.moment(), self._lease(where)
             write = self._client.store.write
             return await wait_for_write(
@@ -319,7 +320,7 @@ class SessionarySession:
                     where,
                     found.rows,
                     start,
-                    said,
+                    new_messages,
                     files=files,
                     moment=moment,
                     lease=lease,
@@ -334,16 +335,16 @@ class SessionarySession:
             return _NOTHING
         return self._about(wrapper.context)
 
-    def _thread(self, facts: About, *, model: str | None = None) -> Thread:
+    def _thread(self, facts: About, *, model: str | None = None) -> ExternalThread:
         known = self._last
         if known is not None and known[:2] == (facts, model):
             return known[2]
         source, person = self._source, facts.person
         if person is not None:
-            source = thread.named(
+            source = thread.source_for(
                 PLATFORM, self.session_id, user_id=person.id, user_name=person.name
             )
-        made = Thread(facts.profile or self._client.profile, source, model=model)
+        made = ExternalThread(facts.profile or self._client.profile, source, model=model)
         self._last = (facts, model, made)
         return made
 
@@ -368,12 +369,13 @@ class SessionarySession:
         return [call for call in priced if call is not None], len(made)
 
 
-def _items(tx: Tx, where: Thread, *, limit: int | None) -> list[Item]:
+def _items(tx: Tx, where: ExternalThread, *, limit: int | None) -> list[Item]:
     if limit is not None and limit <= 0:
         return []
-    found = thread.natives(tx, where, NATIVE, item_in, limit=limit)
+    found = thread.native_messages(tx, where, NATIVE, item_in, limit=limit)
     given = [
-        items_of(thread.message(each)) if isinstance(each, Entry) else [each] for each in found
+        items_of(thread.entry_message(each)) if isinstance(each, Entry) else [each]
+        for each in found
     ]
     items = [item for each in given for item in each]
     return items if limit is None else items[-limit:]
@@ -381,8 +383,8 @@ def _items(tx: Tx, where: Thread, *, limit: int | None) -> list[Item]:
 
 def _add(
     tx: Tx,
-    where: Thread,
-    said: Sequence[NewMessage],
+    where: ExternalThread,
+    new_messages: Sequence[NewMessage],
     *,
     files: NewFiles,
     calls: Sequence[Usage],
@@ -390,15 +392,15 @@ def _add(
     lease: Lease | None,
 ) -> None:
     files.keep(tx)
-    thread.append(tx, where, said, moment=moment, lease=lease)
-    thread.count(tx, where, calls, moment=moment)
+    thread.append(tx, where, new_messages, moment=moment, lease=lease)
+    thread.record_usage(tx, where, calls, moment=moment)
 
 
-def _pop(tx: Tx, where: Thread, *, moment: Moment, lease: Lease | None) -> Item | None:
-    thread.held(tx, where)
-    while found := thread.visible(tx, where, limit=1):
-        thread.take_back(tx, where, found[0], moment=moment, lease=lease)
-        items = items_of(thread.message(found[0]))
+def _pop(tx: Tx, where: ExternalThread, *, moment: Moment, lease: Lease | None) -> Item | None:
+    thread.lock_session(tx, where)
+    while found := thread.visible_entries(tx, where, limit=1):
+        thread.retract_from(tx, where, found[0], moment=moment, lease=lease)
+        items = items_of(thread.entry_message(found[0]))
         if items:
             # A message that did not come from the SDK may be several items: the others stay.
             others = [NewMessage(message_of(item, NewFiles())) for item in items[:-1]]
@@ -409,8 +411,8 @@ def _pop(tx: Tx, where: Thread, *, moment: Moment, lease: Lease | None) -> Item 
 
 def _replace_all(
     tx: Tx,
-    where: Thread,
-    said: Sequence[NewMessage],
+    where: ExternalThread,
+    new_messages: Sequence[NewMessage],
     *,
     files: NewFiles,
     moment: Moment,
@@ -418,21 +420,21 @@ def _replace_all(
 ) -> None:
     thread.clear(tx, where, moment=moment, lease=lease)
     files.keep(tx)
-    thread.append(tx, where, said, moment=moment, lease=lease)
+    thread.append(tx, where, new_messages, moment=moment, lease=lease)
 
 
-def _latest(tx: Tx, where: Thread, *, limit: int) -> _Latest:
-    found = thread.visible(tx, where, limit=limit + 1)
-    rows = [_Row(entry, item) for entry in found for item in items_of(thread.message(entry))]
+def _latest(tx: Tx, where: ExternalThread, *, limit: int) -> _Latest:
+    found = thread.visible_entries(tx, where, limit=limit + 1)
+    rows = [_Row(entry, item) for entry in found for item in items_of(thread.entry_message(entry))]
     return _Latest(rows[-limit:], complete=len(found) <= limit and len(rows) <= limit)
 
 
 def _replace_suffix(
     tx: Tx,
-    where: Thread,
+    where: ExternalThread,
     rows: Sequence[_Row],
     start: int,
-    said: Sequence[NewMessage],
+    new_messages: Sequence[NewMessage],
     *,
     files: NewFiles,
     moment: Moment,
@@ -440,19 +442,21 @@ def _replace_suffix(
 ) -> bool:
     """Put messages in place of the rows from `start` on; False when these are no longer the last."""
     expected = rows[start:]
-    if not expected or thread.held(tx, where) is None:
+    if not expected or thread.lock_session(tx, where) is None:
         return False
     first = expected[0].entry
     named = list(dict.fromkeys((row.entry.session_id, row.entry.seq) for row in expected))
-    last = thread.visible(tx, where, limit=len(named))
+    last = thread.visible_entries(tx, where, limit=len(named))
     if [(entry.session_id, entry.seq) for entry in last] != named:
         return False
     # A message that did not come from the SDK may be several items: those before `start` stay.
-    kept = items_of(thread.message(first))[: -sum(row.entry.seq == first.seq for row in expected)]
-    thread.take_back(tx, where, first, moment=moment, reason="compaction", lease=lease)
+    kept = items_of(thread.entry_message(first))[
+        : -sum(row.entry.seq == first.seq for row in expected)
+    ]
+    thread.retract_from(tx, where, first, moment=moment, reason="compaction", lease=lease)
     files.keep(tx)
     staying = [NewMessage(message_of(item, NewFiles())) for item in kept]
-    thread.append(tx, where, [*staying, *said], moment=moment, lease=lease)
+    thread.append(tx, where, [*staying, *new_messages], moment=moment, lease=lease)
     return True
 
 
@@ -501,12 +505,12 @@ def message_of(item: Mapping[str, Any], files: NewFiles, *, model: str | None = 
     )
 
 
-def items_of(said: Message) -> list[Item]:
+def items_of(message: Message) -> list[Item]:
     """The item as it came; of a message that came another way, the items that say the same."""
-    found = item_in(said.extra.get(NATIVE))
+    found = item_in(message.extra.get(NATIVE))
     if found is not None:
         return [found]
-    return [item for chat in chats_of(said) for item in _from_chat(chat)]
+    return [item for chat in chats_of(message) for item in _from_chat(chat)]
 
 
 def item_in(text: Any) -> Item | None:

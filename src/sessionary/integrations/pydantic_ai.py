@@ -1,6 +1,6 @@
 """Conversation stores of pydantic-ai.
 
-    store = SessionaryConversationStore(house)
+    store = SessionaryConversationStore(client)
     conversation = await store.load("alice") or Conversation(conversation_id="alice")
     result = await agent.run("Hello", conversation=conversation)
     await store.save(result)
@@ -19,7 +19,7 @@ from sessionary.clock import Moment
 from sessionary.errors import NotFound
 from sessionary.integrations import thread
 from sessionary.integrations.base import NewFiles, SessionaryClient, require_extra, wait_for_write
-from sessionary.integrations.thread import Thread
+from sessionary.integrations.thread import ExternalThread
 from sessionary.model import transcript
 from sessionary.model.message import (
     Entry,
@@ -74,7 +74,7 @@ class SessionaryConversationStore(ConversationStore):
         self._profile = profile or client.profile
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
-        """What is known of a conversation beside its messages."""
+        """Read the record of a conversation, without its messages."""
         return await self._client.store.read(_read_record, self._thread(conversation_id))
 
     async def read_records(
@@ -92,7 +92,7 @@ class SessionaryConversationStore(ConversationStore):
         new_entries: Sequence[ConversationEntry] = (),
         expected_revision: str | None,
     ) -> None:
-        """Write a record and its new entries, or neither when someone else was first."""
+        """Write a record and its new entries, or raise a conflict if someone else was first."""
         used = [(entry.id, usage_of(entry)) for entry in new_entries]
         calls = {id: self._client.priced(each, at=None) for id, each in used if each is not None}
         await wait_for_write(
@@ -108,7 +108,6 @@ class SessionaryConversationStore(ConversationStore):
         )
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
-        """Put a conversation into the trash."""
         await wait_for_write(
             self._client.store.write(
                 _delete_record,
@@ -119,7 +118,6 @@ class SessionaryConversationStore(ConversationStore):
         )
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
-        """One entry by its name."""
         return await self._client.store.read(_read_entry, entry_id, profile=self._profile)
 
     async def read_history(
@@ -131,12 +129,14 @@ class SessionaryConversationStore(ConversationStore):
         read_store = self._client.store.read
         return await read_store(_read_history, head_id, profile=self._profile, limit=limit)
 
-    def _thread(self, conversation_id: str, *, scope: str | None = None) -> Thread:
-        return Thread(self._profile, thread.named(PLATFORM, conversation_id, user_id=scope))
+    def _thread(self, conversation_id: str, *, scope: str | None = None) -> ExternalThread:
+        return ExternalThread(
+            self._profile, thread.source_for(PLATFORM, conversation_id, user_id=scope)
+        )
 
 
-def _read_record(tx: Tx, where: Thread) -> ConversationRecord | None:
-    head = thread.current(tx, where)
+def _read_record(tx: Tx, where: ExternalThread) -> ConversationRecord | None:
+    head = thread.find_session(tx, where)
     record = None if head is None else _stored(tx, head)
     if head is None or record is None:
         return None
@@ -145,14 +145,16 @@ def _read_record(tx: Tx, where: Thread) -> ConversationRecord | None:
 
 
 def _read_records(tx: Tx, profile: str) -> list[ConversationRecord]:
-    beginning = thread.everywhere(PLATFORM, profile=profile)
-    found = (_stored(tx, head) for _, head in thread.beginning_with(tx, beginning, profile=profile))
+    beginning = thread.platform_prefix(PLATFORM, profile=profile)
+    found = (
+        _stored(tx, head) for _, head in thread.sessions_with_prefix(tx, beginning, profile=profile)
+    )
     return [record for record in found if record is not None]
 
 
 def _write_record(
     tx: Tx,
-    where: Thread,
+    where: ExternalThread,
     record: ConversationRecord,
     new: Sequence[ConversationEntry],
     *,
@@ -160,7 +162,7 @@ def _write_record(
     calls: dict[str, Usage],
     moment: Moment,
 ) -> None:
-    head = thread.held(tx, where)
+    head = thread.lock_session(tx, where)
     stored = None if head is None else _stored(tx, head)
     if (None if stored is None else stored.revision) != expected:
         raise ConversationConflict(record.conversation_id)
@@ -174,11 +176,11 @@ def _write_record(
     files = NewFiles()
     made = [(entry, message_of(entry, files)) for entry in new]
     files.keep(tx)
-    for entry, said in made:
-        saying = NewMessage(
-            said, idempotency_key=_idempotency_key(entry.id), usage=calls.get(entry.id)
+    for entry, message in made:
+        new_message = NewMessage(
+            message, idempotency_key=_idempotency_key(entry.id), usage=calls.get(entry.id)
         )
-        append.append_to(tx, head.id, saying, profile=where.profile, moment=moment)
+        append.append_to(tx, head.id, new_message, profile=where.profile, moment=moment)
     if record.head_id != (new[-1].id if new else start):
         raise ConversationConflict(record.conversation_id)
     kept = _record.dump_python(record, mode="json")
@@ -187,7 +189,7 @@ def _write_record(
 
 def _begun(
     tx: Tx,
-    where: Thread,
+    where: ExternalThread,
     record: ConversationRecord,
     start: str | None,
     *,
@@ -197,7 +199,7 @@ def _begun(
     """A new conversation: empty, or with the history of an entry of another one."""
     if start is None:
         note = "pydantic-ai:opened" if is_empty else None
-        return thread.opened(tx, where, moment=moment, note=note)
+        return thread.get_or_open(tx, where, moment=moment, note=note)
     found = _find(tx, start, profile=where.profile)
     parent = rows.get_by_no(tx, found.session_no)
     if parent.folder is SessionFolder.GONE:
@@ -210,10 +212,12 @@ def _begun(
     return head
 
 
-def _heir(tx: Tx, where: Thread, record: ConversationRecord, *, through: int) -> SessionHead:
+def _heir(
+    tx: Tx, where: ExternalThread, record: ConversationRecord, *, through: int
+) -> SessionHead:
     """The conversation that is forked, where the one that said the entry is no more."""
-    source = thread.named(PLATFORM, record.forked_from)
-    head = thread.current(tx, replace(where, source=source))
+    source = thread.source_for(PLATFORM, record.forked_from)
+    head = thread.find_session(tx, replace(where, source=source))
     # A fork shares the numbers of what it inherited.
     if head is None or head.base_seq < through:
         raise LookupError(record.head_id)
@@ -224,8 +228,8 @@ def _move(tx: Tx, head: SessionHead, target: str | None, *, moment: Moment) -> N
     """Let the history end with an entry: take back what follows, say again what had been left."""
     if _last_id(tx, head) == target:
         return
-    shown = [entry for entry in _shown(tx, head.no) if id_of(thread.message(entry))]
-    ids = [id_of(thread.message(entry)) for entry in shown]
+    shown = [entry for entry in _shown(tx, head.no) if id_of(thread.entry_message(entry))]
+    ids = [id_of(thread.entry_message(entry)) for entry in shown]
     wanted = [] if target is None else _history(tx, target, profile=head.profile)
     common = 0
     for one, other in zip(ids, wanted, strict=False):
@@ -237,12 +241,12 @@ def _move(tx: Tx, head: SessionHead, target: str | None, *, moment: Moment) -> N
         revise.retract(
             tx, head.id, profile=head.profile, after=after, at=moment.now, reason="branch"
         )
-    for said in wanted[common:]:
-        log.append(tx, head.id, said, profile=head.profile, at=moment.now)
+    for message in wanted[common:]:
+        log.append(tx, head.id, message, profile=head.profile, at=moment.now)
 
 
-def _delete_record(tx: Tx, where: Thread, *, expected: str, moment: Moment) -> None:
-    head = thread.held(tx, where)
+def _delete_record(tx: Tx, where: ExternalThread, *, expected: str, moment: Moment) -> None:
+    head = thread.lock_session(tx, where)
     stored = None if head is None else _stored(tx, head)
     if head is None or stored is None or stored.revision != expected:
         raise ConversationConflict(where.source.chat_id or "")
@@ -255,24 +259,24 @@ def _read_entry(tx: Tx, entry_id: str, *, profile: str) -> ConversationEntry:
     last = lines.read(tx, replace(segments[-1], first=found.seq)) if segments else []
     if not last:
         raise LookupError(entry_id)
-    return entry_of(thread.message(last[0]))
+    return entry_of(thread.entry_message(last[0]))
 
 
 def _read_history(
     tx: Tx, head_id: str, *, profile: str, limit: int | None
 ) -> list[ConversationEntry]:
     history = _history(tx, head_id, profile=profile)
-    return [entry_of(said) for said in (history if limit is None else history[-limit:])]
+    return [entry_of(message) for message in (history if limit is None else history[-limit:])]
 
 
 def _history(tx: Tx, entry_id: str, *, profile: str) -> list[Message]:
     """What the session had said when the entry was new: that is the entry's history."""
     found = _find(tx, entry_id, profile=profile)
     shown = _shown(tx, found.session_no, through=found.seq)
-    said = [one for entry in shown if id_of(one := thread.message(entry))]
-    if not said or id_of(said[-1]) != entry_id:
+    messages = [one for entry in shown if id_of(one := thread.entry_message(entry))]
+    if not messages or id_of(messages[-1]) != entry_id:
         raise LookupError(entry_id)
-    return said
+    return messages
 
 
 def _shown(tx: Tx, session_no: int, *, through: int | None = None) -> list[Entry]:
@@ -317,58 +321,58 @@ def message_of(entry: ConversationEntry, files: NewFiles) -> Message:
         "parent_id": entry.parent_id,
         "message": ModelMessagesTypeAdapter.dump_json([entry.message]).decode(),
     }
-    said = entry.message
-    if isinstance(said, ModelRequest):
-        role, parts = _request(said, files)
+    message = entry.message
+    if isinstance(message, ModelRequest):
+        role, parts = _request(message, files)
         return Message(role, parts, extra={NATIVE: native})
     return Message(
         Role.ASSISTANT,
-        tuple(_answered(part) for part in said.parts),
-        model=said.model_name,
-        finish_reason=said.finish_reason,
+        tuple(_answered(part) for part in message.parts),
+        model=message.model_name,
+        finish_reason=message.finish_reason,
         extra={NATIVE: native},
     )
 
 
-def id_of(said: Message) -> str | None:
+def id_of(message: Message) -> str | None:
     """The name of the entry that a message is; None when it came another way."""
-    native = said.extra.get(NATIVE)
+    native = message.extra.get(NATIVE)
     found = native.get("id") if isinstance(native, dict) else None
     return found if isinstance(found, str) else None
 
 
-def entry_of(said: Message) -> ConversationEntry:
+def entry_of(message: Message) -> ConversationEntry:
     """The entry that a message is."""
-    native: Any = said.extra[NATIVE]
+    native: Any = message.extra[NATIVE]
     messages: Sequence[ModelMessage] = ModelMessagesTypeAdapter.validate_json(native["message"])
     return ConversationEntry(id=native["id"], parent_id=native["parent_id"], message=messages[0])
 
 
 def usage_of(entry: ConversationEntry) -> Usage | None:
     """The model call that an entry is the answer of, in our way of counting."""
-    said = entry.message
-    if not isinstance(said, ModelResponse):
+    message = entry.message
+    if not isinstance(message, ModelResponse):
         return None
-    used = said.usage
+    used = message.usage
     cached = used.cache_read_tokens + used.cache_write_tokens
     return Usage(
-        model=said.model_name,
+        model=message.model_name,
         input_tokens=max(0, used.input_tokens - cached),
         output_tokens=used.output_tokens,
         cache_read_tokens=used.cache_read_tokens,
         cache_write_tokens=used.cache_write_tokens,
         cache_write_1h_tokens=min(used.cache_write_1h_tokens, used.cache_write_tokens),
         reasoning_tokens=used.details.get("reasoning_tokens", 0),
-        base_url=said.provider_url,
+        base_url=message.provider_url,
         call_id=f"{NATIVE}/{entry.id}",
-        at=said.timestamp,
+        at=message.timestamp,
     )
 
 
-def _request(said: ModelRequest, files: NewFiles) -> tuple[Role, tuple[Part, ...]]:
+def _request(message: ModelRequest, files: NewFiles) -> tuple[Role, tuple[Part, ...]]:
     parts: list[Part] = []
     roles = {Role.SYSTEM}
-    for part in said.parts:
+    for part in message.parts:
         match part:
             case UserPromptPart():
                 roles.add(Role.USER)

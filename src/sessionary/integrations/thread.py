@@ -1,9 +1,8 @@
-"""A conversation that another program keeps under a name of its own, as one of our sessions.
+"""Conversations that another program keeps under a name of its own, as our sessions.
 
 A binding leads from the name to the session. The session itself has no key, so that no reset
-policy ends it: its program says when it is over. A person who ends it or puts it into the trash
-lets the program begin afresh under the same name.
-"""
+policy ends it: its program decides when it is over. If a person ends it or moves it to the trash,
+the program begins a new one under the same name."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,20 +27,20 @@ from sessionary.store.tables import sessions as rows
 from sessionary.store.tables.sessions import Inheritance
 
 PAGE = 200
-# Sorts behind every sign that a printed key may hold.
+# Sorts after every character of a printed key.
 _LAST = "\U0010ffff"
 
 
 @dataclass(frozen=True, slots=True)
-class Thread:
-    """Whose conversation, and what is known when its session is opened."""
+class ExternalThread:
+    """A conversation of another program, and what is known when its session is opened."""
 
     profile: str
     source: Source
     kind: Kind = Kind.CHAT
     model: str | None = None
     workspace: dict[str, Any] | None = field(default=None, hash=False)
-    # What leads to the session, and how it is printed: made once, asked for with every message.
+    # The key and its printed form: made once, used with every message.
     key: SessionKey = field(init=False, compare=False)
     printed: str = field(init=False, compare=False)
 
@@ -51,37 +50,37 @@ class Thread:
         object.__setattr__(self, "printed", str(key))
 
 
-def named(platform: str, name: Any, **facts: Any) -> Source:
+def source_for(platform: str, name: Any, **facts: Any) -> Source:
     """The source of a conversation with this name."""
     if not isinstance(name, str) or not name:
         raise BadInput(f"A session of {platform} needs a name that is not empty, not {name!r}.")
     return Source(platform=platform, chat_id=name, **facts)
 
 
-def current(tx: Tx, thread: Thread) -> SessionHead | None:
+def find_session(tx: Tx, thread: ExternalThread) -> SessionHead | None:
     """The open session of a thread, if there is one."""
     return _if_open(routing.current(tx, thread.key))
 
 
-def held(tx: Tx, thread: Thread) -> SessionHead | None:
-    """The open session of a thread, which nobody else changes until the transaction ends."""
+def lock_session(tx: Tx, thread: ExternalThread) -> SessionHead | None:
+    """The open session of a thread, locked until the transaction ends."""
     return _if_open(routing.lock_and_get_current(tx, thread.key))
 
 
-def opened(
+def get_or_open(
     tx: Tx,
-    thread: Thread,
+    thread: ExternalThread,
     *,
     moment: Moment,
     parent: SessionHead | None = None,
     note: str | None = None,
 ) -> SessionHead:
-    """The thread's session, opened if need be; the caller appends in the same transaction.
+    """Return the thread's session, or open one; the caller appends in the same transaction.
 
-    `parent`: the session whose agent sent this one's. `note`: nothing may be said for now, and a
-    session has a message from the beginning; this is what it says.
+    `parent` is the session whose agent started this one. A session has at least one message: `note`
+    is its type if the caller appends none yet.
     """
-    found = held(tx, thread)
+    found = lock_session(tx, thread)
     if found is not None:
         return found
     opening = Opening(
@@ -96,37 +95,39 @@ def opened(
     routing.bind(tx, thread.key, no, moment=moment)
     head = rows.get_by_no(tx, no)
     if note is not None:
-        said = Message(Role.SYSTEM, (Unknown({"type": note}),))
-        log.append(tx, head.id, said, profile=thread.profile, at=moment.now)
+        message = Message(Role.SYSTEM, (Unknown({"type": note}),))
+        log.append(tx, head.id, message, profile=thread.profile, at=moment.now)
     return head
 
 
 def append(
     tx: Tx,
-    thread: Thread,
-    said: Sequence[NewMessage],
+    thread: ExternalThread,
+    new_messages: Sequence[NewMessage],
     *,
     moment: Moment,
     lease: Lease | None = None,
 ) -> list[log.Appended]:
-    """Add messages to a thread, all or none; those of a turn go where its lease is."""
+    """Append messages to a thread, all or none; with a lease, to the session of its turn."""
     if lease is not None:
-        return _say(tx, lease.session_id, said, profile=thread.profile, moment=moment, lease=lease)
+        return _append_to(
+            tx, lease.session_id, new_messages, profile=thread.profile, moment=moment, lease=lease
+        )
     found = bindings.open_session(tx, thread.printed, profile=thread.profile)
     if found is not None:
         try:
-            return _say(tx, found[1], said, profile=thread.profile, moment=moment)
+            return _append_to(tx, found[1], new_messages, profile=thread.profile, moment=moment)
         except Conflict:
-            # It may have ended a moment ago; if it is still open, the conflict is raised again.
+            # It may have ended just now; if it is still open, the conflict is raised again.
             pass
-    head = opened(tx, thread, moment=moment)
-    return _say(tx, head.id, said, profile=thread.profile, moment=moment)
+    head = get_or_open(tx, thread, moment=moment)
+    return _append_to(tx, head.id, new_messages, profile=thread.profile, moment=moment)
 
 
-def _say(
+def _append_to(
     tx: Tx,
     id: str,
-    said: Sequence[NewMessage],
+    new_messages: Sequence[NewMessage],
     *,
     profile: str,
     moment: Moment,
@@ -134,39 +135,39 @@ def _say(
 ) -> list[log.Appended]:
     return [
         new_message.append_to(tx, id, each, profile=profile, moment=moment, lease=lease)
-        for each in said
+        for each in new_messages
     ]
 
 
 def begin_turn(
-    tx: Tx, thread: Thread, *, holder: str, seconds: float, note: str, moment: Moment
+    tx: Tx, thread: ExternalThread, *, holder: str, seconds: float, note: str, moment: Moment
 ) -> Lease:
-    """Take the lease of a thread's session, opened with `note` if need be; `Conflict` if it is taken."""
-    head = opened(tx, thread, moment=moment, note=note)
+    """Begin a turn in a thread's session, opened with `note` if there is none; `Conflict` if one runs."""
+    head = get_or_open(tx, thread, moment=moment, note=note)
     claim = turns.Claim(holder, seconds)
     return turns.take(tx, head.no, head.id, claim=claim, moment=moment)
 
 
-def visible(tx: Tx, thread: Thread, *, limit: int | None = None) -> list[Entry]:
-    """The messages a model is to read: not taken back, a summary for what it stands for.
+def visible_entries(tx: Tx, thread: ExternalThread, *, limit: int | None = None) -> list[Entry]:
+    """The messages that a model reads: without retracted ones, and with a summary for what it replaces.
 
-    With `limit` only the last so many.
+    With `limit`, only the last so many.
     """
-    head = current(tx, thread)
+    head = find_session(tx, thread)
     if head is None:
         return []
     if limit is not None:
-        return _last(tx, head, limit)
+        return _last_entries(tx, head, limit)
     shown = read.transcript_of(tx, head.id, profile=thread.profile)
-    return _folded(shown, transcript.latest_compaction(shown))
+    return _with_summary(shown, transcript.latest_compaction(shown))
 
 
-def natives(
-    tx: Tx, thread: Thread, name: str, read: entries.ReadExtra, *, limit: int | None = None
+def native_messages(
+    tx: Tx, thread: ExternalThread, name: str, read: entries.ReadExtra, *, limit: int | None = None
 ) -> list[Any]:
-    """The same as `visible`, but of each message only what `read` makes of what it has under `name`.
+    """Like `visible_entries`, but of each message only what `read` makes of its extra field `name`.
 
-    A message that has nothing there that can be read is given as an entry.
+    A message without a readable field is returned as an entry.
     """
     found = bindings.open_session(tx, thread.printed, profile=thread.profile)
     if found is None:
@@ -176,7 +177,7 @@ def natives(
     gone, mark = transcript.retracted(marks), transcript.latest_compaction(marks)
     first = _through(mark) + 1
     if limit is not None:
-        # Marks are entries too: as many more are looked at.
+        # Marks are entries too, so as many more are read.
         first = max(first, _first_of_last(limit + len(marks), segments, gone))
     shown = [
         native
@@ -191,7 +192,7 @@ def natives(
 def _first_of_last(
     wanted: int, segments: Sequence[Segment], gone: Sequence[tuple[int, int]]
 ) -> int:
-    """Where the last so many entries begin that were not taken back."""
+    """The seq at which the last `wanted` entries begin, not counting retracted ones."""
     upper = segments[-1].last if segments else 0
     for first, last in reversed(gone):
         if upper - last >= wanted:
@@ -205,29 +206,29 @@ def _from(segments: Sequence[Segment], first: int) -> list[Segment]:
     return [replace(each, first=max(each.first, first)) for each in segments if each.last >= first]
 
 
-def everything(tx: Tx, head: SessionHead) -> list[Message]:
-    """What was said and not taken back, whatever a summary stands for."""
+def all_messages(tx: Tx, head: SessionHead) -> list[Message]:
+    """All messages that were not retracted, also those that a summary replaces."""
     shown = read.transcript_of(tx, head.id, profile=head.profile)
     return [entry.body for entry in shown if isinstance(entry.body, Message)]
 
 
-def message(entry: Entry) -> Message:
-    """What an entry of `visible` says."""
+def entry_message(entry: Entry) -> Message:
+    """The message of an entry of `visible_entries`."""
     assert isinstance(entry.body, Message)
     return entry.body
 
 
-def count(tx: Tx, thread: Thread, calls: Sequence[Usage], *, moment: Moment) -> None:
-    """Write model calls into the ledger, each once."""
-    head = current(tx, thread) if calls else None
+def record_usage(tx: Tx, thread: ExternalThread, calls: Sequence[Usage], *, moment: Moment) -> None:
+    """Record model calls, each once."""
+    head = find_session(tx, thread) if calls else None
     if head is not None:
         for call in calls:
             usage.record(tx, head.no, call, profile=thread.profile, moment=moment)
 
 
-def clear(tx: Tx, thread: Thread, *, moment: Moment, lease: Lease | None = None) -> None:
-    """Take back everything said in a thread; it stays in the log."""
-    head = held(tx, thread)
+def clear(tx: Tx, thread: ExternalThread, *, moment: Moment, lease: Lease | None = None) -> None:
+    """Retract all messages of a thread; they stay in the log."""
+    head = lock_session(tx, thread)
     if head is not None and head.message_count:
         revise.retract(
             tx,
@@ -240,18 +241,18 @@ def clear(tx: Tx, thread: Thread, *, moment: Moment, lease: Lease | None = None)
         )
 
 
-def take_back(
+def retract_from(
     tx: Tx,
-    thread: Thread,
+    thread: ExternalThread,
     entry: Entry,
     *,
     moment: Moment,
     reason: str = "pop",
     lease: Lease | None = None,
 ) -> None:
-    """Take back an entry of `visible` and what follows it.
+    """Retract an entry of `visible_entries` and everything after it.
 
-    A compaction that was written behind the entry, for what stands before it, goes on to hold.
+    A compaction after the entry, of what is before it, is written again.
     """
     profile, id = thread.profile, entry.session_id
     head = read.head(tx, id, profile=profile)
@@ -272,32 +273,32 @@ def take_back(
         )
 
 
-def trash(tx: Tx, thread: Thread, *, moment: Moment) -> None:
-    """Put a thread's session into the trash; a thread without one is as it should be."""
-    head = held(tx, thread)
+def trash(tx: Tx, thread: ExternalThread, *, moment: Moment) -> None:
+    """Move a thread's session to the trash, if it has one."""
+    head = lock_session(tx, thread)
     if head is not None:
         trash_session(tx, head, moment=moment)
 
 
 def trash_session(tx: Tx, head: SessionHead, *, moment: Moment) -> None:
-    """Put a session into the trash, from where a person may take it back."""
+    """Move a session to the trash, from where a person can restore it."""
     edit.trash(tx, head.id, profile=head.profile, moment=moment)
 
 
-def prefix(platform: str, beginning: str, *, profile: str) -> str:
-    """How the keys of threads begin whose names begin so."""
-    return str(key_for(named(platform, beginning), profile=profile))
+def key_prefix(platform: str, beginning: str, *, profile: str) -> str:
+    """The prefix of the keys of threads whose names begin so."""
+    return str(key_for(source_for(platform, beginning), profile=profile))
 
 
-def everywhere(platform: str, *, profile: str) -> str:
-    """How the keys of all threads of a platform begin."""
-    return prefix(platform, "-", profile=profile).removesuffix("-")
+def platform_prefix(platform: str, *, profile: str) -> str:
+    """The prefix of the keys of all threads of a platform."""
+    return key_prefix(platform, "-", profile=profile).removesuffix("-")
 
 
-def beginning_with(
+def sessions_with_prefix(
     tx: Tx, beginning: str, *, profile: str
 ) -> Iterator[tuple[SessionKey, SessionHead]]:
-    """The open sessions whose keys begin alike, in the order of the keys."""
+    """The open sessions whose keys have this prefix, in the order of the keys."""
     after, beyond = beginning, beginning + _LAST
     while True:
         page = bindings.page_between(tx, profile=profile, after=after, beyond=beyond, limit=PAGE)
@@ -318,14 +319,16 @@ def _if_open(head: SessionHead | None) -> SessionHead | None:
     )
 
 
-def _folded(shown: Sequence[Entry], mark: Entry | None) -> list[Entry]:
-    """The messages; what a compaction stands for is replaced by its summary."""
+def _with_summary(shown: Sequence[Entry], mark: Entry | None) -> list[Entry]:
+    """The messages, with the summary for what a compaction replaces."""
     through = _through(mark)
-    said = [entry for entry in shown if entry.seq > through and isinstance(entry.body, Message)]
-    return said if mark is None else [_summary(mark), *said]
+    new_messages = [
+        entry for entry in shown if entry.seq > through and isinstance(entry.body, Message)
+    ]
+    return new_messages if mark is None else [_summary(mark), *new_messages]
 
 
-def _last(tx: Tx, head: SessionHead, limit: int) -> list[Entry]:
+def _last_entries(tx: Tx, head: SessionHead, limit: int) -> list[Entry]:
     mark = transcript.latest_compaction(entries.marks(tx, rows.segments(tx, head.no)))
     through = _through(mark)
     shown: list[Entry] = []
@@ -337,7 +340,7 @@ def _last(tx: Tx, head: SessionHead, limit: int) -> list[Entry]:
         if not window.more_before or window.entries[0].seq <= through:
             break
         before = window.entries[0].seq
-    return _folded(shown, mark)[-limit:] if limit > 0 else []
+    return _with_summary(shown, mark)[-limit:] if limit > 0 else []
 
 
 def _through(mark: Entry | None) -> int:

@@ -1,1 +1,1 @@
-"""The MCP server: what agents of other programs may read of the record, and with leave write."""
+"""The MCP server: other programs' agents search and read sessions, and write if that is allowed."""

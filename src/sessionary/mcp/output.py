@@ -12,26 +12,26 @@ from sessionary.model.view import time_text, usage_json
 
 Json = dict[str, Any]
 MAX_TEXT = 4000
-# An answer of a tool, estimated: agents pay for every one of them.
+# The most that a tool answers, estimated: agents pay for every token.
 MAX_TOKENS = 15_000
 _MAX_NAME = 200
 _MAX_NAMES = 20
 
 
 def cut(text: str, longest: int = MAX_TEXT) -> str:
-    """The text, or its beginning with a mark that says how much is missing."""
+    """The text, or its beginning and how much is missing."""
     if len(text) <= longest:
         return text
     return f"{text[:longest]}… [{len(text) - longest:,} more characters]"
 
 
 def tokens(value: Any) -> int:
-    """About how many tokens a value costs whoever reads it."""
+    """Estimate the tokens of a value."""
     return estimate(value)
 
 
 def citation(session_id: str, seq: int) -> str:
-    """The name under which a message can be cited and found again."""
+    """The citation of a message."""
     return f"{session_id}#{seq}"
 
 
@@ -51,13 +51,13 @@ def head_json(head: SessionHead) -> Json:
 
 
 def usage_row_json(total: UsageTotal) -> Json:
-    """A row of a report; what it is called may be any text."""
+    """A row of a usage report; its name may be any text, so it is cut."""
     made = usage_json(total)
     return made | {"group": made["group"] and cut(made["group"], _MAX_NAME)}
 
 
 def message_json(entry: Entry, longest: int = MAX_TEXT) -> Json:
-    """One line of a transcript; a compaction is the summary that stands there."""
+    """One entry of a transcript; a compaction is its summary."""
     said = entry.body
     item: Json = {"cite": citation(entry.session_id, entry.seq), "seq": entry.seq}
     if isinstance(said, Compaction):
@@ -73,7 +73,7 @@ def message_json(entry: Entry, longest: int = MAX_TEXT) -> Json:
 
 
 def fit(items: Sequence[Json], *, from_end: bool = False) -> list[Json]:
-    """As many of the items as an answer holds, from the beginning or from the end; at least one."""
+    """As many items as fit into an answer, from the beginning or from the end; at least one."""
     kept: list[Json] = []
     room = MAX_TOKENS
     for item in reversed(items) if from_end else items:
@@ -85,7 +85,7 @@ def fit(items: Sequence[Json], *, from_end: bool = False) -> list[Json]:
 
 
 def fit_around(items: Sequence[Json], seq: int) -> list[Json]:
-    """As many of the items around a number as an answer holds, the nearest first."""
+    """As many items around a seq as fit into an answer."""
     nearest = sorted(items, key=lambda item: abs(int(item["seq"]) - seq))
     kept = fit(nearest)
     return sorted(kept, key=lambda item: int(item["seq"]))

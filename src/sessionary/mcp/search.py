@@ -1,4 +1,4 @@
-"""Searching for agents: one best hit per task, and none of their own earlier searches."""
+"""Search for agents: the best hit of each task, without their own earlier searches."""
 
 import re
 from collections.abc import Iterable
@@ -38,14 +38,13 @@ _CURSOR = re.compile(r"([^~]{0,200})~((?:[0-9a-z]{1,13}\.)*)")
 
 @dataclass(frozen=True, slots=True)
 class SearchCursor:
-    """Where a search goes on: a page of hits, and the tasks that were shown before."""
+    """Where a search continues: a page of hits, and the tasks that were already shown."""
 
     page: str | None = None
     shown: tuple[int, ...] = ()
 
     @classmethod
     def parse(cls, text: str | None) -> "SearchCursor":
-        """Read a printed cursor."""
         if text is None:
             return cls()
         found = _CURSOR.fullmatch(text)
@@ -62,7 +61,7 @@ class SearchCursor:
 def search_tasks(
     tx: Tx, text: str, *, profile: str, limit: int, sort: str, cursor: str | None, now: datetime
 ) -> Json:
-    """The best hit of each task, as many as an answer holds, and where the next begin."""
+    """Find the best hit of each task, as many as fit into an answer, and the cursor of the rest."""
     if not 1 <= limit <= MAX_HITS:
         raise BadInput(f"A search gives 1 to {MAX_HITS} hits at a time, not {limit}.")
     place = SearchCursor.parse(cursor)
@@ -98,7 +97,7 @@ def search_tasks(
 
 
 def task_of(tx: Tx, head: SessionHead) -> int:
-    """The number of the session with which a task began."""
+    """The number of the session in which a task began."""
     current = head
     for _ in range(_MOST_ANCESTORS):
         if current.lineage not in _SAME_TASK or current.parent_id is None:
@@ -111,7 +110,7 @@ def task_of(tx: Tx, head: SessionHead) -> int:
 
 
 def is_echo(tx: Tx, hit: Hit, query: Query) -> bool:
-    """Whether a hit is only someone's search for the same, or what that search has answered."""
+    """Whether a hit is only an earlier search for the same words, or its result."""
     if hit.role not in ("assistant", "tool"):
         return False
     near = read.window(tx, hit.session.id, profile=hit.session.profile, around=hit.seq, limit=1)
@@ -131,7 +130,7 @@ def _is_own_tool(part: ToolCall | ToolResult) -> bool:
 
 
 def _text_without(said: Message, own: Iterable[ToolCall | ToolResult]) -> str:
-    """What else the message says."""
+    """The text of a message without these tool calls and results."""
     skipped = list(own)
     pieces = []
     for part in said.parts:

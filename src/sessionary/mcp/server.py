@@ -1,4 +1,4 @@
-"""The server around the tools: over standard input and output, or over HTTP on this machine."""
+"""The MCP server: tools, checks of arguments and tokens, over standard input or HTTP on this machine."""
 
 import inspect
 import json
@@ -48,7 +48,7 @@ _LONGEST = 200
 
 
 class SessionaryMCPServer(MCPServer[Any]):
-    """Answers every call in one line of our own, also one that makes no sense."""
+    """Answers every invalid call with one line of ours."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -56,7 +56,6 @@ class SessionaryMCPServer(MCPServer[Any]):
         self.requires_token = False
 
     def offer(self, name: str, method: Callable[..., Awaitable[Any]]) -> None:
-        """Offer a tool."""
         self._methods[name] = method
         hints = ToolAnnotations(read_only_hint=name not in WRITING, open_world_hint=False)
         self.tool(name=name, description=method.__doc__, annotations=hints)(
@@ -64,7 +63,6 @@ class SessionaryMCPServer(MCPServer[Any]):
         )
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
-        """Call a tool by its name."""
         method = self._methods.get(name)
         try:
             if method is None:
@@ -78,12 +76,12 @@ class SessionaryMCPServer(MCPServer[Any]):
         except UnexpectedToolError as error:
             raise UnexpectedToolError(OUR_FAULT) from error.__cause__
         except ToolError as error:
-            # The library puts words of its own before ours.
+            # The library prefixes our message with its own.
             raise ToolError(str(error.__cause__ or error)) from error
 
 
 def build(tools: SessionTools, *, write: bool = False, version: str = "") -> SessionaryMCPServer:
-    """The server with its tools; those that write only when they were asked for."""
+    """Build the server; the tools that write only with `write`."""
     server = SessionaryMCPServer(
         "sessionary",
         title="Sessionary",
@@ -100,7 +98,7 @@ def build(tools: SessionTools, *, write: bool = False, version: str = "") -> Ses
 
 
 def check_address(text: str) -> tuple[str, int]:
-    """Read HOST:PORT; only this machine is served, because there is no encryption."""
+    """Parse HOST:PORT; only loopback is allowed, because there is no encryption."""
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
         raise BadInput(f"{text!r} is no address: write 127.0.0.1:8742.")
@@ -110,7 +108,7 @@ def check_address(text: str) -> tuple[str, int]:
 
 
 def _with_tool_errors(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    """Our refusals as the protocol's, in one line."""
+    """Turn our errors into the protocol's tool errors."""
 
     @wraps(method)
     async def call(*args: Any, **kwargs: Any) -> Any:
@@ -136,7 +134,7 @@ def _transcript_resource(tools: SessionTools) -> Callable[[str], Awaitable[str]]
 
 
 def check_arguments(tool: str, method: Callable[..., Any], given: Mapping[str, Any]) -> None:
-    """Refuse, in a line that says what to change, what the tool does not take."""
+    """Refuse arguments that the tool does not take, with a line that says what to change."""
     known = inspect.signature(method).parameters
     for name in given:
         if name not in known:
@@ -160,7 +158,7 @@ def _check_value(tool: str, name: str, value: Any, annotation: Any) -> None:
 
 
 def _is_whole(value: Any) -> bool:
-    """Models also write numbers as texts, or with a point and nothing behind it."""
+    """Whether a value is a whole number; models also write them as strings, or as 3.0."""
     if isinstance(value, bool):
         return False
     if isinstance(value, float):
@@ -179,7 +177,7 @@ def _shown(value: Any) -> str:
 
 
 class TokenGuard:
-    """Lets a request pass that has a good token of the profile that is served."""
+    """Admits requests with a valid token of the served profile."""
 
     def __init__(self, app: ASGIApp, store: Store, *, profile: str) -> None:
         self._app = app
@@ -201,7 +199,7 @@ class TokenGuard:
         elif token.profile != self._profile:
             await _refusal(403, "The token is of another profile.")(scope, receive, send)
         else:
-            # The library lets a session go on only with the token that began it.
+            # The library continues a session only with the token that began it.
             known = AccessToken(token="", client_id=token.id, scopes=[token.scope])
             await self._app({**scope, "user": AuthenticatedUser(known)}, receive, send)
 
@@ -214,7 +212,7 @@ class TokenGuard:
 
 
 def check_may_write(request: Any) -> None:
-    """Refuse a write of a caller over HTTP whose token only reads; `request` is the HTTP request."""
+    """Refuse a write over HTTP with a token that only reads; `request` is the HTTP request."""
     user = None if request is None else request.scope.get("user")
     scopes = user.scopes if isinstance(user, AuthenticatedUser) else []
     if not any(TokenScope(each).allows(TokenScope.WRITE) for each in scopes):

@@ -1,7 +1,7 @@
-"""Standard input that ends when its client is gone, or when someone presses Ctrl-C.
+"""Standard input that ends when the client is gone, or on Ctrl-C.
 
-The library reads it in a thread. One that waits for a line cannot be cancelled, and would hold up
-the end of the process for as long as anyone keeps the other side open.
+The library reads it in a thread. A thread that waits for a line cannot be cancelled, and would
+keep the process alive for as long as the other side is open.
 """
 
 import io
@@ -23,7 +23,7 @@ _LONE = re.compile("[\ud800-\udfff]")
 
 
 class _InterruptibleInput(io.RawIOBase):
-    """Reads until the input ends, nobody reads the output, or something comes through a third."""
+    """Reads until the input ends, the output is closed, or the end pipe is written to."""
 
     def __init__(self, given: int, output: int, end: int) -> None:
         self._given, self._ends = given, {output, end}
@@ -31,7 +31,7 @@ class _InterruptibleInput(io.RawIOBase):
         self._poll.register(given, select.POLLIN)
         self._poll.register(end, select.POLLIN)
         self._poll.register(output, 0)  # errors alone: that its reader is gone
-        # The pieces of a line that is not whole yet, and whole lines that wait to be read.
+        # The pieces of an incomplete line, and complete lines that wait to be read.
         self._begun: list[bytes] = []
         self._lines = b""
 
@@ -61,9 +61,9 @@ class _InterruptibleInput(io.RawIOBase):
 
 
 def replace_lone_surrogates(line: bytes) -> bytes:
-    """A line of JSON with a sign for each half letter: the library would drop the line unanswered.
+    """Replace lone surrogates in a line of JSON: the library would drop the line unanswered.
 
-    Programs that count letters by halves cut texts in the middle of one.
+    Programs that count UTF-16 units cut texts in the middle of a pair.
     """
     if _HALF.search(line) is None:
         return line
@@ -76,7 +76,7 @@ def replace_lone_surrogates(line: bytes) -> bytes:
 
 @contextmanager
 def interruptible_stdin() -> Iterator[Callable[[], None]]:
-    """Put such an input in the place of the standard one; calling what this gives ends it."""
+    """Replace standard input by an interruptible one, and yield the function that ends it."""
     before = sys.stdin
     output = os.dup(sys.stdout.fileno())
     come, go = os.pipe()

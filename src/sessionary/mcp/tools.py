@@ -1,4 +1,4 @@
-"""The tools themselves: short answers with citations, in one profile."""
+"""The tools: short answers with citations, in one profile."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,7 @@ from sessionary.store.tables import entries
 from sessionary.store.tables import sessions as session_table
 
 MAX_TRANSCRIPT = 60_000
-# How much of each message an overview shows: as much as an answer holds.
+# How much of each message an overview shows: the first that fits into an answer.
 OVERVIEW_TEXTS = (output.MAX_TEXT, 1000, 200)
 _LONGEST_NUMBER = 9
 MIN_BUDGET = 200
@@ -28,14 +28,14 @@ MAX_BUDGET = 100_000
 _FIRST = 0.2
 _SUMMARY = 0.35
 _PAGE = 200
-# A budget is of tokens, a text is cut by characters: these are less than a token each.
+# The budget is in tokens, texts are cut by characters: this few are less than a token.
 _CHARACTERS_PER_TOKEN = 3
 _MIN_CHARACTERS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class SessionTools:
-    """What one client may do with one profile."""
+    """The tools of one client, in one profile."""
 
     store: Store
     profile: str
@@ -195,7 +195,7 @@ def _list_page(
     page = lists.list_sessions(tx, filters, profile=profile, limit=limit, cursor=cursor)
     kept = output.fit([output.head_json(head) for head in page.items])
     if len(kept) < len(page.items):
-        # A shorter page, so that its cursor is where the next begins.
+        # Read a shorter page, so that its cursor is right.
         page = lists.list_sessions(tx, filters, profile=profile, limit=len(kept), cursor=cursor)
     return {"sessions": kept, "next": page.next}
 
@@ -221,7 +221,7 @@ def _rename(tx: Tx, ref: str, title: str, *, profile: str) -> SessionHead:
 
 
 def build_resume_pack(tx: Tx, ref: str, *, profile: str, budget: int) -> Json:
-    """The facts, the first question, the summary that holds, and as much of the end as fits."""
+    """Collect a session's facts, first prompt, latest summary, and as many of its last messages as fit."""
     head = read.resolve(tx, ref, profile=profile)
     made: Json = {
         "session": head.id,
@@ -251,7 +251,7 @@ def build_resume_pack(tx: Tx, ref: str, *, profile: str, budget: int) -> Json:
 
 
 def _last_messages(tx: Tx, head: SessionHead, *, room: float) -> list[Json]:
-    """The last things that were said; the one that does not fit is cut, if that leaves some of it."""
+    """The last messages that fit; the first that does not fit is cut, if enough of it remains."""
     kept: list[Json] = []
     before: int | None = None
     while True:

@@ -16,7 +16,6 @@ MAX_NAME = 64
 MAX_TOPIC = 256
 MAX_ID = 128
 MAX_NOTE = 1000
-
 _OPENING = """\
 ## Where you are
 
@@ -55,7 +54,7 @@ _TOLD_OF = attrgetter(*_TOLD)
 
 
 @dataclass(frozen=True, slots=True)
-class HomeChannel:
+class HomeAddress:
     """A platform's default channel, under the name that people gave it."""
 
     platform: str
@@ -76,7 +75,7 @@ class PromptContext:
     shared: bool = False
     platform_notes: tuple[str, ...] = ()
     connected: frozenset[str] = frozenset()
-    homes: frozenset[HomeChannel] = frozenset()
+    homes: frozenset[HomeAddress] = frozenset()
     redact: bool = False
     reset: ResetReason | None = None
 
@@ -115,7 +114,7 @@ def _data_block(
     *,
     shared: bool,
     connected: frozenset[str],
-    homes: frozenset[HomeChannel],
+    homes: frozenset[HomeAddress],
     redact: bool,
 ) -> str:
     """The facts of a place, which are the same in every turn there: printed once."""
@@ -169,7 +168,7 @@ def _tamed(source: Source) -> Source:
     )
 
 
-def _homes(homes: Iterable[HomeChannel], *, redact: bool) -> list[dict[str, Any]]:
+def _homes(homes: Iterable[HomeAddress], *, redact: bool) -> list[dict[str, Any]]:
     listed = []
     for home in homes:
         chat_id, name = home.chat_id, home.name or ""

@@ -249,7 +249,6 @@ class InstrumentedRunner:
                 await close()
 
     async def close(self) -> None:
-        """Close connections and processes."""
         await self._runner.close()
 
 
@@ -261,7 +260,6 @@ class InstrumentedAdapter:
         self._adapter: Any = adapter
 
     async def send(self, delivery: Delivery) -> Sent:
-        """Send one delivery."""
         return await self._instrumentation.deliver(self._adapter, delivery)
 
     def __getattr__(self, name: str) -> Any:
@@ -280,7 +278,6 @@ class InstrumentedStore:
     def write(
         self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> Pending[T]:
-        """Run an action in a transaction."""
         recorded = self._instrumentation.transact(self._system, "write", action)
         pending: Pending[T] = self._store.write(recorded, *args, **kwargs)
         return pending
@@ -288,7 +285,6 @@ class InstrumentedStore:
     def read(
         self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> Pending[T]:
-        """Run an action that only reads."""
         recorded = self._instrumentation.transact(self._system, "read", action)
         pending: Pending[T] = self._store.read(recorded, *args, **kwargs)
         return pending
@@ -296,7 +292,6 @@ class InstrumentedStore:
     def search(
         self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> Pending[T]:
-        """Run an action that reads log and index."""
         recorded = self._instrumentation.transact(self._system, "search", action)
         pending: Pending[T] = self._store.search(recorded, *args, **kwargs)
         return pending

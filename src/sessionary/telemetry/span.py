@@ -34,7 +34,6 @@ class Span:
 
     @property
     def began_at(self) -> datetime:
-        """When it began."""
         return moment(self.start_nanos)
 
     @property

@@ -1,4 +1,4 @@
-"""The application: every router, the gate before them, one place for errors."""
+"""The application: routers, middleware and error handlers."""
 
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -13,7 +13,6 @@ from sessionary.web.auth import read_access
 from sessionary.web.connections import OpenConnections
 from sessionary.web.context import PREFIX, WebContext
 from sessionary.web.jobs import BackgroundJobs
-from sessionary.web.login_attempts import LoginAttempts
 from sessionary.web.middleware import RequestGuard
 from sessionary.web.responses import json_response
 from sessionary.web.routes import (
@@ -37,6 +36,7 @@ from sessionary.web.routes import (
     uploads,
     webhooks,
 )
+from sessionary.web.routes.login import LoginAttempts
 from sessionary.web.stream import EventStreams
 
 VERSION = "1"
@@ -62,7 +62,7 @@ _ROUTERS = (
 
 
 def create_app(context: WebContext) -> FastAPI:
-    """The HTTP interface on these parts, for `serve` or for a test."""
+    """Build the HTTP application, for `serve` or for a test."""
     app = FastAPI(
         title="Sessionary",
         version=VERSION,

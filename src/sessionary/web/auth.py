@@ -1,4 +1,4 @@
-"""Who asks: one function, the same for every path."""
+"""Authentication: tokens, logins, and the scope that a route needs."""
 
 import hashlib
 import hmac
@@ -20,27 +20,27 @@ IDEMPOTENCY_HEADER = "Idempotency-Key"
 IDEMPOTENCY_KEY = re.compile("[A-Za-z0-9._-]+")
 MAX_IDEMPOTENCY_KEY = 200
 _BEARER = "bearer "
-_LONGEST = 200
+_MAX_SECRET = 200
 
 
 def context_of(request: Request) -> WebContext:
-    """The parts of the application that a request came to."""
+    """The context of the application that a request came to."""
     found: WebContext = request.app.state.context
     return found
 
 
 def cookie_name(request: Request) -> str:
-    """A cookie knows no ports: its name does, so that two servers on one machine do not quarrel."""
+    """The cookie's name has the port: cookies of two servers on one machine must not collide."""
     return f"sessionary_{request.url.port or 'web'}"
 
 
 def csrf_token(cookie: str) -> str:
-    """What a page of ours must say besides its cookie; only it can read it."""
+    """The token that our pages send besides the cookie, because other sites cannot read it."""
     return hashlib.sha256(f"sessionary csrf {cookie}".encode()).hexdigest()
 
 
 def require_scope(scope: Scope) -> Callable[[Request], Awaitable[Caller]]:
-    """A dependency that lets in who may do this much; it marks its route as closed to others."""
+    """A dependency that admits callers with this scope, and marks its route as not public."""
 
     async def caller(request: Request) -> Caller:
         found = await identify(request)
@@ -58,31 +58,31 @@ def require_scope(scope: Scope) -> Callable[[Request], Awaitable[Caller]]:
 
 
 async def identify(request: Request) -> Caller:
-    """The caller behind a bearer token or a cookie; anything else is refused alike."""
+    """Find the caller by a bearer token or a cookie; refuse anything else."""
     context = context_of(request)
     header = request.headers.get("authorization")
     if header is not None:
         token = header[len(_BEARER) :].strip() if header.lower().startswith(_BEARER) else ""
-        if token and len(token) <= _LONGEST:
+        if token and len(token) <= _MAX_SECRET:
             found = await context.store.read(credentials.find_token, token)
             if found is not None:
                 return Caller(found.profile, found.scope, found.id)
         raise RequestRefused(401, "The token is not valid.")
     cookie = request.cookies.get(cookie_name(request))
-    if not cookie or len(cookie) > _LONGEST:
+    if not cookie or len(cookie) > _MAX_SECRET:
         raise RequestRefused(401, "A token or a login is needed.")
     login = await context.store.read(credentials.find_login, cookie, now=context.clock.now())
     if login is None:
         raise RequestRefused(401, "The login is over.")
     if request.method not in SAFE:
-        said = request.headers.get(CSRF_HEADER, "").encode()
-        if not hmac.compare_digest(said, csrf_token(cookie).encode()):
+        given = request.headers.get(CSRF_HEADER, "").encode()
+        if not hmac.compare_digest(given, csrf_token(cookie).encode()):
             raise RequestRefused(403, f"The header {CSRF_HEADER} is missing or wrong.")
     return Caller(login.profile, Scope.ADMIN, login.id, is_browser=True)
 
 
 def idempotency_key(request: Request) -> str | None:
-    """The request's idempotency key, or None; one that is not as the description says is refused."""
+    """The request's idempotency key, or None; refuse a malformed one."""
     key = request.headers.get(IDEMPOTENCY_HEADER)
     # An empty key would be shared by all callers: the second would get the answer of the first.
     if key is not None and (
@@ -96,7 +96,7 @@ def idempotency_key(request: Request) -> str | None:
 
 
 async def is_still_valid(context: WebContext, caller: Caller) -> bool:
-    """Whether a caller's token or login goes on."""
+    """Whether a caller's token or login is still valid."""
     if caller.is_browser:
         return await context.store.read(
             credentials.is_valid_login, caller.id, now=context.clock.now()

@@ -83,7 +83,6 @@ class OpenConnections:
         return room
 
     def discard(self, connection: "LimitedConnection") -> None:
-        """Forget a connection that is closed."""
         self._open.pop(connection, None)
 
     def of_caller(self, caller: str, *, besides: "LimitedConnection") -> int:
@@ -149,7 +148,6 @@ class LimitedConnection(H11Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is being answered."""
         cycle = cast("RequestResponseCycle | None", self.cycle)  # None before the first request
         return cycle is not None and not cycle.response_complete
 
@@ -174,7 +172,6 @@ class LimitedConnection(H11Protocol):
         self._expect_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it, whatever the reason."""
         self._all.discard(self)
         self._cancel_timers()
         super().connection_lost(exc)
@@ -206,7 +203,6 @@ class LimitedConnection(H11Protocol):
             self._watch_stall()
 
     def resume_writing(self) -> None:
-        """The client reads on."""
         self._cancel_stall_timer()
         super().resume_writing()
 
@@ -334,7 +330,6 @@ class BodyBudget:
 
     @property
     def used(self) -> int:
-        """The bytes that are held now."""
         return sum(self._held.values())
 
     async def take(self, holder: object, size: int, *, seconds: float) -> None:

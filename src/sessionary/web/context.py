@@ -1,4 +1,4 @@
-"""What the web is made of: handed to it by the composition root."""
+"""What the web server is given: store, engine, settings and limits."""
 
 import ipaddress
 import os
@@ -18,8 +18,8 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 PREFIX = "/api/v1"
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
-# The door for spans: a profile, the raw body, its media type and encoding in; the answer out, or
-# None for what is too large. It answers only when what the spans say is durable.
+# The handler for spans: a profile, the raw body, its media type and encoding in; the response's
+# body out, or None if the request is too large. It returns only when the messages are durable.
 Traces = Callable[[str, bytes, str, str | None], Awaitable[bytes | None]]
 
 
@@ -70,7 +70,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class WebSettings:
-    """How the web behaves: names it answers to, proxies it believes, limits."""
+    """Host names, trusted proxies, limits and the zone of times."""
 
     allowed_hosts: frozenset[str] = frozenset()
     password_hash: str | None = field(default=None, repr=False)
@@ -82,7 +82,7 @@ class WebSettings:
 
 @dataclass(frozen=True, slots=True)
 class WebContext:
-    """The web's surroundings: store, engine, clock, settings."""
+    """What every request is handled with: store, engine, clock, settings."""
 
     store: Store
     profile: str = "main"

@@ -1,4 +1,4 @@
-"""Work that takes long: one at a time, begun by a request, run beside everything else, told as it goes."""
+"""Background jobs: begun by a request, one of a kind at a time, with progress in the event stream."""
 
 import asyncio
 import logging
@@ -11,24 +11,24 @@ from typing import Any
 from sessionary.actions import requests
 from sessionary.errors import BadInput, Conflict, NotFound, SessionaryError
 from sessionary.model.view import time_text
-from sessionary.web.context import WebContext
+from sessionary.web.context import Caller, WebContext
 
 KEPT = 20
 LAST = "last"
 TOLD_SECONDS = 0.25
 Json = dict[str, Any]
-# Says how far it has come, again and again, and in the end what came of it.
+# Is given a function that reports progress, and returns the outcome.
 Work = Callable[[Callable[[Json], None]], Json]
-log = logging.getLogger("sessionary.web")
+log = logging.getLogger(__name__)
 
 
 class JobStopped(Exception):
-    """Someone has asked the work to end; what was done is done."""
+    """Raised in a job that was asked to stop; what it has done stays."""
 
 
 @dataclass(slots=True)
 class BackgroundJob:
-    """A piece of work: what was asked, how far it is, what came of it."""
+    """A job: what was asked for, its progress, its outcome."""
 
     id: str
     asked: Json
@@ -38,20 +38,19 @@ class BackgroundJob:
     progress: Json | None = None
     error: str | None = None
     ended_at: str | None = None
-    # Grows with every change; who has seen this much has seen all.
+    # Counts the changes of all jobs; a stream sends the jobs with a higher one than it has seen.
     version: int = 0
     stop: threading.Event = field(default_factory=threading.Event)
     told_at: float = 0.0
 
     def to_json(self) -> Json:
-        """The job as callers see it."""
         now = {name: getattr(self, name) for name in ("state", "progress", "error")}
         times = {"began_at": self.began_at, "ended_at": self.ended_at}
         return {"id": self.id} | self.asked | now | self.outcome | times
 
 
 class BackgroundJobs:
-    """The jobs of one kind in this process. What they did is in the record; they themselves are not."""
+    """The latest jobs of one kind in this process; they are not stored."""
 
     def __init__(self, context: WebContext, wake: Callable[[], None], *, kind: str) -> None:
         self._context = context
@@ -61,6 +60,12 @@ class BackgroundJobs:
         self._keys: dict[str, str] = {}
         self._task: asyncio.Task[None] | None = None
         self._version = 0
+
+    def for_caller(self, caller: Caller) -> "BackgroundJobs":
+        """These jobs, for a caller of the profile that is served here; another profile has none."""
+        if caller.profile != self._context.profile:
+            raise NotFound(f"There is no such {self._kind}.")
+        return self
 
     @property
     def jobs(self) -> list[BackgroundJob]:
@@ -76,7 +81,7 @@ class BackgroundJobs:
         return self._jobs[id]
 
     def start(self, work: Work, asked: Json, *, nothing: Json, key: str | None) -> BackgroundJob:
-        """Begin, unless one runs; the same key again is the same job. `nothing` is no outcome yet."""
+        """Begin a job, unless one runs; the same key again is the same job. `nothing` is its outcome so far."""
         if key is not None and key in self._keys:
             known = self.get(self._keys[key])
             if known.asked != asked:
@@ -99,7 +104,6 @@ class BackgroundJobs:
         return job
 
     def stop(self, id: str) -> BackgroundJob:
-        """Ask a job to end where it is."""
         job = self.get(id)
         if job.state != "running":
             raise NotFound(f"That {self._kind} is over; nothing was stopped.")
@@ -114,7 +118,7 @@ class BackgroundJobs:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def changed_since(self, seen: int) -> tuple[list[Json], int]:
-        """The jobs that have changed since, and up to where that is."""
+        """The jobs that changed since a version, and the current version."""
         fresh = [job for job in self._jobs.values() if job.version > seen]
         return [job.to_json() for job in fresh], self._version
 

@@ -1,4 +1,4 @@
-"""The gate before every path: names, origins, sizes, and the headers of every answer."""
+"""Middleware for every path: checks of host, origin and size, and the headers of every response."""
 
 import ipaddress
 from collections.abc import Iterable
@@ -145,8 +145,8 @@ class _LimitedBody:
         self._wait_seconds = limits.bodies_wait_seconds
         self._budget = budget
         self._size = 0
-        said = headers.get("content-length")
-        if said is not None and (not said.isdecimal() or int(said[:20]) > self._limit):
+        length = headers.get("content-length")
+        if length is not None and (not length.isdecimal() or int(length[:20]) > self._limit):
             raise _too_large(self._limit)
 
     async def receive(self) -> Message:

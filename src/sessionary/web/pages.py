@@ -17,9 +17,9 @@ _NOT_BUILT = (
     '<a href="/api/v1/openapi.json">its description</a>.</p>'
 )
 _LOGIN = (
-    "<h1>Log in to Sessionary</h1>{said}"
+    "<h1>Log in to Sessionary</h1>{notice}"
     '<form method="post" action="/login">'
-    '<input type="hidden" name="next" value="{place}">'
+    '<input type="hidden" name="next" value="{next_path}">'
     '<label>Password <input type="password" name="password" autocomplete="current-password" '
     'required autofocus></label> <button type="submit">Log in</button></form>'
     "<p>Or open the link that the server printed when it started.</p>"
@@ -27,20 +27,20 @@ _LOGIN = (
 
 
 def not_built() -> str:
-    """What stands in the workbench's place while nobody has built it."""
+    """Shown instead of the workbench while it is not built."""
     return _FRAME.format(title="Sessionary", body=_NOT_BUILT)
 
 
 def no_page() -> str:
-    """What a person gets who follows an address that leads nowhere."""
+    """Shown for an address that does not exist."""
     body = '<h1>There is no such page.</h1><p><a href="/">Go to your conversations</a></p>'
     return _FRAME.format(title="No such page", body=body)
 
 
-def login_page(said: str = "", place: str = "/") -> str:
-    """The form for the password, perhaps with what went wrong; afterwards it leads to a place."""
-    note = f'<p role="alert">{escape(said)}</p>' if said else ""
-    body = _LOGIN.format(said=note, place=escape(own_path(place)))
+def login_page(notice: str = "", next_path: str = "/") -> str:
+    """The form for the password, perhaps with a notice; a login leads to `next_path`."""
+    note = f'<p role="alert">{escape(notice)}</p>' if notice else ""
+    body = _LOGIN.format(notice=note, next_path=escape(own_path(next_path)))
     return _FRAME.format(title="Log in to Sessionary", body=body)
 
 

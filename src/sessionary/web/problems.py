@@ -39,7 +39,7 @@ _DETAILS = {
 }
 _UNREAD = (408, 413)
 _SHOWN = 5
-log = logging.getLogger("sessionary.web")
+log = logging.getLogger(__name__)
 
 
 class RequestRefused(Exception):
@@ -132,8 +132,8 @@ async def _handle_http_exception(request: Request, error: Exception) -> Response
             return Response(status_code=204, headers=headers)
     kind = _NAMES.get(error.status_code, "error")
     more: dict[str, Any] = {"committed": "no"} if _is_write(request) else {}
-    said = _DETAILS.get(str(error.detail), str(error.detail))
-    return problem(error.status_code, kind, said, headers=headers, **more)
+    detail = _DETAILS.get(str(error.detail), str(error.detail))
+    return problem(error.status_code, kind, detail, headers=headers, **more)
 
 
 async def _handle_validation_error(request: Request, error: Exception) -> Response:

@@ -1,4 +1,4 @@
-"""What callers may send: typed, described, and read only after they are known."""
+"""Request bodies: their types, and how they are read once the caller is known."""
 
 import asyncio
 import json
@@ -199,7 +199,7 @@ class AbandonDelivery(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class EmptyBody(Struct, kw_only=True, forbid_unknown_fields=True):
-    """No wishes."""
+    """A body without fields."""
 
 
 async def read_raw(request: Request) -> bytes:
@@ -243,12 +243,12 @@ def decode(raw: bytes) -> Any:
 
 
 def message_of(
-    role: str, said: NewMessageBody | NewArrival | NewSession | MessageBody
+    role: str, body: NewMessageBody | NewArrival | NewSession | MessageBody
 ) -> MessageInput:
     """The message that a body describes, with the files inside it."""
-    if (said.text is None) == (said.parts is None):
+    if (body.text is None) == (body.parts is None):
         raise BadInput("Send either `text` or `parts`; nothing was written.")
-    content: str | list[Json] = said.text if said.text is not None else said.parts or []
+    content: str | list[Json] = body.text if body.text is not None else body.parts or []
     if not content:
         raise BadInput("The message is empty; nothing was written.")
     return read_message(role, content)

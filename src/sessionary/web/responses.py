@@ -1,4 +1,4 @@
-"""What callers get: JSON made by us, told to the description without being made twice."""
+"""Responses as JSON, and changes that a repeated request makes once."""
 
 import asyncio
 import hashlib
@@ -19,11 +19,11 @@ from sessionary.web.auth import context_of, idempotency_key
 from sessionary.web.context import Caller
 
 JSON = "application/json"
-_LONGEST_NAME = 300
+_MAX_NAME = 300
 
 
 class WriteFunction(Protocol):
-    """A change that is made in the transaction that notes its answer."""
+    """A change, made in the transaction that stores its response."""
 
     def __call__(self, tx: Tx, /) -> StoredResponse: ...
 
@@ -34,12 +34,12 @@ def json_response(value: Any, status: int = 200) -> Response:
 
 
 def list_response(values: Iterable[Any], following: str | None = None, **more: Any) -> Response:
-    """A list as every list is."""
+    """A list in the form that all lists have."""
     return json_response({"items": list(values), "next": following, **more})
 
 
 def answer(value: Any, status: int = 200, *, session_id: str | None = None) -> StoredResponse:
-    """An answer to be noted with its change."""
+    """A response to be stored with its change."""
     return StoredResponse(status, codec.encode(value), session_id)
 
 
@@ -57,29 +57,29 @@ async def change(request: Request, caller: Caller, raw: bytes, apply: WriteFunct
 
 
 def repeatable(request: Request, raw: bytes) -> Repeatable | None:
-    """The request's idempotency key with what the request says; None when it has none."""
+    """The request's idempotency key with a hash of the request; None without a key."""
     key = stored_idempotency_key(request)
     if key is None:
         return None
-    said = f"{request.method} {request.url.path}?{request.url.query}\n".encode()
-    return Repeatable(key, hashlib.sha256(said + raw).hexdigest())
+    target = f"{request.method} {request.url.path}?{request.url.query}\n".encode()
+    return Repeatable(key, hashlib.sha256(target + raw).hexdigest())
 
 
 def stored_idempotency_key(request: Request) -> str | None:
-    """The idempotency key as the log keeps it, for ever."""
+    """The idempotency key as it is stored."""
     key = idempotency_key(request)
     return None if key is None else f"http/{key}"
 
 
 def checked_name(text: str, what: str) -> str:
-    """An id or a name out of a path; what no record could hold is found nowhere."""
-    if len(text) > _LONGEST_NAME or codec.storable_text(text) != text:
+    """An id or a name from a path; one that cannot be stored cannot exist."""
+    if len(text) > _MAX_NAME or codec.storable_text(text) != text:
         raise NotFound(f"There is no such {what}.")
     return text
 
 
 def checked_text(text: str | None, most: int = 4000) -> str | None:
-    """A short text of a wish; what no record could hold is replaced visibly."""
+    """A short text of a request; characters that cannot be stored are replaced."""
     if text is not None and len(text) > most:
         raise BadInput(f"Too long: {text[:20]!a}… has {len(text):,} characters; {most:,} at most.")
     return None if text is None else codec.storable_text(text)
@@ -100,13 +100,13 @@ async def accepted(
     take: Callable[[Tx], SubmissionResult],
     tell: Callable[[SubmissionResult], dict[str, object]],
 ) -> Response:
-    """Take a message in, answer once it is durable, and let the engine carry on."""
+    """Store a message, answer once it is durable, and let the engine run its turn."""
     engine = engine_for(request, caller)
     taken: list[SubmissionResult] = []
 
     def apply(tx: Tx, /) -> StoredResponse:
         taken[:] = [take(tx)]
-        # Also the answer to a command goes when the session goes that it may speak of.
+        # A command's answer may quote its session, so it is deleted with it.
         about = taken[0].session_id or taken[0].current_session_id
         return answer(tell(taken[0]), 202, session_id=about)
 
@@ -116,5 +116,5 @@ async def accepted(
             engine.run_submitted(each)
         return response
 
-    # A caller who goes away meanwhile must not leave a turn behind that was begun and never run.
+    # If the caller disconnects meanwhile, the turn that was begun must still run.
     return await asyncio.shield(asyncio.ensure_future(finish()))

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import ipaddress
-import logging
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -20,7 +19,6 @@ from sessionary.web.context import WebContext
 from sessionary.web.routes.login import has_password, offer_link
 
 BACKLOG = 1024
-log = logging.getLogger("sessionary.web")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +59,16 @@ async def serve(
     An address that others can reach needs a password and `exposed`.
     """
     await check_exposure(context, host, exposed=exposed)
-    with contextlib.ExitStack() as leaving:
-        own = leaving.enter_context(contextlib.closing(listen(host, port)))
-        servers = {_UvicornServer(create_app(context)): own}
+    with contextlib.ExitStack() as stack:
+        main_socket = stack.enter_context(contextlib.closing(listen(host, port)))
+        servers = {_UvicornServer(create_app(context)): main_socket}
         hooks = context.settings.webhook_address
         if hooks is not None:
-            door = leaving.enter_context(contextlib.closing(listen(*hooks)))
-            servers[_UvicornServer(create_webhook_app(context))] = door
-        ending = asyncio.Event() if stop is None else stop
+            webhook_socket = stack.enter_context(contextlib.closing(listen(*hooks)))
+            servers[_UvicornServer(create_webhook_app(context))] = webhook_socket
+        stopping = asyncio.Event() if stop is None else stop
         if stop is None:
-            leaving.enter_context(_signals(ending))
+            stack.enter_context(_signals(stopping))
 
         async def ready() -> None:
             if on_ready is not None:
@@ -82,22 +80,24 @@ async def serve(
                     # Full, read-only or damaged: what is there can still be read.
                     cannot_write = str(error)
                 hooks = addresses[1] if len(addresses) > 1 else None
-                on_ready(Ready(addresses[0], own.getsockname()[1], link, hooks, cannot_write))
+                on_ready(
+                    Ready(addresses[0], main_socket.getsockname()[1], link, hooks, cannot_write)
+                )
 
-        await _run(servers, ready, ending)
+        await _run(servers, ready, stopping)
 
 
 async def _run(
     servers: "Mapping[_UvicornServer, socket.socket]",
     ready: Callable[[], Awaitable[None]],
-    ending: asyncio.Event,
+    stopping: asyncio.Event,
 ) -> None:
     """Run until it is time to end, or until one of them ends; then all end."""
     running = [
         asyncio.create_task(server.serve(sockets=[taken])) for server, taken in servers.items()
     ]
     up = asyncio.gather(*(server.up.wait() for server in servers))
-    over = asyncio.create_task(ending.wait())
+    over = asyncio.create_task(stopping.wait())
     first: set[asyncio.Future[Any]] = {up, *running}
     then: set[asyncio.Future[Any]] = {over, *running}
     try:
@@ -184,10 +184,10 @@ def address_of(listening: socket.socket) -> str:
 
 
 @contextlib.contextmanager
-def _signals(ending: asyncio.Event) -> Iterator[None]:
+def _signals(stopping: asyncio.Event) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, ending.set)
+        loop.add_signal_handler(each, stopping.set)
     try:
         yield
     finally:

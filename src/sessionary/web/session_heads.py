@@ -1,4 +1,4 @@
-"""Session heads as the workbench lists them: with how each session stands."""
+"""Session heads as the workbench lists them, with their status."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ FIELDS = (*HEAD_FIELDS, "subagents", "failed")
 
 
 def heads_json(tx: Tx, heads: Sequence[SessionHead]) -> list[dict[str, Any]]:
-    """Heads, each with its subagents' number and whether its last turn came to nothing."""
+    """Heads, each with the number of its subagents and whether its last turn failed."""
     known = session_statuses(tx, heads)
     nothing = SessionStatus()
     return [_listed(head, known.get(head.id, nothing)) for head in heads]
@@ -44,7 +44,7 @@ def children(tx: Tx, id: str, *, profile: str) -> list[dict[str, Any]]:
 
 
 def parse_fields(text: str) -> tuple[str, ...]:
-    """The fields that someone names; one that no head has is refused."""
+    """Parse a list of field names; refuse unknown ones."""
     named = tuple(dict.fromkeys(each.strip() for each in text.split(",") if each.strip()))
     for each in named:
         if each not in FIELDS:
@@ -53,7 +53,7 @@ def parse_fields(text: str) -> tuple[str, ...]:
 
 
 def select_fields(head: dict[str, Any], fields: Sequence[str]) -> dict[str, Any]:
-    """These fields of a head, as far as they say something."""
+    """These fields of a head, without empty ones."""
     return {name: head[name] for name in fields if head[name]}
 
 

@@ -1,9 +1,9 @@
-"""One stream of events to one browser, and the set of all of them."""
+"""Server-sent events: a reader of the feed, one stream for each browser, and the set of open streams."""
 
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -18,28 +18,117 @@ from sessionary.errors import Damaged, NotFound, RetryLater, StoreUnavailable
 from sessionary.model import codec
 from sessionary.model.session import Segment
 from sessionary.model.view import entry_json
-from sessionary.store.database import Tx
+from sessionary.store.database import Store, Tx
 from sessionary.store.tables import entries
 from sessionary.store.tables.entries import FeedChange
 from sessionary.web import session_heads
 from sessionary.web.auth import is_still_valid
 from sessionary.web.context import Caller, WebContext
-from sessionary.web.feed_reader import FeedReader
 from sessionary.web.jobs import BackgroundJobs
 from sessionary.web.problems import RequestRefused, refusal_response
 
+HOLE_SECONDS = 10.0
+FAR_BEHIND = 5000
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 ]
 _KEEP_ALIVE = b": here\n\n"
-MOST_CHARACTERS = 1_000_000
+MAX_CHARACTERS = 1_000_000
 log = logging.getLogger(__name__)
 
 
+class FeedReader:
+    """Gives each change until it is marked as sent.
+
+    `position` is what a client may resume from: it stays below every change that was not sent yet.
+    PostgreSQL numbers changes before they are committed: a lower number may appear later. A
+    number that is missing is a hole, looked at again for a while; `position` stays below it too, so
+    that whoever resumes there misses nothing and sees a few changes twice.
+    """
+
+    def __init__(
+        self, store: Store, position: int, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._store = store
+        self._monotonic = monotonic
+        self._last = position
+        self._holes: dict[int, float] = {}
+        self._unsent: dict[int, FeedChange] = {}  # by position, in order
+
+    @property
+    def position(self) -> int:
+        """Up to here everything was sent."""
+        return min(next(iter(self._unsent), self._last + 1), self._below_holes + 1) - 1
+
+    @property
+    def _below_holes(self) -> int:
+        return min(self._holes, default=self._last + 1) - 1
+
+    async def is_out_of_range(self) -> bool:
+        """Whether the position is not of this feed, or so far back that starting over is cheaper."""
+        last = await self._store.read(entries.last_position)
+        return self._last > last or last - self._last > FAR_BEHIND
+
+    async def jump(self) -> None:
+        """Go to the end of the feed."""
+        self._last = await self._store.read(entries.last_position)
+        self._holes.clear()
+        self._unsent.clear()
+
+    async def unsent(self) -> list[FeedChange]:
+        """The changes that were not sent yet, in order; the feed is read on when all were sent."""
+        if not self._unsent:
+            found = await self._store.read(_read, self._last, self._ranges_of_holes())
+            fresh = [each for each in found if each.position > self._last]
+            late = [each for each in found if each.position in self._holes]
+            self._forget_holes(late)
+            for each in fresh:
+                for missing in range(self._last + 1, each.position):
+                    self._holes[missing] = self._monotonic()
+                self._last = each.position
+            self._unsent = {each.position: each for each in [*late, *fresh]}
+        return list(self._unsent.values())
+
+    def mark_sent(self, changes: Iterable[FeedChange]) -> None:
+        """Mark changes as done: they were sent, or nobody here wants them."""
+        for each in changes:
+            del self._unsent[each.position]
+
+    def _ranges_of_holes(self) -> list[tuple[int, int]]:
+        """The first and the last number of each row of holes."""
+        ranges: list[tuple[int, int]] = []
+        for hole in sorted(self._holes):
+            if ranges and ranges[-1][1] == hole - 1:
+                ranges[-1] = (ranges[-1][0], hole)
+            else:
+                ranges.append((hole, hole))
+        return ranges
+
+    def _forget_holes(self, late: list[FeedChange]) -> None:
+        for each in late:
+            del self._holes[each.position]
+        # A number whose transaction was rolled back never comes.
+        now = self._monotonic()
+        for missing in [hole for hole, at in self._holes.items() if now - at > HOLE_SECONDS]:
+            del self._holes[missing]
+
+
+def _read(tx: Tx, last: int, holes: Sequence[tuple[int, int]]) -> list[FeedChange]:
+    """What has come at the holes, in order, and then what comes after the last number.
+
+    Each is looked up by itself: a page that begins at the oldest hole might end before the others.
+    """
+    found: list[FeedChange] = []
+    for first, end in holes:
+        there = entries.read_feed(tx, first - 1, limit=end - first + 1)
+        found += [each for each in there if each.position <= end]
+    return found + entries.read_feed(tx, last)
+
+
 class EventStreams:
-    """Every open stream of the application; each is woken by commits, and all can be closed."""
+    """The open streams of the application: commits wake them, and all can be closed."""
 
     def __init__(self, context: WebContext) -> None:
         self._open: set[EventStream] = set()
@@ -52,7 +141,7 @@ class EventStreams:
         return len(self._open)
 
     def add(self, stream: "EventStream") -> None:
-        """Watch for a stream; refuse it when its caller, or all together, have too many."""
+        """Add a stream; refuse it if its caller, or all callers together, have too many."""
         of_caller = sum(each.caller.id == stream.caller.id for each in self._open)
         if of_caller >= self._limits.streams_per_caller:
             raise RequestRefused(
@@ -67,7 +156,6 @@ class EventStreams:
         self._open.add(stream)
 
     def discard(self, stream: "EventStream") -> None:
-        """Watch no longer."""
         self._open.discard(stream)
 
     def close(self) -> None:
@@ -76,7 +164,6 @@ class EventStreams:
         self.wake()
 
     def stop_listening(self) -> None:
-        """Listen to commits no longer."""
         self._stop()
 
     def _on_commit(self, events: Sequence[Any]) -> None:
@@ -88,13 +175,13 @@ class EventStreams:
                 self._loop.call_soon_threadsafe(self.wake)
 
     def wake(self) -> None:
-        """Let every stream look what is new."""
+        """Let every stream check for changes."""
         for stream in self._open:
             stream.wake.set()
 
 
 class EventStream(Response):
-    """Sends what is new until the browser goes, its right ends, it is too slow, or we stop."""
+    """Sends changes until the client disconnects, loses access or reads too slowly, or the server stops."""
 
     def __init__(
         self,
@@ -137,7 +224,7 @@ class EventStream(Response):
             with suppress(TimeoutError, OSError):
                 await self._send(send, b"", more=False)
         except (TimeoutError, OSError):
-            pass  # too slow, or gone: it comes back with its last id
+            pass  # too slow, or disconnected: it resumes from its last id
         finally:
             self._streams.discard(self)
             gone.cancel()
@@ -164,7 +251,7 @@ class EventStream(Response):
                 await self._send(send, _KEEP_ALIVE)
             if is_allowed:
                 await self._pause(gone)
-            else:  # what waits to be sent must not make the next round come at once
+            else:  # unsent changes must not start the next round at once
                 await asyncio.wait({gone}, timeout=limits.check_seconds)
 
     async def _begin(self, send: Send, ending: ExitStack) -> None:
@@ -175,20 +262,20 @@ class EventStream(Response):
             await self._resync(send)
         await self._send(send, event("hello", {}, id=self._reader.position))
         if self._after is not None:
-            # An entry and the head that follows it have the same id: a client that was cut between
-            # them has the entry, and not the head.
-            told = await self._context.store.read(
+            # An entry and the head that follows it have the same id: a client that disconnected
+            # between them has the entry, and not the head.
+            events = await self._context.store.read(
                 _heads, sorted(self._sessions), profile=self.caller.profile
             )
-            if told:
+            if events:
                 position = self._reader.position
-                await self._send(send, b"".join(frame(*each, id=position) for each in told))
+                await self._send(send, b"".join(frame(*each, id=position) for each in events))
         if engine is None or not self._sessions or engine.context.profile != self.caller.profile:
             return
-        # No await between listening and looking: nothing is said in between.
+        # No await between listening and reading: no event is missed in between.
         self._live = ending.enter_context(engine.context.bus.listen())
-        saying = [engine.context.bus.partial_text(each) for each in sorted(self._sessions)]
-        for each in saying:
+        partials = [engine.context.bus.partial_text(each) for each in sorted(self._sessions)]
+        for each in partials:
             if each is not None:
                 await self._send(send, _live_event(each))
 
@@ -200,11 +287,11 @@ class EventStream(Response):
                 _shown, mine, sessions=self._sessions, shows_list=self._shows_list
             )
             self._reader.mark_sent(others)
-            for change, told in shown:
+            for change, events in shown:
                 self._reader.mark_sent([change])
-                if told:
+                if events:
                     position = self._reader.position
-                    await self._send(send, b"".join(frame(*each, id=position) for each in told))
+                    await self._send(send, b"".join(frame(*each, id=position) for each in events))
 
     async def _send_live(self, send: Send) -> None:
         while self._live is not None:
@@ -226,7 +313,7 @@ class EventStream(Response):
                 await self._send(send, event("import", each))
 
     async def _pause(self, gone: "asyncio.Future[None]") -> None:
-        """Wait for a commit, for something said, for the browser to go, or for the next look."""
+        """Wait for a commit, a live event, a disconnect, or the next check."""
         woken = asyncio.ensure_future(self.wake.wait())
         waits: set[asyncio.Future[Any]] = {gone, woken}
         if self._live is not None:
@@ -271,24 +358,24 @@ def _live_event(live: LiveEvent) -> bytes:
 def _shown(
     tx: Tx, changes: Sequence[FeedChange], *, sessions: frozenset[str], shows_list: bool
 ) -> list[tuple[FeedChange, list[tuple[str, str]]]]:
-    """Each change with its events (kind, data as JSON), up to about `MOST_CHARACTERS` at a time.
+    """Each change with its events (kind, data as JSON), up to about `MAX_CHARACTERS` at a time.
 
-    Every entry of a watched session is one event. A head is told once, as it is now, with the last
+    Every entry of a watched session is one event. A head is sent once, as it is now, with the last
     change of its session.
     """
     latest = {each.session_id: each for each in changes}
     found: list[tuple[FeedChange, list[tuple[str, str]]]] = []
     size = 0
     for change in changes:
-        told: list[tuple[str, str]] = []
+        events: list[tuple[str, str]] = []
         id = change.session_id or ""
         if change.what == "entry" and id in sessions:
-            told += _entries(tx, change, id)
+            events += _entries(tx, change, id)
         if latest[change.session_id] is change and (shows_list or id in sessions):
-            told += _heads(tx, [id], profile=change.profile or "")
-        found.append((change, told))
-        size += sum(len(text) for _, text in told)
-        if size > MOST_CHARACTERS:
+            events += _heads(tx, [id], profile=change.profile or "")
+        found.append((change, events))
+        size += sum(len(text) for _, text in events)
+        if size > MAX_CHARACTERS:
             break
     return found
 
@@ -300,22 +387,24 @@ def _entries(tx: Tx, change: FeedChange, id: str) -> list[tuple[str, str]]:
     except NotFound:
         return []  # purged meanwhile: the head's event says so
     except Damaged as error:
-        # One entry that cannot be read must not keep back all that come after it.
-        log.warning("The event stream passes over an entry: %s", error)
-        told = {"session_id": id, "seq": change.seq, "detail": str(error)}
-        return [("damaged", codec.encode(told))]
+        # One unreadable entry must not hold up those after it.
+        log.warning("The event stream skips an entry: %s", error)
+        events = {"session_id": id, "seq": change.seq, "detail": str(error)}
+        return [("damaged", codec.encode(events))]
     return [("entry", codec.encode(entry_json(entry))) for entry in found]
 
 
 def _heads(tx: Tx, ids: Iterable[str], *, profile: str) -> list[tuple[str, str]]:
-    told: list[tuple[str, str]] = []
+    events: list[tuple[str, str]] = []
     for id in ids:
         try:
             head = read.head(tx, id, profile=profile)
-            told += [("head", codec.encode(each)) for each in session_heads.heads_json(tx, [head])]
+            events += [
+                ("head", codec.encode(each)) for each in session_heads.heads_json(tx, [head])
+            ]
         except NotFound:
-            told.append(("gone", codec.encode({"id": id})))
-    return told
+            events.append(("gone", codec.encode({"id": id})))
+    return events
 
 
 async def _until_gone(receive: Receive) -> None:

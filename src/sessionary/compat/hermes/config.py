@@ -87,7 +87,6 @@ class SessionResetPolicy:
     notify_exclude_platforms: tuple[str, ...] = ("api_server", "webhook")
 
     def to_policy(self, zone: ZoneInfo) -> ResetPolicy:
-        """The same in the words of the house, whose rule decides."""
         return ResetPolicy(
             mode=ResetMode(self.mode),
             idle=timedelta(minutes=self.idle_minutes),
@@ -98,7 +97,6 @@ class SessionResetPolicy:
         )
 
     def to_dict(self) -> Json:
-        """The fields."""
         return asdict(self) | {"notify_exclude_platforms": list(self.notify_exclude_platforms)}
 
     @classmethod
@@ -156,7 +154,7 @@ class PlatformConfig:
 
 @dataclass
 class GatewayConfig:
-    """Everything that a gateway is told."""
+    """The configuration of a gateway."""
 
     platforms: dict[Platform, PlatformConfig] = field(default_factory=dict)
     default_reset_policy: SessionResetPolicy = field(default_factory=SessionResetPolicy)
@@ -181,7 +179,6 @@ class GatewayConfig:
         ]
 
     def get_home_channel(self, platform: Platform) -> HomeChannel | None:
-        """A platform's default channel."""
         found = self.platforms.get(platform)
         return None if found is None else found.home_channel
 
@@ -193,7 +190,6 @@ class GatewayConfig:
         return by_type if platform is None else self.reset_by_platform.get(platform, by_type)
 
     def to_dict(self) -> Json:
-        """The fields, platforms by name."""
         shown = {each.name: getattr(self, each.name) for each in fields(self)}
         return shown | {
             "platforms": {each.value: one.to_dict() for each, one in self.platforms.items()},
@@ -209,7 +205,7 @@ class GatewayConfig:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Read a configuration: nulls mean the defaults, a platform we do not know is passed over."""
+        """Read a configuration: nulls mean the defaults, unknown platforms are skipped."""
         given = _given(cls, data)
         _read_as(given, "platforms", _by_platform, PlatformConfig)
         _read_as(given, "reset_by_platform", _by_platform, SessionResetPolicy)
@@ -229,7 +225,7 @@ class GatewayConfig:
 
 
 def flag(value: Any, *, default: bool) -> bool:
-    """True or false, also when someone has put it in quotation marks."""
+    """Read a boolean, also a quoted one."""
     if isinstance(value, str):
         word = value.strip().lower()
         return True if word in _TRUE else False if word in _FALSE else default

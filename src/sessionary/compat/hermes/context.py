@@ -1,4 +1,4 @@
-"""What the agent is told about where it is, in the lines that Hermes programs expect."""
+"""The section of the system prompt about the conversation, in the lines that Hermes programs expect."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ _NOTES = {
 
 @dataclass
 class SessionContext:
-    """The facts of one conversation that the agent is told."""
+    """What the agent is told about one conversation."""
 
     source: SessionSource
     connected_platforms: list[Platform]
@@ -43,7 +43,6 @@ class SessionContext:
     updated_at: datetime | None = None
 
     def to_dict(self) -> Json:
-        """The fields as JSON has them."""
         return {
             "source": self.source.to_dict(),
             "connected_platforms": [each.value for each in self.connected_platforms],
@@ -61,7 +60,7 @@ class SessionContext:
 def build_session_context(
     source: SessionSource, config: GatewayConfig, session_entry: SessionEntry | None = None
 ) -> SessionContext:
-    """Gather what is known about a conversation."""
+    """Collect the context of a conversation."""
     connected = config.get_connected_platforms()
     homes = {each: home for each in connected if (home := config.get_home_channel(each))}
     context = SessionContext(

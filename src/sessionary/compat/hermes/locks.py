@@ -19,7 +19,7 @@ _LOCK = "hermes/compression/"
 
 
 def acquire(tx: Tx, id: str, holder: str, *, seconds: float, profile: str, moment: Moment) -> bool:
-    """Take the right to compress a session; a hold of ours, so that it is not reset meanwhile."""
+    """Take the compression lock. It is one of our holds, so the session is not reset meanwhile."""
     head = _locked(tx, id, profile=profile)
     if head is None or holder_of(tx, head, now=moment.now) not in (None, holder):
         return False
@@ -31,20 +31,20 @@ def acquire(tx: Tx, id: str, holder: str, *, seconds: float, profile: str, momen
 
 
 def release(tx: Tx, id: str, holder: str, *, profile: str) -> None:
-    """Give the right back; only its holder can."""
+    """Release the compression lock; only its holder can."""
     if _locked(tx, id, profile=profile) is not None:
         edit.release(tx, id, f"{_LOCK}{holder}", profile=profile)
 
 
 def holder_of(tx: Tx, head: SessionHead, *, now: datetime) -> str | None:
-    """Who may compress the session now, or None."""
+    """The holder of the compression lock, or None."""
     living = (name for name, until in _locks(tx, head) if until > now)
     found = next(living, None)
     return None if found is None else found.removeprefix(_LOCK)
 
 
 def request_handoff(tx: Tx, id: str, platform: str, *, profile: str) -> bool:
-    """Ask that a session goes on elsewhere; not while it is on its way already."""
+    """Request a handoff, unless one is pending or running."""
     if _locked(tx, id, profile=profile) is None:
         return False
     found = handoff(tx, id)
@@ -55,7 +55,7 @@ def request_handoff(tx: Tx, id: str, platform: str, *, profile: str) -> bool:
 
 
 def handoff(tx: Tx, id: str) -> Json | None:
-    """How far the handoff of a session has come."""
+    """The state of a session's handoff."""
     text = meta.get(tx, f"{HANDOFF}{codec.storable_text(id)}")
     return None if text is None else dict(codec.decode(text))
 
@@ -63,7 +63,7 @@ def handoff(tx: Tx, id: str) -> Json | None:
 def move_handoff(
     tx: Tx, id: str, *, to: str, since: str | None, profile: str, error: str | None = None
 ) -> bool:
-    """Carry a handoff on, from a state or from any; whether this call did it."""
+    """Change the state of a handoff, from one state or from any; return whether it changed."""
     if _locked(tx, id, profile=profile) is None:
         return False
     found = handoff(tx, id)
@@ -74,7 +74,7 @@ def move_handoff(
 
 
 def pending_handoffs(tx: Tx, *, profile: str) -> list[Json]:
-    """The sessions that wait to go on elsewhere, oldest first."""
+    """The sessions with a pending handoff, oldest first."""
     found = []
     for name, text in meta.starting_with(tx, HANDOFF):
         state = codec.decode(text)
@@ -86,17 +86,17 @@ def pending_handoffs(tx: Tx, *, profile: str) -> list[Json]:
 
 
 def note(tx: Tx, key: str) -> str | None:
-    """What a program has noted under a key."""
+    """A program's value under a key."""
     return meta.get(tx, f"{NOTE}{codec.storable_text(key)}")
 
 
 def set_note(tx: Tx, key: str, value: str) -> None:
-    """Note something under a key."""
+    """Store a program's value under a key."""
     meta.put(tx, f"{NOTE}{codec.storable_text(key)}", codec.storable_text(str(value)))
 
 
 def claim_interval(tx: Tx, *, hours: float, moment: Moment) -> bool:
-    """Whether it is time for the regular work again; then it is this caller's."""
+    """Claim the regular pruning if the interval is over."""
     sessions.lock_key(tx, LAST_PRUNE, profile="")
     last = note(tx, LAST_PRUNE)
     now = moment.now.timestamp()

@@ -23,7 +23,7 @@ _PAGE = 50
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """What a list shall show."""
+    """Which sessions a list shows, and in which order."""
 
     source: str | None = None
     without: Sequence[str] | None = None
@@ -33,14 +33,14 @@ class ListOptions:
 
     @property
     def follows_chains(self) -> bool:
-        """Whether a chain stands where its newest continuation would."""
+        """Whether a chain is sorted by its newest continuation."""
         return self.by_activity and self.tips and not self.children
 
 
 def list_heads(
     tx: Tx, wanted: ListOptions, *, profile: str, limit: int, offset: int
 ) -> list[SessionHead]:
-    """Heads, newest first. Of a chain that is one row, the root."""
+    """Heads, newest first; a chain is represented by its root."""
     if limit <= 0:
         return []
     if not wanted.follows_chains:
@@ -57,7 +57,7 @@ def list_heads(
 
 
 def rich_row(tx: Tx, head: SessionHead, *, tips: bool) -> Json:
-    """A session's row with its first words and its last activity; a chain as its newest end."""
+    """A session's row with preview and last activity; a chain is shown as its newest continuation."""
     end = lineage.tip(tx, head) if tips and head.end_reason == lineage.COMPRESSION else head
     row = rows.session_row(tx, end)
     if end is not head:
@@ -142,7 +142,7 @@ def neighbours(tx: Tx, head: SessionHead, anchor: int) -> list[Json]:
 
 
 def forwards(tx: Tx, head: SessionHead, first: int, *, before: int | None = None) -> Iterator[Json]:
-    """The messages from a number on, read as far as someone looks."""
+    """The messages from a number on, read lazily."""
     after = first - 1
     while True:
         window = read.window(tx, head.id, profile=head.profile, after=after, limit=_PAGE)
@@ -156,7 +156,7 @@ def forwards(tx: Tx, head: SessionHead, first: int, *, before: int | None = None
 
 
 def backwards(tx: Tx, head: SessionHead, before: int | None, *, after: int = 0) -> Iterator[Json]:
-    """The messages before a number, the nearest first, read as far as someone looks."""
+    """The messages before a number, nearest first, read lazily."""
     while True:
         window = read.window(tx, head.id, profile=head.profile, before=before, limit=_PAGE)
         for entry in reversed(window.entries):
@@ -181,7 +181,7 @@ def owner_of(tx: Tx, head: SessionHead, seq: int) -> int:
 
 
 def _seq_of(tx: Tx, head: SessionHead, anchor: int) -> int | None:
-    """The place of a message that is this session's and was not taken back."""
+    """The seq of a message of this session that was not retracted."""
     owner, seq = anchor >> SEQ_BITS, anchor & MAX_SEQ
     segments = sessions.segments(tx, head.no)
     if not any(each.no == owner and each.first <= seq <= each.last for each in segments):

@@ -58,7 +58,7 @@ def find_session(tx: Tx, id: str, *, profile: str) -> SessionHead | None:
 
 
 def kept_fields(tx: Tx, head: SessionHead) -> Json:
-    """What the session keeps for Hermes programs alone."""
+    """The fields that only Hermes programs use."""
     found = sessions.details(tx, head.no).extra.get(KEPT)
     return found if isinstance(found, dict) else {}
 
@@ -89,7 +89,7 @@ def session_row(tx: Tx, head: SessionHead) -> Json:
 
 
 def parent_id(tx: Tx, head: SessionHead) -> str | None:
-    """The session it came from, while that is there. A reset begins anew: it has no parent."""
+    """The parent, while it exists; a session after a reset has none."""
     if head.parent_id is None or head.lineage is Lineage.RESET:
         return None
     parent = sessions.get(tx, head.parent_id, profile=head.profile)
@@ -97,7 +97,7 @@ def parent_id(tx: Tx, head: SessionHead) -> str | None:
 
 
 def visible_messages(tx: Tx, head: SessionHead) -> Iterator[tuple[int, Entry]]:
-    """The messages that were not taken back, each with its number."""
+    """The messages that were not retracted, each with its number."""
     segments = sessions.segments(tx, head.no)
     stretches = transcript.retracted(entries.marks(tx, segments))
     for segment in segments:
@@ -114,7 +114,7 @@ def message_rows(tx: Tx, head: SessionHead) -> list[Json]:
 
 
 def preview(tx: Tx, head: SessionHead) -> str:
-    """The first words that a person said, on one line; empty when nobody did."""
+    """The beginning of the first user message, on one line."""
     if head.preview is None:
         return ""
     for _, entry in visible_messages(tx, head):
@@ -132,7 +132,7 @@ def _config_text(settings: Any) -> str | None:
 
 
 def parse_message(given: Mapping[str, Any]) -> Message:
-    """The message that a row, a conversation's dictionary or the arguments of an append describe."""
+    """Parse a row, a chat dictionary, or the arguments of an append."""
     role = given.get("role")
     if not isinstance(role, str) or not role:
         raise BadInput(f"A message needs a role, not {role!r}; nothing was written.")
@@ -161,7 +161,7 @@ def parse_message(given: Mapping[str, Any]) -> Message:
 
 
 def message_time(given: Mapping[str, Any]) -> datetime | None:
-    """When a message says that it was said: seconds since 1970, an ISO text, or a time."""
+    """A message's own time: Unix seconds, an ISO text, or a datetime."""
     at = given.get("timestamp")
     if isinstance(at, str):
         try:
@@ -202,7 +202,7 @@ def message_row(number: int, session_id: str, entry: Entry) -> Json:
 
 
 def chat_dict(row: Mapping[str, Any]) -> Json:
-    """A row as one turn of a conversation: what is not set is left out."""
+    """A row as a chat dictionary, without fields that are not set."""
     chat: Json = {"role": row["role"], "content": row["content"]}
     for name in ("tool_call_id", "tool_name", "tool_calls"):
         if row[name]:
@@ -253,7 +253,7 @@ def _content(content: Any, kept: Json) -> list[Part]:
 
 
 def _item(item: Any) -> Part:
-    """One piece of content; only a text is a part of ours, so that nothing is counted as a call."""
+    """One piece of content. Only text becomes a part of ours: nothing else may count as a tool call."""
     if isinstance(item, dict):
         part = part_from_json(item)
         if isinstance(part, Unknown) or (isinstance(part, Text) and part_to_json(part) == item):
@@ -320,7 +320,7 @@ def _calls_as_given(said: Message, kept: Mapping[str, Any]) -> Any:
 
 
 def _thoughts(given: Mapping[str, Any], kept: Json) -> list[Part]:
-    """What the model thought: searched like our own, the rest kept as it came."""
+    """The reasoning: its text as a part of ours, the other fields as they came."""
     text, content, details, *_ = (given.get(name) for name in _THOUGHTS)
     for name in _THOUGHTS[3:]:
         if given.get(name) is not None:

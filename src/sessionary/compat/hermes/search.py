@@ -1,4 +1,4 @@
-"""Searching messages, with the answers that Hermes programs read."""
+"""Searches messages, with results in Hermes' form."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ _MARKS = str.maketrans({OPEN: ">>>", CLOSE: "<<<"})
 
 @dataclass(frozen=True, slots=True)
 class SearchFilter:
-    """Where to look: None means everywhere, and no sources at all means nowhere."""
+    """Which messages to search: None means all sources, an empty list none."""
 
     sources: Sequence[str] | None = None
     without: Sequence[str] | None = None
@@ -33,17 +33,15 @@ class SearchFilter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing can be found there."""
         return self.sources is not None and not self.sources
 
     def has(self, row: Json) -> bool:
-        """Whether a result is wanted."""
         return row["source"] not in (self.without or ()) and (
             not self.roles or row["role"] in self.roles
         )
 
     def options(self, sort: str | None, wanted: int) -> SearchOptions:
-        """How the house is asked, for about so many."""
+        """The options of our search, for about so many results."""
         known = tuple(role for role in self.roles or () if role in ROLES)
         is_known = len(known) == len(self.roles or ())
         return SearchOptions(
@@ -66,7 +64,7 @@ def search_messages(
     offset: int,
     sort: str | None,
 ) -> list[Json]:
-    """The messages that match, each once, without those that were taken back."""
+    """The messages that match, each once, without retracted ones."""
     if not query.strip() or scope.is_empty or limit <= 0:
         return []
     found: list[Json] = []
@@ -141,7 +139,7 @@ def _with_contexts(tx: Tx, page: list[Json], *, profile: str) -> list[Json]:
 
 
 def _with_context(tx: Tx, row: Json, *, profile: str) -> Json:
-    """The result with what was said right before and after it in the same session."""
+    """A result with the messages right before and after it in the same session."""
     head = rows.find_session(tx, row["session_id"], profile=profile)
     near = [] if head is None else queries.neighbours(tx, head, row["id"])
     context = [{"role": each["role"], "content": _beginning(each["content"])} for each in near]
@@ -149,7 +147,7 @@ def _with_context(tx: Tx, row: Json, *, profile: str) -> Json:
 
 
 def _beginning(content: object) -> str:
-    """The first words of a message; of parts, their texts."""
+    """The beginning of a message's text; of parts, their texts."""
     if isinstance(content, list):
         texts = (each.get("text") for each in content if isinstance(each, dict))
         content = "\n".join(text for text in texts if isinstance(text, str))

@@ -78,7 +78,7 @@ class SessionStore:
         self._keys: dict[str, SessionKey] = {}
 
     def get_or_create_session(self, source: SessionSource, force_new: bool = False) -> SessionEntry:
-        """The entry of a source's conversation: found, opened, or begun anew after a reset."""
+        """Return the entry of a source's conversation: existing, new, or reset."""
         place = to_source(source)
         key = key_for(place, profile=self._store.profile, isolation=self._isolation())
         name = print_key(key)
@@ -91,7 +91,7 @@ class SessionStore:
     def update_session(
         self, session_key: str, last_prompt_tokens: int | None = None, **counts: Any
     ) -> None:
-        """Note that a session was used, how long its last prompt was, and what it has cost so far."""
+        """Note that a session was used, the length of its last prompt, and its counts so far."""
         now = self._store.moment().now.timestamp()
         known = {"touched_at": now, "is_fresh_reset": False}
         if last_prompt_tokens is not None:
@@ -126,19 +126,18 @@ class SessionStore:
         return [entry for _, entry in found if since is None or entry.updated_at >= since]
 
     def has_any_sessions(self) -> bool:
-        """Whether there was a session before the one that a first message has just opened."""
+        """Return whether there is more than the one session that a first message has just opened."""
         return self._db.session_count() > 1
 
     def append_to_transcript(
         self, session_id: str, message: Mapping[str, Any], skip_db: bool = False
     ) -> None:
-        """Add a message. With `skip_db` it is in the record already: nothing is to be done."""
+        """Append a message; with `skip_db` it is already stored, and nothing is done."""
         if not skip_db:
             self._db.ensure_session(session_id)
             self._db.append_messages_batch(session_id, [message])
 
     def rewrite_transcript(self, session_id: str, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Let other messages stand for what was said, in one step."""
         self._db.ensure_session(session_id)
         self._db.replace_messages(session_id, messages)
 
@@ -147,12 +146,12 @@ class SessionStore:
         return self._db.get_messages_as_conversation(session_id)
 
     def suspend_session(self, session_key: str) -> bool:
-        """Let the next message begin anew; whether the key is known."""
+        """Let the next message start a new session; return whether the key is known."""
         found = self._note(session_key, lambda known: known | {"suspended": True})
         return found is not None
 
     def mark_resume_pending(self, session_key: str, reason: str = RESTART) -> bool:
-        """Let the next message go on where a restart interrupted; not a suspended one."""
+        """Let the next message continue after a restart, unless the session is suspended."""
         now = self._store.moment().now.timestamp()
         marked = {"resume_pending": True, "resume_reason": reason, "last_resume_marked_at": now}
         found = self._note(
@@ -161,7 +160,7 @@ class SessionStore:
         return found is not None
 
     def clear_resume_pending(self, session_key: str) -> bool:
-        """Say that a session has gone on; whether it was marked."""
+        """Remove the mark of `mark_resume_pending`; return whether it was there."""
         cleared = {"resume_pending": False, "resume_reason": None, "last_resume_marked_at": None}
         found = self._note(
             session_key, lambda known: known | cleared if known.get("resume_pending") else None
@@ -169,13 +168,13 @@ class SessionStore:
         return found is not None
 
     def suspend_recently_active(self, max_age_seconds: float = 120) -> int:
-        """Suspend what may have been at work when the gateway died; how many sessions."""
+        """Suspend the sessions that may have been running when the gateway died; return how many."""
         now = self._store.moment().now
         profile = self._store.profile
         return self._store.write(_suspend_recent, profile=profile, seconds=max_age_seconds, now=now)
 
     def prune_old_entries(self, max_age_days: float) -> int:
-        """Let go of keys that nobody used for so long; 0 or less keeps all. How many."""
+        """Unbind keys that were not used for so many days (0 or less: none); return how many."""
         if max_age_days <= 0:
             return 0
         pruned = self._store.write(
@@ -189,7 +188,6 @@ class SessionStore:
         return pruned
 
     def close(self) -> None:
-        """Let go of the store."""
         self._db.close()
 
     def _isolation(self) -> Isolation:
@@ -221,7 +219,7 @@ class SessionStore:
 
 @dataclass(frozen=True, slots=True)
 class GatewayMessage:
-    """A message that came: from where, under which rule, and whether it shall begin anew."""
+    """An inbound message: its source, the reset policy, and whether it starts a new session."""
 
     source: Source
     policy: ResetPolicy
@@ -231,7 +229,7 @@ class GatewayMessage:
 def _get_or_create(
     tx: Tx, key: SessionKey, call: GatewayMessage, *, moment: Moment
 ) -> SessionEntry:
-    """Find the key's session or open one, by the rules of the house; a call counts as activity."""
+    """Find the key's session or open one, by our reset rules; the call counts as activity."""
     head = routing.lock_and_get_current(tx, key)
     policy = call.policy
     if head is not None and head.is_open:
@@ -258,7 +256,7 @@ def _get_or_create(
 def _change_entry(
     tx: Tx, key: SessionKey, change: Callable[[EntryFields], EntryFields | None]
 ) -> SessionEntry | None:
-    """Change what is known of a key's entry; None when there is none, or nothing to change."""
+    """Change the stored fields of a key's entry; None if there is none, or nothing to change."""
     head = routing.lock_and_get_current(tx, key)
     if head is None:
         return None
@@ -270,7 +268,7 @@ def _change_entry(
 def _reset(
     tx: Tx, key: SessionKey, *, display_name: str | None, moment: Moment
 ) -> SessionEntry | None:
-    """End the key's session and open its next; None for a key that has none."""
+    """End the key's session and open the next one; None if it has none."""
     head = routing.lock_and_get_current(tx, key)
     if head is None:
         return None
@@ -318,7 +316,7 @@ def _bound_sessions(tx: Tx, *, profile: str) -> Iterator[tuple[SessionKey, Sessi
 
 
 def _find_key(tx: Tx, text: str, *, profile: str) -> SessionKey | None:
-    """The key that prints so; where several do, the one that was last active."""
+    """Find the key with this printed form; of several, the one with the latest activity."""
     found = [
         (key, head.last_active_at)
         for key, head in _bound_sessions(tx, profile=profile)
@@ -328,7 +326,7 @@ def _find_key(tx: Tx, text: str, *, profile: str) -> SessionKey | None:
 
 
 def _suspend_recent(tx: Tx, *, profile: str, seconds: float, now: datetime) -> int:
-    """Mark the sessions that may have been at work when a gateway died; how many."""
+    """Suspend sessions that were active in the last `seconds`; return how many."""
     since = now - timedelta(seconds=seconds)
     count = 0
     for key, entry in _list_entries(tx, profile=profile):
@@ -341,7 +339,7 @@ def _suspend_recent(tx: Tx, *, profile: str, seconds: float, now: datetime) -> i
 def _prune(
     tx: Tx, *, profile: str, before: datetime, keeps: Callable[[str], bool], moment: Moment
 ) -> int:
-    """Let go of keys that nobody used for long; their sessions stay, ended. How many."""
+    """Unbind keys without activity since `before` and end their sessions; return how many."""
     count = 0
     for key, entry in _list_entries(tx, profile=profile):
         if entry.updated_at >= before or entry.suspended or keeps(entry.session_key):
@@ -357,7 +355,7 @@ def _prune(
 
 
 def _last_call(head: SessionHead, known: Mapping[str, Any]) -> datetime:
-    """The house counts words; a gateway's call is one whose words come later."""
+    """The latest activity: a stored message, or a call of the gateway whose message is not stored yet."""
     touched = known.get("touched_at")
     if touched is None:
         return head.last_active_at

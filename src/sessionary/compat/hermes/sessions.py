@@ -31,7 +31,7 @@ BRANCHED = "branched"
 def create(
     tx: Tx, id: str, source: str, given: Mapping[str, Any], *, profile: str, moment: Moment
 ) -> SessionHead:
-    """Open a session under the program's own id; one that is there stays as it is."""
+    """Open a session under the program's own id; an existing one stays as it is."""
     parent_id = given.get("parent_session_id")
     parent = None if parent_id is None else rows.find_session(tx, parent_id, profile=profile)
     descent = Lineage.SUBAGENT if parent is None else lineage_of_child(parent)
@@ -48,19 +48,19 @@ def create(
 
 
 def end(tx: Tx, id: str, reason: str, *, profile: str, moment: Moment) -> None:
-    """Close a session; the first reason wins, and an unknown one stays unknown."""
+    """End a session, if it exists; the first reason wins."""
     if rows.find_session(tx, id, profile=profile) is not None:
         edit.end(tx, id, profile=profile, moment=moment, reason=reason or UNKNOWN)
 
 
 def reopen(tx: Tx, id: str, *, profile: str) -> None:
-    """Let a session go on."""
+    """Reopen a session."""
     if rows.find_session(tx, id, profile=profile) is not None:
         edit.reopen(tx, id, profile=profile)
 
 
 def set_prompt(tx: Tx, id: str, text: str | None, *, profile: str) -> None:
-    """Let another text be the system prompt."""
+    """Replace the system prompt."""
     if rows.find_session(tx, id, profile=profile) is not None:
         edit.set_system_prompt(tx, id, text, profile=profile)
 
@@ -68,7 +68,7 @@ def set_prompt(tx: Tx, id: str, text: str | None, *, profile: str) -> None:
 def count_usage(
     tx: Tx, id: str, given: Mapping[str, Any], *, absolute: bool, profile: str, moment: Moment
 ) -> None:
-    """Count what was used; an unknown id gets a session."""
+    """Update the token counts; an unknown id gets a session."""
     head = create(tx, id, UNKNOWN, {}, profile=profile, moment=moment)
     _update_counts(tx, head, given, absolute=absolute, moment=moment)
 
@@ -76,7 +76,7 @@ def count_usage(
 def append(
     tx: Tx, id: str, given: Iterable[Mapping[str, Any]], *, profile: str, moment: Moment
 ) -> list[int]:
-    """Add messages; their numbers."""
+    """Append messages and return their numbers."""
     numbers = []
     for each in given:
         saying = NewMessage(rows.parse_message(each), at=rows.message_time(each))
@@ -86,7 +86,7 @@ def append(
 
 
 def clear(tx: Tx, id: str, *, profile: str, moment: Moment) -> None:
-    """Take back everything that was said; the log keeps it, nobody reads it any more."""
+    """Retract all messages; they stay in the log."""
     head = log.lock_session(tx, id, profile=profile)
     if head.message_count:
         revise.retract(tx, id, profile=profile, after=0, at=moment.now, reason="rewrite")
@@ -95,13 +95,13 @@ def clear(tx: Tx, id: str, *, profile: str, moment: Moment) -> None:
 def rewrite(
     tx: Tx, id: str, given: Sequence[Mapping[str, Any]], *, profile: str, moment: Moment
 ) -> None:
-    """Let other messages stand for what was said."""
+    """Replace all messages."""
     clear(tx, id, profile=profile, moment=moment)
     append(tx, id, given, profile=profile, moment=moment)
 
 
 def delete(tx: Tx, id: str, *, profile: str, moment: Moment) -> bool:
-    """Delete a session's words for ever; whether it was there. Its children stay."""
+    """Purge a session and return whether it existed; its children stay."""
     if rows.find_session(tx, id, profile=profile) is None:
         return False
     purge.purge(tx, id, profile=profile, moment=moment)
@@ -109,7 +109,7 @@ def delete(tx: Tx, id: str, *, profile: str, moment: Moment) -> bool:
 
 
 def find_by_prefix(tx: Tx, text: str, *, profile: str) -> str | None:
-    """The id itself, or the only one that begins so."""
+    """Return the id itself, or the only one with this prefix."""
     if not text:
         return None
     head = rows.find_session(tx, text, profile=profile)
@@ -122,7 +122,7 @@ def find_by_prefix(tx: Tx, text: str, *, profile: str) -> str | None:
 
 
 def rename(tx: Tx, id: str, title: str | None, *, profile: str) -> bool:
-    """Give a title, or take it away; whether the session is there."""
+    """Set or remove the title; return whether the session exists."""
     head = rows.find_session(tx, id, profile=profile)
     if head is None:
         return False
@@ -140,7 +140,7 @@ def find_by_title(tx: Tx, title: str, *, profile: str) -> str | None:
 
 
 def find_latest_by_title(tx: Tx, title: str, *, profile: str) -> str | None:
-    """The session that a title means: the numbered one that began last, else the exact one."""
+    """Return the numbered continuation that began last, or else the session with exactly this title."""
     numbered = [
         session_table.get_by_no(tx, no)
         for name, no in session_table.numbered_titles(tx, title, profile=profile)
@@ -160,7 +160,7 @@ def _kind(source: str, descent: Lineage | None) -> Kind:
 def _update_counts(
     tx: Tx, head: SessionHead, given: Mapping[str, Any], *, absolute: bool, moment: Moment
 ) -> None:
-    """Add what was used, or with `absolute` let it be what the session has used in all."""
+    """Add to a session's counts, or with `absolute` set them."""
     session_table.lock_session_no(tx, head.no)
     head = session_table.get_by_no(tx, head.no)
     before = rows.kept_fields(tx, head)
@@ -178,7 +178,7 @@ def _update_counts(
 
 
 def _merge_counts(kept: Json, given: Mapping[str, Any], *, absolute: bool) -> Json:
-    """What Hermes keeps beside the tokens: costs and calls add up, names are the first or the last."""
+    """Merge costs and call counts (added), pricing fields (latest) and billing fields (first)."""
     calls = int(given.get("api_call_count") or 0)
     kept["api_call_count"] = calls if absolute else int(kept.get("api_call_count", 0)) + calls
     for name in COSTS:
@@ -246,7 +246,7 @@ def _call_prefix(head: SessionHead) -> str:
 
 
 def lineage_of_child(parent: SessionHead) -> Lineage:
-    """How a session comes from a parent, told by how the parent ended."""
+    """The lineage of a child, derived from how its parent ended."""
     match parent.end_reason:
         case "compression":
             return Lineage.CONTINUATION
@@ -256,7 +256,7 @@ def lineage_of_child(parent: SessionHead) -> Lineage:
 
 
 def continuations(tx: Tx, head: SessionHead) -> Iterator[SessionHead]:
-    """The session and what continues it, the newest continuation of each; a cycle ends."""
+    """A session, its newest continuation, the newest of that, and so on; safe against cycles."""
     seen: set[int] = set()
     current: SessionHead | None = head
     while current is not None and current.no not in seen:
@@ -273,12 +273,12 @@ def tip(tx: Tx, head: SessionHead) -> SessionHead:
 
 
 def root(tx: Tx, head: SessionHead) -> SessionHead:
-    """Where a compressed chain began."""
+    """The first session of a compressed chain."""
     return ancestors(tx, head)[0]
 
 
 def ancestors(tx: Tx, head: SessionHead) -> list[SessionHead]:
-    """What a compressed chain was before this session, oldest first, and the session itself."""
+    """The sessions of a compressed chain up to this one, oldest first."""
     chain = [head]
     seen = {head.no}
     while chain[-1].lineage is Lineage.CONTINUATION and chain[-1].parent_id is not None:
@@ -292,7 +292,7 @@ def ancestors(tx: Tx, head: SessionHead) -> list[SessionHead]:
 
 
 def conversation(tx: Tx, head: SessionHead, *, with_ancestors: bool) -> list[Json]:
-    """The messages as a model reads them; a prompt repeated where a chain goes on stands once."""
+    """The messages as a model reads them, without a prompt that a continuation repeats."""
     chats: list[Json] = []
     for each in ancestors(tx, head) if with_ancestors else [head]:
         for place, row in enumerate(rows.message_rows(tx, each)):

@@ -64,7 +64,6 @@ class SessionSource:
 
     @property
     def description(self) -> str:
-        """For people: where this is."""
         if self.platform is Platform.LOCAL:
             return "CLI terminal"
         return to_source(self).description
@@ -87,12 +86,11 @@ class SessionSource:
 
     @classmethod
     def local_cli(cls) -> Self:
-        """The terminal of this machine."""
         return cls(Platform.LOCAL, "cli", chat_name="CLI terminal", chat_type="dm")
 
 
 def to_source(given: SessionSource) -> Source:
-    """The same in the words of the house."""
+    """Convert to our source."""
     return Source(
         given.platform.value,
         given.chat_id or None,
@@ -110,7 +108,7 @@ def to_source(given: SessionSource) -> Source:
 
 
 def from_source(source: Source) -> SessionSource | None:
-    """The house's source in Hermes' names; None for a platform that Hermes does not know."""
+    """Convert from our source; None for a platform that Hermes does not know."""
     data = source.to_json()
     data["message_id"] = data.pop("platform_message_id", None)
     try:
@@ -130,7 +128,7 @@ def build_session_key(
 
 
 def print_key(key: SessionKey) -> str:
-    """A key of the house as Hermes prints it; two keys may print alike, so none is read back."""
+    """Print a key in Hermes' form. It is never parsed: two keys may print alike."""
     shown = [part for part in (key.chat, key.thread, key.person) if part is not None]
     return ":".join(["agent", "main", key.platform, key.chat_type, *shown])
 
@@ -150,7 +148,7 @@ def is_shared_multi_user_session(
 
 @dataclass
 class SessionEntry:
-    """A key, the session it is on, and how that session stands."""
+    """A key, its current session, and that session's status."""
 
     session_key: str
     session_id: str
@@ -179,7 +177,7 @@ class SessionEntry:
     last_resume_marked_at: datetime | None = None
 
     def to_dict(self) -> Json:
-        """The fields as JSON has them; where it began only when that is known."""
+        """The fields as JSON; `origin` only if it is known."""
         shown = {each.name: getattr(self, each.name) for each in fields(self)}
         shown |= {name: _time_text(shown[name]) for name in _TIMES}
         shown["platform"] = None if self.platform is None else self.platform.value

@@ -31,7 +31,7 @@ P = ParamSpec("P")
 
 
 class SessionDB:
-    """The record as Hermes programs know it. Any thread may call; each call is one transaction."""
+    """Sessions and messages as Hermes programs know them. Any thread may call; each call is one transaction."""
 
     def __init__(self, db_path: str | os.PathLike[str] | None = None) -> None:
         if db_path is None and DEFAULT_DB_PATH == _AT_HOME:
@@ -54,7 +54,7 @@ class SessionDB:
         user_id: str | None = None,
         parent_session_id: str | None = None,
     ) -> str:
-        """Open a session, with or without messages to come; one that is there stays as it is."""
+        """Create a session and return its id; an existing one stays as it is."""
         given = dict(locals())
         self._write(sessions.create, session_id, source, given, timed=True)
         return session_id
@@ -62,7 +62,6 @@ class SessionDB:
     def ensure_session(
         self, session_id: str, source: str = "unknown", model: str | None = None
     ) -> str:
-        """Make sure that a session is there."""
         return self.create_session(session_id, source, model=model)
 
     def end_session(self, session_id: str, end_reason: str) -> None:
@@ -70,11 +69,9 @@ class SessionDB:
         self._write(sessions.end, session_id, end_reason, timed=True)
 
     def reopen_session(self, session_id: str) -> None:
-        """Let a session go on."""
         self._write(sessions.reopen, session_id)
 
     def update_system_prompt(self, session_id: str, system_prompt: str) -> None:
-        """Let another text be the system prompt."""
         self._write(sessions.set_prompt, session_id, system_prompt)
 
     def update_token_counts(
@@ -97,21 +94,20 @@ class SessionDB:
         api_call_count: int = 0,
         absolute: bool = False,
     ) -> None:
-        """Add what was used, or with `absolute` set what was used in all."""
+        """Add to the counts, or with `absolute` set them."""
         given = dict(locals())
         self._write(sessions.count_usage, session_id, given, absolute=absolute, timed=True)
 
     def get_session(self, session_id: str) -> Json | None:
-        """A session's row."""
         return self._about(session_id, rows.session_row)
 
     def resolve_session_id(self, session_id_or_prefix: str) -> str | None:
-        """The id itself, or the only one that begins so."""
+        """Return the id itself, or the only one with this prefix."""
         found: str | None = self._read(sessions.find_by_prefix, session_id_or_prefix)
         return found
 
     def delete_session(self, session_id: str, sessions_dir: Path | None = None) -> bool:
-        """Delete a session for ever; its children stay. Whether it was there."""
+        """Delete a session for good and return whether it existed; its children stay."""
         return bool(self._write(sessions.delete, session_id, timed=True))
 
     def prune_sessions(
@@ -120,7 +116,7 @@ class SessionDB:
         source: str | None = None,
         sessions_dir: Path | None = None,
     ) -> int:
-        """Delete the sessions that ended so long ago; how many."""
+        """Delete sessions that ended so many days ago; return how many."""
         before = self._store.moment().now - timedelta(days=older_than_days)
         found = list(
             purge.find_prunable(
@@ -136,7 +132,7 @@ class SessionDB:
 
     @staticmethod
     def sanitize_title(title: str | None) -> str | None:
-        """The title as it is kept, or None for an empty one."""
+        """Return the title as it is stored, or None for an empty one."""
         try:
             return clean_title(title or "")
         except BadInput as error:
@@ -144,26 +140,24 @@ class SessionDB:
             raise ValueError(f"Title too long ({length} chars, max {MAX_TITLE})") from error
 
     def set_session_title(self, session_id: str, title: str | None) -> bool:
-        """Give a title, or take it away with an empty one; whether the session is there."""
+        """Set the title, or remove it with an empty one; return whether the session exists."""
         wanted = self.sanitize_title(title)
         return bool(self._write(sessions.rename, session_id, wanted))
 
     def get_session_title(self, session_id: str) -> str | None:
-        """A session's title."""
         return self._about(session_id, lambda _, head: head.title)
 
     def get_session_by_title(self, title: str) -> Json | None:
-        """The row of the session with exactly this title."""
         found = self._read(sessions.find_by_title, title)
         return None if found is None else self.get_session(found)
 
     def resolve_session_by_title(self, title: str) -> str | None:
-        """The session that a title means, by its latest numbered continuation."""
+        """Return the session with this title, or its latest numbered continuation."""
         found: str | None = self._read(sessions.find_latest_by_title, title)
         return found
 
     def get_next_title_in_lineage(self, base_title: str) -> str:
-        """The next free title of a family."""
+        """Return the next free numbered title."""
         return str(self._read(titles.next_in_lineage, base_title))
 
     # Lists
@@ -191,7 +185,7 @@ class SessionDB:
     def search_sessions(
         self, source: str | None = None, limit: int = 20, offset: int = 0
     ) -> list[Json]:
-        """Rows, the newest beginning first."""
+        """Return rows, the newest started first."""
         wanted = ListOptions(source, children=True)
 
         def listed(tx: Tx, *, profile: str) -> list[Json]:
@@ -201,21 +195,17 @@ class SessionDB:
         return list(self._read(listed))
 
     def session_count(self, source: str | None = None) -> int:
-        """How many sessions there are."""
         return int(self._read(session_table.count, platform=source))
 
     def message_count(self, session_id: str | None = None) -> int:
-        """How many messages there are, in all or in one session."""
         if session_id is None:
             return int(self._read(session_table.count_messages))
         return self._about(session_id, lambda _, head: head.message_count) or 0
 
     def export_session(self, session_id: str) -> Json | None:
-        """A session's row with its `messages`."""
         return self._about(session_id, _exported)
 
     def export_all(self, source: str | None = None) -> list[Json]:
-        """Every session with its messages."""
         found: list[Json] = []
         while page := self.search_sessions(source, limit=queries.PAGE, offset=len(found)):
             found += [row | {"messages": self.get_messages(row["id"])} for row in page]
@@ -241,22 +231,19 @@ class SessionDB:
         platform_message_id: str | None = None,
         observed: bool = False,
     ) -> int:
-        """Add a message; its number."""
         given = dict(locals())
         return self.append_messages_batch(session_id, [given])[0]
 
     def append_messages_batch(
         self, session_id: str, rows: Sequence[Mapping[str, Any]]
     ) -> list[int]:
-        """Add messages, all or none; their numbers."""
+        """Append messages, all or none, and return their numbers."""
         return list(self._write(sessions.append, session_id, list(rows), timed=True))
 
     def replace_messages(self, session_id: str, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Let other messages stand for what was said, in one step."""
         self._write(sessions.rewrite, session_id, list(messages), timed=True)
 
     def clear_messages(self, session_id: str) -> None:
-        """Take back everything that was said."""
         self._write(sessions.clear, session_id, timed=True)
 
     def get_messages(self, session_id: str) -> list[Json]:
@@ -266,16 +253,12 @@ class SessionDB:
     def get_messages_as_conversation(
         self, session_id: str, include_ancestors: bool = False
     ) -> list[Json]:
-        """A session's messages as a model reads them."""
-
         def told(tx: Tx, head: SessionHead) -> list[Json]:
             return sessions.conversation(tx, head, with_ancestors=include_ancestors)
 
         return self._about(session_id, told) or []
 
     def get_messages_around(self, session_id: str, around_message_id: int, window: int = 5) -> Json:
-        """The messages around one."""
-
         def seen(tx: Tx, *, profile: str) -> Json:
             head = rows.find_session(tx, session_id, profile=profile)
             return queries.messages_around(tx, head, around_message_id, window=window)
@@ -310,7 +293,7 @@ class SessionDB:
         offset: int = 0,
         sort: str | None = None,
     ) -> list[Json]:
-        """The messages in which words were said, with what stands around them."""
+        """Return the messages that match, each with its context."""
         scope = SearchFilter(source_filter, exclude_sources, role_filter)
         return search.search_messages(
             self._store, query, scope, limit=limit, offset=offset, sort=sort
@@ -319,7 +302,7 @@ class SessionDB:
     # Chains, locks, handoffs, notes
 
     def resolve_resume_session_id(self, session_id: str) -> str:
-        """The session in which this one goes on."""
+        """Return the session that continues this one."""
         return self.get_compression_tip(session_id) or session_id
 
     def get_compression_tip(self, session_id: str) -> str | None:
@@ -329,52 +312,43 @@ class SessionDB:
     def try_acquire_compression_lock(
         self, session_id: str, holder: str, ttl_seconds: float = 300.0
     ) -> bool:
-        """Take the right to compress a session, until it is given back or runs out."""
+        """Take the compression lock of a session, until it is released or expires."""
         return bool(self._write(locks.acquire, session_id, holder, seconds=ttl_seconds, timed=True))
 
     def release_compression_lock(self, session_id: str, holder: str) -> None:
-        """Give the right back."""
         self._write(locks.release, session_id, holder)
 
     def get_compression_lock_holder(self, session_id: str) -> str | None:
-        """Who may compress the session now."""
         now = self._store.moment().now
         return self._about(session_id, lambda tx, head: locks.holder_of(tx, head, now=now))
 
     def request_handoff(self, session_id: str, platform: str) -> bool:
-        """Ask that a session goes on on another platform."""
+        """Ask for a session to be continued on another platform."""
         return bool(self._write(locks.request_handoff, session_id, platform))
 
     def get_handoff_state(self, session_id: str) -> Json | None:
-        """How far a handoff has come: `state`, `platform`, `error`."""
         return self._store.read(locks.handoff, session_id)
 
     def list_pending_handoffs(self) -> list[Json]:
-        """The sessions that wait for someone to carry them over."""
         return list(self._read(locks.pending_handoffs))
 
     def claim_handoff(self, session_id: str) -> bool:
-        """Take a handoff that waits; one caller gets it."""
+        """Claim a pending handoff; only one caller succeeds."""
         return bool(self._write(locks.move_handoff, session_id, to="running", since="pending"))
 
     def complete_handoff(self, session_id: str) -> None:
-        """Say that the session goes on there."""
         self._write(locks.move_handoff, session_id, to="completed", since=None)
 
     def fail_handoff(self, session_id: str, error: str) -> None:
-        """Say why the session could not go on there."""
         self._write(locks.move_handoff, session_id, to="failed", since=None, error=error)
 
     def get_meta(self, key: str) -> str | None:
-        """What a program has noted under a key."""
         return self._store.read(locks.note, key)
 
     def set_meta(self, key: str, value: str) -> None:
-        """Note something under a key."""
         self._store.write(locks.set_note, key, value)
 
     def vacuum(self) -> None:
-        """Give back the room that deleted sessions took."""
         self._store.store.shrink()
 
     def maybe_auto_prune_and_vacuum(
@@ -384,7 +358,7 @@ class SessionDB:
         vacuum: bool = True,
         sessions_dir: Path | None = None,
     ) -> Json:
-        """Prune, at most once in an interval, whichever process asks."""
+        """Prune and shrink, at most once in an interval across all processes."""
         moment = self._store.moment()
         if not self._store.write(locks.claim_interval, hours=min_interval_hours, moment=moment):
             return {"skipped": True, "pruned": 0, "vacuumed": False}
@@ -394,7 +368,6 @@ class SessionDB:
         return {"skipped": False, "pruned": pruned, "vacuumed": bool(vacuum and pruned)}
 
     def close(self) -> None:
-        """Let go of the store."""
         self._store.close()
 
     def _read(self, action: Any, *args: Any, **kwargs: Any) -> Any:
@@ -406,7 +379,7 @@ class SessionDB:
         return self._store.write(action, *args, profile=self._profile, **kwargs)
 
     def _about(self, session_id: str, told: Callable[[Tx, SessionHead], T]) -> T | None:
-        """Something about a session; None when there is none by this id."""
+        """Read something about a session; None if it does not exist."""
 
         def asked(tx: Tx) -> T | None:
             head = rows.find_session(tx, session_id, profile=self._profile)

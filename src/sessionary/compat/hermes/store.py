@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class HermesIds:
-    """Session ids as Hermes prints them: the time in UTC, then chance."""
+    """Session ids in Hermes' form: the time in UTC, then random digits."""
 
     def new(self, at: datetime) -> str:
         return f"{at:%Y%m%d_%H%M%S}_{secrets.token_hex(4)}"
@@ -54,12 +54,12 @@ class HermesStore:
         return self.store.write(action, *args, **kwargs).result()
 
     def close(self) -> None:
-        """Let go of the store; a second time is fine."""
+        """Close the store; closing twice is fine."""
         self.store.close()
 
 
 def default_database() -> str:
-    """The database that the environment or sessionary.toml names, or the one at home."""
+    """The database that the environment or sessionary.toml names, or the default one."""
     return config.load().database
 
 

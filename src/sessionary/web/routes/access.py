@@ -81,12 +81,12 @@ async def _approved(
         return answer({}, 404) if found is None else answer(_permit(found), 201)
 
     try:
-        told = await change(request, caller, raw, apply)
+        response = await change(request, caller, raw, apply)
     except RetryLater as error:
         raise RequestRefused(429, str(error), after=error.after) from error
-    if told.status_code == 404:
+    if response.status_code == 404:
         raise NotFound("Nobody waits under that code.")
-    return told
+    return response
 
 
 @router.delete("/access/{platform}/{person_id}", tags=["access"])

@@ -44,18 +44,18 @@ async def receive(request: Request, context: ContextDep, caller: Writer) -> Resp
     body, raw = await read_body(request, NewArrival)
     source = source_of(body.source, body.platform_message_id)
     written = message_of("user", body)
-    said = written.message
+    message_body = written.message
     engine = engine_for(request, caller)
     # A platform's own id is the better key: another request may carry the same message.
     idempotency_key = None if source.platform_message_id else stored_idempotency_key(request)
-    wish = Submission(said, idempotency_key, begin=engine.turns.has_free_slot)
+    submission = Submission(message_body, idempotency_key, begin=engine.turns.has_free_slot)
     moment = context.moment()
 
     def take(tx: Tx) -> SubmissionResult:
-        files.accept(tx, said, written.files, profile=caller.profile, moment=moment)
-        return intake.submit(tx, engine.context, source, wish, moment=moment)
+        files.accept(tx, message_body, written.files, profile=caller.profile, moment=moment)
+        return intake.submit(tx, engine.context, source, submission, moment=moment)
 
-    return await accepted(request, caller, raw, take, _told)
+    return await accepted(request, caller, raw, take, _accepted_json)
 
 
 @router.get("/arrivals/{arrival_id}")
@@ -73,11 +73,11 @@ async def rewrite(
     known = checked_name(arrival_id, "arrival")
     body, raw = await read_body(request, MessageBody)
     written, moment = message_of("user", body), context.moment()
-    said = written.message
+    message_body = written.message
 
     def apply(tx: Tx, /) -> StoredResponse:
-        files.accept(tx, said, written.files, profile=caller.profile, moment=moment)
-        inbox.rewrite(tx, known, said, profile=caller.profile, moment=moment)
+        files.accept(tx, message_body, written.files, profile=caller.profile, moment=moment)
+        inbox.rewrite(tx, known, message_body, profile=caller.profile, moment=moment)
         return answer(_look(tx, known, profile=caller.profile))
 
     return await change(request, caller, raw, apply)
@@ -95,12 +95,12 @@ async def withdraw(arrival_id: str, request: Request, caller: Writer) -> Respons
     return await change(request, caller, b"", apply)
 
 
-def _told(done: SubmissionResult) -> dict[str, object]:
-    told: dict[str, object] = {
+def _accepted_json(done: SubmissionResult) -> dict[str, object]:
+    response: dict[str, object] = {
         "arrival_id": done.received.arrival_id,
         "session_id": done.session_id,
     }
-    return told if done.received.answer is None else told | {"answer": done.received.answer}
+    return response if done.received.answer is None else response | {"answer": done.received.answer}
 
 
 def _look(tx: Tx, id: str, *, profile: str) -> dict[str, Any]:
@@ -131,6 +131,6 @@ def _reply(tx: Tx, found: Arrival, *, session_no: int) -> dict[str, Any] | None:
         return None
     head = sessions.get_by_no(tx, session_no)
     (entry,) = entries.read(tx, Segment(session_no, head.id, seq, seq), limit=1)
-    said = entry.body
-    assert isinstance(said, Message)
-    return {"id": entry.id, "seq": seq, "text": said.text, "at": time_text(entry.at)}
+    message_body = entry.body
+    assert isinstance(message_body, Message)
+    return {"id": entry.id, "seq": seq, "text": message_body.text, "at": time_text(entry.at)}

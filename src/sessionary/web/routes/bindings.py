@@ -46,7 +46,7 @@ async def list_bindings(
             tx, profile=caller.profile, limit=limit, cursor=after, chats_only=True
         )
         now = context.clock.now()
-        told = [
+        items = [
             _binding(
                 each,
                 routing.next_reset(tx, each.session, context.policies, now=now),
@@ -54,7 +54,7 @@ async def list_bindings(
             )
             for each in page.items
         ]
-        return told, redact_key(page.next) if redact and page.next is not None else page.next
+        return items, redact_key(page.next) if redact and page.next is not None else page.next
 
     shown, following = await context.store.read(look)
     return list_response(shown, following)
@@ -77,8 +77,8 @@ async def bind(request: Request, context: ContextDep, caller: Writer) -> Respons
             return answer({"key": shown, "ended": None if ended is None else ended.id})
         target = read.head(tx, checked_name(body.session_id, "session"), profile=caller.profile)
         head = routing.switch(tx, key, target, moment=moment)
-        told = _redacted(head) if is_redacted else head_json(head)
-        return answer({"key": shown, "session": told}, session_id=head.id)
+        shown_session = _redacted(head) if is_redacted else head_json(head)
+        return answer({"key": shown, "session": shown_session}, session_id=head.id)
 
     return await change(request, caller, raw, apply)
 

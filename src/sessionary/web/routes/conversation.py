@@ -1,4 +1,4 @@
-"""What happens in one session: reading, writing, asking, and the verbs."""
+"""One session: its entries, turns, commands and holds."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -10,9 +10,8 @@ from starlette.responses import Response
 
 from sessionary.actions import files, turns, usage
 from sessionary.actions.requests import StoredResponse
-from sessionary.actions.sessions import append as new_message
-from sessionary.actions.sessions import edit as verbs
-from sessionary.actions.sessions import log, read, revise, routing
+from sessionary.actions.sessions import append as append_action
+from sessionary.actions.sessions import edit, log, read, revise, routing
 from sessionary.actions.sessions.routing import Hold
 from sessionary.engine import intake
 from sessionary.engine.intake import Submission, SubmissionResult
@@ -65,7 +64,7 @@ class EntriesView(StrEnum):
 
 
 class OutputLength(StrEnum):
-    """How much of what tools said."""
+    """How much of tool outputs."""
 
     WHOLE = "whole"
     SHORT = "short"
@@ -89,7 +88,7 @@ class EntriesQuery(BaseModel):
 
 @router.get("/entries")
 async def window(
-    session_id: str, context: ContextDep, caller: Reader, wish: Annotated[EntriesQuery, Query()]
+    session_id: str, context: ContextDep, caller: Reader, query: Annotated[EntriesQuery, Query()]
 ) -> Response:
     """A window of the transcript by `seq`, at its end by default; or what the model sees.
 
@@ -97,25 +96,25 @@ async def window(
     tools are cut to their beginning, and say in `cut` how much there is.
     """
     known = checked_name(session_id, "session")
-    if wish.view is EntriesView.CONTEXT:
+    if query.view is EntriesView.CONTEXT:
         chats = await context.store.read(read.context, known, profile=caller.profile)
         return json_response({"items": chats, "next": None})
-    if wish.view is EntriesView.LOG:
-        return json_response(await context.store.read(_raw, known, wish, profile=caller.profile))
-    if len([each for each in (wish.before, wish.after, wish.around) if each is not None]) > 1:
+    if query.view is EntriesView.LOG:
+        return json_response(await context.store.read(_raw, known, query, profile=caller.profile))
+    if len([each for each in (query.before, query.after, query.around) if each is not None]) > 1:
         raise BadInput("Use one of `before`, `after` and `around`.")
     found = await context.store.read(
         read.window,
         known,
         profile=caller.profile,
-        limit=wish.limit,
-        before=wish.before,
-        after=wish.after,
-        around=wish.around,
+        limit=query.limit,
+        before=query.before,
+        after=query.after,
+        around=query.around,
     )
     return json_response(
         {
-            "items": [wish.shown(entry) for entry in found.entries],
+            "items": [query.shown(entry) for entry in found.entries],
             "next": None,
             "more_before": found.more_before,
             "more_after": found.more_after,
@@ -131,15 +130,17 @@ async def append(
     known = checked_name(session_id, "session")
     body, raw = await read_body(request, NewMessageBody)
     written = message_of(body.role, body)
-    saying = new_message.NewMessage(
+    new_message = append_action.NewMessage(
         written.message, idempotency_key=stored_idempotency_key(request)
     )
     moment = context.moment()
 
     def apply(tx: Tx, /) -> StoredResponse:
         read.head(tx, known, profile=caller.profile)
-        files.accept(tx, saying.message, written.files, profile=caller.profile, moment=moment)
-        done = new_message.append_to(tx, known, saying, profile=caller.profile, moment=moment)
+        files.accept(tx, new_message.message, written.files, profile=caller.profile, moment=moment)
+        done = append_action.append_to(
+            tx, known, new_message, profile=caller.profile, moment=moment
+        )
         told = {"id": done.id, "session_id": done.session_id, "seq": done.seq}
         return answer(told, 201, session_id=done.session_id)
 
@@ -156,14 +157,14 @@ async def ask(session_id: str, request: Request, context: ContextDep, caller: Wr
     body, raw = await read_body(request, MessageBody)
     engine = engine_for(request, caller)
     written = message_of("user", body)
-    wish = Submission(
+    query = Submission(
         written.message, stored_idempotency_key(request), begin=engine.turns.has_free_slot
     )
     moment = context.moment()
 
     def take(tx: Tx) -> SubmissionResult:
-        files.accept(tx, wish.message, written.files, profile=caller.profile, moment=moment)
-        return intake.submit_to_session(tx, engine.context, known, wish, moment=moment)
+        files.accept(tx, query.message, written.files, profile=caller.profile, moment=moment)
+        return intake.submit_to_session(tx, engine.context, known, query, moment=moment)
 
     return await accepted(request, caller, raw, take, accepted_json)
 
@@ -177,7 +178,7 @@ async def fork(session_id: str, request: Request, context: ContextDep, caller: W
         request,
         caller,
         (session_id, raw),
-        lambda tx, id: verbs.fork(
+        lambda tx, id: edit.fork(
             tx, id, profile=caller.profile, moment=moment, at_seq=at, title=body.title
         ),
         status=201,
@@ -240,7 +241,7 @@ async def end(session_id: str, request: Request, context: ContextDep, caller: Wr
         request,
         caller,
         (session_id, raw),
-        lambda tx, id: verbs.end(tx, id, profile=caller.profile, moment=moment, reason=reason),
+        lambda tx, id: edit.end(tx, id, profile=caller.profile, moment=moment, reason=reason),
     )
 
 
@@ -252,7 +253,7 @@ async def reopen(session_id: str, request: Request, caller: Writer) -> Response:
         request,
         caller,
         (session_id, raw),
-        lambda tx, id: verbs.reopen(tx, id, profile=caller.profile),
+        lambda tx, id: edit.reopen(tx, id, profile=caller.profile),
     )
 
 
@@ -264,7 +265,7 @@ async def restore(session_id: str, request: Request, caller: Writer) -> Response
         request,
         caller,
         (session_id, raw),
-        lambda tx, id: verbs.restore(tx, id, profile=caller.profile),
+        lambda tx, id: edit.restore(tx, id, profile=caller.profile),
     )
 
 
@@ -282,11 +283,11 @@ async def stop(session_id: str, request: Request, caller: Writer) -> Response:
     return await change(request, caller, raw, apply)
 
 
-def _raw(tx: Tx, id: str, wish: EntriesQuery, *, profile: str) -> dict[str, Any]:
-    after, head = wish.after or 0, read.head(tx, id, profile=profile)
-    raw = read.log_of(tx, id, profile=profile, after=after, limit=wish.limit)
+def _raw(tx: Tx, id: str, query: EntriesQuery, *, profile: str) -> dict[str, Any]:
+    after, head = query.after or 0, read.head(tx, id, profile=profile)
+    raw = read.log_of(tx, id, profile=profile, after=after, limit=query.limit)
     return {
-        "items": [wish.shown(entry) for entry in raw],
+        "items": [query.shown(entry) for entry in raw],
         "next": None,
         "more_before": after > 0,
         "more_after": bool(raw) and raw[-1].seq < head.last_seq,

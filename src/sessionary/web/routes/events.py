@@ -19,7 +19,7 @@ from sessionary.web.routes.imports import jobs_of
 from sessionary.web.stream import EventStream, EventStreams
 
 router = APIRouter(prefix=PREFIX, tags=["events"])
-MOST_TOPICS = 50
+MAX_TOPICS = 50
 _PLAIN = ("list", "imports")
 _TOPICS = "list, session:ID, imports"
 _NUMBER = re.compile(r"^\d{1,18}$")
@@ -41,8 +41,8 @@ async def listen(
     gets what came since. An event `resync` means: read the list and the windows again.
     """
     wanted = [each for each in topics.split(",") if each]
-    if not wanted or len(wanted) > MOST_TOPICS:
-        raise BadInput(f"Name 1 to {MOST_TOPICS} topics: {_TOPICS}.")
+    if not wanted or len(wanted) > MAX_TOPICS:
+        raise BadInput(f"Name 1 to {MAX_TOPICS} topics: {_TOPICS}.")
     sessions = []
     for topic in wanted:
         if topic in _PLAIN:

@@ -21,7 +21,7 @@ from sessionary.web.responses import checked_name, json_response
 
 router = APIRouter(prefix=PREFIX, tags=["export"])
 CHUNK = 64 * 1024
-MOST_TOKENS = 10_000_000
+MAX_TOKENS = 10_000_000
 _SANDBOX = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 
 
@@ -66,7 +66,7 @@ class ContentOptions(BaseModel):
 
     @property
     def extent(self) -> ExportOptions:
-        """The same in the house's words."""
+        """The same as export options."""
         return ExportOptions(
             tools=self.tools,
             reasoning=self.reasoning,
@@ -79,7 +79,7 @@ class HandoverQuery(ContentOptions):
     """A tool that shall go on, and how much of the conversation it gets."""
 
     tool: HandoverTool = Field(alias="as")
-    budget: int = Field(exports.HANDOVER_BUDGET, ge=1, le=MOST_TOKENS)
+    budget: int = Field(exports.HANDOVER_BUDGET, ge=1, le=MAX_TOKENS)
 
 
 class ExportQuery(ContentOptions):
@@ -88,7 +88,7 @@ class ExportQuery(ContentOptions):
     session: list[str] | None = Field(None, max_length=1000)
     format: ExportFormat | None = None
     tool: HandoverTool | None = Field(None, alias="as")
-    budget: int | None = Field(None, ge=1, le=MOST_TOKENS)
+    budget: int | None = Field(None, ge=1, le=MAX_TOKENS)
 
 
 @router.get(
@@ -97,7 +97,7 @@ class ExportQuery(ContentOptions):
     responses=response_content(*(each.partition(";")[0] for each in _TYPES.values())),
 )
 async def export(
-    context: ContextDep, caller: Reader, wish: Annotated[ExportQuery, Query()]
+    context: ContextDep, caller: Reader, query: Annotated[ExportQuery, Query()]
 ) -> Response:
     """The named sessions, or all of the profile: lossless as JSONL, or for people.
 
@@ -105,17 +105,19 @@ async def export(
     tokens. Tools and reasoning can be left out, people's ids, numbers and addresses hidden,
     secrets masked.
     """
-    ids = None if wish.session is None else [checked_name(each, "session") for each in wish.session]
-    if wish.tool is not None:
-        suffix = HANDOVER_FORMATS[wish.tool].suffix
-        pieces = await asyncio.to_thread(_handed_over, context, caller, wish, ids)
-        file = file_name(wish.tool)
+    ids = (
+        None if query.session is None else [checked_name(each, "session") for each in query.session]
+    )
+    if query.tool is not None:
+        suffix = HANDOVER_FORMATS[query.tool].suffix
+        pieces = await asyncio.to_thread(_handed_over, context, caller, query, ids)
+        file = file_name(query.tool)
     else:
-        if wish.budget is not None:
+        if query.budget is not None:
             raise BadInput("`budget` goes with `as`.")
-        form = wish.format or ExportFormat.JSONL
+        form = query.format or ExportFormat.JSONL
         suffix, file = str(form), f"sessionary.{form}"
-        pieces = _MAKERS[form](context.store, ids, profile=caller.profile, options=wish.extent)
+        pieces = _MAKERS[form](context.store, ids, profile=caller.profile, options=query.extent)
     chunks = _chunks(pieces)
     # The first chunk is made before the answer begins: what is not there is a 404, not half a file.
     first = await asyncio.to_thread(next, chunks, b"")
@@ -128,15 +130,17 @@ async def export(
 
 @router.get("/sessions/{session_id}/handover")
 async def handover(
-    session_id: str, context: ContextDep, caller: Reader, wish: Annotated[HandoverQuery, Query()]
+    session_id: str, context: ContextDep, caller: Reader, query: Annotated[HandoverQuery, Query()]
 ) -> Response:
     """What `/export?as=` would write: how much of the session, and how to go on with the file."""
     known = checked_name(session_id, "session")
-    made = await asyncio.to_thread(_excerpt, context, caller, known, budget=wish.budget, left=wish)
-    form, file = HANDOVER_FORMATS[wish.tool], file_name(wish.tool)
+    made = await asyncio.to_thread(
+        _excerpt, context, caller, known, budget=query.budget, left=query
+    )
+    form, file = HANDOVER_FORMATS[query.tool], file_name(query.tool)
     return json_response(
         {
-            "as": wish.tool,
+            "as": query.tool,
             "title": form.title,
             "file": file,
             "messages": len(made.lines),
@@ -162,13 +166,13 @@ def _excerpt(
 
 
 def _handed_over(
-    context: WebContext, caller: Caller, wish: ExportQuery, ids: list[str] | None
+    context: WebContext, caller: Caller, query: ExportQuery, ids: list[str] | None
 ) -> Iterator[str]:
-    if wish.format is not None or ids is None or len(set(ids)) != 1 or wish.tool is None:
+    if query.format is not None or ids is None or len(set(ids)) != 1 or query.tool is None:
         raise BadInput("`as` takes one `session`, and no `format`.")
-    budget = exports.HANDOVER_BUDGET if wish.budget is None else wish.budget
-    return HANDOVER_FORMATS[wish.tool].pieces(
-        _excerpt(context, caller, ids[0], budget=budget, left=wish)
+    budget = exports.HANDOVER_BUDGET if query.budget is None else query.budget
+    return HANDOVER_FORMATS[query.tool].pieces(
+        _excerpt(context, caller, ids[0], budget=budget, left=query)
     )
 
 

@@ -1,6 +1,12 @@
-"""Coming in with a browser: by a link that works once, or by a password."""
+"""Logging in with a browser: by a link that works once, or by a password, with limits for wrong ones."""
 
 import asyncio
+import ipaddress
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Annotated
 from urllib.parse import parse_qs
 
@@ -15,7 +21,6 @@ from sessionary.model.view import time_text
 from sessionary.store.database import Tx
 from sessionary.web.auth import Admin, ContextDep, Reader, cookie_name, csrf_token
 from sessionary.web.context import PREFIX, Caller, WebContext
-from sessionary.web.login_attempts import OTHER_WAY, LoginAttempts
 from sessionary.web.middleware import CLIENT
 from sessionary.web.openapi import PUBLIC, request_body
 from sessionary.web.pages import login_page, own_path
@@ -23,12 +28,92 @@ from sessionary.web.problems import RequestRefused, refusal_response
 from sessionary.web.requests import Password, PasswordChange, read_body, read_raw
 from sessionary.web.responses import answer, change, checked_name, json_response, list_response
 
+# Guesses of one address, and of all, that may wait for their answer at once.
+MAX_OF_ADDRESS = 2
+MAX_WAITING = 32
+MAX_ADDRESSES = 10_000
+FORGOTTEN_AFTER = timedelta(days=1)
+OTHER_WAY = "on the server's machine `sessionary password link` makes a link that lets a browser in"
 router = APIRouter(prefix=PREFIX, tags=["login"])
 pages = APIRouter(include_in_schema=False)
 SECRET_BYTES = 32
 SALT_BYTES = 16
 _WRONG = "The password is wrong."
 _KEPT_HEADERS = ("retry-after", "connection")
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    wrong: int
+    at: datetime
+    locked_until: datetime
+
+
+class LoginAttempts:
+    """What this server knows about who tries passwords. It forgets at its end.
+
+    The store counts the wrong passwords of all addresses together, for guesses from many places.
+    That count locks out only strangers: not this machine, and not an address that logged in before.
+    """
+
+    def __init__(self) -> None:
+        self._records: OrderedDict[str, _Record] = OrderedDict()
+        self._trusted: OrderedDict[str, None] = OrderedDict()
+        self._waiting: list[str] = []
+        self._one_at_a_time = asyncio.Lock()
+
+    @asynccontextmanager
+    async def turn(self, address: str) -> AsyncIterator[None]:
+        """Wait for the right to have one password compared, which takes long on purpose."""
+        if self._waiting.count(address) >= MAX_OF_ADDRESS or len(self._waiting) >= MAX_WAITING:
+            raise RequestRefused(
+                429, f"Too many passwords are being tried at once; {OTHER_WAY}.", after=1
+            )
+        self._waiting.append(address)
+        try:
+            async with self._one_at_a_time:
+                yield
+        finally:
+            self._waiting.remove(address)
+
+    def check(self, address: str, *, now: datetime) -> None:
+        """Refuse a guess of an address that has guessed wrong too often."""
+        record = self._records.get(address)
+        if record is not None and now < record.locked_until:
+            wait = (record.locked_until - now).total_seconds()
+            raise RequestRefused(
+                429,
+                f"Too many wrong passwords from this address; try again in {wait:.0f} s. "
+                f"Or: {OTHER_WAY}.",
+                after=wait,
+            )
+
+    def note(self, address: str, *, right: bool, now: datetime) -> None:
+        """Count a guess; each wrong one after the fifth locks the address twice as long."""
+        before = self._records.pop(address, None)
+        if right:
+            self.trust(address)
+            return
+        is_recent = before is not None and now - before.at < FORGOTTEN_AFTER
+        wrong = 1 + (before.wrong if before is not None and is_recent else 0)
+        self._records[address] = _Record(wrong, now, now + credentials.lock_after(wrong))
+        while len(self._records) > MAX_ADDRESSES:
+            self._records.popitem(last=False)
+
+    def trust(self, address: str) -> None:
+        """Someone logged in from there."""
+        self._trusted[address] = None
+        self._trusted.move_to_end(address)
+        while len(self._trusted) > MAX_ADDRESSES:
+            self._trusted.popitem(last=False)
+
+    def is_stranger(self, address: str) -> bool:
+        """Whether nobody is known to have logged in from there, and it is another machine."""
+        try:
+            is_local = ipaddress.ip_address(address).is_loopback
+        except ValueError:  # a socket in the file system
+            is_local = True
+        return not is_local and address not in self._trusted
 
 
 async def offer_link(context: WebContext, address: str) -> str:
@@ -49,17 +134,17 @@ async def log_in_by_link(
 ) -> Response:
     """Use a link up, or ask for the password."""
     if not code:
-        return HTMLResponse(login_page(place=place))
+        return HTMLResponse(login_page(next_path=place))
     cookie = context.rng(SECRET_BYTES).hex()
     found = await context.store.write(
         credentials.log_in_by_link, code[:200], cookie, moment=context.moment()
     )
     if found is None:
-        said = (
+        notice = (
             "That link was used or is too old. Make a new one on the server's machine: "
             "sessionary password link"
         )
-        return HTMLResponse(login_page(said), 403)
+        return HTMLResponse(login_page(notice), 403)
     _login_attempts(request).trust(_client(request))
     return _set_login_cookie(request, RedirectResponse("/", 303), cookie, found)
 
@@ -67,8 +152,8 @@ async def log_in_by_link(
 @pages.post("/login", openapi_extra=PUBLIC)
 async def log_in_by_form(request: Request, context: ContextDep) -> Response:
     """The password from a page without scripts."""
-    said = parse_qs((await read_raw(request)).decode("utf-8", "replace"))
-    password, place = said.get("password", [""])[0], said.get("next", ["/"])[0]
+    form = parse_qs((await read_raw(request)).decode("utf-8", "replace"))
+    password, place = form.get("password", [""])[0], form.get("next", ["/"])[0]
     try:
         cookie, found = await _log_in(request, context, password)
     except RequestRefused as error:

@@ -30,7 +30,7 @@ from sessionary.web.responses import (
 )
 
 router = APIRouter(prefix=PREFIX)
-_LONGEST_GRACE = 60 * 24 * 366
+_MAX_GRACE = 60 * 24 * 366
 
 
 @router.get("/schedules", tags=["schedules"])
@@ -116,7 +116,7 @@ async def run_schedule(
             engine.scheduler.start(due)
         return response
 
-    # A caller who goes away meanwhile must not leave a run behind that was claimed and never run.
+    # If the caller disconnects meanwhile, the run that was claimed must still run.
     return await asyncio.shield(asyncio.ensure_future(finish()))
 
 
@@ -134,8 +134,8 @@ async def remove_schedule(
 
 
 def _plan(body: NewSchedule, zone: ZoneInfo) -> ScheduleSpec:
-    if not 0 <= body.grace_minutes <= _LONGEST_GRACE:
-        raise BadInput(f"A grace has 0 to {_LONGEST_GRACE:,} minutes, not {body.grace_minutes}.")
+    if not 0 <= body.grace_minutes <= _MAX_GRACE:
+        raise BadInput(f"A grace has 0 to {_MAX_GRACE:,} minutes, not {body.grace_minutes}.")
     try:
         where = zone if body.zone is None else ZoneInfo(body.zone)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:

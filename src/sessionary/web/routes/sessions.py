@@ -11,8 +11,7 @@ from starlette.responses import Response
 
 from sessionary.actions import files
 from sessionary.actions.requests import StoredResponse
-from sessionary.actions.sessions import append, lists, log, overview, projects, read, routing
-from sessionary.actions.sessions import edit as verbs
+from sessionary.actions.sessions import append, edit, lists, log, overview, projects, read, routing
 from sessionary.actions.sessions.lists import Order
 from sessionary.actions.sessions.overview import Overview
 from sessionary.clock import Moment
@@ -79,37 +78,37 @@ class SessionListQuery(BaseModel):
 
 @router.get("/sessions")
 async def list_sessions(
-    context: ContextDep, caller: Reader, wish: Annotated[SessionListQuery, Query()]
+    context: ContextDep, caller: Reader, query: Annotated[SessionListQuery, Query()]
 ) -> Response:
     """A page of session heads, newest activity first or sorted otherwise; `all` is chats and automation.
 
     With `fields` a head has these alone, without those that are null, false, 0 or empty.
     """
-    fields = None if wish.fields is None else session_heads.parse_fields(wish.fields)
-    if wish.shelf == SessionFolder.GONE:
+    fields = None if query.fields is None else session_heads.parse_fields(query.fields)
+    if query.shelf == SessionFolder.GONE:
         raise BadInput("What was purged is in no list.")
     wanted = lists.SessionFilters(
-        folder=SessionFolder.CHATS if wish.shelf == "all" else wish.shelf,
-        and_automation=wish.shelf == "all",
-        platforms=tuple(checked_text(each) or "" for each in wish.source if each),
-        kind=wish.kind,
-        project=checked_text(wish.project),
-        model=checked_text(wish.model),
-        since=parse_time(wish.since),
-        until=parse_time(wish.until),
-        is_open=wish.open,
-        pinned=wish.pinned,
-        text=checked_text(wish.text),
-        read_only=wish.read_only,
-        label=checked_text(wish.label) or None,
-        order=wish.sort,
+        folder=SessionFolder.CHATS if query.shelf == "all" else query.shelf,
+        and_automation=query.shelf == "all",
+        platforms=tuple(checked_text(each) or "" for each in query.source if each),
+        kind=query.kind,
+        project=checked_text(query.project),
+        model=checked_text(query.model),
+        since=parse_time(query.since),
+        until=parse_time(query.until),
+        is_open=query.open,
+        pinned=query.pinned,
+        text=checked_text(query.text),
+        read_only=query.read_only,
+        label=checked_text(query.label) or None,
+        order=query.sort,
     )
     page = await context.store.read(
         session_heads.page,
         wanted,
         profile=caller.profile,
-        limit=wish.limit,
-        cursor=wish.cursor or None,
+        limit=query.limit,
+        cursor=query.cursor or None,
     )
     if fields is not None:
         page["items"] = [session_heads.select_fields(each, fields) for each in page["items"]]
@@ -126,7 +125,7 @@ async def open_session(request: Request, context: ContextDep, caller: Writer) ->
     """Open a session with its first message; with `run` the agent answers it (202)."""
     body, raw = await read_body(request, NewSession)
     written = message_of(body.role, body)
-    said = written.message
+    first_message = written.message
     source = Source("api") if body.source is None else source_of(body.source)
     opening = Opening(
         caller.profile,
@@ -143,9 +142,13 @@ async def open_session(request: Request, context: ContextDep, caller: Writer) ->
         engine = engine_for(request, caller)
 
         def take(tx: Tx) -> SubmissionResult:
-            files.accept(tx, said, written.files, profile=caller.profile, moment=moment)
+            files.accept(tx, first_message, written.files, profile=caller.profile, moment=moment)
             done = intake.submit_to_new_session(
-                tx, engine.context, opening, Submission(said, idempotency_key), moment=moment
+                tx,
+                engine.context,
+                opening,
+                Submission(first_message, idempotency_key),
+                moment=moment,
             )
             if body.project is not None and done.received.new and done.session_id is not None:
                 projects.move(tx, done.session_id, body.project, profile=caller.profile)
@@ -154,14 +157,14 @@ async def open_session(request: Request, context: ContextDep, caller: Writer) ->
         return await accepted(request, caller, raw, take, accepted_json)
 
     def apply(tx: Tx, /) -> StoredResponse:
-        files.accept(tx, said, written.files, profile=caller.profile, moment=moment)
+        files.accept(tx, first_message, written.files, profile=caller.profile, moment=moment)
         done = append.append_to_new(
             tx,
             opening,
-            append.NewMessage(said, idempotency_key=idempotency_key),
+            append.NewMessage(first_message, idempotency_key=idempotency_key),
             moment=moment,
         )
-        found = verbs.label(tx, done.session_id, body.labels, profile=caller.profile)
+        found = edit.label(tx, done.session_id, body.labels, profile=caller.profile)
         if body.project is not None:
             found = projects.move(tx, done.session_id, body.project, profile=caller.profile)
         return answer(head_json(found), 201, session_id=found.id)
@@ -199,7 +202,7 @@ async def trash(session_id: str, request: Request, context: ContextDep, caller: 
     known, moment = checked_name(session_id, "session"), context.moment()
 
     def apply(tx: Tx, /) -> StoredResponse:
-        head = verbs.trash(tx, known, profile=caller.profile, moment=moment)
+        head = edit.trash(tx, known, profile=caller.profile, moment=moment)
         return answer(head_json(head), session_id=head.id)
 
     return await change(request, caller, b"", apply)
@@ -208,14 +211,14 @@ async def trash(session_id: str, request: Request, context: ContextDep, caller: 
 def accepted_json(done: SubmissionResult) -> dict[str, object]:
     """What the asker of a turn is told; after a command, the session that the conversation is on now."""
     is_command = done.received.answer is not None
-    told: dict[str, object] = {
+    response: dict[str, object] = {
         "session_id": done.current_session_id if is_command else done.session_id,
         "turn_id": done.turn_id,
         "seq": done.seq,
         "arrival_id": done.received.arrival_id,
         "queued": done.turn_id is None and done.received.answer is None,
     }
-    return told if done.received.answer is None else told | {"answer": done.received.answer}
+    return response if done.received.answer is None else response | {"answer": done.received.answer}
 
 
 def _show(tx: Tx, id: str, *, profile: str, now: datetime) -> dict[str, Any]:
@@ -265,20 +268,20 @@ def _change(tx: Tx, id: str, body: SessionChange, *, profile: str, moment: Momen
     if head.folder is SessionFolder.GONE:
         raise NotFound(f"There is no session {id}.")
     if body.title is not UNSET:
-        verbs.rename(tx, id, body.title or "", profile=profile)
+        edit.rename(tx, id, body.title or "", profile=profile)
     if body.pinned is not UNSET:
-        verbs.pin(tx, id, profile=profile, pinned=body.pinned)
+        edit.pin(tx, id, profile=profile, pinned=body.pinned)
     if body.archived is not UNSET:
-        verbs.archive(tx, id, profile=profile, archived=body.archived)
+        edit.archive(tx, id, profile=profile, archived=body.archived)
     if body.project is not UNSET:
         projects.move(tx, id, body.project or None, profile=profile)
     if body.labels is not UNSET:
-        verbs.label(tx, id, body.labels, profile=profile)
+        edit.label(tx, id, body.labels, profile=profile)
     if body.draft is not UNSET:
-        verbs.set_draft(tx, id, body.draft, profile=profile, moment=moment)
+        edit.set_draft(tx, id, body.draft, profile=profile, moment=moment)
     if body.read_through is not UNSET:
         through = entry_number(body.read_through, "read_through") or 0
-        verbs.mark_read(tx, id, through, profile=profile)
+        edit.mark_read(tx, id, through, profile=profile)
     return sessions.get_by_no(tx, head.no)
 
 

@@ -5,8 +5,8 @@ import asyncio
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from sessionary.errors import BadInput, Conflict, NotFound
-from sessionary.web.auth import Admin, ContextDep, context_of
+from sessionary.errors import BadInput, Conflict
+from sessionary.web.auth import Admin, ContextDep
 from sessionary.web.context import PREFIX, Caller, Upkeep, WebContext
 from sessionary.web.jobs import BackgroundJobs
 from sessionary.web.openapi import request_body
@@ -57,11 +57,8 @@ async def stop(job_id: str, request: Request, caller: Admin) -> Response:
 
 
 def _jobs(request: Request, caller: Caller) -> BackgroundJobs:
-    """The tasks of the profile that is served here; another profile has none."""
-    if caller.profile != context_of(request).profile:
-        raise NotFound("There is no such task.")
-    found: BackgroundJobs = request.app.state.upkeep
-    return found
+    jobs: BackgroundJobs = request.app.state.upkeep
+    return jobs.for_caller(caller)
 
 
 def _upkeep(context: WebContext, caller: Caller) -> Upkeep:

@@ -22,7 +22,7 @@ from sessionary.web.requests import read_raw
 from sessionary.web.responses import answer, change, checked_name
 
 router = APIRouter(prefix=PREFIX, tags=["files"])
-LONGEST_NAME = 200
+MAX_NAME = 200
 _SANDBOX = "default-src 'none'; sandbox"
 _HASH = 64
 _BODY = {"requestBody": {"required": True, "content": {media.BYTES: {"schema": {}}}}}
@@ -42,7 +42,7 @@ async def upload(
     limit = context.settings.limits.upload_bytes
     if len(data) > limit:
         raise RequestRefused(413, f"A file has {limit:,} bytes at most.")
-    called = one_line(codec.storable_text(file_name), LONGEST_NAME) or None
+    called = one_line(codec.storable_text(file_name), MAX_NAME) or None
     kind = media.media_type_of(data, request.headers.get("content-type", ""))
     moment = context.moment()
 
@@ -74,6 +74,6 @@ async def attachment(
 
 def _kept_as(file_name: str) -> str:
     """A download under a name that leads nowhere."""
-    called = one_line(codec.storable_text(file_name), LONGEST_NAME)
+    called = one_line(codec.storable_text(file_name), MAX_NAME)
     called = called.replace("/", "_").replace("\\", "_").lstrip(".")
     return f"attachment; filename*=UTF-8''{quote(called, safe='')}" if called else "attachment"

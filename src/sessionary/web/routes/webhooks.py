@@ -8,7 +8,7 @@ from sessionary.web.context import PREFIX
 from sessionary.web.openapi import PUBLIC, response_content
 from sessionary.web.requests import read_raw
 
-LONGEST_CHALLENGE = 1024
+MAX_CHALLENGE = 1024
 
 
 def router_for(name: str, webhook: Webhook, challenge: Challenge | None = None) -> APIRouter:
@@ -27,7 +27,7 @@ def router_for(name: str, webhook: Webhook, challenge: Challenge | None = None) 
         answer = await webhook(dict(request.headers), raw)
         if isinstance(answer, int):
             return Response(status_code=answer)
-        return Response(answer[:LONGEST_CHALLENGE], media_type="text/plain")
+        return Response(answer[:MAX_CHALLENGE], media_type="text/plain")
 
     if challenge is None:
         return router
@@ -41,7 +41,7 @@ def router_for(name: str, webhook: Webhook, challenge: Challenge | None = None) 
     async def prove(request: Request) -> Response:
         """Prove to a platform that this address is ours, if it knows the word that we agreed on."""
         answer = challenge(dict(request.query_params))
-        if answer is None or len(answer) > LONGEST_CHALLENGE:
+        if answer is None or len(answer) > MAX_CHALLENGE:
             return Response(status_code=403)
         return Response(answer, media_type="text/plain")
 
