@@ -143,12 +143,12 @@ def _listed(store: Store) -> None:
 
 
 def _resolved(store: Store, title: str) -> None:
-    found = store.read(read.resolve, title, profile=populate.PROFILE).result()
+    found = store.read(read.find, title, profile=populate.PROFILE).result()
     assert found.title == title
 
 
 def _opened(store: Store, id: str) -> None:
-    assert store.read(read.window, id, profile=populate.PROFILE, limit=200).result().entries
+    assert store.read(read.read_window, id, profile=populate.PROFILE, limit=200).result().entries
 
 
 def _open_store(place: Place) -> None:

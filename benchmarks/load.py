@@ -53,17 +53,17 @@ def cases(folder: Path, scale: Scale) -> Iterator[Case]:
 
 
 def _all(store: Store, session: str, count: int) -> None:
-    found = store.read(read.transcript_of, session, profile=populate.PROFILE).result()
+    found = store.read(read.read_transcript, session, profile=populate.PROFILE).result()
     assert len(found) == count
 
 
 def _last(store: Store, session: str) -> None:
-    found = store.read(read.window, session, profile=populate.PROFILE, limit=200).result()
+    found = store.read(read.read_window, session, profile=populate.PROFILE, limit=200).result()
     assert len(found.entries) == 200
 
 
 def _context(store: Store, session: str) -> None:
-    assert store.read(read.context, session, profile=populate.PROFILE).result()
+    assert store.read(read.read_context, session, profile=populate.PROFILE).result()
 
 
 def _raw(path: Path, count: int) -> RawLog:

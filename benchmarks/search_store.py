@@ -99,5 +99,5 @@ def _say(tx: Tx, chunk: list[Said], known: set[int]) -> None:
             table.insert(tx, id, opening, at=said.at)
             if said.session % 50 == 7 or said.session % 5_000 == 8:
                 name = SMALL_PROJECT if said.session % 5_000 == 8 else PROJECT
-                projects.move(tx, id, name, profile=populate.PROFILE)
+                projects.move_session(tx, id, name, profile=populate.PROFILE)
         log.append(tx, id, as_message(said), profile=populate.PROFILE, at=said.at)

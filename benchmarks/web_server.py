@@ -150,7 +150,7 @@ def _open_many(tx: Tx, first: int, count: int) -> None:
     for number in range(first, first + count):
         opening = Opening(populate.PROFILE, populate.source_of(number), title=f"Question {number}")
         said = append.NewMessage(message("user", f"{number}: what became of it?"))
-        append.append_to_new(tx, opening, said, moment=_moment())
+        append.append_to_new_session(tx, opening, said, moment=_moment())
 
 
 def _open_long(tx: Tx) -> str:
@@ -161,12 +161,12 @@ def _open_long(tx: Tx) -> str:
 def _say_last(tx: Tx, id: str) -> None:
     """The long session is the newest: it stands first in every list."""
     said = append.NewMessage(message("assistant", "That was the last of it."))
-    append.append_to(tx, id, said, profile=populate.PROFILE, moment=_moment())
+    append.append_to_session(tx, id, said, profile=populate.PROFILE, moment=_moment())
 
 
 def add_token(store: Store) -> str:
     """A token with which everything may be asked."""
-    secret = credentials.secret(bytes(credentials.SECRET_BYTES))
+    secret = credentials.make_secret(bytes(credentials.SECRET_BYTES))
     store.write(
         credentials.add_token, secret, profile=populate.PROFILE, scope=Scope.ADMIN, moment=_moment()
     ).result()

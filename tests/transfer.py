@@ -126,9 +126,9 @@ def _several_speak(world: World) -> str:
 def _put_away(world: World, made: dict[str, str]) -> None:
     profile = world.profile
     world.write(projects.add, "Art", profile=profile, moment=world.moment(), colour="#ff0000")
-    world.write(projects.move, made["rich"], "Art", profile=profile)
+    world.write(projects.move_session, made["rich"], "Art", profile=profile)
     world.write(edit.pin, made["rich"], profile=profile, pinned=True)
-    world.write(edit.label, made["rich"], ["b", "a"], profile=profile)
+    world.write(edit.set_labels, made["rich"], ["b", "a"], profile=profile)
     world.write(edit.set_draft, made["rich"], HOSTILE, profile=profile, moment=world.moment())
     world.write(edit.archive, made["fork"], profile=profile, archived=True)
     world.write(edit.end, made["next"], profile=profile, moment=world.moment())

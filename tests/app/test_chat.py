@@ -142,7 +142,7 @@ async def test_a_reply_of_a_process_without_the_channel_is_put_into_the_outbox(
 
 
 def _deliveries(tx: Tx, key: SessionKey) -> list[str]:
-    head = routing.current(tx, key)
+    head = routing.get_current(tx, key)
     assert head is not None
     return [str(each.channel) for each in deliveries.of_session(tx, head.no)]
 
@@ -165,10 +165,10 @@ async def test_an_answer_that_another_process_gives_is_heard(client: Sessionary)
 
 
 def _take_elsewhere(tx: Tx, key: SessionKey, client: Sessionary) -> Lease:
-    head = routing.current(tx, key)
+    head = routing.get_current(tx, key)
     assert head is not None
     claim = Claim("another process", 60, "other")
-    return turns.take(tx, head.no, head.id, claim=claim, moment=client.moment())
+    return turns.take_lease(tx, head.no, head.id, claim=claim, moment=client.moment())
 
 
 def _answer_elsewhere(tx: Tx, key: SessionKey, lease: Lease, client: Sessionary) -> None:
@@ -195,7 +195,9 @@ async def test_who_has_used_up_a_budget_is_told_at_once(
 ) -> None:
     monkeypatch.setenv("LOGNAME", "nobody")
     scope, today = "person:terminal:nobody", budgets.periods(client.moment().now)[0]
-    await client.store.write(access.spend, scope, today, profile="main", tokens=1, cost_microusd=0)
+    await client.store.write(
+        access.add_spending, scope, today, profile="main", tokens=1, cost_microusd=0
+    )
     async with TerminalChat(client) as talk:
         heard = await said(talk, "hello")
 

@@ -101,7 +101,7 @@ def write(tx: Tx, client: Sessionary, texts: list[tuple[int, str]], blobs: list[
     for place, text in texts:
         for role, parts in parts_of(text, place, blobs):
             said = append.NewMessage(message(role, parts, person=source.person, model=name))
-            append.append_to(tx, id, said, profile=client.profile, moment=moment)
+            append.append_to_session(tx, id, said, profile=client.profile, moment=moment)
     edit.rename(tx, id, f"{name} {texts[0][0]}", profile=client.profile)
     return id
 

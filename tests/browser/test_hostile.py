@@ -45,7 +45,9 @@ def test_hostile_text_is_harmless_and_asks_nobody(tmp_path: Path, visit: Visitor
             odd = message("assistant", [{"type": "text", "text": text}, {"type": "odd", "x": text}])
             said = append.NewMessage(odd)
             moment = client.moment()
-            client.writing(append.append_to, id, said, profile="main", moment=moment).result()
+            client.writing(
+                append.append_to_session, id, said, profile="main", moment=moment
+            ).result()
         session.rename(TITLE)
     with served(tmp_path) as server:
         seen = visit(server, f"/s/{id}")

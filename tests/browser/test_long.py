@@ -100,7 +100,7 @@ def many(tx: Tx, *, moment: Moment) -> None:
     """As many sessions as an import brings, in one transaction."""
     for number in range(SESSIONS):
         opening = Opening("main", Source("api"), title=f"pear {number}")
-        append.append_to_new(
+        append.append_to_new_session(
             tx, opening, append.NewMessage(message("user", "hello")), moment=moment
         )
 
@@ -122,7 +122,7 @@ def much(tx: Tx, id: str, *, moment: Moment) -> None:
     """As much as another program says at once."""
     for number in range(SESSIONS):
         said = append.NewMessage(message("user", f"plum {number}"))
-        append.append_to(tx, id, said, profile="main", moment=moment)
+        append.append_to_session(tx, id, said, profile="main", moment=moment)
 
 
 def test_much_that_is_said_at_once_is_shown_at_once(empty: Served, visit: Visitor) -> None:

@@ -239,7 +239,7 @@ def test_a_new_chat_by_its_key_stays_in_the_project_of_the_open_session(
     with connect(home=str(empty.home)) as client:
         client.writing(projects.add, "Garden", profile="main", moment=client.moment()).result()
         id = client.new_session(title="Roses").append("user", "hello").session_id
-        client.writing(projects.move, id, "Garden", profile="main").result()
+        client.writing(projects.move_session, id, "Garden", profile="main").result()
     page = visit(empty, f"/s/{id}?project=Garden&shelf=all").page
     row(page, "Roses").focus()
 
@@ -280,7 +280,9 @@ def test_the_filter_offers_a_model_that_no_listed_session_has(
             model = "usual" if number else "rare-model"
             opening = Opening("main", Source("api"), title=f"Talk {number}", model=model)
             saying = append.NewMessage(message("user", "hello"))
-            client.writing(append.append_to_new, opening, saying, moment=client.moment()).result()
+            client.writing(
+                append.append_to_new_session, opening, saying, moment=client.moment()
+            ).result()
     page = visit(empty).page
     expect(page.locator(".session-row").first).to_be_visible()
 

@@ -329,7 +329,7 @@ async def test_a_file_comes_in_with_its_message(
         await world.settle(engine)
 
     (head,) = (await world.store.read(list_sessions, SessionFilters(), profile="main")).items
-    entries = await world.store.read(read.transcript_of, head.id, profile="main")
+    entries = await world.store.read(read.read_transcript, head.id, profile="main")
     said = entries[0].body
     assert isinstance(said, Message)
     (file,) = (part for part in said.parts if isinstance(part, Attachment))

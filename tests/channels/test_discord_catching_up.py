@@ -101,7 +101,7 @@ async def test_what_is_written_as_we_come_back_comes_after_what_was_missed(
     now = discord.utils.utcnow()
     ids = [discord.utils.time_snowflake(now - timedelta(minutes=ago)) for ago in (10, 5)]
     await conversed(platform, store)
-    await store.write(inbox.keep_place, "discord", str(ids[0]), profile="main")
+    await store.write(inbox.set_position, "discord", str(ids[0]), profile="main")
     await platform.writes("missed", number=ids[1])
     platform.written_at_once = ["at once"]
     async with listening(platform, store) as world:
@@ -115,7 +115,7 @@ async def test_what_is_older_than_a_day_is_not_asked_for(
 ) -> None:
     long_ago = discord.utils.time_snowflake(discord.utils.utcnow() - 2 * LONGEST_AWAY)
     await conversed(platform, store)
-    await store.write(inbox.keep_place, "discord", str(long_ago - 1), profile="main")
+    await store.write(inbox.set_position, "discord", str(long_ago - 1), profile="main")
     await platform.writes("old", number=long_ago)
     await platform.writes("new")
     async with listening(platform, store) as world:

@@ -365,7 +365,7 @@ async def _wait_at_second(count: int) -> None:
 def _send_back(tx: Tx, world: ChannelWorld) -> None:
     """The house sends the file that came in first."""
     head = lists.list_sessions(tx, lists.SessionFilters(), profile="main").items[0]
-    said = read.transcript_of(tx, head.id, profile="main")[0].body
+    said = read.read_transcript(tx, head.id, profile="main")[0].body
     assert isinstance(said, Message)
     moment = Moment(world.clock.now(), world.ids)
     to = world.platform.chat

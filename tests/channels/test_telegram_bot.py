@@ -72,7 +72,7 @@ async def test_a_file_becomes_an_attachment(store: Store, fake: FakeTelegram) ->
         await world.until(lambda: fake.seen() != [], "an answer")
 
     head = (await store.read(lists.list_sessions, lists.SessionFilters(), profile="main")).items[0]
-    entries = await store.read(read.transcript_of, head.id, profile="main")
+    entries = await store.read(read.read_transcript, head.id, profile="main")
     said = entries[0].body
     assert isinstance(said, Message)
     part = said.parts[-1]

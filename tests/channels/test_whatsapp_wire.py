@@ -458,7 +458,7 @@ def test_a_failure_without_a_name_is_still_told() -> None:
 def _send_back(tx: Tx, world: ChannelWorld) -> None:
     """The house sends the file that came in first."""
     head = lists.list_sessions(tx, lists.SessionFilters(), profile="main").items[0]
-    said = read.transcript_of(tx, head.id, profile="main")[0].body
+    said = read.read_transcript(tx, head.id, profile="main")[0].body
     assert isinstance(said, Message)
     moment = Moment(world.clock.now(), world.ids)
     to = world.platform.chat

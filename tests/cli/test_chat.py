@@ -154,14 +154,14 @@ def test_who_presses_ctrl_c_twice_does_not_wait_for_a_turn_elsewhere(talking: Pr
 
 def _run_elsewhere(tx: Tx, client: Sessionary) -> Lease:
     """Another process runs a turn in the terminal's conversation."""
-    head = routing.current(tx, key_for(TerminalChat(client).source, profile="main"))
+    head = routing.get_current(tx, key_for(TerminalChat(client).source, profile="main"))
     assert head is not None
     claim = Claim("another process", 600, "other")
-    return turns.take(tx, head.no, head.id, claim=claim, moment=client.moment())
+    return turns.take_lease(tx, head.no, head.id, claim=claim, moment=client.moment())
 
 
 def _wait_until_stop_is_asked(
     client: Sessionary, lease: Lease, process: "subprocess.Popen[str]"
 ) -> None:
-    while client.store.read(turns.stop_asked, lease).result() is None:
+    while client.store.read(turns.get_stop_reason, lease).result() is None:
         assert process.poll() is None

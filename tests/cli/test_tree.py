@@ -160,7 +160,7 @@ def _asks_with_a_code(home: Path) -> str:
     """A stranger asks to be let in; the code they were given."""
     with connect(home=str(home)) as client:
         client.writing(
-            access.ask,
+            access.request_pairing,
             "telegram",
             Person("7"),
             profile="main",

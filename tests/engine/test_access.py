@@ -15,7 +15,7 @@ from sessionary.store.tables import upkeep
 from sessionary.testing.fakes import FakeClock, SequentialIds, moment_of
 from tests.support.engine_world import QUICK, EngineWorld
 
-CODE = access.code_of(12345)
+CODE = access.make_code(12345)
 PAIRING = AccessPolicy(strangers=Strangers.PAIR)
 
 
@@ -76,8 +76,8 @@ async def test_a_stranger_costs_nothing_and_changes_nothing(
 
     after = await store.read(upkeep.stats)
     assert replace(after, sizes=()) == replace(before, sizes=())
-    assert await store.read(access.homes, profile="main") == []
-    assert await store.read(access.pairings, profile="main", now=world.clock.now()) == []
+    assert await store.read(access.list_homes, profile="main") == []
+    assert await store.read(access.list_pairings, profile="main", now=world.clock.now()) == []
     assert world.runner.requests == []
     assert world.adapter.sent == []
 
@@ -112,11 +112,11 @@ async def test_a_stranger_is_paired_and_then_answered(store: Store) -> None:
     world = behind(store, PAIRING)
     engine = await world.started()
     (told,) = await world.asks(engine, "hello")
-    waiting = await store.read(access.pairings, profile="main", now=world.clock.now())
+    waiting = await store.read(access.list_pairings, profile="main", now=world.clock.now())
     typed = f" {code_in(told)[:4].lower()}-{code_in(told)[4:]} "
 
     permit = await store.write(
-        access.approve, typed, profile="main", moment=moment_of(world.clock, world.ids)
+        access.approve_pairing, typed, profile="main", moment=moment_of(world.clock, world.ids)
     )
     answered = await world.asks(engine, "hello again")
     await engine.stop()
@@ -137,11 +137,11 @@ async def test_strangers_in_groups_get_no_code(store: Store, chat_type: str) -> 
     engine = await world.started()
     assert await world.asks(engine, "hello", chat_type=chat_type) == []
     await engine.stop()
-    assert await store.read(access.pairings, profile="main", now=world.clock.now()) == []
+    assert await store.read(access.list_pairings, profile="main", now=world.clock.now()) == []
 
 
 def test_a_code_has_eight_characters_without_look_alikes() -> None:
-    codes = {access.code_of(number * 7919**5) for number in range(2000)}
+    codes = {access.make_code(number * 7919**5) for number in range(2000)}
 
     assert {len(code) for code in codes} == {8}
     assert not set("".join(codes)) & set("01OIL")
@@ -151,13 +151,13 @@ def test_a_code_has_eight_characters_without_look_alikes() -> None:
 def asks_in(store: Store, clock: FakeClock, person: str, code: str = CODE) -> bool:
     moment = moment_of(clock, SequentialIds(person))
     return store.write(
-        access.ask, "loopback", Person(person), profile="main", code=code, moment=moment
+        access.request_pairing, "loopback", Person(person), profile="main", code=code, moment=moment
     ).result()
 
 
 def approves(store: Store, clock: FakeClock, code: str) -> access.Permit | None:
     moment = moment_of(clock, SequentialIds("owner"))
-    return store.write(access.approve, code, profile="main", moment=moment).result()
+    return store.write(access.approve_pairing, code, profile="main", moment=moment).result()
 
 
 def test_a_person_asks_once_in_ten_minutes(store: Store) -> None:
@@ -172,11 +172,11 @@ def test_a_person_asks_once_in_ten_minutes(store: Store) -> None:
 def test_three_wait_for_a_platform_and_no_more(store: Store) -> None:
     """Until one is let in or runs out."""
     clock = FakeClock()
-    assert [asks_in(store, clock, who, access.code_of(ord(who))) for who in "abcd"] == [
+    assert [asks_in(store, clock, who, access.make_code(ord(who))) for who in "abcd"] == [
         True, True, True, False,
     ]  # fmt: skip
-    assert approves(store, clock, access.code_of(ord("b"))) is not None
-    assert asks_in(store, clock, "d", access.code_of(ord("d")))
+    assert approves(store, clock, access.make_code(ord("b"))) is not None
+    assert asks_in(store, clock, "d", access.make_code(ord("d")))
     assert not asks_in(store, clock, "e")
     clock.tick(3600)
     assert asks_in(store, clock, "e")
@@ -186,16 +186,18 @@ def test_strangers_cannot_keep_the_places_from_others(store: Store) -> None:
     """S10: however often they ask, a newcomer gets a place after ten minutes, and they get none meanwhile."""
     clock = FakeClock()
     for stranger in "abc":
-        assert asks_in(store, clock, stranger, access.code_of(ord(stranger)))
+        assert asks_in(store, clock, stranger, access.make_code(ord(stranger)))
     clock.tick(599)
     assert not asks_in(store, clock, "guest")
     clock.tick(1)
     # They renew their codes; that does not renew their places.
-    assert [asks_in(store, clock, each, access.code_of(ord(each))) for each in "abc"] == [True] * 3
+    assert [asks_in(store, clock, each, access.make_code(ord(each))) for each in "abc"] == [
+        True
+    ] * 3
     assert asks_in(store, clock, "guest")
-    waiting = store.read(access.pairings, profile="main", now=clock.now()).result()
+    waiting = store.read(access.list_pairings, profile="main", now=clock.now()).result()
     again = [asks_in(store, clock, "a") for _ in range(3)]
-    gone = approves(store, clock, access.code_of(ord("a")))
+    gone = approves(store, clock, access.make_code(ord("a")))
     let_in = approves(store, clock, CODE)
     clock.tick(3000)
 
@@ -212,7 +214,7 @@ def test_the_owner_lets_someone_in_whoever_fills_the_places(store: Store) -> Non
     clock = FakeClock()
     moment = moment_of(clock, SequentialIds("owner"))
     for stranger in "abc":
-        assert asks_in(store, clock, stranger, access.code_of(ord(stranger)))
+        assert asks_in(store, clock, stranger, access.make_code(ord(stranger)))
     for _ in range(access.WRONG_CODES):
         assert approves(store, clock, "WRONG234") is None
     with pytest.raises(RetryLater):
@@ -231,7 +233,12 @@ async def test_each_platform_has_places_of_its_own(store: Store) -> None:
         assert asks_in(store, clock, stranger)
 
     elsewhere = await store.write(
-        access.ask, "telegram", Person("guest"), profile="main", code=CODE, moment=moment
+        access.request_pairing,
+        "telegram",
+        Person("guest"),
+        profile="main",
+        code=CODE,
+        moment=moment,
     )
 
     assert elsewhere
@@ -248,10 +255,10 @@ def test_a_code_is_good_for_an_hour(store: Store) -> None:
 def test_five_wrong_codes_lock_for_an_hour_and_the_count_survives(store: Store) -> None:
     """The right one does not open meanwhile; a right one before starts the count anew."""
     clock = FakeClock()
-    asks_in(store, clock, "a", access.code_of(1))
+    asks_in(store, clock, "a", access.make_code(1))
     for _ in range(4):
         assert approves(store, clock, "WRONG234") is None
-    assert approves(store, clock, access.code_of(1)) is not None
+    assert approves(store, clock, access.make_code(1)) is not None
     clock.tick(1800)
     asks_in(store, clock, "b")
     for _ in range(5):
@@ -272,7 +279,8 @@ def test_wrong_codes_at_the_same_time_are_all_counted(store: Store) -> None:
     asks_in(store, clock, "u")
     moment = moment_of(clock, SequentialIds("owner"))
     tries = [
-        store.write(access.approve, "WRONG234", profile="main", moment=moment) for _ in range(5)
+        store.write(access.approve_pairing, "WRONG234", profile="main", moment=moment)
+        for _ in range(5)
     ]
     assert [each.result() for each in tries] == [None] * 5
     with pytest.raises(RetryLater):

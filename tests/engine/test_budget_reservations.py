@@ -51,7 +51,7 @@ def limited(store: Store, budget: Budget) -> EngineWorld:
 
 async def spent(world: EngineWorld, scope: str = "person:loopback:u") -> access.BudgetUse:
     day = budgets.periods(world.clock.now())[0]
-    return await world.store.read(access.spent, scope, day, profile="main")
+    return await world.store.read(access.get_budget_use, scope, day, profile="main")
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_two_processes_keep_to_one_budget_whoever_is_killed(
             _until_quiet(store, first, len(arrivals) // 2)
             _until_quiet(store, second, len(arrivals) // 2)
     month = budgets.periods(SystemClock().now())[1]
-    found = store.read(access.spent, "person:loopback:u", month, profile="main").result()
+    found = store.read(access.get_budget_use, "person:loopback:u", month, profile="main").result()
     store.close()
 
     assert found.reserved_tokens == 0

@@ -40,7 +40,7 @@ async def ended(store: Store, name: str) -> tuple[EngineWorld, Engine, str]:
 @pytest.mark.parametrize("name", ["note", "note_in_thread"])
 async def test_it_is_called_once_with_the_session_and_the_reason(store: Store, name: str) -> None:
     _, engine, id = await ended(store, name)
-    while await store.read(turns.to_finalize):  # noqa: ASYNC110 - no one rings for it
+    while await store.read(turns.list_to_finalize):  # noqa: ASYNC110 - no one rings for it
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)
     await engine.stop()
@@ -86,7 +86,7 @@ async def dying_turn(world: EngineWorld) -> None:
     source = world.source("dying")
     moment = moment_of(world.clock, world.ids)
     await world.store.write(
-        turns.begin_here,
+        turns.begin_for_source,
         key_for(source),
         source,
         message("user", "help"),

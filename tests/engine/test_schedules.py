@@ -43,7 +43,7 @@ async def planned(world: EngineWorld, timing: str = "every 1h", **plan: Any) -> 
 
 
 async def runs(world: EngineWorld) -> list[Run]:
-    return list(reversed(await world.store.read(schedules.runs, "tick", profile="main")))
+    return list(reversed(await world.store.read(schedules.list_runs, "tick", profile="main")))
 
 
 async def later(world: EngineWorld, *engines: Engine, seconds: float = 3600) -> None:

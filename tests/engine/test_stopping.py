@@ -73,6 +73,6 @@ async def test_a_run_claimed_while_the_engine_stops_ends_in_the_record(
     world.clock.tick(3600)
     await held.stops(await world.started())
 
-    (run,) = await world.store.read(schedules.runs, "tick", profile="main")
+    (run,) = await world.store.read(schedules.list_runs, "tick", profile="main")
     assert (run.state, run.reason) == (RunState.FAILED, "the server stopped")
     assert (await world.store.read(upkeep.backlog)).running_turns == 0

@@ -138,5 +138,5 @@ def _sessions(store: Store) -> list[SessionHead]:
 
 
 def _said(store: Store, id: str) -> list[tuple[Role, str]]:
-    entries = store.read(read.log_of, id, profile="main").result()
+    entries = store.read(read.read_log, id, profile="main").result()
     return [(e.body.role, e.body.text) for e in entries if isinstance(e.body, Message)]

@@ -31,7 +31,7 @@ from tests.store.raw import execute
 from tests.support.world import World
 from tests.web.conftest import API, served
 
-SECRET = credentials.secret(bytes(credentials.SECRET_BYTES))
+SECRET = credentials.make_secret(bytes(credentials.SECRET_BYTES))
 SESSIONS = 12
 MESSAGES = 40
 DAMAGED = "urn:sessionary:problem:damaged"
@@ -264,26 +264,26 @@ def test_rows_that_are_gone_are_missed_by_every_reader(
 ) -> None:
     store = opened(url)
     ids = fill(store)
-    no = store.read(read.head, ids[0], profile="main").result().no
+    no = store.read(read.get_head, ids[0], profile="main").result().no
     fork, untouched = ids[-1], ids[1]
     execute(url, statement.format(first=no << 24), trusting=True)
 
     readers: list[Callable[[], Any]] = [
-        lambda: store.read(read.transcript_of, fork, profile="main").result(),
-        lambda: store.read(read.context, fork, profile="main").result(),
-        lambda: store.read(read.window, fork, profile="main", around=20, limit=200).result(),
-        lambda: store.read(read.log_of, fork, profile="main").result(),
+        lambda: store.read(read.read_transcript, fork, profile="main").result(),
+        lambda: store.read(read.read_context, fork, profile="main").result(),
+        lambda: store.read(read.read_window, fork, profile="main", around=20, limit=200).result(),
+        lambda: store.read(read.read_log, fork, profile="main").result(),
         lambda: store.search(find, "topic0").result(),
     ]
     if keeps_session:
-        readers.append(lambda: store.read(read.window, ids[0], profile="main").result())
+        readers.append(lambda: store.read(read.read_window, ids[0], profile="main").result())
     for reader in readers:
         with pytest.raises(Damaged):
             reader()
     assert isinstance(store.damage, Damaged)
     with pytest.raises(Damaged, match="nothing was written"):
         World(store).session("one more")
-    assert len(store.read(read.transcript_of, untouched, profile="main").result()) == MESSAGES
+    assert len(store.read(read.read_transcript, untouched, profile="main").result()) == MESSAGES
     assert (
         len(store.read(list_sessions, SessionFilters(), profile="main").result().items) >= SESSIONS
     )

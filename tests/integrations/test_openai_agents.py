@@ -630,7 +630,7 @@ async def test_an_exclusive_run_that_fails_lets_the_session_go(client: Sessionar
     await session(client).add_items(said("b"))
     assert texts(await session(client).get_items()) == ["a", "b"]
     (head,) = client.sessions().items
-    (turn,) = client.store.read(turns.of_session, head.no).result()
+    (turn,) = client.store.read(turns.list_turns, head.no).result()
     assert (str(turn.state), turn.reason) == ("failed", "ValueError: no luck")
 
 
@@ -641,7 +641,7 @@ async def test_an_exclusive_run_whose_turn_was_stopped_writes_nothing_more(
         async with session(client, exclusive=True) as one:
             await one.add_items(said("a"))
             (head,) = client.sessions().items
-            (turn,) = client.store.read(turns.of_session, head.no).result()
+            (turn,) = client.store.read(turns.list_turns, head.no).result()
             client.store.write(
                 turns.interrupt,
                 turn.id,

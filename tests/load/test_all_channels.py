@@ -153,7 +153,7 @@ def transcripts(store: Store) -> list[list[str]]:
 
 
 def transcript(store: Store, head: SessionHead) -> list[str]:
-    entries = store.read(read.transcript_of, head.id, profile="main").result()
+    entries = store.read(read.read_transcript, head.id, profile="main").result()
     return [each.body.text for each in entries if isinstance(each.body, Message)]
 
 

@@ -286,7 +286,7 @@ async def over_http(tmp_path: Path) -> AsyncIterator[Served]:
         ]
     ):
         with connect(home=str(tmp_path), profile=profile) as store_client:
-            given[who] = credentials.secret(number.to_bytes(credentials.SECRET_BYTES))
+            given[who] = credentials.make_secret(number.to_bytes(credentials.SECRET_BYTES))
             made = store_client.writing(
                 credentials.add_token,
                 given[who],

@@ -164,11 +164,11 @@ def test_projects_narrow(library: Library) -> None:
     library.session("lychee three")
     for name, session in (("Big Garden", one), ("Shed", two)):
         library.write(projects.add, name, profile="main", moment=library.moment())
-        library.write(projects.move, session, name, profile="main")
+        library.write(projects.move_session, session, name, profile="main")
 
     assert library.texts_of('lychee in:"Big Garden"') == {"lychee one"}
     assert library.texts_of('lychee in:"Big Garden" in:Shed') == {"lychee one", "lychee two"}
-    library.write(projects.move, one, "Shed", profile="main")
+    library.write(projects.move_session, one, "Shed", profile="main")
     assert library.texts_of("lychee in:Shed") == {"lychee one", "lychee two"}
     assert library.hits('lychee in:"Big Garden"') == []
 

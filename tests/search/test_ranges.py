@@ -42,7 +42,7 @@ def _fill(tx: Tx, library: Library) -> None:
             if turn == 0:
                 sessions.insert(tx, id, Opening("main", PLACE), at=at)
                 if day % 2 == 0:
-                    projects.move(tx, id, "Even", profile="main")
+                    projects.move_session(tx, id, "Even", profile="main")
             log.append(tx, id, message("user", f"plum {day}"), profile="main", at=at)
 
 
@@ -83,7 +83,7 @@ def test_a_project_of_many_sessions_is_found_in_every_table(library: Library) ->
     assert _found(library, "plum in:Even") == _expected(even)
 
     for day in range(0, DAYS, 6):
-        library.write(projects.move, f"session{day:03}", "Third", profile="main")
+        library.write(projects.move_session, f"session{day:03}", "Third", profile="main")
     assert _found(library, "plum in:Even") == _expected(even - set(range(0, DAYS, 6)))
     assert _found(library, "plum in:Third") == _expected(set(range(0, DAYS, 6)))
     assert _found(library, "plum in:Even in:Third") == _expected(even)

@@ -95,7 +95,7 @@ def step(s: Story, a: int, b: int) -> Any:
         return None
     at = s.world.clock.tick()
     said = message("assistant", _pick(TEXTS, b))
-    return s.world.write(turns.append, begun.lease, said, profile="main", at=at)
+    return s.world.write(turns.append_step, begun.lease, said, profile="main", at=at)
 
 
 def checkpoint(s: Story, a: int, b: int) -> Any:
@@ -141,12 +141,12 @@ def sweep_sessions(s: Story, a: int, b: int) -> Any:
 
 
 def finalize(s: Story, a: int, b: int) -> Any:
-    due = s.world.read(turns.to_finalize)
+    due = s.world.read(turns.list_to_finalize)
     for each in due[: 1 + a % 2]:
         if b % 2:
-            s.world.write(turns.finalized, each, moment=s.world.moment())
+            s.world.write(turns.mark_finalized, each, moment=s.world.moment())
         else:
-            s.world.write(turns.finalizing_failed, each, error="x", moment=s.world.moment())
+            s.world.write(turns.mark_finalize_failed, each, error="x", moment=s.world.moment())
     return sorted((each.session_id, each.tries) for each in due)
 
 
@@ -178,7 +178,7 @@ def rename(s: Story, a: int, b: int) -> Any:
 
 def name_automatically(s: Story, a: int, b: int) -> Any:
     def named(tx: Tx) -> str | None:
-        head = read.head(tx, s.session(a), profile="main")
+        head = read.get_head(tx, s.session(a), profile="main")
         return titles.name_automatically(tx, head, _pick(TEXTS, b))
 
     return s.world.write(named)
@@ -186,7 +186,7 @@ def name_automatically(s: Story, a: int, b: int) -> Any:
 
 def label(s: Story, a: int, b: int) -> Any:
     labels = [_pick(TEXTS, a)[:9], _pick(TEXTS, b)[:9]]
-    return s.world.write(edit.label, s.session(a), labels, profile="main")
+    return s.world.write(edit.set_labels, s.session(a), labels, profile="main")
 
 
 def fork(s: Story, a: int, b: int) -> Any:
@@ -217,7 +217,7 @@ def remove(s: Story, a: int, b: int) -> Any:
 
 def switch(s: Story, a: int, b: int) -> Any:
     def switched(tx: Tx) -> Any:
-        target = read.head(tx, s.session(a), profile="main")
+        target = read.get_head(tx, s.session(a), profile="main")
         key = s.world.key(_pick(SOURCES, b))
         return routing.switch(tx, key, target, moment=s.world.moment())
 
@@ -237,7 +237,7 @@ def hold(s: Story, a: int, b: int) -> Any:
 
 def use(s: Story, a: int, b: int) -> Any:
     def used(tx: Tx) -> Any:
-        no = read.head(tx, s.session(a), profile="main").no
+        no = read.get_head(tx, s.session(a), profile="main").no
         call = Usage(_pick(("m", "M", None, "é"), b), b, cost_microusd=_pick((None, 1, 0), b))
         if b % 2:
             return usage.set_running_total(tx, no, call, profile="main", moment=s.world.moment())
@@ -249,7 +249,7 @@ def use(s: Story, a: int, b: int) -> Any:
 
 def report(s: Story, a: int, b: int) -> Any:
     groups = ("day", "model", "provider", "source", "project", "session", "nonsense")
-    return s.world.read(usage.report, _pick(groups, b), profile="main")
+    return s.world.read(usage.sum_usage, _pick(groups, b), profile="main")
 
 
 def deliver_some(s: Story, a: int, b: int) -> Any:
@@ -304,7 +304,7 @@ def project(s: Story, a: int, b: int) -> Any:
             return s.world.write(projects.remove, name, profile="main")
         case 2:
             return s.world.read(projects.list_projects, profile="main")
-    return s.world.write(projects.move, s.session(b), name or None, profile="main")
+    return s.world.write(projects.move_session, s.session(b), name or None, profile="main")
 
 
 def list_some(s: Story, a: int, b: int) -> Any:
@@ -332,15 +332,15 @@ def look(s: Story, a: int, b: int) -> Any:
     name = s.session(a)
     where: tuple[dict[str, int], ...] = ({}, {"around": b}, {"before": b}, {"after": b})
     return (
-        s.world.read(read.window, name, profile="main", limit=3, **_pick(where, b)),
+        s.world.read(read.read_window, name, profile="main", limit=3, **_pick(where, b)),
         s.world.context(name),
-        s.world.read(read.branches, name, profile="main"),
+        s.world.read(read.list_retracted, name, profile="main"),
     )
 
 
 def find(s: Story, a: int, b: int) -> Any:
     refs = (*TEXTS, s.session(a), s.session(a)[:12], s.session(a)[:24], "01", "\x00")
-    return s.world.read(read.resolve, _pick(refs, b), profile="main")
+    return s.world.read(read.find, _pick(refs, b), profile="main")
 
 
 def prune(s: Story, a: int, b: int) -> Any:

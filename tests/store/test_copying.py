@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sessionary.actions import verify
-from sessionary.actions.sessions.lists import Order, SessionFilters, list_sessions
+from sessionary.actions.sessions.lists import SessionFilters, SortOrder, list_sessions
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import Conflict, StoreUnavailable
 from sessionary.store import copy_store, queries
@@ -70,8 +70,8 @@ def kill_at(step: int) -> Any:
     return progress
 
 
-@pytest.mark.parametrize("order", list(Order))
-def test_a_copy_lists_its_sessions_in_every_order(stores: list[Store], order: Order) -> None:
+@pytest.mark.parametrize("order", list(SortOrder))
+def test_a_copy_lists_its_sessions_in_every_order(stores: list[Store], order: SortOrder) -> None:
     here, there = stores
     fill(World(here))
 

@@ -7,7 +7,7 @@ import pytest
 from sessionary.actions import turns, verify
 from sessionary.actions.retention import pack
 from sessionary.actions.sessions import edit
-from sessionary.actions.sessions.lists import Order, SessionFilters, list_sessions
+from sessionary.actions.sessions.lists import SessionFilters, SortOrder, list_sessions
 from sessionary.actions.verify import Broken
 from sessionary.errors import Damaged
 from sessionary.store.database import Store
@@ -128,7 +128,7 @@ ORDERS = {
 
 
 def listed(world: World) -> list[list[str]]:
-    orders = (Order.CREATED, Order.TITLE, Order.COST)
+    orders = (SortOrder.CREATED, SortOrder.TITLE, SortOrder.COST)
     pages = [
         world.read(list_sessions, SessionFilters(order=order), profile="main") for order in orders
     ]

@@ -224,15 +224,15 @@ def test_who_opened_a_conversation_of_many_is_not_named_by_it(world: World) -> N
 
 def test_noted_answers_that_quote_them_go(world: World) -> None:
     made = shared(world)
-    request = requests.Repeatable("k", "f")
+    request = requests.IdempotentRequest("k", "f")
     answer = requests.StoredResponse(200, json.dumps({"text": "okapi"}), made)
     again = requests.StoredResponse(404, "{}")
     now = world.clock.now()
-    world.write(requests.once, request, lambda _: answer, profile="main", now=now)
+    world.write(requests.run_once, request, lambda _: answer, profile="main", now=now)
 
     erased(world)
 
-    noted = world.write(requests.once, request, lambda _: again, profile="main", now=now)
+    noted = world.write(requests.run_once, request, lambda _: again, profile="main", now=now)
     assert noted == again
 
 

@@ -48,7 +48,7 @@ def fill_as_an_earlier_version(world: World, session: str) -> None:
 def test_a_report_over_absurd_calls_says_the_largest_sum(world: World, group: str) -> None:
     fill_as_an_earlier_version(world, world.session("a"))
 
-    [total] = world.read(usage.report, group, profile="main")
+    [total] = world.read(usage.sum_usage, group, profile="main")
 
     assert total.calls == CALLS
     assert {getattr(total, name) for name in TOKEN_FIELDS} == {LARGEST}
@@ -90,7 +90,7 @@ def test_small_calls_are_summed_to_the_last_token(world: World) -> None:
         used = Usage("m", input_tokens=tokens, cost_microusd=tokens)
         world.write(usage.record, no, used, profile="main", moment=world.moment())
 
-    [total] = world.read(usage.report, "model", profile="main")
+    [total] = world.read(usage.sum_usage, "model", profile="main")
     assert total.input_tokens == MAX_TOKENS + 1 + 67_108_863 + 67_108_864 + 3
     assert total.known_cost_microusd == total.input_tokens
     assert verify.verify(world.store).broken == ()
@@ -99,10 +99,15 @@ def test_small_calls_are_summed_to_the_last_token(world: World) -> None:
 def test_spending_against_a_budget_stops_at_the_largest_sum(world: World) -> None:
     for _ in range(3):
         world.write(
-            access.spend, "person:x", "2026", profile="main", tokens=LARGEST, cost_microusd=LARGEST
+            access.add_spending,
+            "person:x",
+            "2026",
+            profile="main",
+            tokens=LARGEST,
+            cost_microusd=LARGEST,
         )
 
-    spent = world.read(access.spent, "person:x", "2026", profile="main")
+    spent = world.read(access.get_budget_use, "person:x", "2026", profile="main")
     assert (spent.tokens, spent.cost_microusd) == (LARGEST, LARGEST)
 
 
@@ -114,6 +119,6 @@ def test_absurd_calls_of_an_earlier_version_can_be_exported_and_imported(world: 
     done = jsonl_import.import_jsonl(other, lines, profile="main", moment=world.moment())
 
     assert done.added == 1
-    [total] = other.read(usage.report, "model", profile="main").result()
+    [total] = other.read(usage.sum_usage, "model", profile="main").result()
     assert (total.calls, total.input_tokens) == (CALLS, LARGEST)
     other.close()

@@ -160,7 +160,7 @@ def test_a_session_that_lacks_a_large_text_is_left_as_it_is_and_the_others_are_p
     assert [(each.session_id, name in each.reason) for each in done.damaged] == [(bad, True)]
     assert [row for row in after if row not in before] == [after[0], after[-1]]
     assert (world.texts(good), world.texts(last)) == (["a numbat"], ["another numbat"])
-    assert world.read(read.window, bad, profile="main", after=0, limit=100).entries
+    assert world.read(read.read_window, bad, profile="main", after=0, limit=100).entries
 
 
 def test_a_pack_that_is_damaged_is_named(world: World) -> None:

@@ -188,7 +188,7 @@ def test_a_run_that_renews_its_lease_at_the_last_moment_is_not_declared_dead(
 
         renewed, dead = at_once(
             lambda: one.write(schedules.renew, due, now=now, **hold),  # noqa: B023
-            lambda: two.write(schedules.dead_runs, now=now),  # noqa: B023
+            lambda: two.write(schedules.fail_dead_runs, now=now),  # noqa: B023
         )
 
         assert isinstance(dead, list)
@@ -274,7 +274,7 @@ def test_switching_both_ways_at_once_leaves_one_open_session_per_key(worlds: lis
         for source in (ANN, BOB):
             now = one.current(source)
             assert now is not None
-            assert one.read(read.head, now.id, profile="main").id == now.id
+            assert one.read(read.get_head, now.id, profile="main").id == now.id
         one.talk("x")
         one.talk("y", source=BOB)
     assert clean(one)

@@ -54,7 +54,7 @@ def test_an_agent_never_overwrites_the_title_that_a_person_gives_at_the_same_tim
     one, two = worlds
 
     def name(tx: Tx, session: str, text: str) -> str | None:
-        return titles.name_automatically(tx, read.head(tx, session, profile="main"), text)
+        return titles.name_automatically(tx, read.get_head(tx, session, profile="main"), text)
 
     for number in range(ROUNDS * 2):
         session = one.session("a")
@@ -315,7 +315,7 @@ def test_wrong_passwords_at_once_are_counted_one_by_one(worlds: list[World]) -> 
             )
         )
 
-        one.read(credentials.check_guard, profile="main", now=now)
+        one.read(credentials.check_login_guard, profile="main", now=now)
         one.write(credentials.count_guess, profile="main", right=False, now=now, most=few + 1)
         with pytest.raises(RetryLater):
-            one.read(credentials.check_guard, profile="main", now=now)
+            one.read(credentials.check_login_guard, profile="main", now=now)

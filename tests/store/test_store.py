@@ -452,7 +452,7 @@ def test_no_answer_comes_before_the_commit(file: Store, monkeypatch: pytest.Monk
     try:
         with pytest.raises(TimeoutError):
             early.result(timeout=0.01)
-        assert file.read(read.head, session, profile="main").result().last_seq == 1
+        assert file.read(read.get_head, session, profile="main").result().last_seq == 1
     finally:
         gate.set()
 

@@ -49,7 +49,7 @@ def test_an_old_store_is_upgraded_and_a_copy_of_it_kept(
     moment = Moment(SystemClock().now(), RandomIds())
     opening = Opening("main", Source(platform="web"))
     store.write(
-        append.append_to_new,
+        append.append_to_new_session,
         opening,
         append.NewMessage(message("user", "hello")),
         moment=moment,
@@ -145,11 +145,15 @@ def _say_hello(url: str) -> str:
     opening = Opening("main", Source(platform="web"))
     with closing(opened(url, create=True)) as store:
         saying = append.NewMessage(message("user", "hello"))
-        return store.write(append.append_to_new, opening, saying, moment=moment).result().session_id
+        return (
+            store.write(append.append_to_new_session, opening, saying, moment=moment)
+            .result()
+            .session_id
+        )
 
 
 def _texts(store: Store, session: str) -> list[str]:
-    entries = store.read(read.transcript_of, session, profile="main").result()
+    entries = store.read(read.read_transcript, session, profile="main").result()
     return [entry.body.text for entry in entries if isinstance(entry.body, Message)]
 
 

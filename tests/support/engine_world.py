@@ -135,7 +135,7 @@ class EngineWorld:
 
     async def head(self, chat: str = "1", **fields: Any) -> SessionHead:
         """The session that a chat is on."""
-        head = await self.store.read(routing.current, key_for(self.source(chat, **fields)))
+        head = await self.store.read(routing.get_current, key_for(self.source(chat, **fields)))
         assert head is not None, f"no session for chat {chat}"
         return head
 
@@ -145,7 +145,7 @@ class EngineWorld:
 
     async def messages(self, session_id: str) -> list[Message]:
         """The messages that people see in a session."""
-        entries = await self.store.read(read.transcript_of, session_id, profile="main")
+        entries = await self.store.read(read.read_transcript, session_id, profile="main")
         return [entry.body for entry in entries if isinstance(entry.body, Message)]
 
     async def texts_of(self, session_id: str) -> list[str]:
@@ -154,7 +154,7 @@ class EngineWorld:
 
     async def turns(self, chat: str = "1") -> list[Turn]:
         """The turns of a chat's current session."""
-        return list(await self.store.read(turns.of_session, (await self.head(chat)).no))
+        return list(await self.store.read(turns.list_turns, (await self.head(chat)).no))
 
     async def sessions(self, folder: SessionFolder = SessionFolder.CHATS) -> list[SessionHead]:
         """All sessions of a folder, the latest first."""
@@ -166,7 +166,9 @@ class EngineWorld:
     async def deliveries(self) -> list[Delivery]:
         """The rows of the outbox: what was sent, waits or was given up."""
         return list(
-            await self.store.read(deliveries.listing, profile="main", before=_AFTER_ALL, limit=100)
+            await self.store.read(
+                deliveries.list_page, profile="main", before=_AFTER_ALL, limit=100
+            )
         )
 
     async def _outbox_rests(self) -> bool:

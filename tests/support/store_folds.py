@@ -120,7 +120,7 @@ class ForkSuite(Suite):
             world.fork(world.session("a", settings=told, extra={"import": {"from": "x"}})),
         ]
 
-        found = [world.read(read.settings, fork) for fork in forks]
+        found = [world.read(read.get_settings, fork) for fork in forks]
 
         assert found == [told, told, {}]
 
@@ -128,7 +128,9 @@ class ForkSuite(Suite):
         session = world.session("a")
         forks = [world.fork(session).id for _ in range(2)]
 
-        found = world.read(lambda tx: read.children(tx, read.head(tx, session, profile="main")))
+        found = world.read(
+            lambda tx: read.list_children(tx, read.get_head(tx, session, profile="main"))
+        )
 
         assert [each.id for each in found] == forks
 
@@ -161,13 +163,13 @@ class RetractionSuite(Suite):
         undo(world, session)
         world.say(session, "other")
 
-        branches = world.read(read.branches, session, profile="main")
+        branches = world.read(read.list_retracted, session, profile="main")
         again = world.fork(session, branches[0][1])
 
         assert branches == [(5, 6)]
         assert world.texts(again.id) == list(SIX)
         assert world.texts(session) == ["1", "2", "3", "4", "other"]
-        log = world.read(read.log_of, session, profile="main")
+        log = world.read(read.read_log, session, profile="main")
         assert [entry.seq for entry in log] == list(range(1, 9))
 
     def test_undoing_everything_leaves_an_empty_transcript(self, world: World) -> None:
@@ -352,7 +354,7 @@ class ReadingSuite(Suite):
         session = world.session(*map(str, range(1, 21)))
 
         def seqs(**where: int) -> tuple[list[int], bool, bool]:
-            window = world.read(read.window, session, profile="main", limit=4, **where)
+            window = world.read(read.read_window, session, profile="main", limit=4, **where)
             return [e.seq for e in window.entries], window.more_before, window.more_after
 
         assert seqs() == ([17, 18, 19, 20], True, False)
@@ -369,8 +371,8 @@ class ReadingSuite(Suite):
         for number in range(5):
             world.say(fork.id, f"own {number}")
 
-        window = world.read(read.window, fork.id, profile="main", limit=8)
-        newer = world.read(read.window, fork.id, profile="main", limit=3, after=9)
+        window = world.read(read.read_window, fork.id, profile="main", limit=8)
+        newer = world.read(read.read_window, fork.id, profile="main", limit=3, after=9)
 
         assert [e.seq for e in window.entries] == [8, 9, 10, 42, 43, 44, 45, 46]
         assert [e.seq for e in newer.entries] == [10, 42, 43]
@@ -380,11 +382,11 @@ class ReadingSuite(Suite):
         session = world.session("1")
 
         with refused(BadInput, "1 to 1,000"):
-            world.read(read.window, session, profile="main", limit=limit)
+            world.read(read.read_window, session, profile="main", limit=limit)
         with refused(BadInput, "1 to 1,000"):
             world.read(list_sessions, SessionFilters(), profile="main", limit=limit)
         with refused(BadInput, "1 to 1,000"):
-            world.read(read.log_of, session, profile="main", limit=limit)
+            world.read(read.read_log, session, profile="main", limit=limit)
 
     def test_rounds_are_counted(self, world: World) -> None:
         """`since` is exclusive."""
@@ -403,7 +405,7 @@ class ReadingSuite(Suite):
         session = world.session(*("x",) * 1201)
 
         assert len(world.transcript(session)) == 1201
-        page = world.read(read.log_of, session, profile="main", after=1000, limit=500)
+        page = world.read(read.read_log, session, profile="main", after=1000, limit=500)
         assert [page[0].seq, page[-1].seq] == [1001, 1201]
 
     def test_system_and_empty_messages_are_kept_in_place(self, world: World) -> None:

@@ -10,9 +10,9 @@ from sessionary.actions import outbox, turns, usage, verify
 from sessionary.actions.sessions import edit, lists, projects, read, revise
 from sessionary.actions.sessions.lists import (
     Hidden,
-    Order,
     SessionFilters,
     SessionPage,
+    SortOrder,
     list_sessions,
 )
 from sessionary.errors import BadInput, Conflict, NotFound, Purged
@@ -59,7 +59,7 @@ def pages(world: World, limit: int, **narrowed: Any) -> list[str]:
 def spent(world: World, id: str, cost: int) -> None:
     """Note a model call of a session that cost so much."""
     used = Usage(model="m", cost_microusd=cost, cost_status=CostStatus.REPORTED)
-    no = world.read(read.head, id, profile="main").no
+    no = world.read(read.get_head, id, profile="main").no
     world.write(usage.record, no, used, profile="main", moment=world.moment())
 
 
@@ -81,7 +81,7 @@ class ListSuite(Suite):
         world.write(edit.end, group, profile="main", moment=world.moment())
         world.write(edit.rename, slack, "Straße", profile="main")
         world.write(projects.add, "P", profile="main", moment=world.moment())
-        world.write(projects.move, chat, "P", profile="main")
+        world.write(projects.move_session, chat, "P", profile="main")
         world.write(edit.pin, group, profile="main", pinned=True)
         middle = world.head(slack).last_active_at
 
@@ -131,7 +131,7 @@ class ListSuite(Suite):
         slack = world.session("cats", source=Source("slack", "C"), kind=Kind.JOB, model="m")
         archived = world.session("dogs", labels=("pets",))
         world.write(edit.archive, archived, profile="main", archived=True)
-        world.write(projects.move, archived, "P", profile="main")
+        world.write(projects.move_session, archived, "P", profile="main")
         world.write(edit.pin, slack, profile="main", pinned=True)
         world.session("other", kind=Kind.JOB)
         middle = world.head(archived).last_active_at
@@ -163,8 +163,8 @@ class ListSuite(Suite):
         purged = world.session("e", model="old")
         world.purge(purged)
 
-        assert world.read(lists.models, profile="main") == ["large", "small"]
-        assert world.read(lists.models, profile="other") == []
+        assert world.read(lists.list_models, profile="main") == ["large", "small"]
+        assert world.read(lists.list_models, profile="other") == []
 
     def test_each_shelf_has_its_own_list(self, world: World) -> None:
         kept, away, trashed = (world.session(text) for text in "abc")
@@ -219,23 +219,23 @@ class ListSuite(Suite):
             spent(world, made[text], cost)
         world.say(made["b"], "activity changes nothing else")
 
-        def texts(order: Order) -> list[str]:
+        def texts(order: SortOrder) -> list[str]:
             wanted = pages(world, limit, order=order)
             return [next(text for text in made if made[text] == id) for id in wanted]
 
-        assert texts(Order.CREATED) == ["no title", "ä", "z", "A", "b"]
-        assert texts(Order.TITLE) == ["A", "b", "no title", "z", "ä"]
-        assert texts(Order.COST) == ["b", "z", "A", "no title", "ä"]
+        assert texts(SortOrder.CREATED) == ["no title", "ä", "z", "A", "b"]
+        assert texts(SortOrder.TITLE) == ["A", "b", "no title", "z", "ä"]
+        assert texts(SortOrder.COST) == ["b", "z", "A", "no title", "ä"]
 
-    @pytest.mark.parametrize("order", [Order.CREATED, Order.TITLE, Order.COST])
-    def test_filters_narrow_a_list_in_any_order(self, world: World, order: Order) -> None:
+    @pytest.mark.parametrize("order", [SortOrder.CREATED, SortOrder.TITLE, SortOrder.COST])
+    def test_filters_narrow_a_list_in_any_order(self, world: World, order: SortOrder) -> None:
         chat = world.session("about Cats", model="m")
         group = world.session("dogs", source=Source("slack", "C"))
         job = world.session("work", kind=Kind.JOB)
         world.write(edit.end, group, profile="main", moment=world.moment())
         world.write(projects.add, "P", profile="main", moment=world.moment())
-        world.write(projects.move, chat, "P", profile="main")
-        later = world.read(read.head, group, profile="main").last_active_at
+        world.write(projects.move_session, chat, "P", profile="main")
+        later = world.read(read.get_head, group, profile="main").last_active_at
 
         assert ids(world, order=order, platform="slack") == [group]
         assert ids(world, order=order, platforms=("matrix", "slack")) == [group]
@@ -255,14 +255,14 @@ class ListSuite(Suite):
 
     def test_a_cursor_of_another_order_is_refused(self, world: World) -> None:
         made = [world.session(text) for text in "abc"]
-        by_title = page(world, limit=1, order=Order.TITLE).next
-        by_cost = page(world, limit=1, order=Order.COST).next
+        by_title = page(world, limit=1, order=SortOrder.TITLE).next
+        by_cost = page(world, limit=1, order=SortOrder.COST).next
 
         assert made
         with refused(BadInput, "another order"):
-            page(world, cursor=by_title, order=Order.CREATED)
+            page(world, cursor=by_title, order=SortOrder.CREATED)
         with refused(BadInput, "another order"):
-            page(world, cursor=by_cost, order=Order.TITLE)
+            page(world, cursor=by_cost, order=SortOrder.TITLE)
 
     @pytest.mark.parametrize("cursor", ["x", "!!", "OTk5", "\ud800", "9" * 80])
     def test_a_cursor_that_is_not_ours_is_refused(self, world: World, cursor: str) -> None:
@@ -428,7 +428,7 @@ class PurgeSuite(Suite):
             lambda: world.write(edit.reopen, session, profile="main"),
             lambda: world.write(edit.restore, session, profile="main"),
             lambda: world.say(session, "x"),
-            lambda: world.read(read.log_of, session, profile="main"),
+            lambda: world.read(read.read_log, session, profile="main"),
             lambda: world.write(
                 revise.undo, session, profile="main", rounds=1, at=world.clock.now()
             ),

@@ -307,15 +307,15 @@ class FinalizerSuite(Suite):
 
     def test_an_end_is_finalized(self, world: World) -> None:
         session = world.session("a")
-        before = world.read(turns.to_finalize)
+        before = world.read(turns.list_to_finalize)
         world.write(edit.end, session, profile="main", moment=world.moment())
 
-        (due,) = world.read(turns.to_finalize)
-        world.write(turns.finalized, due, moment=world.moment())
+        (due,) = world.read(turns.list_to_finalize)
+        world.write(turns.mark_finalized, due, moment=world.moment())
 
         assert before == []
         assert (due.session_id, due.reason, due.tries) == (session, "closed", 0)
-        assert world.read(turns.to_finalize) == []
+        assert world.read(turns.list_to_finalize) == []
 
     def test_a_failing_finalizer_is_given_up_after_three_tries(self, world: World) -> None:
         """Saying so."""
@@ -323,9 +323,9 @@ class FinalizerSuite(Suite):
         world.write(edit.end, session, profile="main", moment=world.moment())
 
         tries = []
-        while due := world.read(turns.to_finalize):
+        while due := world.read(turns.list_to_finalize):
             tries.append(due[0].tries)
-            world.write(turns.finalizing_failed, due[0], error="boom\x00", moment=world.moment())
+            world.write(turns.mark_finalize_failed, due[0], error="boom\x00", moment=world.moment())
 
         assert tries == [0, 1, 2]
 
@@ -333,11 +333,11 @@ class FinalizerSuite(Suite):
         session = world.session("a")
         for _ in range(2):
             world.write(edit.end, session, profile="main", moment=world.moment())
-            (due,) = world.read(turns.to_finalize)
-            world.write(turns.finalized, due, moment=world.moment())
+            (due,) = world.read(turns.list_to_finalize)
+            world.write(turns.mark_finalized, due, moment=world.moment())
             world.write(edit.reopen, session, profile="main")
 
-        assert world.read(turns.to_finalize) == []
+        assert world.read(turns.list_to_finalize) == []
 
     def test_an_end_that_came_while_the_one_before_was_finalized_is_not_forgotten(
         self, world: World
@@ -345,16 +345,16 @@ class FinalizerSuite(Suite):
         """At least once for each end, however long a finalizer takes."""
         session = world.session("a")
         world.write(edit.end, session, profile="main", moment=world.moment())
-        (first,) = world.read(turns.to_finalize)
+        (first,) = world.read(turns.list_to_finalize)
         world.write(edit.reopen, session, profile="main")
         world.write(edit.end, session, profile="main", moment=world.moment())
 
-        world.write(turns.finalized, first, moment=world.moment())
+        world.write(turns.mark_finalized, first, moment=world.moment())
 
-        (second,) = world.read(turns.to_finalize)
+        (second,) = world.read(turns.list_to_finalize)
         assert second.ended_at > first.ended_at
-        world.write(turns.finalized, second, moment=world.moment())
-        assert world.read(turns.to_finalize) == []
+        world.write(turns.mark_finalized, second, moment=world.moment())
+        assert world.read(turns.list_to_finalize) == []
 
 
 class LedgerSuite(Suite):
@@ -413,7 +413,7 @@ class LedgerSuite(Suite):
             world.clock.tick(days=1)
 
         def report(group: str) -> list[tuple[str | None, int, int]]:
-            found = world.read(usage.report, group, profile="main")
+            found = world.read(usage.sum_usage, group, profile="main")
             return [(each.group, each.calls, each.unknown_cost_calls) for each in found]
 
         assert report("model") == [(None, 1, 0), ("m", 1, 0), ("n", 1, 1)]
@@ -433,13 +433,13 @@ class LedgerSuite(Suite):
         at = world.clock.now()
 
         def calls(**how: object) -> int:
-            found = world.read(usage.report, "model", **({"profile": "main"} | how))  # type: ignore[arg-type]
+            found = world.read(usage.sum_usage, "model", **({"profile": "main"} | how))  # type: ignore[arg-type]
             return sum(each.calls for each in found)
 
         assert (calls(), calls(until=at), calls(since=at)) == (3, 2, 1)
         assert calls(profile="other") == 0
         with refused(BadInput, "'colour'"):
-            world.read(usage.report, "colour", profile="main")
+            world.read(usage.sum_usage, "colour", profile="main")
 
     @pytest.mark.parametrize("field", ["input_tokens", "cost_microusd", "reasoning_tokens"])
     def test_less_than_nothing_is_refused(self, field: str) -> None:

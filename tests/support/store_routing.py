@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sessionary.actions import turns
-from sessionary.actions.access import homes, set_home
+from sessionary.actions.access import list_homes, set_home
 from sessionary.actions.sessions import edit, read, routing
 from sessionary.actions.sessions.revise import compact
 from sessionary.actions.sessions.routing import Move, move_chat
@@ -30,7 +30,7 @@ def switch(world: World, source: Source, session_id: str) -> SessionHead:
     """Point a source's key at a session."""
 
     def switched(tx: Tx) -> SessionHead:
-        target = read.head(tx, session_id, profile=world.profile)
+        target = read.get_head(tx, session_id, profile=world.profile)
         return routing.switch(tx, world.key(source), target, moment=world.moment())
 
     return world.write(switched)
@@ -125,18 +125,18 @@ class RoutingSuite(Suite):
         later = world.clock.now() + timedelta(days=9)
         world.write(edit.hold, session, "hermes/compression/x", profile="main", until=later)
         given: dict[str, Any] = {"profile": "main", "moment": world.moment()}
-        world.write(routing.hold, session, "build", until=later, **given)
-        made = world.write(routing.hold, session, "build", **given)
-        world.write(routing.hold, session, "audit", until=later, **given)
-        world.write(routing.hold, session, "short", until=later - timedelta(days=8), **given)
+        world.write(routing.add_hold, session, "build", until=later, **given)
+        made = world.write(routing.add_hold, session, "build", **given)
+        world.write(routing.add_hold, session, "audit", until=later, **given)
+        world.write(routing.add_hold, session, "short", until=later - timedelta(days=8), **given)
         world.clock.tick(days=3)
-        found = world.read(routing.of_session, world.head(session), now=world.clock.now())
+        found = world.read(routing.list_holds, world.head(session), now=world.clock.now())
         given["moment"] = world.moment()
         with refused(NotFound, "not held by 'short'", unchanged=world):
-            world.write(routing.release, session, "short", **given)
-        one = world.write(routing.release, session, "audit", **given)
-        rest = world.write(routing.release, session, None, **given)
-        left = world.read(routing.of_session, world.head(session), now=world.clock.now())
+            world.write(routing.release_hold, session, "short", **given)
+        one = world.write(routing.release_hold, session, "audit", **given)
+        rest = world.write(routing.release_hold, session, None, **given)
+        left = world.read(routing.list_holds, world.head(session), now=world.clock.now())
 
         assert made.until is None
         assert [each.reason for each in found] == ["audit", "build", "hermes/compression/x"]
@@ -306,7 +306,7 @@ class MoveSuite(Suite):
 
         self.move(world)
 
-        assert world.read(homes, profile=world.profile) == [replace(home, chat_id="-1009")]
+        assert world.read(list_homes, profile=world.profile) == [replace(home, chat_id="-1009")]
 
 
 class SwitchSuite(Suite):

@@ -23,7 +23,7 @@ def name_automatically(world: World, session: str, text: str) -> str | None:
     """Let the agent name a session."""
 
     def named(tx: Tx) -> str | None:
-        return titles.name_automatically(tx, read.head(tx, session, profile="main"), text)
+        return titles.name_automatically(tx, read.get_head(tx, session, profile="main"), text)
 
     return world.write(named)
 
@@ -31,7 +31,7 @@ def name_automatically(world: World, session: str, text: str) -> str | None:
 def _subagent(world: World, parent: str) -> str:
     """Open a subagent's session under another one; its id."""
     opening = Opening("main", ANN)
-    child = world.write(edit.open_for, parent, opening, moment=world.moment())
+    child = world.write(edit.open_subagent, parent, opening, moment=world.moment())
     world.say(child, "find out")
     return child
 
@@ -107,7 +107,7 @@ class TitleSuite(Suite):
         rename(world, session, "Plan B")
         by = {session, session[:20], "Plan B"}
 
-        assert {world.read(read.resolve, ref, profile="main").id for ref in by} == {session}
+        assert {world.read(read.find, ref, profile="main").id for ref in by} == {session}
 
     def test_a_title_means_its_latest_numbered_continuation(self, world: World) -> None:
         """Digits only."""
@@ -115,26 +115,26 @@ class TitleSuite(Suite):
         for title, session in sessions_by_title.items():
             rename(world, session, title)
 
-        assert world.read(read.resolve, "bug", profile="main").title == "bug #10"
+        assert world.read(read.find, "bug", profile="main").title == "bug #10"
 
     def test_a_title_that_ends_in_a_number_has_continuations_too(self, world: World) -> None:
         for title in ("bug #2 #1", "bug #2 #4", "bug #9"):
             rename(world, world.session("a"), title)
 
-        assert world.read(read.resolve, "bug #2", profile="main").title == "bug #2 #4"
+        assert world.read(read.find, "bug #2", profile="main").title == "bug #2 #4"
 
     def test_an_exact_title_wins_over_its_continuations(self, world: World) -> None:
         for title in ("bug", "bug #2"):
             rename(world, world.session("a"), title)
 
-        assert world.read(read.resolve, "bug", profile="main").title == "bug"
+        assert world.read(read.find, "bug", profile="main").title == "bug"
 
     def test_an_ambiguous_prefix_names_the_candidates(self, world: World) -> None:
         ids = [world.session(str(n)) for n in range(3)]
         rename(world, ids[0], "one")
 
         with pytest.raises(Ambiguous, match=r"\(one\)") as caught:
-            world.read(read.resolve, ids[0][:4], profile="main")
+            world.read(read.find, ids[0][:4], profile="main")
 
         assert caught.value.candidates == tuple(ids)
 
@@ -144,7 +144,7 @@ class TitleSuite(Suite):
         world.session("a")
 
         with refused(NotFound, "No session is called", unchanged=world):
-            world.read(read.resolve, ref, profile="main")
+            world.read(read.find, ref, profile="main")
 
     def test_a_foreign_session_looks_missing(self, world: World) -> None:
         """P17."""
@@ -153,11 +153,11 @@ class TitleSuite(Suite):
 
         for ref in (session, session[:10], "secret"):
             with refused(NotFound):
-                world.read(read.resolve, ref, profile="other")
+                world.read(read.find, ref, profile="other")
 
     def test_nothing_is_no_name(self, world: World) -> None:
         with refused(BadInput):
-            world.read(read.resolve, "  ", profile="main")
+            world.read(read.find, "  ", profile="main")
 
 
 class SessionSuite(Suite):
@@ -176,7 +176,7 @@ class SessionSuite(Suite):
 
         head = world.head(session)
         more = world.read(_details, head.no)
-        prompt = world.read(read.system_prompt, head)
+        prompt = world.read(read.get_system_prompt, head)
 
         assert (head.model, head.labels, head.kind, head.source) == ("m", ("x",), Kind.JOB, ANN)
         assert (more.settings, more.workspace) == (opening["settings"], opening["workspace"])
@@ -339,9 +339,9 @@ class SessionSuite(Suite):
         with refused(Purged, "gone for good"):
             world.head(session)
         with refused(Purged, "gone for good"):
-            world.read(read.resolve, session, profile="main")
+            world.read(read.find, session, profile="main")
         with refused(NotFound, f"There is no session {session}."):
-            world.read(read.head, session, profile="other")
+            world.read(read.get_head, session, profile="other")
 
     def test_an_archived_session_goes_on(self, world: World) -> None:
         session = world.talk("a")
@@ -389,16 +389,16 @@ class SessionSuite(Suite):
     def test_labels_are_a_set_of_short_texts(self, world: World) -> None:
         session = world.session("a")
 
-        head = world.write(edit.label, session, ["b", " a  x ", "b", ""], profile="main")
+        head = world.write(edit.set_labels, session, ["b", " a  x ", "b", ""], profile="main")
 
         assert head.labels == ("a x", "b")
         with refused(BadInput, "65", unchanged=world):
-            world.write(edit.label, session, ["x" * 65], profile="main")
+            world.write(edit.set_labels, session, ["x" * 65], profile="main")
 
     def test_a_project_can_go_without_its_sessions(self, world: World) -> None:
         session = world.session("a")
         world.write(projects.add, "Work", profile="main", moment=world.moment(), colour="#a0B1c2")
-        world.write(projects.move, session, "Work", profile="main")
+        world.write(projects.move_session, session, "Work", profile="main")
         inside = world.head(session).project
         listed = world.read(projects.list_projects, profile="main")
 
@@ -429,7 +429,7 @@ class SessionSuite(Suite):
         world.write(projects.add, "A", profile="work", moment=world.moment())
 
         with refused(NotFound, "'A'", unchanged=world):
-            world.write(projects.move, session, "A", profile="main")
+            world.write(projects.move_session, session, "A", profile="main")
 
     def test_sessions_of_others_are_left_alone(self, world: World) -> None:
         """P17: foreign looks exactly like missing."""
@@ -444,9 +444,9 @@ class SessionSuite(Suite):
             lambda: world.write(edit.rename, session, "t", profile="x"),
             lambda: world.write(edit.fork, session, profile="x", moment=moment),
             lambda: world.write(edit.hold, session, "h", profile="x", until=until),
-            lambda: world.write(edit.label, session, ["l"], profile="x"),
-            lambda: world.read(read.window, session, profile="x"),
-            lambda: world.read(read.context, session, profile="x"),
+            lambda: world.write(edit.set_labels, session, ["l"], profile="x"),
+            lambda: world.read(read.read_window, session, profile="x"),
+            lambda: world.read(read.read_context, session, profile="x"),
         ):
             with refused(NotFound, f"There is no session {session}.", unchanged=world):
                 act()

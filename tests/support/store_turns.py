@@ -35,7 +35,7 @@ def begin(world: World, text: str = "hello") -> Begun:
 
 def turn_of(world: World, begun: Begun) -> Turn:
     """The turn as the record has it now."""
-    found = world.read(turns.of_session, begun.lease.session_no)
+    found = world.read(turns.list_turns, begun.lease.session_no)
     return next(turn for turn in found if turn.id == begun.lease.turn_id)
 
 
@@ -185,7 +185,7 @@ class TurnSuite(Suite):
         at = world.clock.tick()
 
         done = world.write(
-            turns.append, begun.lease, message("assistant", "1"), profile="main", at=at
+            turns.append_step, begun.lease, message("assistant", "1"), profile="main", at=at
         )
 
         assert done.seq == 2
@@ -195,9 +195,19 @@ class TurnSuite(Suite):
     def test_a_repeated_step_is_one_step(self, world: World) -> None:
         begun = begin(world)
         said = message("assistant", "1")
-        how = {"profile": "main", "at": world.clock.tick(), "idempotency_key": "step-1"}
+        at = world.clock.tick()
 
-        again = [world.write(turns.append, begun.lease, said, **how).repeated for _ in range(2)]  # type: ignore[arg-type]
+        again = [
+            world.write(
+                turns.append_step,
+                begun.lease,
+                said,
+                profile="main",
+                at=at,
+                idempotency_key="step-1",
+            ).repeated
+            for _ in range(2)
+        ]
 
         assert again == [False, True]
 
@@ -281,7 +291,7 @@ class TurnSuite(Suite):
         said = message("user", "once")
 
         def begun(tx: Tx) -> Begun:
-            return turns.begin_in(
+            return turns.begin_in_session(
                 tx,
                 session,
                 said,
@@ -314,7 +324,9 @@ class LeaseSuite(Suite):
         """The prompt exactly once, partial output kept."""
         begun = begin(world)
         at = world.clock.tick()
-        world.write(turns.append, begun.lease, message("assistant", "step"), profile="main", at=at)
+        world.write(
+            turns.append_step, begun.lease, message("assistant", "step"), profile="main", at=at
+        )
         world.write(turns.checkpoint, begun.lease, "and th\x00")
         world.clock.tick(LEASE_SECONDS + 1)
 
@@ -335,7 +347,9 @@ class LeaseSuite(Suite):
         begun = begin(world)
         world.write(turns.checkpoint, begun.lease, "ste")
         at = world.clock.tick()
-        world.write(turns.append, begun.lease, message("assistant", "step"), profile="main", at=at)
+        world.write(
+            turns.append_step, begun.lease, message("assistant", "step"), profile="main", at=at
+        )
 
         world.write(
             turns.interrupt,
@@ -358,7 +372,7 @@ class LeaseSuite(Suite):
         now = world.clock.now()
 
         for act in (
-            lambda: world.write(turns.append, stale.lease, late, profile="main", at=now),
+            lambda: world.write(turns.append_step, stale.lease, late, profile="main", at=now),
             lambda: world.write(turns.renew, stale.lease, seconds=30, now=now),
             lambda: world.write(turns.checkpoint, stale.lease, "late"),
             lambda: world.finish(stale, "late", usage=(Usage(call_id="u"),)),

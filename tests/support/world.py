@@ -105,7 +105,7 @@ class World:
         said = None if text is None else message("user", text)
         claim = Claim(self.name, LEASE_SECONDS)
         return self.write(
-            turns.begin_in,
+            turns.begin_in_session,
             session_id,
             said,
             profile=self.profile,
@@ -134,15 +134,15 @@ class World:
 
     def head(self, session_id: str) -> SessionHead:
         """The session's head."""
-        return self.read(read.head, session_id, profile=self.profile)
+        return self.read(read.get_head, session_id, profile=self.profile)
 
     def current(self, source: Source) -> SessionHead | None:
         """The session that the source's key is on."""
-        return self.read(routing.current, self.key(source))
+        return self.read(routing.get_current, self.key(source))
 
     def transcript(self, session_id: str) -> list[Entry]:
         """What people read of a session."""
-        return self.read(read.transcript_of, session_id, profile=self.profile)
+        return self.read(read.read_transcript, session_id, profile=self.profile)
 
     def texts(self, session_id: str) -> list[str]:
         """The words people read of a session."""
@@ -150,7 +150,7 @@ class World:
 
     def context(self, session_id: str) -> list[Chat]:
         """What the model reads of a session."""
-        return self.read(read.context, session_id, profile=self.profile)
+        return self.read(read.read_context, session_id, profile=self.profile)
 
     def fork(self, session_id: str, at_seq: int | None = None, **how: Any) -> SessionHead:
         """Fork a session."""
@@ -190,7 +190,7 @@ def _fill(tx: Tx, made: str, said: list[Message], *, profile: str, moment: Momen
         entries.insert(tx, no, seq, at=moment.now, body=each, turn_id=None)
     at = to_micros(moment.now)
     tx.run("set_end_of_log", no=no, last_seq=len(said), last_active_at=at)
-    log.put(tx, no, log.counts(tx, segments(tx, no)))
+    log.put(tx, no, log.count_log(tx, segments(tx, no)))
 
 
 def _everything(tx: Tx, profile: str) -> list[Any]:
@@ -199,4 +199,4 @@ def _everything(tx: Tx, profile: str) -> list[Any]:
         for s in SessionFolder
     ]
     heads = [head for page in pages for head in page.items if head.folder is not SessionFolder.GONE]
-    return [(head, read.log_of(tx, head.id, profile=profile, limit=1000)) for head in heads]
+    return [(head, read.read_log(tx, head.id, profile=profile, limit=1000)) for head in heads]

@@ -98,13 +98,13 @@ class IngestStore:
     def texts(self, head: SessionHead | None = None) -> list[str]:
         """What was said in the only session, or in this one: a role's letter and the words."""
         [one] = [head] if head is not None else self.heads()
-        entries = self.store.read(read.transcript_of, one.id, profile="main").result()
+        entries = self.store.read(read.read_transcript, one.id, profile="main").result()
         said = [entry.body for entry in entries if isinstance(entry.body, Message)]
         return [f"{each.role[0]}:{each.text}" for each in said]
 
     def context(self) -> list[dict[str, Any]]:
         [one] = self.heads()
-        return self.store.read(read.context, one.id, profile="main").result()
+        return self.store.read(read.read_context, one.id, profile="main").result()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

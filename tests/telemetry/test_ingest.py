@@ -171,7 +171,7 @@ def test_calls_are_priced_once_and_cached_tokens_counted_apart(target: IngestSto
     feed(target, used)
     feed(target, used)
 
-    [total] = target.store.read(usage.report, "model", profile="main").result()
+    [total] = target.store.read(usage.sum_usage, "model", profile="main").result()
     assert (total.group, total.calls) == ("gpt-4o", 1)
     assert (total.input_tokens, total.cache_read_tokens, total.output_tokens) == (
         600_000,
@@ -196,7 +196,7 @@ def test_what_a_call_caches_for_an_hour_costs_more(target: IngestStore) -> None:
         ),
     )
 
-    [total] = target.store.read(usage.report, "model", profile="main").result()
+    [total] = target.store.read(usage.sum_usage, "model", profile="main").result()
     assert (total.cache_write_tokens, total.cost_microusd) == (100_000, 600_000)
 
 
@@ -238,7 +238,7 @@ def test_the_system_prompt_is_the_sessions_and_no_message(target: IngestStore) -
 
     [head] = target.heads()
     assert target.texts() == ["u:a", "a:b", "u:c", "a:d"]
-    assert target.store.read(read.system_prompt, head).result() == "Be brief."
+    assert target.store.read(read.get_system_prompt, head).result() == "Be brief."
 
 
 def test_spans_of_other_work_are_nothing_to_us(target: IngestStore) -> None:

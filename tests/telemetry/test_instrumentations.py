@@ -105,7 +105,7 @@ def only(target: IngestStore) -> SessionHead:
     """
     key = key_for(Source("otel", "voyage"), profile="main")
     [head] = [each for each in target.heads() if each.trashed_at is None]
-    assert target.store.read(routing.current, key).result() == head
+    assert target.store.read(routing.get_current, key).result() == head
     return head
 
 
@@ -134,7 +134,7 @@ async def test_the_flags_of_the_guide_give_the_whole_conversation(
     assert head.tool_call_count == 1
     assert (head.usage.calls, head.usage.input_tokens, head.usage.output_tokens) == (3, 600, 6)
     assert head.usage.cost_microusd
-    context = await endpoint.store.read(read.context, head.id, profile="main")
+    context = await endpoint.store.read(read.read_context, head.id, profile="main")
     arguments = context[1]["tool_calls"][0]["function"]["arguments"]
     assert json.loads(arguments) == {"city": "Lisbon"}
     assert context[2]["content"] == "sunny"

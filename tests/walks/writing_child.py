@@ -190,7 +190,7 @@ class Writer(threading.Thread):
                 self._call("checkpoint", token, turns.checkpoint, lease, token, facts=turn)
             else:
                 self._call(
-                    "step", token, turns.append, lease, message("assistant", token),
+                    "step", token, turns.append_step, lease, message("assistant", token),
                     profile=PROFILE, at=at, idempotency_key=token, facts=turn,
                 )  # fmt: skip
         token = self._token()

@@ -72,7 +72,7 @@ class Served:
 
     async def token(self, scope: Scope = Scope.ADMIN, profile: str = "main") -> tuple[str, Token]:
         self._chance += 1
-        secret = credentials.secret(
+        secret = credentials.make_secret(
             (self.port << 32 | self._chance).to_bytes(credentials.SECRET_BYTES)
         )
         made = await self.store.write(

@@ -48,7 +48,7 @@ class Served(NamedTuple):
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     home = tmp_path_factory.mktemp("described")
     (home / "sessionary.toml").write_text(AGENT)
-    secret = credentials.secret(bytes(credentials.SECRET_BYTES))
+    secret = credentials.make_secret(bytes(credentials.SECRET_BYTES))
     with connect(home=str(home), create=True) as client:
         client.writing(
             credentials.add_token, secret, profile="main", scope=Scope.ADMIN, moment=client.moment()

@@ -78,7 +78,7 @@ async def test_what_was_left_out_does_not_keep_the_rest_from_being_imported(clie
     report = imported(there, text.encode())
 
     assert not report.refused
-    head = there.read(read.head, id, profile="main").result()
+    head = there.read(read.get_head, id, profile="main").result()
     assert (head.message_count, head.tool_call_count, head.key) == (4, 0, None)
     there.close()
 

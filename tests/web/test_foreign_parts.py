@@ -39,7 +39,7 @@ async def test_a_conversation_in_anthropics_form_is_what_the_model_reads(
     for role, part in (("assistant", call), ("user", result)):
         await client.post(f"/sessions/{id}/messages", {"role": role, "parts": [part]}, status=201)
 
-    context = await server.store.read(read.context, id, profile="main")
+    context = await server.store.read(read.read_context, id, profile="main")
 
     assert [chat["role"] for chat in context] == ["user", "assistant", "tool"]
     assert context[2]["content"] == "09:30"

@@ -17,7 +17,7 @@ async def with_job(server: Served) -> str:
     moment = server.world.context().moment()
     saying = append.NewMessage(message("user", "work"))
     return (
-        await server.store.write(append.append_to_new, opening, saying, moment=moment)
+        await server.store.write(append.append_to_new_session, opening, saying, moment=moment)
     ).session_id
 
 
@@ -151,8 +151,10 @@ async def test_what_was_taken_back_is_in_the_log_still(client: Client) -> None:
 
 def worker_of(tx: Tx, parent: str, *, moment: Moment) -> str:
     """Open the session of a subagent, with its first message."""
-    id = edit.open_for(tx, parent, Opening("main", Source("web"), title="worker"), moment=moment)
-    append.append_to(
+    id = edit.open_subagent(
+        tx, parent, Opening("main", Source("web"), title="worker"), moment=moment
+    )
+    append.append_to_session(
         tx, id, append.NewMessage(message("user", "work")), profile="main", moment=moment
     )
     return id

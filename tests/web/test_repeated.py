@@ -14,7 +14,7 @@ CODE = "ABCD2345"
 async def someone_asks(server: Served) -> None:
     stranger, moment = Person("7", name="Ada"), server.parts.moment()
     assert await server.store.write(
-        access.ask, "telegram", stranger, profile="main", code=CODE, moment=moment
+        access.request_pairing, "telegram", stranger, profile="main", code=CODE, moment=moment
     )
 
 

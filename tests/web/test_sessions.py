@@ -18,7 +18,7 @@ async def begin_elsewhere(server: Served, session_id: str) -> turns.Begun:
     """A turn that another process runs."""
     claim, moment = turns.Claim("another", 60), server.world.context().moment()
     return await server.store.write(
-        turns.begin_in, session_id, None, profile="main", claim=claim, moment=moment
+        turns.begin_in_session, session_id, None, profile="main", claim=claim, moment=moment
     )
 
 
@@ -212,7 +212,7 @@ async def test_a_running_turn_can_be_stopped(server: Served, client: Client) -> 
     begun = await begin_elsewhere(server, id)
 
     assert (await client.post(f"/sessions/{id}/stop"))["stopping"] is True
-    assert await server.store.read(turns.stop_asked, begun.lease) == "stopped by you"
+    assert await server.store.read(turns.get_stop_reason, begun.lease) == "stopped by you"
 
 
 async def test_a_read_only_or_ended_session_takes_no_turn(client: Client) -> None:

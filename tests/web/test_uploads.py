@@ -177,7 +177,7 @@ async def test_every_body_that_takes_parts_takes_only_files_of_ours(
 
 async def forgotten(server: Served) -> int:
     moment = server.world.context().moment()
-    return await server.store.write(files.forget_old, moment=moment)
+    return await server.store.write(files.delete_old_uploads, moment=moment)
 
 
 async def is_kept(server: Served, part: dict[str, Any]) -> bool:

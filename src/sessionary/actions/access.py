@@ -17,10 +17,10 @@ from sessionary.store.database import Tx
 CODE_ALPHABET = "23456789ABCDEFGHJKMNPQRSTUVWXYZ"
 CODE_LENGTH = 8
 CODE_LIFE = timedelta(hours=1)
-MOST_PENDING = 3
+MAX_PENDING = 3
 ASK_AGAIN_AFTER = timedelta(minutes=10)
 # How long a request keeps its place when others want it.
-PLACE_FOR = timedelta(minutes=10)
+KEPT_FOR = timedelta(minutes=10)
 WRONG_CODES = 5
 LOCKED_FOR = timedelta(hours=1)
 _NOT_IN_CODE = re.compile(f"[^{CODE_ALPHABET}]")
@@ -85,13 +85,15 @@ def revoke(tx: Tx, platform: str, person_id: str, *, profile: str) -> bool:
     )
 
 
-def permits(tx: Tx, *, profile: str) -> list[Permit]:
+def list_permits(tx: Tx, *, profile: str) -> list[Permit]:
     """Everyone who was let in."""
     rows = tx.all("list_permits", profile=profile)
     return [Permit(platform, id, name, from_micros(at), by) for platform, id, name, at, by in rows]
 
 
-def ask(tx: Tx, platform: str, person: Person, *, profile: str, code: str, moment: Moment) -> bool:
+def request_pairing(
+    tx: Tx, platform: str, person: Person, *, profile: str, code: str, moment: Moment
+) -> bool:
     """Note a stranger's request under a fresh code; False when enough was asked for.
 
     A platform has a few places, and a person at most one. When all are taken, a request older than
@@ -112,13 +114,13 @@ def ask(tx: Tx, platform: str, person: Person, *, profile: str, code: str, momen
             return False
     else:
         pending = tx.one("count_pairings", profile=profile, platform=platform, now=now)
-        is_full = pending is not None and pending[0] >= MOST_PENDING
+        is_full = pending is not None and pending[0] >= MAX_PENDING
         if is_full and not tx.run(
             "make_room_for_pairing",
             profile=profile,
             platform=platform,
             now=now,
-            before=to_micros(moment.now - PLACE_FOR),
+            before=to_micros(moment.now - KEPT_FOR),
         ):
             return False
     tx.run(
@@ -134,7 +136,9 @@ def ask(tx: Tx, platform: str, person: Person, *, profile: str, code: str, momen
     return True
 
 
-def approve(tx: Tx, code: str, *, profile: str, moment: Moment, by: str = "owner") -> Permit | None:
+def approve_pairing(
+    tx: Tx, code: str, *, profile: str, moment: Moment, by: str = "owner"
+) -> Permit | None:
     """Let in whoever asked with this code; None for a wrong one.
 
     Too many wrong ones lock the door for a while. A wrong code is counted, so the caller must
@@ -164,7 +168,7 @@ def approve(tx: Tx, code: str, *, profile: str, moment: Moment, by: str = "owner
     return Permit(platform, person_id, name, moment.now, by)
 
 
-def pairings(
+def list_pairings(
     tx: Tx, *, profile: str, now: datetime
 ) -> list[tuple[str, str, str | None, datetime, datetime]]:
     """Who waits to be let in: platform, person, name, when they asked, how long the code is good."""
@@ -175,7 +179,7 @@ def pairings(
     ]
 
 
-def code_of(rng: int) -> str:
+def make_code(rng: int) -> str:
     """A pairing code from a random number."""
     letters = []
     for _ in range(CODE_LENGTH):
@@ -184,13 +188,13 @@ def code_of(rng: int) -> str:
     return "".join(letters)
 
 
-def spent(tx: Tx, scope: str, period: str, *, profile: str) -> BudgetUse:
+def get_budget_use(tx: Tx, scope: str, period: str, *, profile: str) -> BudgetUse:
     """What a person, channel or schedule has used in a period, and has reserved now."""
     row = tx.one("get_spending", profile=profile, scope=scope, period=period)
     return BudgetUse() if row is None else BudgetUse(*row)
 
 
-def spend(
+def add_spending(
     tx: Tx, scope: str, period: str, *, profile: str, tokens: int, cost_microusd: int
 ) -> None:
     """Count what was used against a budget."""
@@ -225,7 +229,7 @@ def reserve(
     )
 
 
-def use_reserved(tx: Tx, turn_id: str, *, tokens: int, cost_microusd: int) -> None:
+def use_reservations(tx: Tx, turn_id: str, *, tokens: int, cost_microusd: int) -> None:
     """Reduce a turn's reservations by what was just counted as spent."""
     tx.run("use_reservations", turn_id=turn_id, tokens=tokens, cost_microusd=cost_microusd)
 
@@ -243,7 +247,7 @@ def set_home(tx: Tx, home: HomeAddress, *, profile: str, moment: Moment) -> None
     )
 
 
-def homes(tx: Tx, *, profile: str) -> list[HomeAddress]:
+def list_homes(tx: Tx, *, profile: str) -> list[HomeAddress]:
     """Every platform's default channel."""
     rows = tx.all("list_homes", profile=profile)
     return [

@@ -50,14 +50,14 @@ class AccessEnded:
     id: str
 
 
-def secret(rng: bytes) -> str:
+def make_secret(rng: bytes) -> str:
     """A token from 256 random bits; shown once, never kept."""
     if len(rng) != SECRET_BYTES:
         raise BadInput(f"A token is made of {SECRET_BYTES} random bytes.")
     return PREFIX + rng.hex()
 
 
-def digest(text: str) -> str:
+def hash_secret(text: str) -> str:
     """What is kept of a secret of 256 bits: one hash is enough, nobody guesses it."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
@@ -75,7 +75,7 @@ def add_token(
         id=made.id,
         profile=made.profile,
         name=clean,
-        hash=digest(token),
+        hash=hash_secret(token),
         scope=scope,
         at=to_micros(moment.now),
     )
@@ -84,7 +84,7 @@ def add_token(
 
 def find_token(tx: Tx, token: str) -> Token | None:
     """Whose token this is; None when it is nobody's, or was revoked."""
-    wanted = digest(token)
+    wanted = hash_secret(token)
     row = tx.one("get_token_by_hash", hash=wanted)
     if row is None or not hmac.compare_digest(row[-1], wanted):
         return None
@@ -154,12 +154,12 @@ class Login:
     expires_at: datetime
 
 
-def offer_link(tx: Tx, code: str, *, profile: str, moment: Moment) -> None:
+def add_login_link(tx: Tx, code: str, *, profile: str, moment: Moment) -> None:
     """Let one browser in that shows this code within a minute."""
     tx.run("delete_old_login_links", now=to_micros(moment.now))
     tx.run(
         "insert_login_link",
-        hash=digest(code),
+        hash=hash_secret(code),
         profile=profile,
         expires_at=to_micros(moment.now + LINK_LIFE),
     )
@@ -167,7 +167,7 @@ def offer_link(tx: Tx, code: str, *, profile: str, moment: Moment) -> None:
 
 def log_in_by_link(tx: Tx, code: str, cookie: str, *, moment: Moment) -> Login | None:
     """Use a link up; None when it was used, is too old or never was."""
-    row = tx.one("take_login_link", hash=digest(code), now=to_micros(moment.now))
+    row = tx.one("take_login_link", hash=hash_secret(code), now=to_micros(moment.now))
     return None if row is None else log_in(tx, cookie, profile=row[0], moment=moment)
 
 
@@ -179,7 +179,7 @@ def log_in(tx: Tx, cookie: str, *, profile: str, moment: Moment) -> Login:
         "insert_login",
         id=made.id,
         profile=profile,
-        hash=digest(cookie),
+        hash=hash_secret(cookie),
         at=to_micros(made.began_at),
         expires_at=to_micros(made.expires_at),
     )
@@ -188,7 +188,7 @@ def log_in(tx: Tx, cookie: str, *, profile: str, moment: Moment) -> Login:
 
 def find_login(tx: Tx, cookie: str, *, now: datetime) -> Login | None:
     """Whose cookie this is; None when it is nobody's, or over."""
-    wanted = digest(cookie)
+    wanted = hash_secret(cookie)
     row = tx.one("get_login_by_hash", hash=wanted, now=to_micros(now))
     if row is None or not hmac.compare_digest(row[-1], wanted):
         return None
@@ -227,13 +227,13 @@ def set_password(
     tx.run("end_other_logins", profile=profile, at=to_micros(moment.now), but=but)
 
 
-def password_of(tx: Tx, *, profile: str) -> str | None:
+def get_password_hash(tx: Tx, *, profile: str) -> str | None:
     """The hash of a profile's password, or None when it has none."""
     row = tx.one("get_password", profile=profile)
     return None if row is None else str(row[0])
 
 
-def check_guard(tx: Tx, *, profile: str, now: datetime) -> None:
+def check_login_guard(tx: Tx, *, profile: str, now: datetime) -> None:
     """Refuse a stranger's guess after too many wrong ones from all addresses together."""
     row = tx.one("get_login_guard", profile=profile)
     if row is not None and to_micros(now) < row[1]:
@@ -251,11 +251,11 @@ def count_guess(
     tx.one("lock_key", profile=profile, key="login")
     row = tx.one("get_login_guard", profile=profile)
     wrong = 0 if right else 1 + (0 if row is None else int(row[0]))
-    locked = to_micros(now + lock_after(wrong, most=most)) if wrong >= most else 0
+    locked = to_micros(now + lock_duration(wrong, most=most)) if wrong >= most else 0
     tx.run("set_login_guard", profile=profile, wrong=wrong, locked_until=locked)
 
 
-def lock_after(wrong: int, *, most: int = WRONG_PASSWORDS) -> timedelta:
+def lock_duration(wrong: int, *, most: int = WRONG_PASSWORDS) -> timedelta:
     """How long further passwords are refused after this number of wrong ones."""
     if wrong < most:
         return timedelta()
@@ -274,7 +274,7 @@ def hash_password(password: str, salt: bytes) -> str:
     return f"scrypt${_text(salt)}${_text(_scrypt(password, salt))}"
 
 
-def password_fits(password: str, hashed: str) -> bool:
+def is_password(password: str, hashed: str) -> bool:
     """Whether a password is the one that was set. It takes long on purpose."""
     match hashed.split("$"):
         case ["scrypt", salt, kept] if len(password) <= LONGEST_PASSWORD:

@@ -23,14 +23,16 @@ def upload(tx: Tx, data: bytes, *, profile: str, moment: Moment) -> str:
     return name
 
 
-def accept(tx: Tx, said: Message, files: Iterable[bytes], *, profile: str, moment: Moment) -> None:
+def keep_files(
+    tx: Tx, said: Message, files: Iterable[bytes], *, profile: str, moment: Moment
+) -> None:
     """Keep the files that came with a message; refuse one that names files this profile has not."""
     for data in files:
         upload(tx, data, profile=profile, moment=moment)
-    check(tx, said, profile=profile)
+    check_attachments(tx, said, profile=profile)
 
 
-def check(tx: Tx, said: Message, *, profile: str) -> None:
+def check_attachments(tx: Tx, said: Message, *, profile: str) -> None:
     """Refuse a file that this profile has not: what another one keeps looks like nothing."""
     for part in said.parts:
         if isinstance(part, Attachment) and not _is_own(tx, part.blob, profile=profile):
@@ -40,7 +42,7 @@ def check(tx: Tx, said: Message, *, profile: str) -> None:
             )
 
 
-def forget_old(tx: Tx, *, moment: Moment) -> int:
+def delete_old_uploads(tx: Tx, *, moment: Moment) -> int:
     """Let go of what was brought in long ago; how many. What an entry refers to stays with it."""
     old = tx.all("old_uploads", before=to_micros(moment.now - KEPT), limit=_BATCH)
     for profile, name in old:

@@ -42,7 +42,7 @@ def receive(
     name = idempotency_key or platform_idempotency_key(source) or f"arrival/{id}"
     check_idempotency_key(name)
     # A row's number is given before its commit: of one key, the earlier is seen the earlier.
-    routing.lock(tx, key)
+    routing.lock_key(tx, key)
     new = arrivals.insert(
         tx,
         id,
@@ -75,7 +75,7 @@ def platform_idempotency_key(source: Source) -> str | None:
     return f"{escape(source.platform)[:100]}/sha256/{digest}"
 
 
-def waiting_keys(tx: Tx, *, profile: str, limit: int) -> list[str]:
+def list_waiting_keys(tx: Tx, *, profile: str, limit: int) -> list[str]:
     """The keys that have something waiting, the oldest first."""
     return arrivals.keys_waiting(tx, profile=profile, limit=limit)
 
@@ -106,7 +106,7 @@ def withdraw(tx: Tx, id: str, *, profile: str) -> Arrival:
 def _waiting(tx: Tx, id: str, *, profile: str) -> Arrival:
     found = _get(tx, id, profile=profile)
     # Whoever begins a turn holds the key first, and reads what waits only then.
-    routing.lock(tx, SessionKey.parse(found.key))
+    routing.lock_key(tx, SessionKey.parse(found.key))
     found = _get(tx, id, profile=profile)
     if found.state is not ArrivalState.WAITING:
         raise _taken(found)
@@ -126,27 +126,27 @@ def _get(tx: Tx, id: str, *, profile: str) -> Arrival:
 
 def _tell(tx: Tx, found: Arrival) -> None:
     """Whoever looks at the session sees what waits as it is now."""
-    head = routing.current(tx, SessionKey.parse(found.key))
+    head = routing.get_current(tx, SessionKey.parse(found.key))
     if head is not None:
-        log.tell(tx, head)
+        log.notify(tx, head)
 
 
 # Who writes in a channel may have a key of their own there: so many of them are expected.
 _PEOPLE = 20
 
 
-def place(tx: Tx, platform: str, *, profile: str) -> str | None:
+def get_position(tx: Tx, platform: str, *, profile: str) -> str | None:
     """What was kept last, in the platform's own words; None at the first time."""
     row = tx.one("get_meta", name=_name(platform, profile))
     return None if row is None else str(row[0])
 
 
-def keep_place(tx: Tx, platform: str, place: str, *, profile: str) -> None:
+def set_position(tx: Tx, platform: str, place: str, *, profile: str) -> None:
     """Everything up to here is durable."""
     tx.run("set_meta", name=_name(platform, profile), value=place)
 
 
-def chats(tx: Tx, platform: str, *, profile: str, most: int) -> list[Channel]:
+def list_channels(tx: Tx, platform: str, *, profile: str, most: int) -> list[Channel]:
     """The channels of a platform that have a conversation, those spoken in last first."""
     first = f"{profile}/{escape(platform)}/"
     latest = bindings.latest_keys(tx, first, profile=profile, limit=most * _PEOPLE)

@@ -138,7 +138,7 @@ def list_deliveries(
     """A page of the outbox, newest first. `channel` is a platform, or `platform:chat[:thread]`."""
     before = Cursor.first() if cursor is None else Cursor.parse(cursor)
     is_platform = channel is not None and ":" not in channel
-    found = deliveries.listing(
+    found = deliveries.list_page(
         tx,
         profile=profile,
         before=before.no,
@@ -242,7 +242,7 @@ def _check_target(tx: Tx, channel: Channel, *, profile: str, platforms: Collecti
             f"There is no channel {channel.platform!r} in this configuration (there are: {known}); "
             "nothing was changed."
         )
-    homes = access.homes(tx, profile=profile)
+    homes = access.list_homes(tx, profile=profile)
     if any((home.platform, home.chat_id) == (channel.platform, channel.chat_id) for home in homes):
         return
     if not inbox.has_conversation(tx, channel, profile=profile):

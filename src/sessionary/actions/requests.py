@@ -23,16 +23,16 @@ class StoredResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class Repeatable:
+class IdempotentRequest:
     """The key a caller chose for a request, and what the request said."""
 
     key: str
     fingerprint: str
 
 
-def once(
+def run_once(
     tx: Tx,
-    request: Repeatable | None,
+    request: IdempotentRequest | None,
     act: Callable[[Tx], StoredResponse],
     *,
     profile: str,

@@ -32,7 +32,7 @@ class ScheduleSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class ClaimedRun:
     """An occurrence that this process has claimed and must run."""
 
     schedule: Schedule
@@ -84,7 +84,7 @@ def list_schedules(tx: Tx, *, profile: str) -> list[Schedule]:
     return schedules.listing(tx, profile=profile)
 
 
-def runs(tx: Tx, name: str, *, profile: str, limit: int = 20) -> list[Run]:
+def list_runs(tx: Tx, name: str, *, profile: str, limit: int = 20) -> list[Run]:
     """A schedule's latest runs, newest first."""
     return schedules.runs(tx, get(tx, name, profile=profile).no, limit=limit)
 
@@ -104,19 +104,21 @@ def remove(tx: Tx, name: str, *, profile: str, now: datetime) -> Schedule:
     return found
 
 
-def run_now(tx: Tx, name: str, *, profile: str, holder: str, seconds: float, moment: Moment) -> Due:
+def run_now(
+    tx: Tx, name: str, *, profile: str, holder: str, seconds: float, moment: Moment
+) -> ClaimedRun:
     """Claim an occurrence by hand, at this moment."""
     found = get(tx, name, profile=profile)
     if not _claim(tx, found, moment.now, holder=holder, seconds=seconds, now=moment.now):
         raise Conflict(f"Schedule {found.name!r} is running already.")
-    return Due(found, moment.now)
+    return ClaimedRun(found, moment.now)
 
 
 def claim_due(
     tx: Tx, *, profile: str, holder: str, seconds: float, now: datetime, limit: int = 10
-) -> list[Due]:
+) -> list[ClaimedRun]:
     """Claim what is due. Of several missed occurrences the latest is run, unless past its grace."""
-    claimed: list[Due] = []
+    claimed: list[ClaimedRun] = []
     for found in schedules.due(tx, profile=profile, now=now, limit=limit):
         assert found.next_at is not None
         due_at = _latest(found, now)
@@ -125,11 +127,11 @@ def claim_due(
         if now - due_at > found.grace:
             _skip(tx, found, due_at, holder=holder, now=now)
         elif _claim(tx, found, due_at, holder=holder, seconds=seconds, now=now):
-            claimed.append(Due(found, due_at))
+            claimed.append(ClaimedRun(found, due_at))
     return claimed
 
 
-def renew(tx: Tx, due: Due, *, holder: str, seconds: float, now: datetime) -> bool:
+def renew(tx: Tx, due: ClaimedRun, *, holder: str, seconds: float, now: datetime) -> bool:
     """Say that a run is alive."""
     until = to_micros(now + timedelta(seconds=seconds))
     return bool(
@@ -143,7 +145,7 @@ def renew(tx: Tx, due: Due, *, holder: str, seconds: float, now: datetime) -> bo
     )
 
 
-def ran_in(tx: Tx, due: Due, session_no: int) -> None:
+def set_run_session(tx: Tx, due: ClaimedRun, session_no: int) -> None:
     """Note the session of a run."""
     tx.run(
         "set_run_session",
@@ -155,7 +157,7 @@ def ran_in(tx: Tx, due: Due, session_no: int) -> None:
 
 def end_run(
     tx: Tx,
-    due: Due,
+    due: ClaimedRun,
     *,
     state: RunState,
     now: datetime,
@@ -176,14 +178,14 @@ def end_run(
     )
 
 
-def dead_runs(tx: Tx, *, now: datetime, limit: int = 20) -> list[Due]:
+def fail_dead_runs(tx: Tx, *, now: datetime, limit: int = 20) -> list[ClaimedRun]:
     """Fail the runs whose process died, and give them to the caller to be told of.
 
     One whose turn had ended is as its turn was: whoever asked has been told.
     """
     dead = []
     for no, due_at, session_no in tx.all("expired_runs", now=to_micros(now), limit=limit):
-        due = Due(schedules.get_by_no(tx, no), from_micros(due_at))
+        due = ClaimedRun(schedules.get_by_no(tx, no), from_micros(due_at))
         ran = [] if session_no is None else turns.of_session(tx, session_no)
         if ran and ran[-1].state is TurnState.RUNNING:
             continue  # its turn is interrupted first

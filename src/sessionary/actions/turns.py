@@ -78,7 +78,7 @@ class Ending:
     files: tuple[bytes, ...] = field(default=(), repr=False)
 
 
-def waiting(tx: Tx, key: SessionKey) -> Waiting:
+def lock_waiting(tx: Tx, key: SessionKey) -> Waiting:
     """What waits for a key, which is held until the transaction ends."""
     head = routing.lock_and_get_current(tx, key)
     found = arrivals.waiting(tx, str(key), profile=key.profile, limit=MOST_ARRIVALS)
@@ -89,7 +89,7 @@ def begin(
     tx: Tx, key: SessionKey, *, policy: ResetPolicy, claim: Claim, moment: Moment
 ) -> Begun | None:
     """Begin a turn with what waits for a key. None: nothing waits, or a turn is running."""
-    return begin_with(tx, waiting(tx, key), policy=policy, claim=claim, moment=moment)
+    return begin_with(tx, lock_waiting(tx, key), policy=policy, claim=claim, moment=moment)
 
 
 def begin_with(
@@ -101,7 +101,7 @@ def begin_with(
         return None
     last = found.arrivals[-1]
     route = routing.resolve_route(tx, key, found.head, last.source, policy=policy, moment=moment)
-    lease = take(tx, route.session_no, route.session_id, claim=claim, moment=moment)
+    lease = take_lease(tx, route.session_no, route.session_id, claim=claim, moment=moment)
     prompts = []
     for arrival in found.arrivals:
         said = _as_said(arrival.message, arrival.source, key)
@@ -113,7 +113,7 @@ def begin_with(
     return Begun(lease, route, tuple(prompts))
 
 
-def begin_in(
+def begin_in_session(
     tx: Tx,
     session_id: str,
     said: Message | None,
@@ -130,8 +130,8 @@ def begin_in(
     if head is None:
         raise NotFound(f"There is no session {session_id}.")
     if head.read_only:
-        raise log.read_only(session_id)
-    lease = take(tx, head.no, session_id, claim=claim, moment=moment)
+        raise log.read_only_error(session_id)
+    lease = take_lease(tx, head.no, session_id, claim=claim, moment=moment)
     prompts: tuple[Appended, ...] = ()
     if said is not None:
         for data in files:
@@ -150,7 +150,7 @@ def begin_in(
     return Begun(lease, routing.Route(session_id, head.no), prompts)
 
 
-def begin_here(
+def begin_for_source(
     tx: Tx,
     key: SessionKey,
     source: Source,
@@ -165,7 +165,7 @@ def begin_here(
     """Begin a turn where a source's conversation is, with its message."""
     _refuse_repeat(tx, idempotency_key, said, profile=key.profile)
     route = routing.route(tx, key, source, policy=policy, moment=moment)
-    lease = take(tx, route.session_no, route.session_id, claim=claim, moment=moment)
+    lease = take_lease(tx, route.session_no, route.session_id, claim=claim, moment=moment)
     told = transcript.mark_shared(said) if key.is_shared else said
     for data in files:
         blobs.link_blob(tx, data)
@@ -181,7 +181,7 @@ def begin_here(
     return Begun(lease, route, (prompt,))
 
 
-def take(tx: Tx, session_no: int, session_id: str, *, claim: Claim, moment: Moment) -> Lease:
+def take_lease(tx: Tx, session_no: int, session_id: str, *, claim: Claim, moment: Moment) -> Lease:
     """Take the lease of a session that no turn is running in."""
     turn_id = moment.new_id()
     row = turns.take_session(tx, session_no, turn_id)
@@ -190,9 +190,9 @@ def take(tx: Tx, session_no: int, session_id: str, *, claim: Claim, moment: Mome
     if row is None:
         head = sessions.get_by_no(tx, session_no)
         if head.running:
-            raise log.running(session_id)
+            raise log.running_error(session_id)
         if not head.is_open:
-            raise log.ended(head)
+            raise log.ended_error(head)
         raise RaceLost
     epoch, last_seq = row
     lease = Lease(turn_id, session_no, session_id, epoch, claim.holder)
@@ -201,7 +201,7 @@ def take(tx: Tx, session_no: int, session_id: str, *, claim: Claim, moment: Mome
     return lease
 
 
-def append(
+def append_step(
     tx: Tx,
     lease: Lease,
     said: Message,
@@ -224,7 +224,7 @@ def append(
     return done
 
 
-def step(
+def add_step(
     tx: Tx,
     lease: Lease,
     said: Message,
@@ -237,7 +237,7 @@ def step(
     """Add a finished step, the bytes of its files, and what it used."""
     for data in files:
         blobs.link_blob(tx, data)
-    done = append(tx, lease, said, profile=profile, at=moment.now)
+    done = append_step(tx, lease, said, profile=profile, at=moment.now)
     if used is not None:
         usage.record(
             tx, lease.session_no, used, profile=profile, moment=moment, turn_id=lease.turn_id
@@ -248,13 +248,13 @@ def step(
 def renew(tx: Tx, lease: Lease, *, seconds: float, now: datetime) -> None:
     """Say that the turn is alive."""
     if not turns.renew(tx, lease, until=now + timedelta(seconds=seconds)):
-        raise log.lost(lease)
+        raise log.turn_lost(lease)
 
 
 def checkpoint(tx: Tx, lease: Lease, text: str) -> None:
     """Keep what has been streamed so far of the step that is not finished."""
     if not turns.checkpoint(tx, lease, text):
-        raise log.lost(lease)
+        raise log.turn_lost(lease)
 
 
 def end(tx: Tx, lease: Lease, ending: Ending, *, profile: str, moment: Moment) -> list[Appended]:
@@ -282,14 +282,14 @@ def end(tx: Tx, lease: Lease, ending: Ending, *, profile: str, moment: Moment) -
         )
         tx.after_commit(DeliveryAdded(profile, str(reply.channel)))
     if not turns.end(tx, lease.turn_id, state=ending.state, at=moment.now, reason=ending.reason):
-        raise log.lost(lease)
+        raise log.turn_lost(lease)
     if not done:  # an entry tells the feed by itself
         entries.insert_feed(tx, lease.session_no, "turn")
     tx.after_commit(SessionChanged(profile, lease.session_id))
     return done
 
 
-def give_up(
+def end_failed(
     tx: Tx, lease: Lease, *, state: TurnState, reason: str, profile: str, moment: Moment
 ) -> Turn | None:
     """End a turn that failed, by its holder; what it had said stays. None when it was lost already."""
@@ -347,15 +347,15 @@ def ask_to_stop(tx: Tx, session_no: int, *, reason: str) -> bool:
     return turns.ask_to_stop(tx, session_no, reason=reason)
 
 
-def stop_asked(tx: Tx, lease: Lease) -> str | None:
+def get_stop_reason(tx: Tx, lease: Lease) -> str | None:
     """Why someone wants this turn to stop, or None."""
     stop = turns.get_stop(tx, lease)
     if stop is None:
-        raise log.lost(lease)
+        raise log.turn_lost(lease)
     return stop[0]
 
 
-def of_session(tx: Tx, session_no: int) -> Sequence[Turn]:
+def list_turns(tx: Tx, session_no: int) -> Sequence[Turn]:
     """A session's turns, oldest first."""
     return turns.of_session(tx, session_no)
 
@@ -414,7 +414,7 @@ class ToFinalize:
     ended_at: datetime
 
 
-def expired_turns(tx: Tx, *, now: datetime) -> list[str]:
+def list_expired_turns(tx: Tx, *, now: datetime) -> list[str]:
     """The turns whose lease ran out, as the clock on the wall says."""
     return turn_rows.expired(tx, now=now, limit=BATCH)
 
@@ -427,7 +427,7 @@ def interrupt_dead_turns(
     `among`: only these, which someone has looked at twice.
     """
     ended = []
-    for turn_id in expired_turns(tx, now=moment.now):
+    for turn_id in list_expired_turns(tx, now=moment.now):
         if among is not None and turn_id not in among:
             continue
         session_no = turn_rows.session_no_of(tx, turn_id)
@@ -462,17 +462,19 @@ def end_expired_sessions(tx: Tx, policies: Policies, *, moment: Moment) -> list[
             limit=BATCH,
         )
         for no, id, profile, key, _ in rows:
-            routing.lock(tx, SessionKey.parse(key))
+            routing.lock_key(tx, SessionKey.parse(key))
             head = routing.lock_and_reload(tx, no)
             reason = (
-                routing.reset_due(tx, head, policy=policy, moment=moment) if head.is_open else None
+                routing.get_reset_reason(tx, head, policy=policy, moment=moment)
+                if head.is_open
+                else None
             )
-            if reason is not None and routing.end(tx, head, reason=reason, moment=moment):
+            if reason is not None and routing.end_session(tx, head, reason=reason, moment=moment):
                 ended.append(Expired(profile, id, key, reason))
     return ended
 
 
-def to_finalize(tx: Tx, *, limit: int = BATCH) -> list[ToFinalize]:
+def list_to_finalize(tx: Tx, *, limit: int = BATCH) -> list[ToFinalize]:
     """Ended sessions that wait for their finalizers."""
     rows = tx.all("due_for_finalizing", tries=TRIES, limit=limit)
     return [
@@ -481,13 +483,13 @@ def to_finalize(tx: Tx, *, limit: int = BATCH) -> list[ToFinalize]:
     ]
 
 
-def finalized(tx: Tx, ended: ToFinalize, *, moment: Moment) -> None:
+def mark_finalized(tx: Tx, ended: ToFinalize, *, moment: Moment) -> None:
     """Note that what must follow this end has been done; a later end of the session has its own."""
     at, ended_at = to_micros(moment.now), to_micros(ended.ended_at)
     tx.run("mark_finalized", no=ended.no, at=at, ended_at=ended_at)
 
 
-def finalizing_failed(tx: Tx, ended: ToFinalize, *, error: str, moment: Moment) -> None:
+def mark_finalize_failed(tx: Tx, ended: ToFinalize, *, error: str, moment: Moment) -> None:
     """Note a failed try; after the third it is given up, and the error stays to be seen."""
     tx.run(
         "mark_finalize_failed",

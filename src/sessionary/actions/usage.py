@@ -50,7 +50,7 @@ def set_running_total(
     usage.set_total(tx, session_no, usage.total_of_session(tx, session_no))
 
 
-def report(
+def sum_usage(
     tx: Tx,
     group: str,
     *,

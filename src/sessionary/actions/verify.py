@@ -76,7 +76,7 @@ def rebuild_head(tx: Tx, no: int) -> bool:
         active_at = max(active_at, head.last_active_at)
     upkeep.set_end_of_log(tx, no, last_seq=end.last, active_at=active_at)
     sessions.set_folder(tx, no, _folder(head), archived=head.archived, trashed_at=head.trashed_at)
-    log.put(tx, no, log.counts(tx, sessions.segments(tx, no)))
+    log.put(tx, no, log.count_log(tx, sessions.segments(tx, no)))
     usage.set_total(tx, no, usage.total_of_session(tx, no))
     upkeep.set_running_turn(tx, no, next(iter(turns.running_ids(tx, no)), None))
     return True
@@ -156,7 +156,7 @@ def _check_order(tx: Tx, head: SessionHead) -> Iterator[Broken]:
 
 
 def _check_counts(tx: Tx, head: SessionHead) -> Iterator[Broken]:
-    counted = log.counts(tx, _segments_there(tx, head))
+    counted = log.count_log(tx, _segments_there(tx, head))
     stored = log.LogCounts(
         head.message_count,
         head.tool_call_count,

@@ -195,20 +195,20 @@ def _place(
 ) -> SessionHead | None:
     key, moment = client.key(source), client.moment()
     if ref is not None:
-        target = read.resolve(tx, ref, profile=client.profile)
+        target = read.find(tx, ref, profile=client.profile)
         return routing.switch(tx, key, target, moment=moment)
     if new:
         routing.reset(tx, key, moment=moment)
         return None
-    head = routing.current(tx, key)
+    head = routing.get_current(tx, key)
     return head if head is not None and head.is_open else None
 
 
 def _prompts(tx: Tx, client: Sessionary, source: Source) -> list[str]:
-    head = routing.current(tx, client.key(source))
+    head = routing.get_current(tx, client.key(source))
     if head is None:
         return []
-    entries = read.window(tx, head.id, profile=client.profile, limit=200).entries
+    entries = read.read_window(tx, head.id, profile=client.profile, limit=200).entries
     return [
         each.body.text
         for each in entries
@@ -217,7 +217,7 @@ def _prompts(tx: Tx, client: Sessionary, source: Source) -> list[str]:
 
 
 def _stop(tx: Tx, session_id: str, *, profile: str) -> None:
-    head = read.resolve(tx, session_id, profile=profile)
+    head = read.find(tx, session_id, profile=profile)
     turns.ask_to_stop(tx, head.no, reason="stopped by you")
 
 
@@ -249,7 +249,7 @@ def _parts_since(
     seq, left = max(after, turn.first_seq - 1), most
     parts: list[AnswerPart] = []
     while left is None or left > 0:
-        page = read.log_of(tx, turn.session_id, profile=profile, after=seq, limit=PAGE_SIZE)
+        page = read.read_log(tx, turn.session_id, profile=profile, after=seq, limit=PAGE_SIZE)
         for entry in page:
             seq = entry.seq
             if entry.turn_id != turn.id or not isinstance(entry.body, Message):

@@ -119,9 +119,11 @@ def _write(tx: Tx, session: _DemoSession, *, ids: Ids) -> None:
     last = 0
     for each in session.messages:
         assert each.at is not None
-        last = append.append_to(tx, id, each, profile=profile, moment=Moment(each.at, ids)).seq
+        last = append.append_to_session(
+            tx, id, each, profile=profile, moment=Moment(each.at, ids)
+        ).seq
     if session.project is not None:
-        projects.move(tx, id, session.project, profile=profile)
+        projects.move_session(tx, id, session.project, profile=profile)
     if session.pinned:
         edit.pin(tx, id, profile=profile, pinned=True)
     if session.key is not None:
@@ -300,7 +302,7 @@ class _FeatureSessions:
     def _workers(self, parent: str) -> int:
         for title, prompt, answer in _WORKERS:
             opening = Opening(self._profile, Source("web"), title=title, model=_MODEL)
-            id = edit.open_for(self._tx, parent, opening, moment=self._moment(1))
+            id = edit.open_subagent(self._tx, parent, opening, moment=self._moment(1))
             self._append(id, "user", prompt, seconds=0)
             self._append(id, "assistant", answer, seconds=1)
             self._read(id)
@@ -392,7 +394,9 @@ class _FeatureSessions:
             at=self._tick(seconds),
             usage=_fixed_usage() if role == "assistant" else None,
         )
-        append.append_to(self._tx, id, saying, profile=self._profile, moment=self._moment(0))
+        append.append_to_session(
+            self._tx, id, saying, profile=self._profile, moment=self._moment(0)
+        )
         self.messages += 1
 
     def _step(self, id: str, call: tuple[str, str], given: Any, output: str) -> None:

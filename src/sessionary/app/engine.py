@@ -163,5 +163,5 @@ async def run_schedule(client: Sessionary, name: str) -> Run:
     )
     await engine.scheduler.run_one(due)
     await agents.close()
-    latest = await context.store.read(schedules.runs, name, profile=client.profile, limit=1)
+    latest = await context.store.read(schedules.list_runs, name, profile=client.profile, limit=1)
     return latest[0]

@@ -24,8 +24,10 @@ def list_access(console: Console) -> None:
     """List the people who are allowed, and those who ask to be."""
     with console.client() as client:
         now = client.moment().now
-        permits = client.reading(access_actions.permits, profile=client.profile).result()
-        asking = client.reading(access_actions.pairings, profile=client.profile, now=now).result()
+        permits = client.reading(access_actions.list_permits, profile=client.profile).result()
+        asking = client.reading(
+            access_actions.list_pairings, profile=client.profile, now=now
+        ).result()
     found = [
         (each.platform, each.person_id, each.name, "allowed", each.given_at) for each in permits
     ]
@@ -52,7 +54,7 @@ def approve(console: Console, code: str) -> None:
     """Allow the person who was given this pairing code."""
     with console.client() as client:
         permit = client.writing(
-            access_actions.approve, code, profile=client.profile, moment=client.moment()
+            access_actions.approve_pairing, code, profile=client.profile, moment=client.moment()
         ).result()
     if permit is None:
         raise NotFound(
@@ -111,7 +113,7 @@ def revoke_access(console: Console, platform: str, person: str) -> None:
 @pass_console
 def add_token(console: Console, *, scope: str, name: str) -> None:
     """Create a token for this profile; it is shown once, and only its hash is kept."""
-    secret = credentials.secret(secrets.token_bytes(SECRET_BYTES))
+    secret = credentials.make_secret(secrets.token_bytes(SECRET_BYTES))
     with console.client(create=True) as client:
         made = client.writing(
             credentials.add_token,
@@ -231,7 +233,7 @@ def login_link(console: Console, *, address: str) -> None:
     code = secrets.token_hex(LINK_BYTES)
     with console.client() as client:
         client.writing(
-            credentials.offer_link, code, profile=client.profile, moment=client.moment()
+            credentials.add_login_link, code, profile=client.profile, moment=client.moment()
         ).result()
     link = f"{address.rstrip('/')}/login?code={code}"
     if not console.json:

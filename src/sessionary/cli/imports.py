@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from sessionary import config
-from sessionary.actions.sessions.read import head as head_of
+from sessionary.actions.sessions.read import get_head as head_of
 from sessionary.actions.transfer import jsonl_import
 from sessionary.actions.transfer.jsonl_import import ImportReport
 from sessionary.app import imports

@@ -68,10 +68,10 @@ def _explained(client: "Sessionary", source: Source) -> dict[str, Any]:
 def _look(
     tx: "Tx", client: "Sessionary", key: keys.SessionKey, policy: ResetPolicy
 ) -> tuple[SessionHead | None, str | None]:
-    head = routing.current(tx, key)
+    head = routing.get_current(tx, key)
     if head is None or not head.is_open:
         return head, None
-    return head, routing.reset_due(tx, head, policy=policy, moment=client.moment())
+    return head, routing.get_reset_reason(tx, head, policy=policy, moment=client.moment())
 
 
 def _binding_json(head: SessionHead) -> dict[str, Any]:
@@ -204,13 +204,13 @@ def switch(console: Console, key: str, ref: str) -> None:
 
 
 def _reset(tx: Tx, key: SessionKey, *, moment: Moment) -> SessionHead | None:
-    if routing.current(tx, key) is None:
+    if routing.get_current(tx, key) is None:
         raise NotFound(f"The key {key} is on no session.")
     return routing.reset(tx, key, moment=moment)
 
 
 def _switch(tx: Tx, key: SessionKey, session_id: str, *, moment: Moment) -> SessionHead:
-    target = read.resolve(tx, session_id, profile=key.profile)
+    target = read.find(tx, session_id, profile=key.profile)
     return routing.switch(tx, key, target, moment=moment)
 
 

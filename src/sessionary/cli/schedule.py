@@ -87,7 +87,9 @@ def list_schedules(console: Console) -> None:
 def runs(console: Console, name: str, limit: int) -> None:
     """List the latest runs of a schedule, newest first."""
     with console.client() as client:
-        found = client.reading(schedules.runs, name, profile=client.profile, limit=limit).result()
+        found = client.reading(
+            schedules.list_runs, name, profile=client.profile, limit=limit
+        ).result()
     console.print_list(
         [_run_json(each) for each in found],
         (Column("DUE"), Column("STATE"), Column("SESSION"), Column("REASON", flexible=True)),

@@ -79,7 +79,7 @@ class Sessionary:
 
     def find(self, ref: str) -> "Session":
         """Return the session with this id, beginning of an id, or title."""
-        found = self.reading(read.resolve, ref, profile=self.profile)
+        found = self.reading(read.find, ref, profile=self.profile)
         return self.answer(found.map(lambda head: self._session(id=head.id, source=head.source)))
 
     def new_session(
@@ -108,7 +108,7 @@ class Sessionary:
 
     def head(self, ref: str) -> SessionHead:
         """Return the head of the session with this id, beginning of an id, or title."""
-        return self.answer(self.reading(read.resolve, ref, profile=self.profile))
+        return self.answer(self.reading(read.find, ref, profile=self.profile))
 
     def usage(
         self, by: str = "day", *, since: datetime | None = None, until: datetime | None = None
@@ -116,7 +116,7 @@ class Sessionary:
         """Return tokens and cost by day, model, provider, source, project or session."""
         from sessionary.actions import usage  # a list of sessions does not need it
 
-        found = self.reading(usage.report, by, profile=self.profile, since=since, until=until)
+        found = self.reading(usage.sum_usage, by, profile=self.profile, since=since, until=until)
         return self.answer(found.map(list))
 
     def search(self, text: str, **options: Any) -> "SearchResult":

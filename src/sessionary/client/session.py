@@ -87,10 +87,12 @@ class Session:
                 moment=moment,
             )
         elif self.id is None:
-            pending = client.writing(append.append_to_new, self._opening(), saying, moment=moment)
+            pending = client.writing(
+                append.append_to_new_session, self._opening(), saying, moment=moment
+            )
         else:
             pending = client.writing(
-                append.append_to, self.id, saying, profile=client.profile, moment=moment
+                append.append_to_session, self.id, saying, profile=client.profile, moment=moment
             )
         return client.answer(pending.map(self._noted))
 
@@ -112,7 +114,7 @@ class Session:
 
     def head(self) -> SessionHead:
         """Return the session's head: its title, counts and state."""
-        return self._read(read.head)
+        return self._read(read.get_head)
 
     def context(self) -> list[Chat]:
         """Return the messages that a model reads."""
@@ -129,7 +131,7 @@ class Session:
         around: int | None = None,
     ) -> read.TranscriptWindow:
         """Return a part of the transcript: its end, or before, after or around an entry."""
-        return self._read(read.window, limit=limit, before=before, after=after, around=around)
+        return self._read(read.read_window, limit=limit, before=before, after=after, around=around)
 
     def read_file(self, blob: str) -> bytes:
         """Return the bytes of an attachment of this session, named by the `blob` of its part."""
@@ -172,14 +174,14 @@ class Session:
 
         The same reason again sets another end. A command such as `/new` still ends the session.
         """
-        return self._write(hold_actions.hold, reason, until=until, moment=self._client.moment())
+        return self._write(hold_actions.add_hold, reason, until=until, moment=self._client.moment())
 
     def release(self, reason: str | None = None) -> list[Hold]:
         """Release the hold with this reason, or all holds; return those that were released.
 
         Raises `NotFound` for a reason that does not hold the session.
         """
-        return self._write(hold_actions.release, reason, moment=self._client.moment())
+        return self._write(hold_actions.release_hold, reason, moment=self._client.moment())
 
     def holds(self) -> list[Hold]:
         """Return the holds that keep the session from being reset by its policy."""
@@ -276,7 +278,7 @@ class RunningTurn:
         written, files = _read_message(role, content, fields)
         used = client.priced(usage, at=None)
         pending = client.writing(
-            turns.step,
+            turns.add_step,
             self.begun.lease,
             written,
             used,
@@ -318,7 +320,7 @@ class RunningTurn:
         if session._key is not None and self._message is not None:
             policy = client.policies.choose(session.source)
             return client.writing(
-                turns.begin_here,
+                turns.begin_for_source,
                 session._key,
                 session.source,
                 self._message,
@@ -348,7 +350,7 @@ class RunningTurn:
             )
         state = TurnState.FAILED if isinstance(error, Exception) else TurnState.INTERRUPTED
         return client.writing(
-            turns.give_up,
+            turns.end_failed,
             lease,
             state=state,
             reason=f"{type(error).__name__}: {error}",
@@ -376,7 +378,7 @@ def _begin(
     """Begin a turn; the first message of a new session creates it."""
     if key is None and id is None and written is not None:
         id = edit.open_session(tx, opening, moment=moment)
-    return turns.begin_in(
+    return turns.begin_in_session(
         tx,
         _id(tx, key, id),
         written,
@@ -414,16 +416,16 @@ def _named(
 
 
 def _read_file(tx: Tx, id: str, blob: str, *, profile: str) -> bytes:
-    return files.read_blob(tx, blob, session_no=read.head(tx, id, profile=profile).no)
+    return files.read_blob(tx, blob, session_no=read.get_head(tx, id, profile=profile).no)
 
 
 def _holds(tx: Tx, id: str, *, profile: str, now: datetime) -> list[Hold]:
-    return hold_actions.of_session(tx, read.head(tx, id, profile=profile), now=now)
+    return hold_actions.list_holds(tx, read.get_head(tx, id, profile=profile), now=now)
 
 
 def _context(tx: Tx, key: SessionKey | None, id: str | None, *, profile: str) -> list[Chat]:
     try:
-        return read.context(tx, _id(tx, key, id), profile=profile)
+        return read.read_context(tx, _id(tx, key, id), profile=profile)
     except NotFound:
         if id is None:
             return []  # there is no message yet
@@ -431,7 +433,7 @@ def _context(tx: Tx, key: SessionKey | None, id: str | None, *, profile: str) ->
 
 
 def _id(tx: Tx, key: SessionKey | None, id: str | None) -> str:
-    head = None if key is None else routing.current(tx, key)
+    head = None if key is None else routing.get_current(tx, key)
     found = head.id if head is not None else id
     if found is None:
         raise NotFound("The session has no messages yet.")

@@ -122,7 +122,7 @@ def new(tx: Tx, request: CommandRequest) -> CommandResult:
     """End the session; the next message opens another, perhaps with a name."""
     wanted = _free_title(tx, request)
     ended = routing.reset(tx, request.key, moment=request.moment)
-    routing.name_next(tx, request.key, wanted)
+    routing.set_next_title(tx, request.key, wanted)
     named = "" if wanted is None else f" called {wanted}"
     left = "" if ended is None else f"Left {_name(ended)}; /resume goes back. "
     return CommandResult(f"{left}Your next message begins a new session{named}.")
@@ -291,7 +291,7 @@ def help_(_: Tx, __: CommandRequest) -> CommandResult:
 
 
 def _current(tx: Tx, request: CommandRequest) -> SessionHead:
-    head = routing.current(tx, request.key)
+    head = routing.get_current(tx, request.key)
     if head is None or not head.is_open:
         raise NotFound("There is no session here yet; write something first.")
     return head
@@ -329,13 +329,13 @@ def _target(tx: Tx, request: CommandRequest) -> SessionHead:
 def _by_id(tx: Tx, request: CommandRequest) -> SessionHead:
     """A session by its id or a title; what this person may not see is not there."""
     try:
-        found = [read.resolve(tx, request.words, profile=request.key.profile)]
+        found = [read.find(tx, request.words, profile=request.key.profile)]
     except Ambiguous as error:
         heads = (table.get(tx, id, profile=request.key.profile) for id in error.candidates)
         found = [head for head in heads if head is not None]
     mine = [head for head in found if _may_see(head, request)]
     if not mine:
-        raise read.not_called(request.words)
+        raise read.not_found_error(request.words)
     if len(mine) > 1:
         names = ", ".join(f"{head.id} {_name(head)}" for head in mine)
         raise Ambiguous(f"{request.words!r} is the beginning of several ids: {names}.")
@@ -357,11 +357,11 @@ def _free_title(tx: Tx, request: CommandRequest, *, holder: str = "") -> str | N
     other = None if id is None or id == holder else table.get(tx, id, profile=profile)
     if other is not None and _may_see(other, request):
         titles.check_free(tx, wanted, profile=profile, except_for=holder)
-    return titles.free_title(tx, wanted, profile=profile, except_for=holder)
+    return titles.find_free_title(tx, wanted, profile=profile, except_for=holder)
 
 
 def _last_prompt(tx: Tx, head: SessionHead) -> tuple[int, Message]:
-    window = read.window(tx, head.id, profile=head.profile, limit=200)
+    window = read.read_window(tx, head.id, profile=head.profile, limit=200)
     for entry in reversed(window.entries):
         if isinstance(entry.body, Message) and entry.body.role is Role.USER:
             return entry.seq, entry.body

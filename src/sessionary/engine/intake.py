@@ -110,7 +110,7 @@ class Intake:
         """
         context = self._context
         key = context.key(source)
-        code = access.code_of(context.rng.getrandbits(64))
+        code = access.make_code(context.rng.getrandbits(64))
         inbound = InboundMessage(source, message, idempotency_key, files, code)
         with self._turns.reserve_slot(key) as may_begin:
             if may_begin:
@@ -174,7 +174,7 @@ def admit(
     if call is None:
         if new and context.settings.while_running is WhileRunning.INTERRUPT:
             # Ask the running turn, in whichever process, to make way for the newer message.
-            head = routing.current(tx, key)
+            head = routing.get_current(tx, key)
             if head is not None and head.running:
                 turns.ask_to_stop(tx, head.no, reason=notices.NEWER_MESSAGE)
         return Received(arrival.id, new)
@@ -213,9 +213,9 @@ def submit(
         start = begin(tx, key, context=context, moment=moment)
     if received.new and start.begun is None:
         # Publish the session's head, so that whoever watches it sees that a message waits.
-        head = routing.current(tx, key)
+        head = routing.get_current(tx, key)
         if head is not None and head.running:
-            log.tell(tx, head)
+            log.notify(tx, head)
     return _result(tx, key, received, start)
 
 
@@ -225,9 +225,9 @@ def submit_to_session(
     """Store a message for a given session; it waits while a turn is running there."""
     head = log.lock_session(tx, session_id, profile=context.profile)
     if head.read_only:
-        raise log.read_only(head.id)
+        raise log.read_only_error(head.id)
     if not head.is_open or head.folder is SessionFolder.TRASH:
-        raise log.ended(head)
+        raise log.ended_error(head)
     source = at_session(head.id)
     routing.bind(tx, context.key(source), head.no, moment=moment)
     return submit(tx, context, source, submission, moment=moment)
@@ -259,7 +259,7 @@ def _result(tx: Tx, key: SessionKey, received: Received, start: TurnStart) -> Su
         if received.arrival_id is None
         else arrivals.get(tx, received.arrival_id, profile=key.profile)
     )
-    head = routing.current(tx, key)
+    head = routing.get_current(tx, key)
     current = head.id if head is not None and head.is_open else None
     if arrival is None:
         return SubmissionResult(key, received, start, None, current_session_id=current)
@@ -278,7 +278,7 @@ def _refuse_sender(
     if (
         person is not None
         and pairs
-        and access.ask(
+        and access.request_pairing(
             tx, source.platform, person, profile=context.profile, code=code, moment=moment
         )
     ):

@@ -233,25 +233,27 @@ class PlatformServices:
     async def place(self) -> str | None:
         """Return how far the platform was read."""
         context = self._context
-        return await context.store.read(inbox.place, self._platform, profile=context.profile)
+        return await context.store.read(inbox.get_position, self._platform, profile=context.profile)
 
     async def keep_place(self, place: str) -> None:
         """Remember that everything up to here is durable."""
         context = self._context
-        await context.store.write(inbox.keep_place, self._platform, place, profile=context.profile)
+        await context.store.write(
+            inbox.set_position, self._platform, place, profile=context.profile
+        )
 
     async def chats(self, *, most: int) -> Sequence[Channel]:
         """Return the channels that have a conversation."""
         context = self._context
         return await context.store.read(
-            inbox.chats, self._platform, profile=context.profile, most=most
+            inbox.list_channels, self._platform, profile=context.profile, most=most
         )
 
 
 def _blob_of(tx: Tx, delivery: Delivery, name: str) -> bytes:
     if delivery.session_id is None:
         raise NotFound(f"Delivery {delivery.id} comes from no session.")
-    head = read.head(tx, delivery.session_id, profile=delivery.profile)
+    head = read.get_head(tx, delivery.session_id, profile=delivery.profile)
     return files.read_blob(tx, name, session_no=head.no)
 
 
@@ -346,7 +348,7 @@ class TurnStatusDisplay:
 def _channel_of(tx: Tx, session_id: str, *, turn_id: str, profile: str) -> Channel | None:
     """Return the channel of the message that the turn answers; None for a turn without one."""
     try:
-        head = read.head(tx, session_id, profile=profile)
+        head = read.get_head(tx, session_id, profile=profile)
     except SessionaryError:
         return None
     source = arrivals.source_of_turn(tx, turn_id, session_no=head.no)

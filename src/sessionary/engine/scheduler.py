@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sessionary.actions import access, outbox, schedules, turns
-from sessionary.actions.schedules import Due
+from sessionary.actions.schedules import ClaimedRun
 from sessionary.actions.sessions import edit, titles
 from sessionary.clock import Moment
 from sessionary.engine import notices
@@ -87,11 +87,11 @@ class Scheduler:
             return 0
         return len(due)
 
-    def _start_all(self, due: Sequence[Due]) -> None:
+    def _start_all(self, due: Sequence[ClaimedRun]) -> None:
         for each in due:
             self.start(each)
 
-    def start(self, due: Due) -> None:
+    def start(self, due: ClaimedRun) -> None:
         """Run a claimed occurrence in the background."""
         task = asyncio.create_task(self.run_one(due))
         self._running.add(task)
@@ -103,7 +103,7 @@ class Scheduler:
             # Its lease runs out; then the sweeper records it as failed and notifies its people.
             log.error("the end of a scheduled run could not be stored", exc_info=task.exception())
 
-    async def run_one(self, due: Due) -> None:
+    async def run_one(self, due: ClaimedRun) -> None:
         """Run one occurrence; its end is always recorded, and a failure is delivered."""
         context = self._context
         heartbeat = asyncio.create_task(self._renew(due))
@@ -121,7 +121,7 @@ class Scheduler:
         finally:
             heartbeat.cancel()
 
-    async def _run_turn(self, due: Due, run: TurnRun, target: ScheduleTarget) -> None:
+    async def _run_turn(self, due: ClaimedRun, run: TurnRun, target: ScheduleTarget) -> None:
         state, reason = RunState.FAILED, SERVER_STOPPED
         self._turns.add(run)
         if self._stopping:
@@ -140,7 +140,7 @@ class Scheduler:
                 reason=reason or None,
             )
 
-    async def _renew(self, due: Due) -> None:
+    async def _renew(self, due: ClaimedRun) -> None:
         context = self._context
         while True:
             await asyncio.sleep(context.settings.lease_seconds / 3)
@@ -157,7 +157,7 @@ class Scheduler:
                 log.warning("schedule %s cannot renew its lease: %s", due.schedule.name, error)
 
 
-def _target(due: Due, agent: Agent, target: ScheduleTarget) -> TurnTarget:
+def _target(due: ClaimedRun, agent: Agent, target: ScheduleTarget) -> TurnTarget:
     return TurnTarget(
         source=_source(due),
         agent=agent,
@@ -167,14 +167,14 @@ def _target(due: Due, agent: Agent, target: ScheduleTarget) -> TurnTarget:
     )
 
 
-def _fail(tx: Tx, due: Due, reason: str, *, moment: Moment) -> None:
+def _fail(tx: Tx, due: ClaimedRun, reason: str, *, moment: Moment) -> None:
     """Record an occurrence that could not begin, and notify its people."""
     if schedules.end_run(tx, due, state=RunState.FAILED, now=moment.now, reason=reason):
         notify(tx, due, notices.run_failed(due.schedule.name, reason), moment=moment)
 
 
 def _begin(
-    tx: Tx, due: Due, *, context: EngineContext, moment: Moment
+    tx: Tx, due: ClaimedRun, *, context: EngineContext, moment: Moment
 ) -> tuple[turns.Begun, ScheduleTarget]:
     """Open a session for the run and begin its turn, in one transaction."""
     task = due.schedule
@@ -192,20 +192,20 @@ def _begin(
     opening = Opening(task.profile, _source(due), kind=Kind.JOB)
     id = edit.open_session(tx, opening, moment=moment)
     claim = turns.Claim(context.holder, context.settings.lease_seconds, task.agent)
-    begun = turns.begin_in(tx, id, prompt, profile=task.profile, claim=claim, moment=moment)
+    begun = turns.begin_in_session(tx, id, prompt, profile=task.profile, claim=claim, moment=moment)
     expected = budgets.expected_use(None, (prompt,))
     budgets.reserve(tx, begun.lease.turn_id, accounts.values(), expected, profile=task.profile)
     head = table.get_by_no(tx, begun.lease.session_no)
     titles.name_automatically(tx, head, task.name, by=TitleBy.AGENT)
-    schedules.ran_in(tx, due, head.no)
+    schedules.set_run_session(tx, due, head.no)
     return begun, target_of(tx, due)
 
 
-def _source(due: Due) -> Source:
+def _source(due: ClaimedRun) -> Source:
     return Source(platform="schedule", chat_id=due.schedule.id, chat_name=due.schedule.name)
 
 
-def target_of(tx: Tx, due: Due) -> ScheduleTarget:
+def target_of(tx: Tx, due: ClaimedRun) -> ScheduleTarget:
     """Return where the output of an occurrence goes.
 
     The adapter of that platform may run in another process.
@@ -220,7 +220,7 @@ def target_of(tx: Tx, due: Due) -> ScheduleTarget:
             is_here = channel is None or channel.platform in TRUSTED
             return ScheduleTarget() if is_here else ScheduleTarget(channel)
         case name if ":" not in name:
-            homes = {home.platform: home for home in access.homes(tx, profile=task.profile)}
+            homes = {home.platform: home for home in access.list_homes(tx, profile=task.profile)}
             home = homes.get(name)
             if home is None:
                 return ScheduleTarget(
@@ -231,7 +231,7 @@ def target_of(tx: Tx, due: Due) -> ScheduleTarget:
             return ScheduleTarget(Channel.parse(explicit))
 
 
-def notify(tx: Tx, due: Due, text: str, *, moment: Moment) -> None:
+def notify(tx: Tx, due: ClaimedRun, text: str, *, moment: Moment) -> None:
     """Enqueue a notice about an occurrence where its output goes."""
     channel = target_of(tx, due).channel
     if channel is not None:

@@ -107,7 +107,7 @@ class Sweeper:
             sweeping.end_expired_sessions, context.policies, moment=context.moment()
         )
         await context.store.write(sweeping.empty_trash, moment=context.moment())
-        await context.store.write(files.forget_old, moment=context.moment())
+        await context.store.write(files.delete_old_uploads, moment=context.moment())
 
     async def _dead_turns(self) -> frozenset[str]:
         """Return the turns whose lease stayed expired for `confirm_seconds`.
@@ -116,7 +116,7 @@ class Sweeper:
         """
         now, enough = time.monotonic(), self._context.settings.confirm_seconds
         expired = await self._context.store.read(
-            sweeping.expired_turns, now=self._context.clock.now()
+            sweeping.list_expired_turns, now=self._context.clock.now()
         )
         self._suspects = {id: self._suspects.get(id, now) for id in expired}
         return frozenset(id for id, since in self._suspects.items() if now - since >= enough)
@@ -124,16 +124,16 @@ class Sweeper:
     async def finalize(self) -> None:
         """Run the finalizer for each session that has ended, one after the other."""
         store = self._context.store
-        for ended in await store.read(sweeping.to_finalize):
+        for ended in await store.read(sweeping.list_to_finalize):
             moment = self._context.moment()
             error = await self._run_finalizer(ended)
             if error is None:
-                await store.write(sweeping.finalized, ended, moment=moment)
+                await store.write(sweeping.mark_finalized, ended, moment=moment)
             else:
                 log.warning(
                     "finalizing %s failed (try %d): %s", ended.session_id, ended.tries + 1, error
                 )
-                await store.write(sweeping.finalizing_failed, ended, error=error, moment=moment)
+                await store.write(sweeping.mark_finalize_failed, ended, error=error, moment=moment)
 
     async def _run_finalizer(self, ended: sweeping.ToFinalize) -> str | None:
         """Run the finalizer for one session; return the error as text, or None."""
@@ -153,7 +153,7 @@ def interrupt_dead(tx: Tx, *, context: EngineContext, moment: Moment, among: fro
     dead = sweeping.interrupt_dead_turns(tx, moment=moment, among=among) if among else []
     for turn in dead:
         profile = sessions.profile_of(tx, turn.session_id) or context.profile
-        head = read.head(tx, turn.session_id, profile=profile)
+        head = read.get_head(tx, turn.session_id, profile=profile)
         # Where the turn was asked for: a session may continue in another chat than it was opened in.
         source = arrivals.source_of_turn(tx, turn.id, session_no=head.no) or head.source
         channel = source.channel
@@ -162,7 +162,7 @@ def interrupt_dead(tx: Tx, *, context: EngineContext, moment: Moment, among: fro
             outbox.enqueue(
                 tx, channel, (Text(text),), profile=profile, moment=moment, session_no=head.no
             )
-    for due in schedules.dead_runs(tx, now=moment.now):
+    for due in schedules.fail_dead_runs(tx, now=moment.now):
         log.warning("a run of schedule %s died with its process", due.schedule.name)
         scheduler.notify(
             tx, due, notices.run_failed(due.schedule.name, schedules.DIED), moment=moment

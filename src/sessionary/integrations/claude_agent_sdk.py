@@ -117,7 +117,9 @@ def _append(
     files.keep(tx)
     for bundle in made:
         new_message = NewMessage(message_of(bundle), at=bundle.at)
-        done = append.append_to(tx, head.id, new_message, profile=where.profile, moment=moment)
+        done = append.append_to_session(
+            tx, head.id, new_message, profile=where.profile, moment=moment
+        )
         for idempotency_key in _receipts(head, bundle.lines):
             entries.add_receipt(
                 tx, idempotency_key, profile=where.profile, session_no=head.no, seq=done.seq
@@ -129,7 +131,7 @@ def _append(
     def folded(kept: dict[str, Any]) -> dict[str, Any]:
         return {"mtime": now, "summary": _fold(kept.get("summary"), key, new)}
 
-    edit.revise(tx, head, NATIVE, folded)
+    edit.update_extra(tx, head, NATIVE, folded)
 
 
 def _parent(tx: Tx, where: ExternalThread) -> SessionHead | None:

@@ -182,7 +182,7 @@ def _create(
     head = thread.get_or_open(tx, where, moment=moment, note="google-adk:opened")
     own = _share_out(tx, states, given, moment=moment)
     kept = {"state": own, "updated": moment.now.timestamp(), "marker": ""}
-    edit.revise(tx, head, NATIVE, lambda _: kept)
+    edit.update_extra(tx, head, NATIVE, lambda _: kept)
 
 
 def _get(
@@ -261,10 +261,10 @@ def _append(
     message = message_of(event, text, files)
     files.keep(tx)
     new_message = NewMessage(message, at=at(event), idempotency_key=idempotency_key, usage=used)
-    append.append_to(tx, head.id, new_message, profile=where.profile, moment=moment)
+    append.append_to_session(tx, head.id, new_message, profile=where.profile, moment=moment)
     own = kept["state"] | _share_out(tx, states, given, moment=moment)
     now = {"state": own, "updated": event.timestamp, "marker": event.id}
-    edit.revise(tx, head, NATIVE, lambda _: now)
+    edit.update_extra(tx, head, NATIVE, lambda _: now)
     return True
 
 
@@ -322,7 +322,7 @@ def _events(tx: Tx, head: SessionHead, config: GetSessionConfig | None) -> list[
 def _recent(tx: Tx, head: SessionHead, wanted: int) -> list[Event] | None:
     """The last events; None when so few messages do not hold as many."""
     # One more than asked for: the line that opened the session is no event.
-    window = read.window(tx, head.id, profile=head.profile, limit=wanted + 1)
+    window = read.read_window(tx, head.id, profile=head.profile, limit=wanted + 1)
     found = _all_events([entry.body for entry in window.entries if isinstance(entry.body, Message)])
     return found if len(found) >= wanted or not window.more_before else None
 
@@ -349,7 +349,7 @@ def _kept(tx: Tx, head: SessionHead) -> dict[str, Any]:
 
 
 def _text_at(tx: Tx, head: SessionHead, seq: int) -> Any:
-    found = read.log_of(tx, head.id, profile=head.profile, after=seq - 1, limit=1)
+    found = read.read_log(tx, head.id, profile=head.profile, after=seq - 1, limit=1)
     body = found[0].body if found else None
     return body.extra.get(NATIVE) if isinstance(body, Message) else None
 

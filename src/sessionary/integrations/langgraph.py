@@ -140,4 +140,4 @@ def _record(
             idempotency_key=f"{PLATFORM}/{head.id}/{id}"[: log.MAX_IDEMPOTENCY_KEY],
             usage=used,
         )
-        append.append_to(tx, head.id, new_message, profile=where.profile, moment=moment)
+        append.append_to_session(tx, head.id, new_message, profile=where.profile, moment=moment)

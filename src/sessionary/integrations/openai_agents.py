@@ -185,7 +185,7 @@ class SessionarySession:
         reason = f"{type(error).__name__}: {error}"
         await wait_for_write(
             write(
-                turns.give_up,
+                turns.end_failed,
                 turn.lease,
                 state=state,
                 reason=reason,

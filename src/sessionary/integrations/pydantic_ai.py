@@ -180,11 +180,11 @@ def _write_record(
         new_message = NewMessage(
             message, idempotency_key=_idempotency_key(entry.id), usage=calls.get(entry.id)
         )
-        append.append_to(tx, head.id, new_message, profile=where.profile, moment=moment)
+        append.append_to_session(tx, head.id, new_message, profile=where.profile, moment=moment)
     if record.head_id != (new[-1].id if new else start):
         raise ConversationConflict(record.conversation_id)
     kept = _record.dump_python(record, mode="json")
-    edit.revise(tx, head, NATIVE, lambda _: {"record": kept})
+    edit.update_extra(tx, head, NATIVE, lambda _: {"record": kept})
 
 
 def _begun(
@@ -289,7 +289,7 @@ def _last_id(tx: Tx, head: SessionHead) -> str | None:
     """The entry that the history ends with now."""
     before: int | None = None
     while True:
-        window = read.window(tx, head.id, profile=head.profile, limit=_PAGE, before=before)
+        window = read.read_window(tx, head.id, profile=head.profile, limit=_PAGE, before=before)
         for entry in reversed(window.entries):
             if isinstance(entry.body, Message) and (found := id_of(entry.body)):
                 return found

@@ -59,7 +59,7 @@ def source_for(platform: str, name: Any, **facts: Any) -> Source:
 
 def find_session(tx: Tx, thread: ExternalThread) -> SessionHead | None:
     """The open session of a thread, if there is one."""
-    return _if_open(routing.current(tx, thread.key))
+    return _if_open(routing.get_current(tx, thread.key))
 
 
 def lock_session(tx: Tx, thread: ExternalThread) -> SessionHead | None:
@@ -134,7 +134,7 @@ def _append_to(
     lease: Lease | None = None,
 ) -> list[log.Appended]:
     return [
-        new_message.append_to(tx, id, each, profile=profile, moment=moment, lease=lease)
+        new_message.append_to_session(tx, id, each, profile=profile, moment=moment, lease=lease)
         for each in new_messages
     ]
 
@@ -145,7 +145,7 @@ def begin_turn(
     """Begin a turn in a thread's session, opened with `note` if there is none; `Conflict` if one runs."""
     head = get_or_open(tx, thread, moment=moment, note=note)
     claim = turns.Claim(holder, seconds)
-    return turns.take(tx, head.no, head.id, claim=claim, moment=moment)
+    return turns.take_lease(tx, head.no, head.id, claim=claim, moment=moment)
 
 
 def visible_entries(tx: Tx, thread: ExternalThread, *, limit: int | None = None) -> list[Entry]:
@@ -158,7 +158,7 @@ def visible_entries(tx: Tx, thread: ExternalThread, *, limit: int | None = None)
         return []
     if limit is not None:
         return _last_entries(tx, head, limit)
-    shown = read.transcript_of(tx, head.id, profile=thread.profile)
+    shown = read.read_transcript(tx, head.id, profile=thread.profile)
     return _with_summary(shown, transcript.latest_compaction(shown))
 
 
@@ -208,7 +208,7 @@ def _from(segments: Sequence[Segment], first: int) -> list[Segment]:
 
 def all_messages(tx: Tx, head: SessionHead) -> list[Message]:
     """All messages that were not retracted, also those that a summary replaces."""
-    shown = read.transcript_of(tx, head.id, profile=head.profile)
+    shown = read.read_transcript(tx, head.id, profile=head.profile)
     return [entry.body for entry in shown if isinstance(entry.body, Message)]
 
 
@@ -255,7 +255,7 @@ def retract_from(
     A compaction after the entry, of what is before it, is written again.
     """
     profile, id = thread.profile, entry.session_id
-    head = read.head(tx, id, profile=profile)
+    head = read.get_head(tx, id, profile=profile)
     mark = transcript.latest_compaction(entries.marks(tx, rows.segments(tx, head.no)))
     is_summary = mark is not None and mark.seq == entry.seq
     after = 0 if is_summary else entry.seq - 1
@@ -335,7 +335,7 @@ def _last_entries(tx: Tx, head: SessionHead, limit: int) -> list[Entry]:
     before: int | None = None
     while len(shown) < limit:
         size = min(PAGE, limit + 8)
-        window = read.window(tx, head.id, profile=head.profile, limit=size, before=before)
+        window = read.read_window(tx, head.id, profile=head.profile, limit=size, before=before)
         shown = [*(entry for entry in window.entries if isinstance(entry.body, Message)), *shown]
         if not window.more_before or window.entries[0].seq <= through:
             break

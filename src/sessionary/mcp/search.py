@@ -113,7 +113,9 @@ def is_echo(tx: Tx, hit: Hit, query: Query) -> bool:
     """Whether a hit is only an earlier search for the same words, or its result."""
     if hit.role not in ("assistant", "tool"):
         return False
-    near = read.window(tx, hit.session.id, profile=hit.session.profile, around=hit.seq, limit=1)
+    near = read.read_window(
+        tx, hit.session.id, profile=hit.session.profile, around=hit.seq, limit=1
+    )
     said = next((each.body for each in near.entries if each.seq == hit.seq), None)
     if not isinstance(said, Message):
         return False

@@ -111,7 +111,7 @@ class SessionTools:
 
     async def get_usage_summary(self, by: str = "model", cursor: str | None = None) -> Json:
         """Tokens and cost by day, model, provider, source, project or session."""
-        rows = await self.store.read(usage.report, by, profile=self.profile)
+        rows = await self.store.read(usage.sum_usage, by, profile=self.profile)
         begin = _parse_offset(cursor)
         kept = output.fit([output.usage_row_json(row) for row in rows[begin:]])
         end = begin + len(kept)
@@ -162,14 +162,14 @@ class SessionTools:
 
 
 def _window(tx: Tx, /, ref: str, *, profile: str, **where: Any) -> read.TranscriptWindow:
-    head = read.resolve(tx, ref, profile=profile)
-    return read.window(tx, head.id, profile=profile, **where)
+    head = read.find(tx, ref, profile=profile)
+    return read.read_window(tx, head.id, profile=profile, **where)
 
 
 def _overview(tx: Tx, ref: str, *, profile: str) -> Json:
-    head = read.resolve(tx, ref, profile=profile)
-    first = read.window(tx, head.id, profile=profile, after=0, limit=3).entries
-    last = read.window(tx, head.id, profile=profile, limit=6).entries
+    head = read.find(tx, ref, profile=profile)
+    first = read.read_window(tx, head.id, profile=profile, after=0, limit=3).entries
+    last = read.read_window(tx, head.id, profile=profile, limit=6).entries
     seen = {entry.seq for entry in first}
     facts = output.head_json(head) | {
         "began_at": time_text(head.began_at),
@@ -211,18 +211,18 @@ def _parse_offset(cursor: str | None) -> int:
 def _append(
     tx: Tx, ref: str, saying: append.NewMessage, *, profile: str, moment: Moment
 ) -> log.Appended:
-    head = read.resolve(tx, ref, profile=profile)
-    return append.append_to(tx, head.id, saying, profile=profile, moment=moment)
+    head = read.find(tx, ref, profile=profile)
+    return append.append_to_session(tx, head.id, saying, profile=profile, moment=moment)
 
 
 def _rename(tx: Tx, ref: str, title: str, *, profile: str) -> SessionHead:
-    head = read.resolve(tx, ref, profile=profile)
+    head = read.find(tx, ref, profile=profile)
     return edit.rename(tx, head.id, title, profile=profile, by=TitleBy.AGENT)
 
 
 def build_resume_pack(tx: Tx, ref: str, *, profile: str, budget: int) -> Json:
     """Collect a session's facts, first prompt, latest summary, and as many of its last messages as fit."""
-    head = read.resolve(tx, ref, profile=profile)
+    head = read.find(tx, ref, profile=profile)
     made: Json = {
         "session": head.id,
         "title": head.title,
@@ -255,7 +255,7 @@ def _last_messages(tx: Tx, head: SessionHead, *, room: float) -> list[Json]:
     kept: list[Json] = []
     before: int | None = None
     while True:
-        window = read.window(tx, head.id, profile=head.profile, before=before, limit=_PAGE)
+        window = read.read_window(tx, head.id, profile=head.profile, before=before, limit=_PAGE)
         for entry in reversed([each for each in window.entries if _is_conversation(each)]):
             item = output.message_json(entry)
             cost = output.tokens(item)
@@ -281,7 +281,7 @@ def _is_conversation(entry: Entry) -> bool:
 
 
 def _first_prompt(tx: Tx, head: SessionHead) -> str | None:
-    window = read.window(tx, head.id, profile=head.profile, after=0, limit=_PAGE)
+    window = read.read_window(tx, head.id, profile=head.profile, after=0, limit=_PAGE)
     said = (entry.body for entry in window.entries)
     prompts = (each.text for each in said if isinstance(each, Message) and each.role is Role.USER)
     return next((text for text in prompts if text), None)

@@ -248,8 +248,8 @@ def ingest_conversation(
     """Append the messages of a conversation's spans that the log does not have yet."""
     keys = [(key_for(source, profile=profile), source) for source in conversation.sources()]
     for key, _ in sorted(keys, key=lambda pair: str(pair[0])):
-        routing.lock(tx, key)
-    bound = [routing.current(tx, key) for key, _ in keys]
+        routing.lock_key(tx, key)
+    bound = [routing.get_current(tx, key) for key, _ in keys]
     head, early = bound[0], None
     if bound[-1] is not None and not _is_named(tx, bound[-1]):
         if head is None:

@@ -208,7 +208,7 @@ class ChannelWorld:
         page = await self.store.read(lists.list_sessions, lists.SessionFilters(), profile="main")
         found = []
         for head in page.items:
-            entries = await self.store.read(read.transcript_of, head.id, profile="main")
+            entries = await self.store.read(read.read_transcript, head.id, profile="main")
             found.append([each.body for each in entries if isinstance(each.body, Message)])
         return found
 

@@ -9,7 +9,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from sessionary.actions import requests
-from sessionary.actions.requests import Repeatable, StoredResponse
+from sessionary.actions.requests import IdempotentRequest, StoredResponse
 from sessionary.engine.engine import Engine
 from sessionary.engine.intake import SubmissionResult
 from sessionary.errors import BadInput, Conflict, NotFound
@@ -47,7 +47,7 @@ async def change(request: Request, caller: Caller, raw: bytes, apply: WriteFunct
     """Make a change; the same request with the same idempotency key makes it once."""
     context = context_of(request)
     done = await context.store.write(
-        requests.once,
+        requests.run_once,
         repeatable(request, raw),
         apply,
         profile=caller.profile,
@@ -56,13 +56,13 @@ async def change(request: Request, caller: Caller, raw: bytes, apply: WriteFunct
     return Response(done.body.encode("utf-8"), done.status, media_type=JSON)
 
 
-def repeatable(request: Request, raw: bytes) -> Repeatable | None:
+def repeatable(request: Request, raw: bytes) -> IdempotentRequest | None:
     """The request's idempotency key with a hash of the request; None without a key."""
     key = stored_idempotency_key(request)
     if key is None:
         return None
     target = f"{request.method} {request.url.path}?{request.url.query}\n".encode()
-    return Repeatable(key, hashlib.sha256(target + raw).hexdigest())
+    return IdempotentRequest(key, hashlib.sha256(target + raw).hexdigest())
 
 
 def stored_idempotency_key(request: Request) -> str | None:

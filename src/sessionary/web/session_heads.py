@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sessionary.actions.sessions import lists, read
-from sessionary.actions.sessions.read import SessionStatus, session_statuses
+from sessionary.actions.sessions.read import SessionStatus, get_statuses
 from sessionary.errors import BadInput
 from sessionary.model.session import SessionHead
 from sessionary.model.view import HEAD_FIELDS, head_json
@@ -16,7 +16,7 @@ FIELDS = (*HEAD_FIELDS, "subagents", "failed")
 
 def heads_json(tx: Tx, heads: Sequence[SessionHead]) -> list[dict[str, Any]]:
     """Heads, each with the number of its subagents and whether its last turn failed."""
-    known = session_statuses(tx, heads)
+    known = get_statuses(tx, heads)
     nothing = SessionStatus()
     return [_listed(head, known.get(head.id, nothing)) for head in heads]
 
@@ -40,7 +40,7 @@ def page(
 
 def children(tx: Tx, id: str, *, profile: str) -> list[dict[str, Any]]:
     """The sessions that came from one, as heads."""
-    return heads_json(tx, read.children(tx, read.head(tx, id, profile=profile)))
+    return heads_json(tx, read.list_children(tx, read.get_head(tx, id, profile=profile)))
 
 
 def parse_fields(text: str) -> tuple[str, ...]:

@@ -398,7 +398,7 @@ def _heads(tx: Tx, ids: Iterable[str], *, profile: str) -> list[tuple[str, str]]
     events: list[tuple[str, str]] = []
     for id in ids:
         try:
-            head = read.head(tx, id, profile=profile)
+            head = read.get_head(tx, id, profile=profile)
             events += [
                 ("head", codec.encode(each)) for each in session_heads.heads_json(tx, [head])
             ]

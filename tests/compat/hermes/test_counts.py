@@ -9,7 +9,7 @@ from tests.compat.hermes.test_sessions import row
 
 def reported(db: SessionDB) -> list[tuple[object, ...]]:
     """What `sessionary usage` would say."""
-    totals = db._store.read(usage.report, "session", profile="main")
+    totals = db._store.read(usage.sum_usage, "session", profile="main")
     return [(one.input_tokens, one.output_tokens, one.cost_microusd) for one in totals]
 
 

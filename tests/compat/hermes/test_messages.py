@@ -124,7 +124,7 @@ def test_the_house_reads_the_same_conversation(chat: SessionDB) -> None:
     chat.append_message("s1", "assistant", "", tool_calls=[CALL])
     chat.append_message("s1", "tool", "out", tool_call_id="c1", tool_name="grep")
 
-    assert chat._store.read(read.context, "s1", profile="main") == [
+    assert chat._store.read(read.read_context, "s1", profile="main") == [
         {"role": "user", "content": "look"},
         {"role": "assistant", "content": "", "tool_calls": [CALL]},
         {"role": "tool", "content": "out", "tool_call_id": "c1", "tool_name": "grep"},

@@ -78,5 +78,5 @@ def test_a_gateway_goes_on_after_it_was_killed(
     assert sum(head.message_count for head in heads) == db.message_count()
     assert all(head.usage.cost_microusd for head in heads if head.usage.calls)
     [newest] = [head for head in heads if head.preview == "afresh"]
-    context = db._store.read(read.context, newest.id, profile="main")
+    context = db._store.read(read.read_context, newest.id, profile="main")
     assert [chat["role"] for chat in context] == ["user", "assistant", "tool", "assistant"]

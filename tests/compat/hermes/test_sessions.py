@@ -115,7 +115,7 @@ def test_a_session_is_found_by_its_id_or_a_unique_beginning_of_it(db: SessionDB)
     assert db.resolve_session_id("c\\") == "c\\d"
     assert db.resolve_session_id("%") is None
     assert db.resolve_session_id("") is None
-    head = db._store.read(read.resolve, "20260315_09", profile="main")
+    head = db._store.read(read.find, "20260315_09", profile="main")
     assert head.id == "20260315_092437_c9a6ff"
 
 

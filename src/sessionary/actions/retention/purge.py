@@ -40,7 +40,7 @@ def purge(tx: Tx, id: str, *, profile: str, moment: Moment) -> PurgeResult:
     """Delete a session's words for ever. A tombstone and its costs stay."""
     head = lock_session(tx, id, profile=profile)
     if head.running:
-        raise log.running(head.id)
+        raise log.running_error(head.id)
     needed = _needed_by_children(tx, head.no)
     if needed:
         # A pack may hold words that others need beside words that are deleted.

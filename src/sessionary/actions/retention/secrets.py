@@ -41,7 +41,7 @@ def scan(
 def _heads(store: Store, ids: Sequence[str] | None, *, profile: str) -> Iterator[SessionHead]:
     if ids is not None:
         for id in ids:
-            yield store.read(read.head, id, profile=profile).result()
+            yield store.read(read.get_head, id, profile=profile).result()
         return
     after = 0
     while page := store.read(_page, profile, after).result():

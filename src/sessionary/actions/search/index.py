@@ -102,7 +102,7 @@ class SearchScope:
         refs = (*filters.sessions, *((session,) if session is not None else ()))
         if refs:
             try:
-                heads = [read.resolve(tx, ref, profile=self.profile) for ref in refs]
+                heads = [read.find(tx, ref, profile=self.profile) for ref in refs]
             except (NotFound, Ambiguous) as error:
                 return replace(scope, missing=str(error))
             segments = tuple(each for head in heads for each in sessions.segments(tx, head.no))

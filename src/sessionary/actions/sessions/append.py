@@ -46,19 +46,21 @@ def append_to_source(
     route = routing.route(tx, key, source, policy=policy, moment=moment)
     if key.is_shared:
         saying = replace(saying, message=transcript.mark_shared(saying.message))
-    return append_to(tx, route.session_id, saying, profile=key.profile, moment=moment)
+    return append_to_session(tx, route.session_id, saying, profile=key.profile, moment=moment)
 
 
-def append_to_new(tx: Tx, opening: Opening, saying: NewMessage, *, moment: Moment) -> Appended:
+def append_to_new_session(
+    tx: Tx, opening: Opening, saying: NewMessage, *, moment: Moment
+) -> Appended:
     """Open a session with its first message."""
     earlier = _find_repeat(tx, saying, profile=opening.profile)
     if earlier is not None:
         return earlier
     id = edit.open_session(tx, opening, moment=moment)
-    return append_to(tx, id, saying, profile=opening.profile, moment=moment)
+    return append_to_session(tx, id, saying, profile=opening.profile, moment=moment)
 
 
-def append_to(
+def append_to_session(
     tx: Tx,
     session_id: str,
     saying: NewMessage,
@@ -85,7 +87,7 @@ def append_to(
         if lease is not None:
             raise
         # A turn whose process died must not lock its session for ever.
-        head = read.head(tx, session_id, profile=profile)
+        head = read.get_head(tx, session_id, profile=profile)
         if not head.running or not turns.interrupt_if_dead(tx, head.no, moment=moment):
             raise
         done = log.append(
@@ -112,7 +114,7 @@ def append_after_end(
 ) -> Appended:
     """Add a message to a session, even to one that is over; its end stays as it was."""
     try:
-        return append_to(tx, id, saying, profile=profile, moment=moment)
+        return append_to_session(tx, id, saying, profile=profile, moment=moment)
     except Conflict:
         head = log.lock_session(tx, id, profile=profile)
         if head.ended_at is None or head.read_only:
@@ -120,7 +122,7 @@ def append_after_end(
     if head.trashed_at is not None:  # new words would be purged with the old
         head = edit.restore(tx, id, profile=profile)
     if head.ended_at is None:
-        return append_to(tx, id, saying, profile=profile, moment=moment)
+        return append_to_session(tx, id, saying, profile=profile, moment=moment)
     # Nobody sees this: it is undone before the transaction ends.
     tx.run("set_end", no=head.no, ended_at=None, reason=None, key=None)
     done = log.append(

@@ -40,7 +40,7 @@ def open_session(tx: Tx, opening: Opening, *, moment: Moment, id: str | None = N
     return made
 
 
-def open_for(tx: Tx, parent_id: str, opening: Opening, *, moment: Moment) -> str:
+def open_subagent(tx: Tx, parent_id: str, opening: Opening, *, moment: Moment) -> str:
     """Open the session of a subagent: a history of its own, under the session it works for."""
     parent = log.lock_session(tx, parent_id, profile=opening.profile)
     made = moment.new_id()
@@ -69,7 +69,7 @@ def fork(
         raise BadInput(
             f"Session {parent.id} has entries 1 to {parent.last_seq}; it cannot be forked at {through}."
         )
-    made = log.counts(tx, sessions.segments(tx, parent.no, through=through))
+    made = log.count_log(tx, sessions.segments(tx, parent.no, through=through))
     more = sessions.details(tx, parent.no)
     opening = Opening(
         profile,
@@ -100,7 +100,7 @@ def fork(
         titles.set_title(tx, head, title)
     elif parent.title is not None:
         titles.name_automatically(tx, head, parent.title)
-    log.tell(tx, head)
+    log.notify(tx, head)
     return sessions.get_by_no(tx, no)
 
 
@@ -110,8 +110,8 @@ def end(
     """Close a session; the first reason wins."""
     head = log.lock_session(tx, id, profile=profile)
     _refuse_running(head)
-    routing.end(tx, head, reason=reason, moment=moment)
-    log.tell(tx, head)
+    routing.end_session(tx, head, reason=reason, moment=moment)
+    log.notify(tx, head)
     return sessions.get_by_no(tx, head.no)
 
 
@@ -122,7 +122,7 @@ def reopen(tx: Tx, id: str, *, profile: str) -> SessionHead:
         # What goes on cannot stay in the trash: it would be purged with new words in it.
         _take_out_of_trash(tx, head)
         sessions.reopen(tx, head.no, key=_key_if_free(tx, head))
-        log.tell(tx, head)
+        log.notify(tx, head)
     return sessions.get_by_no(tx, head.no)
 
 
@@ -130,7 +130,7 @@ def pin(tx: Tx, id: str, *, profile: str, pinned: bool) -> SessionHead:
     """Keep a session at the top of lists, or no longer."""
     head = log.lock_session(tx, id, profile=profile)
     tx.run("set_pinned", no=head.no, pinned=int(pinned))
-    log.tell(tx, head)
+    log.notify(tx, head)
     return sessions.get_by_no(tx, head.no)
 
 
@@ -139,7 +139,7 @@ def seal(tx: Tx, id: str, *, profile: str) -> SessionHead:
     head = log.lock_session(tx, id, profile=profile)
     _refuse_running(head)
     tx.run("set_read_only", no=head.no)
-    log.tell(tx, head)
+    log.notify(tx, head)
     return sessions.get_by_no(tx, head.no)
 
 
@@ -161,7 +161,7 @@ def trash(tx: Tx, id: str, *, profile: str, moment: Moment) -> SessionHead:
         for each in family:
             _refuse_running(each)
         for each in family:
-            routing.end(tx, each, reason=EndReason.TRASH, moment=moment)
+            routing.end_session(tx, each, reason=EndReason.TRASH, moment=moment)
             _put_on_shelf(tx, each, archived=each.archived, trashed_at=to_micros(moment.now))
         _tell_parent(tx, head)
     return sessions.get_by_no(tx, head.no)
@@ -183,7 +183,7 @@ def rename(
     return sessions.get_by_no(tx, head.no)
 
 
-def label(tx: Tx, id: str, labels: Sequence[str], *, profile: str) -> SessionHead:
+def set_labels(tx: Tx, id: str, labels: Sequence[str], *, profile: str) -> SessionHead:
     """Set a session's labels."""
     head = log.lock_session(tx, id, profile=profile)
     clean = {codec.storable_text(" ".join(each.split())) for each in labels} - {""}
@@ -193,7 +193,7 @@ def label(tx: Tx, id: str, labels: Sequence[str], *, profile: str) -> SessionHea
                 f"A label has at most {MAX_LABEL} characters; {each[:20]!r}… has {len(each)}."
             )
     tx.run("set_labels", no=head.no, labels=codec.encode(sorted(clean)))
-    log.tell(tx, head)
+    log.notify(tx, head)
     return sessions.get_by_no(tx, head.no)
 
 
@@ -214,7 +214,7 @@ def mark_read(tx: Tx, id: str, through: int, *, profile: str) -> None:
     seq = min(max(through, head.read_through), head.last_seq)
     if seq != head.read_through:
         tx.run("set_read_through", no=head.no, read_through=seq)
-        log.tell(tx, head)
+        log.notify(tx, head)
 
 
 def hold(tx: Tx, id: str, name: str, *, profile: str, until: datetime) -> None:
@@ -234,7 +234,7 @@ def _put_on_shelf(tx: Tx, head: SessionHead, *, archived: bool, trashed_at: int 
         kind=head.kind, archived=archived, trashed=trashed_at is not None, purged=False
     )
     tx.run("set_shelf", no=head.no, shelf=shelf, archived=int(archived), trashed_at=trashed_at)
-    log.tell(tx, head)
+    log.notify(tx, head)
 
 
 def _take_out_of_trash(tx: Tx, head: SessionHead) -> None:
@@ -254,7 +254,7 @@ def _tell_parent(tx: Tx, head: SessionHead) -> None:
     if head.lineage is Lineage.SUBAGENT and head.parent_id is not None:
         parent = sessions.get(tx, head.parent_id, profile=head.profile)
         if parent is not None:
-            log.tell(tx, parent)
+            log.notify(tx, parent)
 
 
 def _subagents(tx: Tx, head: SessionHead) -> list[SessionHead]:
@@ -272,7 +272,7 @@ def _key_if_free(tx: Tx, head: SessionHead) -> str | None:
 
 def _refuse_running(head: SessionHead) -> None:
     if head.running:
-        raise log.running(head.id)
+        raise log.running_error(head.id)
     if head.folder is SessionFolder.GONE:
         raise NotFound(f"There is no session {head.id}.")
 
@@ -284,7 +284,7 @@ def _micros(at: datetime | None) -> int | None:
 MAX_ID = 200
 
 
-def open_under(
+def open_with_id(
     tx: Tx,
     id: str,
     opening: Opening,
@@ -307,7 +307,7 @@ def open_under(
     inherited = None if parent is None else Inheritance(parent.no, lineage)
     no = sessions.insert(tx, id, opening, at=moment.now, inherited=inherited)
     head = sessions.get_by_no(tx, no)
-    log.tell(tx, head)
+    log.notify(tx, head)
     return head
 
 
@@ -324,10 +324,10 @@ def set_system_prompt(tx: Tx, id: str, text: str | None, *, profile: str) -> Non
     if text is not None:
         name = blobs.keep_text(tx, text, entry_no=sessions.first_entry_no(head.no))
     tx.run("set_prompt_hash", no=head.no, prompt_hash=name)
-    log.tell(tx, head)
+    log.notify(tx, head)
 
 
-def revise(
+def update_extra(
     tx: Tx,
     head: SessionHead,
     name: str,

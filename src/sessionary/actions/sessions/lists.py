@@ -18,7 +18,7 @@ from sessionary.store.tables import sessions
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
-class Order(StrEnum):
+class SortOrder(StrEnum):
     """In which order sessions are listed: names from A on, everything else from the most down."""
 
     ACTIVITY = "activity"
@@ -29,18 +29,18 @@ class Order(StrEnum):
     @property
     def is_rising(self) -> bool:
         """Whether the smallest comes first."""
-        return self is Order.TITLE
+        return self is SortOrder.TITLE
 
     def value_of(self, head: SessionHead) -> int | str:
         """What a session is ordered by."""
         match self:
-            case Order.ACTIVITY:
+            case SortOrder.ACTIVITY:
                 return to_micros(head.last_active_at)
-            case Order.CREATED:
+            case SortOrder.CREATED:
                 return to_micros(head.began_at)
-            case Order.TITLE:
+            case SortOrder.TITLE:
                 return (head.title or head.preview or "").translate(_LOWER)
-            case Order.COST:
+            case SortOrder.COST:
                 return head.usage.known_cost_microusd
 
     def behind(self, head: SessionHead) -> Cursor:
@@ -52,7 +52,7 @@ class Order(StrEnum):
         if not cursor:
             if self.is_rising:
                 return Cursor("", 0)
-            before = until if self is Order.ACTIVITY else None
+            before = until if self is SortOrder.ACTIVITY else None
             return Cursor.first(None if before is None else to_micros(before))
         at = Cursor.parse(cursor)
         if isinstance(at.at, str) is not self.is_rising:
@@ -67,13 +67,13 @@ class Order(StrEnum):
 MAX_LIMIT = 1000
 # Hidden sessions are counted no further than COUNTED, among the newest COUNT_SCANNED of a shelf:
 # the first page of a list must not wait for a count.
-COUNTED = 1000
+MAX_HIDDEN = 1000
 _COUNT_SCANNED = 5_000
 _SCANNED = 20_000
 _ORDERED = {
-    Order.CREATED: "list_by_creation",
-    Order.TITLE: "list_by_title",
-    Order.COST: "list_by_cost",
+    SortOrder.CREATED: "list_by_creation",
+    SortOrder.TITLE: "list_by_title",
+    SortOrder.COST: "list_by_cost",
 }
 
 
@@ -95,7 +95,7 @@ class SessionFilters:
     and_automation: bool = False
     read_only: bool | None = None
     label: str | None = None
-    order: Order = Order.ACTIVITY
+    order: SortOrder = SortOrder.ACTIVITY
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,19 +137,19 @@ def list_sessions(
 
     A page costs the same in a store of any size. The first one says what the list leaves out.
     """
-    found = page(tx, filters, profile=profile, limit=limit, cursor=cursor)
+    found = list_page(tx, filters, profile=profile, limit=limit, cursor=cursor)
     if cursor is not None:
         return found
-    return replace(found, hidden=hidden(tx, filters, profile=profile))
+    return replace(found, hidden=count_hidden(tx, filters, profile=profile))
 
 
-def page(
+def list_page(
     tx: Tx, filters: SessionFilters, *, profile: str, limit: int, cursor: str | None
 ) -> SessionPage:
     """A page of a list, without the count of what the list leaves out."""
     check_limit(limit)
     order = filters.order
-    if filters.pinned and order is not Order.ACTIVITY:
+    if filters.pinned and order is not SortOrder.ACTIVITY:
         raise BadInput("Pinned sessions are listed by activity; leave the order out.")
     at = order.begin(cursor, until=filters.until)
     found: list[SessionHead] = []
@@ -178,7 +178,7 @@ def _rows(
     shelves = (
         (filters.folder, SessionFolder.AUTOMATION) if filters.and_automation else (filters.folder,)
     )
-    read = _stretch if filters.order is Order.ACTIVITY else _ordered
+    read = _stretch if filters.order is SortOrder.ACTIVITY else _ordered
     platforms = (filters.platforms if read is _stretch else ()) or (filters.platform,)
     stretches = [
         read(
@@ -194,7 +194,7 @@ def _rows(
     return _merged(filters.order, stretches, limit)
 
 
-def _merged(order: Order, stretches: list[list[SessionHead]], limit: int) -> list[SessionHead]:
+def _merged(order: SortOrder, stretches: list[list[SessionHead]], limit: int) -> list[SessionHead]:
     if len(stretches) == 1:
         return stretches[0]
     rows = [row for stretch in stretches for row in stretch]
@@ -264,7 +264,7 @@ def _fits(head: SessionHead, filters: SessionFilters) -> bool:
         return False
     if filters.label is not None and filters.label not in head.labels:
         return False
-    if filters.order is not Order.ACTIVITY and not _fits_otherwise(head, filters):
+    if filters.order is not SortOrder.ACTIVITY and not _fits_otherwise(head, filters):
         return False
     return _matches(filters.text, head.title, head.preview)
 
@@ -283,7 +283,7 @@ def _fits_otherwise(head: SessionHead, filters: SessionFilters) -> bool:
     )
 
 
-def hidden(tx: Tx, filters: SessionFilters, *, profile: str) -> Hidden:
+def count_hidden(tx: Tx, filters: SessionFilters, *, profile: str) -> Hidden:
     """Count what a list of chats leaves out: automation and archived sessions that fit its filters."""
     if filters.folder is not SessionFolder.CHATS:
         return Hidden()
@@ -324,10 +324,10 @@ def _count(tx: Tx, filters: SessionFilters, *, profile: str) -> tuple[int, bool]
                 for title, preview, labels in rows
             )
         else:
-            row = tx.one("count_on_shelf", **params, limit=COUNTED)
+            row = tx.one("count_on_shelf", **params, limit=MAX_HIDDEN)
             count += 0 if row is None else int(row[0])
-    if count >= COUNTED:
-        return COUNTED, True
+    if count >= MAX_HIDDEN:
+        return MAX_HIDDEN, True
     looked_at = tx.one("count_shelf", profile=profile, shelf=filters.folder, limit=_COUNT_SCANNED)
     return count, looked_at is not None and looked_at[0] >= _COUNT_SCANNED
 
@@ -357,7 +357,7 @@ def list_pinned_first(
     found = _pinned_page(tx, filters, profile=profile, limit=limit, cursor=cursor)
     if cursor is not None:
         return found
-    return replace(found, hidden=hidden(tx, filters, profile=profile))
+    return replace(found, hidden=count_hidden(tx, filters, profile=profile))
 
 
 def _pinned_page(
@@ -366,7 +366,7 @@ def _pinned_page(
     if cursor is not None and not cursor.startswith(_IN_PINNED):
         return _others(tx, filters, profile=profile, limit=limit, cursor=cursor)
     place = None if cursor is None else cursor.removeprefix(_IN_PINNED)
-    top = page(tx, replace(filters, pinned=True), profile=profile, limit=limit, cursor=place)
+    top = list_page(tx, replace(filters, pinned=True), profile=profile, limit=limit, cursor=place)
     if top.next is not None:
         return replace(top, next=_IN_PINNED + top.next)
     room = limit - len(top.items)
@@ -382,7 +382,7 @@ def _others(
 ) -> SessionPage:
     found: list[SessionHead] = []
     while True:
-        batch = page(tx, filters, profile=profile, limit=limit, cursor=cursor)
+        batch = list_page(tx, filters, profile=profile, limit=limit, cursor=cursor)
         found += [head for head in batch.items if not head.pinned]
         cursor = batch.next
         if cursor is None or len(found) >= limit:
@@ -394,7 +394,7 @@ def _others(
 
 
 # Who sees so many means «so many or more».
-MOST = 10_000
+MAX_COUNT = 10_000
 _PLATFORMS = 200
 _MODELS = 500
 _FOLDERS = (
@@ -418,11 +418,11 @@ def count_sessions(tx: Tx, shelves: tuple[SessionFolder, ...], *, profile: str) 
     sources: dict[str, int] = {}
     for shelf in shelves:
         for platform, count in _by_platform(tx, shelf, profile=profile):
-            sources[platform] = min(MOST, sources.get(platform, 0) + count)
+            sources[platform] = min(MAX_COUNT, sources.get(platform, 0) + count)
     return SessionCounts(sources, {shelf: _on(tx, shelf, profile=profile) for shelf in _FOLDERS})
 
 
-def models(tx: Tx, *, profile: str) -> list[str]:
+def list_models(tx: Tx, *, profile: str) -> list[str]:
     """The models that the profile's sessions have, purged ones aside, in the order of their names."""
     rows = tx.all("models_of_profile", profile=profile, limit=_MODELS)
     return sorted(model for (model,) in rows if model)
@@ -434,10 +434,10 @@ def _by_platform(tx: Tx, shelf: SessionFolder, *, profile: str) -> list[tuple[st
 
 
 def _of(tx: Tx, platform: str, shelf: SessionFolder, *, profile: str) -> int:
-    row = tx.one("count_platform", profile=profile, shelf=shelf, platform=platform, limit=MOST)
+    row = tx.one("count_platform", profile=profile, shelf=shelf, platform=platform, limit=MAX_COUNT)
     return 0 if row is None else int(row[0])
 
 
 def _on(tx: Tx, shelf: SessionFolder, *, profile: str) -> int:
-    row = tx.one("count_shelf", profile=profile, shelf=shelf, limit=MOST)
+    row = tx.one("count_shelf", profile=profile, shelf=shelf, limit=MAX_COUNT)
     return 0 if row is None else int(row[0])

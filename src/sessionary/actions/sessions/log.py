@@ -52,7 +52,7 @@ class SessionChanged:
     seq: int | None = None
 
 
-def tell(tx: Tx, head: SessionHead) -> None:
+def notify(tx: Tx, head: SessionHead) -> None:
     """Let whoever looks at a session know that something about it is new."""
     entries.insert_feed(tx, head.no, "head")
     tx.after_commit(SessionChanged(head.profile, head.id))
@@ -195,15 +195,15 @@ def _refusal(tx: Tx, session_id: str, *, profile: str, lease: Lease | None) -> E
     """Find out why a session took no message."""
     head = sessions.get(tx, session_id, profile=profile)
     if lease is not None:
-        return lost(lease)
+        return turn_lost(lease)
     if head is None:
         return NotFound(f"There is no session {session_id}.")
     if head.read_only:
-        return read_only(session_id)
+        return read_only_error(session_id)
     if head.running:
-        return running(session_id)
+        return running_error(session_id)
     if not head.is_open:
-        return ended(head)
+        return ended_error(head)
     return RaceLost()
 
 
@@ -218,7 +218,7 @@ class LogCounts:
     compacted_seq: int = 0
 
 
-def counts(tx: Tx, segments: Sequence[Segment]) -> LogCounts:
+def count_log(tx: Tx, segments: Sequence[Segment]) -> LogCounts:
     """Count the messages that people see, from the whole log."""
     marks = entries.marks(tx, segments)
     stretches = transcript.retracted(marks)
@@ -255,7 +255,7 @@ def put(tx: Tx, session_no: int, made: LogCounts) -> None:
     )
 
 
-def missing(tx: Tx, session_id: str, *, profile: str) -> NotFound:
+def missing_error(tx: Tx, session_id: str, *, profile: str) -> NotFound:
     """Nothing by that id in this profile; a purged session is said to be gone for good."""
     row = tx.one("purged_at", id=codec.storable_text(session_id), profile=profile)
     if row is None:
@@ -264,28 +264,28 @@ def missing(tx: Tx, session_id: str, *, profile: str) -> NotFound:
     return Purged(f"Session {session_id} was purged on {day}; it is gone for good.")
 
 
-def read_only(session_id: str) -> Conflict:
+def read_only_error(session_id: str) -> Conflict:
     """What another tool recorded is not changed here."""
     return Conflict(
         f"Session {session_id} is read-only; nothing was changed. Continue in a copy: fork it."
     )
 
 
-def running(session_id: str) -> Conflict:
+def running_error(session_id: str) -> Conflict:
     """Someone speaks."""
     return Conflict(
         f"A turn is running in session {session_id}; nothing was changed. Wait for it, or stop it."
     )
 
 
-def ended(head: SessionHead) -> Conflict:
+def ended_error(head: SessionHead) -> Conflict:
     """It is over."""
     return Conflict(
         f"Session {head.id} has ended ({head.end_reason}); nothing was changed. Reopen it first."
     )
 
 
-def lost(lease: Lease) -> TurnLost:
+def turn_lost(lease: Lease) -> TurnLost:
     """Someone else may speak now, or nobody."""
     return TurnLost(
         f"Turn {lease.turn_id} no longer speaks for session {lease.session_id}; "
@@ -297,5 +297,5 @@ def lock_session(tx: Tx, id: str, *, profile: str) -> SessionHead:
     """The head of a session that nobody else changes until this transaction ends."""
     no = sessions.lock_session(tx, id, profile=profile)
     if no is None:
-        raise missing(tx, id, profile=profile)
+        raise missing_error(tx, id, profile=profile)
     return sessions.get_by_no(tx, no)

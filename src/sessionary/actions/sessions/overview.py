@@ -52,14 +52,14 @@ class Overview:
 
 def overview(tx: Tx, id: str, *, profile: str) -> Overview:
     """Read a session once, from its beginning to its end."""
-    head = read.head(tx, id, profile=profile)
-    entries = read.transcript_of(tx, id, profile=profile)
+    head = read.get_head(tx, id, profile=profile)
+    entries = read.read_transcript(tx, id, profile=profile)
     return Overview(
         tuple(_prompts(entries)),
         _files(entries),
         _sizes(tx, head),
         tuple(_ancestors(tx, head)),
-        tuple(read.children(tx, head)),
+        tuple(read.list_children(tx, head)),
     )
 
 
@@ -97,9 +97,9 @@ def _path(call: ToolCall) -> str | None:
 
 def _sizes(tx: Tx, head: SessionHead) -> dict[str, int]:
     sizes = dict.fromkeys(KINDS, 0)
-    prompt = read.system_prompt(tx, head)
+    prompt = read.get_system_prompt(tx, head)
     sizes["system"] += estimate(prompt) if prompt else 0
-    for chat in read.context(tx, head.id, profile=head.profile):
+    for chat in read.read_context(tx, head.id, profile=head.profile):
         role = "tools" if chat["role"] == "tool" else chat["role"]
         sizes[role if role in sizes else "system"] += estimate(chat["content"])
         sizes["tools"] += estimate(chat["tool_calls"]) if "tool_calls" in chat else 0

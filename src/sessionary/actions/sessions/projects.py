@@ -82,7 +82,7 @@ def remove(tx: Tx, name: str, *, profile: str) -> Project:
     return project
 
 
-def move(tx: Tx, session_id: str, name: str | None, *, profile: str) -> SessionHead:
+def move_session(tx: Tx, session_id: str, name: str | None, *, profile: str) -> SessionHead:
     """Put a session into a project, or with None into none."""
     head = lock_session(tx, session_id, profile=profile)
     project = None if name is None else get(tx, name, profile=profile)

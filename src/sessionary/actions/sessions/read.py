@@ -27,11 +27,11 @@ class TranscriptWindow:
     more_after: bool
 
 
-def head(tx: Tx, id: str, *, profile: str) -> SessionHead:
+def get_head(tx: Tx, id: str, *, profile: str) -> SessionHead:
     """The head of one session."""
     found = sessions.get(tx, id, profile=profile)
     if found is None:
-        raise log.missing(tx, id, profile=profile)
+        raise log.missing_error(tx, id, profile=profile)
     return found
 
 
@@ -44,9 +44,9 @@ class SessionOrigin:
     imported: Mapping[str, Any] | None = None
 
 
-def origin(tx: Tx, id: str, *, profile: str) -> SessionOrigin:
+def get_origin(tx: Tx, id: str, *, profile: str) -> SessionOrigin:
     """Where a session was held, as far as that is known."""
-    found = sessions.details(tx, head(tx, id, profile=profile).no)
+    found = sessions.details(tx, get_head(tx, id, profile=profile).no)
     imported = found.extra.get("import")
     return SessionOrigin(
         found.workspace if isinstance(found.workspace, dict) else None,
@@ -54,12 +54,7 @@ def origin(tx: Tx, id: str, *, profile: str) -> SessionOrigin:
     )
 
 
-def find(tx: Tx, ref: str, *, profile: str) -> SessionHead:
-    """The session a person means."""
-    return resolve(tx, ref, profile=profile)
-
-
-def window(
+def read_window(
     tx: Tx,
     id: str,
     *,
@@ -87,13 +82,13 @@ def window(
     return TranscriptWindow(tuple(older[-limit:]), len(older) > limit, last < reader.last)
 
 
-def transcript_of(tx: Tx, id: str, *, profile: str, through: int | None = None) -> list[Entry]:
+def read_transcript(tx: Tx, id: str, *, profile: str, through: int | None = None) -> list[Entry]:
     """The whole of what people read. Long sessions are better read by `window`."""
     segments = _segments(tx, id, profile=profile, through=through)
     return transcript.transcript(list(entries.walk(tx, segments)))
 
 
-def log_of(tx: Tx, id: str, *, profile: str, after: int = 0, limit: int = 500) -> list[Entry]:
+def read_log(tx: Tx, id: str, *, profile: str, after: int = 0, limit: int = 500) -> list[Entry]:
     """A page of the raw log, retracted entries and marks included."""
     check_limit(limit)
     found: list[Entry] = []
@@ -104,12 +99,12 @@ def log_of(tx: Tx, id: str, *, profile: str, after: int = 0, limit: int = 500) -
     return found
 
 
-def context(tx: Tx, id: str, *, profile: str) -> list[transcript.Chat]:
+def read_context(tx: Tx, id: str, *, profile: str) -> list[transcript.Chat]:
     """What the model reads: from the last compaction on, repaired so that providers accept it."""
-    return transcript.context(since_compaction(tx, head(tx, id, profile=profile)))
+    return transcript.context(read_since_compaction(tx, get_head(tx, id, profile=profile)))
 
 
-def since_compaction(tx: Tx, found: SessionHead) -> list[Entry]:
+def read_since_compaction(tx: Tx, found: SessionHead) -> list[Entry]:
     """The part of the log that the model's context is folded from."""
     segments = sessions.segments(tx, found.no)
     marks = entries.marks(tx, segments)
@@ -125,19 +120,19 @@ def since_compaction(tx: Tx, found: SessionHead) -> list[Entry]:
     return sorted((*said, *marks), key=lambda entry: entry.seq)
 
 
-def settings(tx: Tx, head: SessionHead) -> Mapping[str, Any]:
+def get_settings(tx: Tx, head: SessionHead) -> Mapping[str, Any]:
     """What the agent shall do otherwise in this session: its model and that model's settings."""
     found = sessions.settings(tx, head.no)
     return found if isinstance(found, dict) else {}
 
 
-def system_prompt(tx: Tx, head: SessionHead) -> str | None:
+def get_system_prompt(tx: Tx, head: SessionHead) -> str | None:
     """The system prompt a session was begun with."""
     found = sessions.details(tx, head.no).prompt_hash
     return None if found is None else blobs.get_text(tx, found)
 
 
-def children(tx: Tx, head: SessionHead) -> list[SessionHead]:
+def list_children(tx: Tx, head: SessionHead) -> list[SessionHead]:
     """The sessions that came from this one."""
     return [
         sessions.get_by_no(tx, row[0])
@@ -146,15 +141,15 @@ def children(tx: Tx, head: SessionHead) -> list[SessionHead]:
     ]
 
 
-def branches(tx: Tx, id: str, *, profile: str) -> list[tuple[int, int]]:
+def list_retracted(tx: Tx, id: str, *, profile: str) -> list[tuple[int, int]]:
     """The stretches that were taken back; fork at the end of one to have it again."""
     marks = entries.marks(tx, _segments(tx, id, profile=profile))
     return [(m.body.after + 1, m.seq - 1) for m in marks if isinstance(m.body, Retraction)]
 
 
-def counts(tx: Tx, head: SessionHead) -> log.LogCounts:
+def recount(tx: Tx, head: SessionHead) -> log.LogCounts:
     """The head's counts, made anew from the log."""
-    return log.counts(tx, sessions.segments(tx, head.no))
+    return log.count_log(tx, sessions.segments(tx, head.no))
 
 
 class _Visible:
@@ -202,7 +197,7 @@ class _Visible:
 
 
 def _segments(tx: Tx, id: str, *, profile: str, through: int | None = None) -> list[Segment]:
-    return sessions.segments(tx, head(tx, id, profile=profile).no, through=through)
+    return sessions.segments(tx, get_head(tx, id, profile=profile).no, through=through)
 
 
 def _from(segments: Sequence[Segment], first: int) -> list[Segment]:
@@ -220,7 +215,7 @@ class SessionStatus:
     failed: bool = False
 
 
-def session_statuses(tx: Tx, heads: Sequence[SessionHead]) -> dict[str, SessionStatus]:
+def get_statuses(tx: Tx, heads: Sequence[SessionHead]) -> dict[str, SessionStatus]:
     """How each of these sessions stands, by its id; one question for all of them."""
     if not heads:
         return {}
@@ -232,7 +227,7 @@ _SHOWN = 6
 _ID_LIKE = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def resolve(tx: Tx, ref: str, *, profile: str) -> SessionHead:
+def find(tx: Tx, ref: str, *, profile: str) -> SessionHead:
     """An exact id; a unique prefix of one; an exact title; a title's latest numbered continuation."""
     if not ref.strip():
         raise BadInput("Name a session: its id, the beginning of its id, or its title.")
@@ -244,11 +239,11 @@ def resolve(tx: Tx, ref: str, *, profile: str) -> SessionHead:
     head = None if found is None else sessions.get(tx, found, profile=profile)
     if head is None:
         is_purged = tx.one("purged_at", id=ref, profile=profile) is not None
-        raise log.missing(tx, ref, profile=profile) if is_purged else not_called(ref)
+        raise log.missing_error(tx, ref, profile=profile) if is_purged else not_found_error(ref)
     return head
 
 
-def not_called(ref: str) -> NotFound:
+def not_found_error(ref: str) -> NotFound:
     """Say that there is no such session; whoever may not see one is told the same."""
     return NotFound(
         f"No session is called {ref!r}, by id or by title. Lists and searches show ids."
@@ -256,10 +251,10 @@ def not_called(ref: str) -> NotFound:
 
 
 def _by_beginning(tx: Tx, ref: str, *, profile: str) -> str | None:
-    return by_prefix(tx, ref, profile=profile) if _ID_LIKE.fullmatch(ref) else None
+    return find_by_prefix(tx, ref, profile=profile) if _ID_LIKE.fullmatch(ref) else None
 
 
-def by_prefix(tx: Tx, text: str, *, profile: str) -> str | None:
+def find_by_prefix(tx: Tx, text: str, *, profile: str) -> str | None:
     """The only id that begins so; None when there is none, and several are refused."""
     ref = codec.storable_text(text)
     rows = tx.all(
@@ -281,7 +276,7 @@ def _by_title(tx: Tx, ref: str, *, profile: str) -> str | None:
         return str(exact[0])
     numbered = [
         (number, title)
-        for title in titles.highest(tx, ref, profile=profile)
+        for title in titles.highest_titles(tx, ref, profile=profile)
         if (number := matches_continuation(ref, title)) is not None
     ]
     latest = tx.one("id_by_title", profile=profile, title=max(numbered)[1]) if numbered else None

@@ -27,9 +27,9 @@ def compact(
     """Let a summary stand for the beginning of a session; people still read everything."""
     head = lock_session(tx, id, profile=profile)
     if head.read_only:
-        raise log.read_only(head.id)
+        raise log.read_only_error(head.id)
     if lease is not None and head.running_turn != lease.turn_id:
-        raise log.lost(lease)
+        raise log.turn_lost(lease)
     if not summary.strip():
         raise BadInput("A compaction needs a summary; nothing was changed.")
     if not 1 <= through <= head.last_seq:
@@ -38,7 +38,7 @@ def compact(
         )
     turn_id = None if lease is None else lease.turn_id
     # What stands before the compaction is not read again: it must say whether speakers are named.
-    named = transcript.named_from(read.since_compaction(tx, head))
+    named = transcript.named_from(read.read_since_compaction(tx, head))
     mark = Compaction(summary, through, names_speakers=named is not None and named <= through)
     log.append_mark(tx, head.no, mark, at=at, turn_id=turn_id)
     marks = entries.marks(tx, sessions.segments(tx, head.no))
@@ -66,10 +66,10 @@ def retract(
     """
     head = lock_session(tx, id, profile=profile)
     if lease is not None and head.running_turn != lease.turn_id:
-        raise log.lost(lease)
+        raise log.turn_lost(lease)
     turn_id = None if lease is None else lease.turn_id
     if head.read_only:
-        raise log.read_only(head.id)
+        raise log.read_only_error(head.id)
     if not 0 <= after < head.last_seq:
         raise BadInput(
             f"Session {head.id} has entries 1 to {head.last_seq}; nothing comes after {after}."

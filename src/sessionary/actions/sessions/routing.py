@@ -39,7 +39,7 @@ class Route:
     had_activity: bool = False
 
 
-def current(tx: Tx, key: SessionKey) -> SessionHead | None:
+def get_current(tx: Tx, key: SessionKey) -> SessionHead | None:
     """The session a key is on now, ended or not; None when it never had one."""
     no = bindings.session_of(tx, str(key), profile=key.profile)
     return None if no is None else sessions.get_by_no(tx, no)
@@ -47,7 +47,7 @@ def current(tx: Tx, key: SessionKey) -> SessionHead | None:
 
 def lock_and_get_current(tx: Tx, key: SessionKey) -> SessionHead | None:
     """The session a key is on, both held until the transaction ends."""
-    lock(tx, key)
+    lock_key(tx, key)
     no = bindings.session_of(tx, str(key), profile=key.profile)
     return None if no is None else lock_and_reload(tx, no)
 
@@ -85,15 +85,15 @@ def resolve_route(
     if head is None:
         return _open(tx, key, source, moment=moment)
     if head.is_open and not head.read_only and head.folder is not SessionFolder.TRASH:
-        reason = reset_due(tx, head, policy=policy, moment=moment)
+        reason = get_reset_reason(tx, head, policy=policy, moment=moment)
         if reason is None:
             return Route(head.id, head.no)
-        end(tx, head, reason=reason, moment=moment)
+        end_session(tx, head, reason=reason, moment=moment)
         return _open(tx, key, source, moment=moment, after=head, reason=reason)
     return _open(tx, key, source, moment=moment, after=head, reason=head.end_reason)
 
 
-def reset_due(
+def get_reset_reason(
     tx: Tx, head: SessionHead, *, policy: ResetPolicy, moment: Moment
 ) -> ResetReason | None:
     """Why this session is over by itself, or None. A running turn or a hold keeps it."""
@@ -111,8 +111,8 @@ def reset(
     if head is None or not head.is_open:
         return None
     if head.running:
-        raise log.running(head.id)
-    end(tx, head, reason=reason, moment=moment)
+        raise log.running_error(head.id)
+    end_session(tx, head, reason=reason, moment=moment)
     return head
 
 
@@ -121,23 +121,23 @@ def switch(tx: Tx, key: SessionKey, target: SessionHead, *, moment: Moment) -> S
     if target.profile != key.profile:
         raise NotAllowed("A key cannot be pointed at a session of another profile.")
     check_length(key)
-    lock(tx, key)
-    old = current(tx, key)
+    lock_key(tx, key)
+    old = get_current(tx, key)
     # In the order of their numbers: two people who change places must not wait for each other.
     for no in sorted({target.no} if old is None else {old.no, target.no}):
         sessions.lock_session_no(tx, no)
-    old, target = current(tx, key), sessions.get_by_no(tx, target.no)
+    old, target = get_current(tx, key), sessions.get_by_no(tx, target.no)
     if target.folder is SessionFolder.GONE:
         raise NotFound(f"There is no session {target.id}.")
     if target.read_only:
-        raise log.read_only(target.id)
+        raise log.read_only_error(target.id)
     if target.folder is SessionFolder.TRASH:
         raise Conflict(f"Session {target.id} is in the trash; nothing was changed. Restore it.")
     if old is not None and old.no != target.no:
         if old.running:
-            raise log.running(old.id)
+            raise log.running_error(old.id)
         if _is_only_key(tx, old, key):
-            end(tx, old, reason=EndReason.SWITCH, moment=moment)
+            end_session(tx, old, reason=EndReason.SWITCH, moment=moment)
     release_key(tx, key, keeper=target.no)
     sessions.reopen(tx, target.no, key=str(key))
     bind(tx, key, target.no, moment=moment)
@@ -154,7 +154,7 @@ def may_resume(target: SessionHead, source: Source) -> bool:
     return person is not None and owner is not None and person.stable_id == owner.stable_id
 
 
-def end(tx: Tx, head: SessionHead, *, reason: str, moment: Moment) -> bool:
+def end_session(tx: Tx, head: SessionHead, *, reason: str, moment: Moment) -> bool:
     """Close a session; the first reason wins. Say whether it was open."""
     ended = sessions.end(tx, head.no, reason=reason, at=moment.now)
     if ended:
@@ -167,12 +167,12 @@ def bind(tx: Tx, key: SessionKey, session_no: int, *, moment: Moment) -> None:
     bindings.bind(tx, str(key), session_no, profile=key.profile, at=moment.now)
 
 
-def lock(tx: Tx, key: SessionKey) -> None:
+def lock_key(tx: Tx, key: SessionKey) -> None:
     """Hold a key until the transaction ends. It comes before the binding is read."""
     sessions.lock_key(tx, str(key), profile=key.profile)
 
 
-def name_next(tx: Tx, key: SessionKey, title: str | None) -> None:
+def set_next_title(tx: Tx, key: SessionKey, title: str | None) -> None:
     """Note the title that a person wants for the key's next session; None forgets an earlier wish."""
     if title is None:
         bindings.take_next_title(tx, str(key), profile=key.profile)
@@ -206,7 +206,7 @@ def _open(
     release_key(tx, key)
     id = moment.new_id()
     wanted = bindings.take_next_title(tx, str(key), profile=key.profile)
-    title = None if wanted is None else titles.free_title(tx, wanted, profile=key.profile)
+    title = None if wanted is None else titles.find_free_title(tx, wanted, profile=key.profile)
     by = None if title is None else TitleBy.PERSON
     opening = Opening(key.profile, source, key=str(key), kind=Kind.CHAT, title=title, title_by=by)
     inherited = None if after is None else Inheritance(after.no, Lineage.RESET)
@@ -292,7 +292,7 @@ def list_bindings(
     return Bindings(items, shown[-1].key if len(rows) > limit else None)
 
 
-def key_behind(tx: Tx, redacted: str, *, profile: str) -> str:
+def find_redacted_key(tx: Tx, redacted: str, *, profile: str) -> str:
     """Return the bound key that `redact_key` shortened to this, so that redacted keys can be used in requests."""
     for key in bindings.keys_from(tx, f"{profile}/", profile=profile):
         if redact_key(key) == redacted:
@@ -300,7 +300,7 @@ def key_behind(tx: Tx, redacted: str, *, profile: str) -> str:
     raise NotFound("No chat has that key any more; nothing was written. Read the list again.")
 
 
-def next_reset(tx: Tx, head: SessionHead, policies: Policies, *, now: datetime) -> NextReset:
+def get_next_reset(tx: Tx, head: SessionHead, policies: Policies, *, now: datetime) -> NextReset:
     """What will become of the session that a key is on, and what became of the one before it."""
     policy = policies.choose(head.source)
     due = policy.next_due(last_active=head.last_active_at) if head.is_open else None
@@ -333,7 +333,7 @@ class Hold:
     until: datetime | None = None
 
 
-def hold(
+def add_hold(
     tx: Tx, id: str, reason: str, *, profile: str, moment: Moment, until: datetime | None = None
 ) -> Hold:
     """Keep a session from being reset by its policy; the same reason again sets another end.
@@ -349,15 +349,15 @@ def hold(
         raise BadInput("A hold must end in the future; nothing was changed.")
     head = lock_session(tx, id, profile=profile)
     if not head.is_open:
-        raise log.ended(head)
+        raise log.ended_error(head)
     end = _FOR_EVER if until is None else min(until, _FOR_EVER)
     sessions.delete_expired_holds(tx, head.no, now=moment.now)
     sessions.put_hold(tx, head.no, name, expires_at=end)
-    log.tell(tx, head)
+    log.notify(tx, head)
     return Hold(name, None if end == _FOR_EVER else until)
 
 
-def release(
+def release_hold(
     tx: Tx, id: str, reason: str | None = None, *, profile: str, moment: Moment
 ) -> list[Hold]:
     """Take a hold away, or all of them; those that were there. A reason that holds nothing is not found."""
@@ -365,7 +365,7 @@ def release(
     wanted = None if reason is None else _reason(reason)
     gone = [
         each
-        for each in of_session(tx, head, now=moment.now)
+        for each in list_holds(tx, head, now=moment.now)
         if each.reason == wanted or (wanted is None and not each.reason.startswith(_OF_PROGRAMS))
     ]
     if wanted is not None and not gone:
@@ -373,11 +373,11 @@ def release(
     for each in gone:
         sessions.delete_hold(tx, head.no, each.reason)
     if gone:
-        log.tell(tx, head)
+        log.notify(tx, head)
     return gone
 
 
-def of_session(tx: Tx, head: SessionHead, *, now: datetime) -> list[Hold]:
+def list_holds(tx: Tx, head: SessionHead, *, now: datetime) -> list[Hold]:
     """The holds of a session that count now."""
     return [
         Hold(name, None if until >= _FOR_EVER else until)
@@ -409,7 +409,7 @@ def move_chat(tx: Tx, move: Move, *, profile: str, moment: Moment) -> int:
     """
     keys = [key for kind in ChatType for key in _keys_of(tx, move, kind, profile=profile)]
     moved = sum(_rename(tx, key, replace(key, chat=move.new)) for key in keys)
-    for home in access.homes(tx, profile=profile):
+    for home in access.list_homes(tx, profile=profile):
         if (home.platform, home.chat_id) == (move.platform, move.old):
             access.set_home(tx, replace(home, chat_id=move.new), profile=profile, moment=moment)
     return moved
@@ -423,9 +423,9 @@ def _keys_of(tx: Tx, move: Move, kind: ChatType, *, profile: str) -> list[Sessio
 
 def _rename(tx: Tx, old: SessionKey, new: SessionKey) -> bool:
     for key in sorted((old, new), key=str):
-        lock(tx, key)
+        lock_key(tx, key)
     arrivals.rename_key(tx, str(old), str(new), profile=old.profile)
-    if current(tx, new) is not None:
+    if get_current(tx, new) is not None:
         return False
     no = sessions.open_session_of_key(tx, str(old), profile=old.profile)
     if no is not None:

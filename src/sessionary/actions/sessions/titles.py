@@ -38,31 +38,31 @@ def name_automatically(
     wanted = clean_title(text[:100])
     if wanted is None:
         return head.title
-    free = free_title(tx, wanted, profile=head.profile, except_for=head.id)
+    free = find_free_title(tx, wanted, profile=head.profile, except_for=head.id)
     _put(tx, head, free, by=by)
     return free
 
 
-def free_title(tx: Tx, wanted: str, *, profile: str, except_for: str = "") -> str:
+def find_free_title(tx: Tx, wanted: str, *, profile: str, except_for: str = "") -> str:
     """The title itself when it is free, else its next number."""
     holder = tx.one("id_by_title", profile=profile, title=wanted)
     if holder is None or holder[0] == except_for:
         return wanted
     base, _ = numbered_base(wanted)
-    return _numbered(tx, wanted, highest(tx, base, profile=profile), profile=profile)
+    return _numbered(tx, wanted, highest_titles(tx, base, profile=profile), profile=profile)
 
 
-def next_in_lineage(tx: Tx, text: str, *, profile: str) -> str:
+def next_title(tx: Tx, text: str, *, profile: str) -> str:
     """The base of a numbered title while nobody has it or a number of it, else its next number."""
     base, _ = numbered_base(text)
-    taken = highest(tx, base, profile=profile)
+    taken = highest_titles(tx, base, profile=profile)
     has_number = any(matches_continuation(base, title) is not None for title in taken)
     if not has_number and tx.one("id_by_title", profile=profile, title=base) is None:
         return base
     return _numbered(tx, base, taken, profile=profile)
 
 
-def highest(tx: Tx, base: str, *, profile: str) -> list[str]:
+def highest_titles(tx: Tx, base: str, *, profile: str) -> list[str]:
     """Of the numbered titles of a base the last with each number of digits."""
     return [
         row[0]

@@ -105,7 +105,7 @@ def _with_later_ancestors(store: Store, no: int) -> list[tuple[int, LineageLink]
 
 def _selected(store: Store, ids: Sequence[str], profile: str) -> list[Item]:
     """The wanted sessions by number, each after its ancestors, which are written as far as needed."""
-    wanted = {store.read(read.head, each, profile=profile).result().no for each in ids}
+    wanted = {store.read(read.get_head, each, profile=profile).result().no for each in ids}
     links: dict[int, LineageLink] = {}
     needs: dict[int, int] = {}
     for no in sorted(wanted):
@@ -250,7 +250,7 @@ def export_html(
     """Sessions as one page that needs nothing else; without ids all but the trash."""
     title = "Conversations"
     if ids is not None and len(ids) == 1:
-        only = store.read(read.head, ids[0], profile=profile).result()
+        only = store.read(read.get_head, ids[0], profile=profile).result()
         title = markdown.title_of(head_within(only, options))
     yield html_page.opening(title)
     for head in _heads(store, ids, profile):
@@ -267,7 +267,7 @@ def export_html(
 def _heads(store: Store, ids: Sequence[str] | None, profile: str) -> Iterator[SessionHead]:
     if ids is not None:
         for each in ids:
-            yield store.read(read.head, each, profile=profile).result()
+            yield store.read(read.get_head, each, profile=profile).result()
         return
     after = 0
     while page := store.read(sessions.page, profile=profile, after=after, limit=PAGE).result():
@@ -303,7 +303,7 @@ def handover_excerpt(
     """The newest part of a session for another tool to continue; `budget` limits its estimated tokens."""
     if budget < 1:
         raise BadInput(f"A budget is a number of tokens from 1 up, not {budget}.")
-    head = store.read(read.head, id, profile=profile).result()
+    head = store.read(read.get_head, id, profile=profile).result()
     window = ExcerptWindow(budget)
     for entry in _transcript(store, head, options):
         window.add(entry)

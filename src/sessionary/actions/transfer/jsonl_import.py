@@ -595,7 +595,7 @@ def _set_end(tx: Tx, source: SessionLines, target: _RestoreTarget) -> None:
 
 
 def _counts(tx: Tx, no: int) -> log.LogCounts:
-    return log.counts(tx, sessions.segments(tx, no))
+    return log.count_log(tx, sessions.segments(tx, no))
 
 
 def _show(
@@ -634,7 +634,7 @@ def _name_as_imported(tx: Tx, line: SessionLine, no: int) -> None:
 def fit_facts(tx: Tx, line: SessionLine, no: int, last_seq: int, notes: list[str]) -> SessionLine:
     """The facts with a title and a key that are free in this store."""
     wanted = None if line.title is None else clean_title(line.title)
-    title = None if wanted is None else titles.free_title(tx, wanted, profile=line.profile)
+    title = None if wanted is None else titles.find_free_title(tx, wanted, profile=line.profile)
     if title != wanted:
         notes.append(f"session {line.id} is called {title!r}: {wanted!r} is taken")
     return msgspec.structs.replace(
@@ -648,10 +648,10 @@ def fit_facts(tx: Tx, line: SessionLine, no: int, last_seq: int, notes: list[str
 
 def _free_key(tx: Tx, line: SessionLine, no: int, notes: list[str]) -> str | None:
     for bound in line.bindings:
-        routing.lock(tx, SessionKey.parse(bound.key))
+        routing.lock_key(tx, SessionKey.parse(bound.key))
     if line.key is None or line.ended_at is not None:
         return line.key
-    routing.lock(tx, SessionKey.parse(line.key))
+    routing.lock_key(tx, SessionKey.parse(line.key))
     if sessions.open_session_of_key(tx, line.key, profile=line.profile) in (None, no):
         return line.key
     notes.append(f"session {line.id} goes on without its key: {line.key} has an open session")

@@ -280,7 +280,7 @@ def _numbered(tx: Tx, line: SessionLine) -> SessionLine:
     """The facts with a free title. Many sessions begin with the same words: that is not worth a note."""
     if line.title is None:
         return line
-    free = titles.free_title(tx, line.title, profile=line.profile)
+    free = titles.find_free_title(tx, line.title, profile=line.profile)
     return msgspec.structs.replace(line, title=free)
 
 
@@ -294,7 +294,7 @@ def _extend(
             sessions.set_read_through(tx, after.no, after.last_seq)
         imports.add_counts(tx, after.no, added, last_seq=after.last_seq)
         if batch.is_involved:
-            log.put(tx, after.no, log.counts(tx, sessions.segments(tx, after.no)))
+            log.put(tx, after.no, log.count_log(tx, sessions.segments(tx, after.no)))
         transfer.tell_entries(tx, after.no, before.last_seq + 1, after.last_seq)
     if batch.is_whole:
         _refresh(tx, batch, after, moment=moment)
@@ -343,7 +343,7 @@ def _is_called(title: str | None, wanted: str) -> bool:
 
 def _counts(tx: Tx, batch: WriteBatch, session: Imported) -> log.LogCounts:
     if batch.is_involved:
-        return log.counts(tx, sessions.segments(tx, session.no))
+        return log.count_log(tx, sessions.segments(tx, session.no))
     added = batch.added
     return log.LogCounts(
         added.messages, added.tool_calls, added.last_reply_seq, added.preview, added.compacted_seq

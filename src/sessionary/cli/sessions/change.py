@@ -157,7 +157,7 @@ def move(console: Console, ref: str, project: str | None, *, to_none: bool) -> N
         raise click.UsageError("Name a project, or give --none.")
     with console.client() as client:
         head = client.writing(
-            projects.move, find_head(client, ref).id, project, profile=client.profile
+            projects.move_session, find_head(client, ref).id, project, profile=client.profile
         ).result()
     _tell(console, head, "moved")
 

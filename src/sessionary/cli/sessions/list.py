@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from sessionary.actions.sessions import lists
-from sessionary.actions.sessions.lists import Order
+from sessionary.actions.sessions.lists import SortOrder
 from sessionary.cli import times
 from sessionary.cli.console import Column, Console, count, money, table
 from sessionary.cli.sessions.refs import ENDED, PINNED, RUNNING
@@ -52,7 +52,7 @@ COLUMNS = (
 @click.option("--text", metavar="WORDS", help="Only with these words in the title or preview.")
 @click.option(
     "--sort",
-    type=click.Choice([str(each) for each in Order]),
+    type=click.Choice([str(each) for each in SortOrder]),
     help="Sort order (default: activity).",
 )
 @click.option(
@@ -68,7 +68,9 @@ COLUMNS = (
 def list_sessions(console: Console, **asked: Any) -> None:
     """List sessions, newest activity first."""
     folder = _folder(asked)
-    if asked["sort"] not in (None, Order.ACTIVITY) and (asked["pinned"] or asked["pinned_first"]):
+    if asked["sort"] not in (None, SortOrder.ACTIVITY) and (
+        asked["pinned"] or asked["pinned_first"]
+    ):
         raise click.UsageError("--pinned and --pinned-first need --sort activity.")
     with console.client() as client:
         now = client.moment().now
@@ -129,7 +131,7 @@ def _filters(
         is_open=asked["is_open"],
         pinned=asked["pinned"],
         text=asked["text"],
-        order=Order(asked["sort"] or Order.ACTIVITY),
+        order=SortOrder(asked["sort"] or SortOrder.ACTIVITY),
     )
 
 

@@ -9,7 +9,7 @@ import click
 
 from sessionary.actions.sessions import read
 from sessionary.actions.sessions.lists import MAX_LIMIT
-from sessionary.actions.sessions.routing import Hold, of_session
+from sessionary.actions.sessions.routing import Hold, list_holds
 from sessionary.cli import console, times
 from sessionary.cli.console import BOLD, DIM, Console, count, money
 from sessionary.cli.sessions.refs import find_head, ref_argument
@@ -100,7 +100,7 @@ def _show_window(
     client = printer.client
     limit = asked["limit"] or (MAX_LIMIT if console.json else SHOWN_TO_PEOPLE)
     window = client.reading(
-        read.window,
+        read.read_window,
         head.id,
         profile=client.profile,
         limit=limit,
@@ -140,7 +140,7 @@ def _about(client: "Sessionary", head: SessionHead) -> dict[str, Any]:
 
 
 def _holds(client: "Sessionary", head: SessionHead) -> list[Hold]:
-    return client.reading(of_session, head, now=client.moment().now).result()
+    return client.reading(list_holds, head, now=client.moment().now).result()
 
 
 def _show_raw(console: Console, client: "Sessionary", head: SessionHead) -> None:
@@ -153,7 +153,7 @@ def _show_raw(console: Console, client: "Sessionary", head: SessionHead) -> None
 
 
 def _origin(client: "Sessionary", head: SessionHead) -> read.SessionOrigin:
-    return client.reading(read.origin, head.id, profile=client.profile).result()
+    return client.reading(read.get_origin, head.id, profile=client.profile).result()
 
 
 def _session_json(client: "Sessionary", head: SessionHead) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def _session_json(client: "Sessionary", head: SessionHead) -> dict[str, Any]:
 
 
 def _show_context(console: Console, client: "Sessionary", head: SessionHead) -> None:
-    chats = client.reading(read.context, head.id, profile=client.profile).result()
+    chats = client.reading(read.read_context, head.id, profile=client.profile).result()
     if console.json:
         console.emit({"items": chats, "next": None})
         return
@@ -182,7 +182,7 @@ def _walk(client: "Sessionary", head: SessionHead) -> Iterator[Entry]:
     after, more = 0, True
     while more:
         window = client.reading(
-            read.window, head.id, profile=client.profile, limit=PAGE, after=after
+            read.read_window, head.id, profile=client.profile, limit=PAGE, after=after
         ).result()
         yield from window.entries
         more = window.more_after
@@ -192,7 +192,7 @@ def _walk(client: "Sessionary", head: SessionHead) -> Iterator[Entry]:
 def _walk_log(client: "Sessionary", head: SessionHead) -> Iterator[Entry]:
     after = 0
     while page := client.reading(
-        read.log_of, head.id, profile=client.profile, after=after, limit=PAGE
+        read.read_log, head.id, profile=client.profile, after=after, limit=PAGE
     ).result():
         yield from page
         after = page[-1].seq

@@ -145,7 +145,7 @@ def forwards(tx: Tx, head: SessionHead, first: int, *, before: int | None = None
     """The messages from a number on, read lazily."""
     after = first - 1
     while True:
-        window = read.window(tx, head.id, profile=head.profile, after=after, limit=_PAGE)
+        window = read.read_window(tx, head.id, profile=head.profile, after=after, limit=_PAGE)
         for entry in window.entries:
             if before is not None and entry.seq >= before:
                 return
@@ -158,7 +158,7 @@ def forwards(tx: Tx, head: SessionHead, first: int, *, before: int | None = None
 def backwards(tx: Tx, head: SessionHead, before: int | None, *, after: int = 0) -> Iterator[Json]:
     """The messages before a number, nearest first, read lazily."""
     while True:
-        window = read.window(tx, head.id, profile=head.profile, before=before, limit=_PAGE)
+        window = read.read_window(tx, head.id, profile=head.profile, before=before, limit=_PAGE)
         for entry in reversed(window.entries):
             if entry.seq <= after:
                 return

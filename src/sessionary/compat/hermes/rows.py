@@ -74,7 +74,7 @@ def session_row(tx: Tx, head: SessionHead) -> Json:
         "user_id": head.source.user_id,
         "model": head.model,
         "model_config": _config_text(details.settings),
-        "system_prompt": read.system_prompt(tx, head),
+        "system_prompt": read.get_system_prompt(tx, head),
         "parent_session_id": parent_id(tx, head),
         "started_at": head.began_at.timestamp(),
         "ended_at": None if head.ended_at is None else head.ended_at.timestamp(),

@@ -236,7 +236,7 @@ def _get_or_create(
         known = rows.kept_fields(tx, head).get("entry", {})
         if call.anew or known.get("suspended"):
             reason = EndReason.NEW if call.anew else SUSPENDED
-            routing.end(tx, head, reason=reason, moment=moment)
+            routing.end_session(tx, head, reason=reason, moment=moment)
             head = sessions.get_by_no(tx, head.no)
         elif known.get("resume_pending"):
             policy = ResetPolicy()
@@ -348,7 +348,7 @@ def _prune(
         if head is None or head.running:
             continue
         if head.is_open:
-            routing.end(tx, head, reason=PRUNED, moment=moment)
+            routing.end_session(tx, head, reason=PRUNED, moment=moment)
         bindings.delete(tx, str(key), profile=profile)
         count += 1
     return count
@@ -370,5 +370,5 @@ def _save_entry(
     def changed(kept: Json) -> Json:
         return kept | {"entry": dict(change(dict(kept.get("entry", {}))))}
 
-    kept = edit.revise(tx, head, KEPT, changed)
+    kept = edit.update_extra(tx, head, KEPT, changed)
     return entry_of(head, print_key(key), kept)

@@ -44,7 +44,7 @@ def create(
         settings=given.get("model_config") or None,
         system_prompt=given.get("system_prompt"),
     )
-    return edit.open_under(tx, id, opening, moment=moment, parent=parent, lineage=descent)
+    return edit.open_with_id(tx, id, opening, moment=moment, parent=parent, lineage=descent)
 
 
 def end(tx: Tx, id: str, reason: str, *, profile: str, moment: Moment) -> None:
@@ -116,7 +116,7 @@ def find_by_prefix(tx: Tx, text: str, *, profile: str) -> str | None:
     if head is not None:
         return head.id
     try:
-        return read.by_prefix(tx, text, profile=profile)
+        return read.find_by_prefix(tx, text, profile=profile)
     except Ambiguous:
         return None
 
@@ -164,7 +164,9 @@ def _update_counts(
     session_table.lock_session_no(tx, head.no)
     head = session_table.get_by_no(tx, head.no)
     before = rows.kept_fields(tx, head)
-    after = edit.revise(tx, head, KEPT, lambda kept: _merge_counts(kept, given, absolute=absolute))
+    after = edit.update_extra(
+        tx, head, KEPT, lambda kept: _merge_counts(kept, given, absolute=absolute)
+    )
     used = {name: int(given.get(name) or 0) for name in TOKENS}
     spent = {name: _difference(before, after, name) for name in COSTS}
     if absolute:

@@ -158,7 +158,7 @@ class SessionDB:
 
     def get_next_title_in_lineage(self, base_title: str) -> str:
         """Return the next free numbered title."""
-        return str(self._read(titles.next_in_lineage, base_title))
+        return str(self._read(titles.next_title, base_title))
 
     # Lists
 

@@ -101,7 +101,9 @@ def accounts(
         scope: Account(
             scope,
             budget,
-            access.spent(tx, scope, day if budget.per == "day" else month, profile=profile),
+            access.get_budget_use(
+                tx, scope, day if budget.per == "day" else month, profile=profile
+            ),
         )
         for scope, budget in budgeted.items()
     }
@@ -150,10 +152,10 @@ def step(
     files: tuple[bytes, ...] = (),
 ) -> Appended:
     """Add a finished step, and count what it used."""
-    done = turns.step(tx, lease, message, used, profile=profile, moment=moment, files=files)
+    done = turns.add_step(tx, lease, message, used, profile=profile, moment=moment, files=files)
     if used is not None:
         _count(tx, used, spending, profile=profile)
-        access.use_reserved(
+        access.use_reservations(
             tx, lease.turn_id, tokens=_tokens(used), cost_microusd=used.cost_microusd or 0
         )
     return done
@@ -191,7 +193,7 @@ def _count(tx: Tx, used: Usage, spending: Spending, *, profile: str) -> None:
     # In one order: two turns that count against the same scopes must not wait for each other.
     for scope in sorted(spending.scopes):
         for period in spending.periods:
-            access.spend(
+            access.add_spending(
                 tx,
                 scope,
                 period,

@@ -123,7 +123,9 @@ def _compact(
 
 
 def _read(tx: Tx, session_id: str, *, profile: str) -> tuple[SessionHead, list[Chat]]:
-    return read.head(tx, session_id, profile=profile), read.context(tx, session_id, profile=profile)
+    return read.get_head(tx, session_id, profile=profile), read.read_context(
+        tx, session_id, profile=profile
+    )
 
 
 def _enqueue(tx: Tx, source: Source, text: str, *, context: EngineContext, moment: Moment) -> None:
@@ -236,7 +238,7 @@ class TurnLoop:
             # Keys that a budget holds back must not crowd the others out of this list.
             limit = KEYS_PER_ROUND + len(self._held_back)
             keys = await self._context.store.read(
-                inbox.waiting_keys, profile=self._context.profile, limit=limit
+                inbox.list_waiting_keys, profile=self._context.profile, limit=limit
             )
         except (RetryLater, StoreUnavailable) as error:
             log.warning("the inbox cannot be read: %s", error)
@@ -342,7 +344,7 @@ def begin(tx: Tx, key: SessionKey, *, context: EngineContext, moment: Moment) ->
 
     Messages whose budget is only reserved by running turns go on waiting.
     """
-    allowed = _within_budget(tx, turns.waiting(tx, key), context=context, moment=moment)
+    allowed = _within_budget(tx, turns.lock_waiting(tx, key), context=context, moment=moment)
     waiting = allowed.waiting
     if not waiting.arrivals:
         return TurnStart(None, is_held_back=allowed.is_held_back)

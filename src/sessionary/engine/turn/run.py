@@ -135,7 +135,7 @@ class LeaseHeartbeat:
             stop = await store.write(_renew, self._lease, seconds=seconds, context=self._context)
             self._renewed = time.monotonic(), self._context.clock.now()
         else:
-            stop = await store.read(turns.stop_asked, self._lease)
+            stop = await store.read(turns.get_stop_reason, self._lease)
         # A stop that this process requested meanwhile stays.
         self.stop = self.stop or stop
 
@@ -150,7 +150,7 @@ class LeaseHeartbeat:
 
 def _renew(tx: Tx, lease: Lease, *, seconds: float, context: EngineContext) -> str | None:
     turns.renew(tx, lease, seconds=seconds, now=context.clock.now())
-    return turns.stop_asked(tx, lease)
+    return turns.get_stop_reason(tx, lease)
 
 
 # How long an unsaved reply waits for a store that is away.
@@ -358,7 +358,7 @@ class TurnRecord:
         if not self._is_doubtful:
             return
         head = await self._context.store.read(
-            read.head, self._lease.session_id, profile=self._context.profile
+            read.get_head, self._lease.session_id, profile=self._context.profile
         )
         self._is_doubtful = False
         if head.last_seq > self._last_seq:
@@ -463,8 +463,8 @@ class TurnInput:
 
 def read_turn_input(tx: Tx, source: Source, *, route: Route, context: EngineContext) -> TurnInput:
     """Read what the agent is given, as of the beginning of the turn."""
-    head = read.head(tx, route.session_id, profile=context.profile)
-    entries = read.since_compaction(tx, head)
+    head = read.get_head(tx, route.session_id, profile=context.profile)
+    entries = read.read_since_compaction(tx, head)
     adapter = context.adapters.get(source.platform)
     notes = adapter.capabilities.notes if adapter is not None else ()
     redacts = adapter is None or not adapter.capabilities.ids_needed_for_mentions
@@ -475,11 +475,11 @@ def read_turn_input(tx: Tx, source: Source, *, route: Route, context: EngineCont
         shared=transcript.named_from(entries) is not None,
         platform_notes=notes,
         connected=context.deliverable,
-        homes=frozenset(access.homes(tx, profile=context.profile)),
+        homes=frozenset(access.list_homes(tx, profile=context.profile)),
         redact=context.redact_people and redacts,
         reset=ResetReason(str(route.reason)) if was_reset else None,
     )
-    return TurnInput(head, transcript.context(entries), surroundings, read.settings(tx, head))
+    return TurnInput(head, transcript.context(entries), surroundings, read.get_settings(tx, head))
 
 
 class TurnRun:
@@ -631,7 +631,7 @@ class TurnRun:
 def _set_title(
     tx: Tx, session_id: str, title: str | None, used: Usage | None, *, profile: str, moment: Moment
 ) -> None:
-    head = read.head(tx, session_id, profile=profile)
+    head = read.get_head(tx, session_id, profile=profile)
     if title is not None:
         titles.name_automatically(tx, head, title)
     if used is not None:

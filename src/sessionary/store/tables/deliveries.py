@@ -56,7 +56,7 @@ def of_session(tx: Tx, session_no: int) -> list[Delivery]:
     return [_delivery(row) for row in tx.all("deliveries_of_session", no=session_no)]
 
 
-def listing(
+def list_page(
     tx: Tx,
     *,
     profile: str,

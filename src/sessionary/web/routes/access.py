@@ -33,9 +33,9 @@ router = APIRouter(prefix=PREFIX)
 @router.get("/access", tags=["access"])
 async def list_access(context: ContextDep, caller: Admin) -> Response:
     """Who was let in, and who waits to be."""
-    given = await context.store.read(access.permits, profile=caller.profile)
+    given = await context.store.read(access.list_permits, profile=caller.profile)
     asked = await context.store.read(
-        access.pairings, profile=caller.profile, now=context.clock.now()
+        access.list_pairings, profile=caller.profile, now=context.clock.now()
     )
     waiting = [
         {
@@ -76,7 +76,7 @@ async def _approved(
     request: Request, caller: Caller, raw: bytes, code: str, moment: Moment
 ) -> Response:
     def apply(tx: Tx, /) -> StoredResponse:
-        found = access.approve(tx, code, profile=caller.profile, moment=moment)
+        found = access.approve_pairing(tx, code, profile=caller.profile, moment=moment)
         # A wrong code is counted: what counts it must not be undone by refusing it here.
         return answer({}, 404) if found is None else answer(_permit(found), 201)
 
@@ -114,7 +114,7 @@ async def list_tokens(context: ContextDep, caller: Admin) -> Response:
 async def add_token(request: Request, context: ContextDep, caller: Admin) -> Response:
     """Make a token; it is shown this once, and a repeated request makes another."""
     body, _ = await read_body(request, NewToken)
-    secret = credentials.secret(context.rng(SECRET_BYTES))
+    secret = credentials.make_secret(context.rng(SECRET_BYTES))
     made = await context.store.write(
         credentials.add_token,
         secret,

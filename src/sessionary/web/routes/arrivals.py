@@ -52,7 +52,7 @@ async def receive(request: Request, context: ContextDep, caller: Writer) -> Resp
     moment = context.moment()
 
     def take(tx: Tx) -> SubmissionResult:
-        files.accept(tx, message_body, written.files, profile=caller.profile, moment=moment)
+        files.keep_files(tx, message_body, written.files, profile=caller.profile, moment=moment)
         return intake.submit(tx, engine.context, source, submission, moment=moment)
 
     return await accepted(request, caller, raw, take, _accepted_json)
@@ -76,7 +76,7 @@ async def rewrite(
     message_body = written.message
 
     def apply(tx: Tx, /) -> StoredResponse:
-        files.accept(tx, message_body, written.files, profile=caller.profile, moment=moment)
+        files.keep_files(tx, message_body, written.files, profile=caller.profile, moment=moment)
         inbox.rewrite(tx, known, message_body, profile=caller.profile, moment=moment)
         return answer(_look(tx, known, profile=caller.profile))
 

@@ -41,7 +41,7 @@ async def list_bindings(
     def look(tx: Tx) -> tuple[list[dict[str, Any]], str | None]:
         after = checked_text(cursor)
         if after is not None and is_redacted_key(after):
-            after = routing.key_behind(tx, after, profile=caller.profile)
+            after = routing.find_redacted_key(tx, after, profile=caller.profile)
         page = routing.list_bindings(
             tx, profile=caller.profile, limit=limit, cursor=after, chats_only=True
         )
@@ -49,7 +49,7 @@ async def list_bindings(
         items = [
             _binding(
                 each,
-                routing.next_reset(tx, each.session, context.policies, now=now),
+                routing.get_next_reset(tx, each.session, context.policies, now=now),
                 redact=redact,
             )
             for each in page.items
@@ -70,12 +70,14 @@ async def bind(request: Request, context: ContextDep, caller: Writer) -> Respons
         given = SessionKey.parse(f"{caller.profile}/{body.key.partition('/')[2]}")
 
     def apply(tx: Tx, /) -> StoredResponse:
-        key = given or SessionKey.parse(routing.key_behind(tx, body.key, profile=caller.profile))
+        key = given or SessionKey.parse(
+            routing.find_redacted_key(tx, body.key, profile=caller.profile)
+        )
         shown = body.key if is_redacted else str(key)
         if body.session_id is None:
             ended = routing.reset(tx, key, moment=moment)
             return answer({"key": shown, "ended": None if ended is None else ended.id})
-        target = read.head(tx, checked_name(body.session_id, "session"), profile=caller.profile)
+        target = read.get_head(tx, checked_name(body.session_id, "session"), profile=caller.profile)
         head = routing.switch(tx, key, target, moment=moment)
         shown_session = _redacted(head) if is_redacted else head_json(head)
         return answer({"key": shown, "session": shown_session}, session_id=head.id)

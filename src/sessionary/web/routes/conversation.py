@@ -97,14 +97,14 @@ async def window(
     """
     known = checked_name(session_id, "session")
     if query.view is EntriesView.CONTEXT:
-        chats = await context.store.read(read.context, known, profile=caller.profile)
+        chats = await context.store.read(read.read_context, known, profile=caller.profile)
         return json_response({"items": chats, "next": None})
     if query.view is EntriesView.LOG:
         return json_response(await context.store.read(_raw, known, query, profile=caller.profile))
     if len([each for each in (query.before, query.after, query.around) if each is not None]) > 1:
         raise BadInput("Use one of `before`, `after` and `around`.")
     found = await context.store.read(
-        read.window,
+        read.read_window,
         known,
         profile=caller.profile,
         limit=query.limit,
@@ -136,9 +136,11 @@ async def append(
     moment = context.moment()
 
     def apply(tx: Tx, /) -> StoredResponse:
-        read.head(tx, known, profile=caller.profile)
-        files.accept(tx, new_message.message, written.files, profile=caller.profile, moment=moment)
-        done = append_action.append_to(
+        read.get_head(tx, known, profile=caller.profile)
+        files.keep_files(
+            tx, new_message.message, written.files, profile=caller.profile, moment=moment
+        )
+        done = append_action.append_to_session(
             tx, known, new_message, profile=caller.profile, moment=moment
         )
         told = {"id": done.id, "session_id": done.session_id, "seq": done.seq}
@@ -163,7 +165,7 @@ async def ask(session_id: str, request: Request, context: ContextDep, caller: Wr
     moment = context.moment()
 
     def take(tx: Tx) -> SubmissionResult:
-        files.accept(tx, query.message, written.files, profile=caller.profile, moment=moment)
+        files.keep_files(tx, query.message, written.files, profile=caller.profile, moment=moment)
         return intake.submit_to_session(tx, engine.context, known, query, moment=moment)
 
     return await accepted(request, caller, raw, take, accepted_json)
@@ -211,13 +213,13 @@ async def compact_session(
     """Let a summary stand for the beginning, for the model; without one the agent makes it."""
     body, raw = await read_body(request, Compact)
     known = checked_name(session_id, "session")
-    head = await context.store.read(read.head, known, profile=caller.profile)
+    head = await context.store.read(read.get_head, known, profile=caller.profile)
     text, through = body.summary, entry_number(body.through, "through", least=1) or head.last_seq
     used: Usage | None = None
     if text is None:
         engine = engine_for(request, caller)
         agent = engine.context.agent_for(head.source, None)
-        messages = await context.store.read(read.context, known, profile=caller.profile)
+        messages = await context.store.read(read.read_context, known, profile=caller.profile)
         text, used = await agent.summarizer.summarize(messages, focus=body.focus)
         used, through = used and engine.context.priced(used), head.last_seq
     summary, moment = text, context.moment()
@@ -284,8 +286,8 @@ async def stop(session_id: str, request: Request, caller: Writer) -> Response:
 
 
 def _raw(tx: Tx, id: str, query: EntriesQuery, *, profile: str) -> dict[str, Any]:
-    after, head = query.after or 0, read.head(tx, id, profile=profile)
-    raw = read.log_of(tx, id, profile=profile, after=after, limit=query.limit)
+    after, head = query.after or 0, read.get_head(tx, id, profile=profile)
+    raw = read.read_log(tx, id, profile=profile, after=after, limit=query.limit)
     return {
         "items": [query.shown(entry) for entry in raw],
         "next": None,
@@ -363,8 +365,8 @@ async def list_holds(session_id: str, context: ContextDep, caller: Reader) -> Re
     known = checked_name(session_id, "session")
 
     def look(tx: Tx) -> list[Hold]:
-        head = read.head(tx, known, profile=caller.profile)
-        return routing.of_session(tx, head, now=context.clock.now())
+        head = read.get_head(tx, known, profile=caller.profile)
+        return routing.list_holds(tx, head, now=context.clock.now())
 
     return list_response([_hold(each) for each in await context.store.read(look)])
 
@@ -380,7 +382,7 @@ async def hold(session_id: str, request: Request, context: ContextDep, caller: W
     until = parse_time(body.until)
 
     def apply(tx: Tx, /) -> StoredResponse:
-        made = routing.hold(
+        made = routing.add_hold(
             tx, known, body.reason, profile=caller.profile, moment=moment, until=until
         )
         return answer(_hold(made), 201, session_id=known)
@@ -401,7 +403,7 @@ async def release(
     wanted = checked_text(reason)
 
     def apply(tx: Tx, /) -> StoredResponse:
-        gone = routing.release(tx, known, wanted, profile=caller.profile, moment=moment)
+        gone = routing.release_hold(tx, known, wanted, profile=caller.profile, moment=moment)
         return answer({"items": [_hold(each) for each in gone], "next": None}, session_id=known)
 
     return await change(request, caller, b"", apply)

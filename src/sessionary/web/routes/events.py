@@ -50,7 +50,7 @@ async def listen(
         if not topic.startswith("session:"):
             raise BadInput(f"There is no topic {topic[:60]!r}; use {_TOPICS}.")
         sessions.append(checked_name(topic.removeprefix("session:"), "session"))
-        await context.store.read(read.head, sessions[-1], profile=caller.profile)
+        await context.store.read(read.get_head, sessions[-1], profile=caller.profile)
     streams: EventStreams = request.app.state.streams
     return EventStream(
         context,

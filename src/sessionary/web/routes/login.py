@@ -96,7 +96,7 @@ class LoginAttempts:
             return
         is_recent = before is not None and now - before.at < FORGOTTEN_AFTER
         wrong = 1 + (before.wrong if before is not None and is_recent else 0)
-        self._records[address] = _Record(wrong, now, now + credentials.lock_after(wrong))
+        self._records[address] = _Record(wrong, now, now + credentials.lock_duration(wrong))
         while len(self._records) > MAX_ADDRESSES:
             self._records.popitem(last=False)
 
@@ -120,7 +120,7 @@ async def offer_link(context: WebContext, address: str) -> str:
     """A link that lets one browser in, once, within a minute."""
     code = context.rng(SECRET_BYTES).hex()
     await context.store.write(
-        credentials.offer_link, code, profile=context.profile, moment=context.moment()
+        credentials.add_login_link, code, profile=context.profile, moment=context.moment()
     )
     return f"{address}/login?code={code}"
 
@@ -228,7 +228,7 @@ async def set_password(request: Request, context: ContextDep, caller: Admin) -> 
     body, _ = await read_body(request, PasswordChange)
     if context.settings.password_hash is not None and caller.profile == context.profile:
         raise Conflict("The password stands in the configuration; change it there.")
-    kept = await context.store.read(credentials.password_of, profile=caller.profile)
+    kept = await context.store.read(credentials.get_password_hash, profile=caller.profile)
     if kept is not None:
         await _check(request, context, body.old or "", kept, profile=caller.profile, caller=caller)
     hashed = None
@@ -249,7 +249,9 @@ async def has_password(context: WebContext) -> bool:
 
 async def _password(context: WebContext) -> str | None:
     configured = context.settings.password_hash
-    return configured or await context.store.read(credentials.password_of, profile=context.profile)
+    return configured or await context.store.read(
+        credentials.get_password_hash, profile=context.profile
+    )
 
 
 async def _log_in(request: Request, context: WebContext, password: str) -> tuple[str, Login]:
@@ -285,10 +287,10 @@ async def _check(
         attempts.check(address, now=now)
         if caller is None and attempts.is_stranger(address):
             try:
-                await context.store.read(credentials.check_guard, profile=profile, now=now)
+                await context.store.read(credentials.check_login_guard, profile=profile, now=now)
             except RetryLater as error:
                 raise RequestRefused(429, f"{error} Or: {OTHER_WAY}.", after=error.after) from error
-        right = await asyncio.to_thread(credentials.password_fits, password, kept)
+        right = await asyncio.to_thread(credentials.is_password, password, kept)
         attempts.note(address, right=right, now=now)
         await context.store.write(credentials.count_guess, profile=profile, right=right, now=now)
     if not right:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from sessionary.actions import schedules
 from sessionary.actions.requests import StoredResponse
-from sessionary.actions.schedules import Due, ScheduleSpec
+from sessionary.actions.schedules import ClaimedRun, ScheduleSpec
 from sessionary.errors import BadInput
 from sessionary.model.schedule import Run, Schedule, Timing
 from sessionary.model.view import time_text
@@ -62,7 +62,7 @@ async def show_schedule(task: str, context: ContextDep, caller: Reader) -> Respo
     """A scheduled task, and its latest runs."""
     known = checked_name(task, "schedule")
     found = await context.store.read(schedules.get, known, profile=caller.profile)
-    runs = await context.store.read(schedules.runs, known, profile=caller.profile)
+    runs = await context.store.read(schedules.list_runs, known, profile=caller.profile)
     return json_response(_schedule(found) | {"runs": [_run(each) for each in runs]})
 
 
@@ -95,7 +95,7 @@ async def run_schedule(
     known = checked_name(task, "schedule")
     _, raw = await read_body(request, EmptyBody)
     engine, moment = engine_for(request, caller), context.moment()
-    claimed: list[Due] = []
+    claimed: list[ClaimedRun] = []
 
     def apply(tx: Tx, /) -> StoredResponse:
         claimed[:] = [

@@ -82,6 +82,10 @@ async def report(
 ) -> Response:
     """Tokens and cost, summed."""
     rows = await context.store.read(
-        usage.report, by, profile=caller.profile, since=parse_time(since), until=parse_time(until)
+        usage.sum_usage,
+        by,
+        profile=caller.profile,
+        since=parse_time(since),
+        until=parse_time(until),
     )
     return list_response(map(usage_json, rows))

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from sessionary.actions import files
 from sessionary.actions.requests import StoredResponse
 from sessionary.actions.sessions import append, edit, lists, log, overview, projects, read, routing
-from sessionary.actions.sessions.lists import Order
+from sessionary.actions.sessions.lists import SortOrder
 from sessionary.actions.sessions.overview import Overview
 from sessionary.clock import Moment
 from sessionary.engine import intake
@@ -70,7 +70,7 @@ class SessionListQuery(BaseModel):
     text: str | None = None
     read_only: bool | None = None
     label: str | None = None
-    sort: Order = Order.ACTIVITY
+    sort: SortOrder = SortOrder.ACTIVITY
     fields: str | None = Field(None, description="Names of a head's fields, with commas between.")
     limit: int = Field(30, ge=1, le=200)
     cursor: str | None = None
@@ -142,7 +142,9 @@ async def open_session(request: Request, context: ContextDep, caller: Writer) ->
         engine = engine_for(request, caller)
 
         def take(tx: Tx) -> SubmissionResult:
-            files.accept(tx, first_message, written.files, profile=caller.profile, moment=moment)
+            files.keep_files(
+                tx, first_message, written.files, profile=caller.profile, moment=moment
+            )
             done = intake.submit_to_new_session(
                 tx,
                 engine.context,
@@ -151,22 +153,22 @@ async def open_session(request: Request, context: ContextDep, caller: Writer) ->
                 moment=moment,
             )
             if body.project is not None and done.received.new and done.session_id is not None:
-                projects.move(tx, done.session_id, body.project, profile=caller.profile)
+                projects.move_session(tx, done.session_id, body.project, profile=caller.profile)
             return done
 
         return await accepted(request, caller, raw, take, accepted_json)
 
     def apply(tx: Tx, /) -> StoredResponse:
-        files.accept(tx, first_message, written.files, profile=caller.profile, moment=moment)
-        done = append.append_to_new(
+        files.keep_files(tx, first_message, written.files, profile=caller.profile, moment=moment)
+        done = append.append_to_new_session(
             tx,
             opening,
             append.NewMessage(first_message, idempotency_key=idempotency_key),
             moment=moment,
         )
-        found = edit.label(tx, done.session_id, body.labels, profile=caller.profile)
+        found = edit.set_labels(tx, done.session_id, body.labels, profile=caller.profile)
         if body.project is not None:
-            found = projects.move(tx, done.session_id, body.project, profile=caller.profile)
+            found = projects.move_session(tx, done.session_id, body.project, profile=caller.profile)
         return answer(head_json(found), 201, session_id=found.id)
 
     return await change(request, caller, raw, apply)
@@ -223,7 +225,7 @@ def accepted_json(done: SubmissionResult) -> dict[str, object]:
 
 def _show(tx: Tx, id: str, *, profile: str, now: datetime) -> dict[str, Any]:
     position = entries.last_position(tx)
-    head = read.head(tx, id, profile=profile)
+    head = read.get_head(tx, id, profile=profile)
     more = sessions.details(tx, head.no)
     running = (
         None if head.running_turn is None else turns.get(tx, head.running_turn, profile=profile)
@@ -233,11 +235,11 @@ def _show(tx: Tx, id: str, *, profile: str, now: datetime) -> dict[str, Any]:
         "draft": more.draft,
         "read_through": head.read_through,
         "workspace": more.workspace,
-        "children": [child.id for child in read.children(tx, head)],
-        "branches": [list(each) for each in read.branches(tx, id, profile=profile)],
+        "children": [child.id for child in read.list_children(tx, head)],
+        "branches": [list(each) for each in read.list_retracted(tx, id, profile=profile)],
         "queued": _queued(tx, head),
         "holds": [
-            hold_json(each.reason, each.until) for each in routing.of_session(tx, head, now=now)
+            hold_json(each.reason, each.until) for each in routing.list_holds(tx, head, now=now)
         ],
         "turn": None
         if running is None
@@ -274,9 +276,9 @@ def _change(tx: Tx, id: str, body: SessionChange, *, profile: str, moment: Momen
     if body.archived is not UNSET:
         edit.archive(tx, id, profile=profile, archived=body.archived)
     if body.project is not UNSET:
-        projects.move(tx, id, body.project or None, profile=profile)
+        projects.move_session(tx, id, body.project or None, profile=profile)
     if body.labels is not UNSET:
-        edit.label(tx, id, body.labels, profile=profile)
+        edit.set_labels(tx, id, body.labels, profile=profile)
     if body.draft is not UNSET:
         edit.set_draft(tx, id, body.draft, profile=profile, moment=moment)
     if body.read_through is not UNSET:
@@ -353,12 +355,12 @@ async def list_sources(
     return list_response(
         ({"platform": platform, "sessions": number} for platform, number in sources),
         shelves={str(shelf): number for shelf, number in found.shelves.items()},
-        most=lists.MOST,
+        most=lists.MAX_COUNT,
     )
 
 
 @router.get("/models")
 async def list_models(context: ContextDep, caller: Reader) -> Response:
     """Every model that a session of this profile has, purged sessions aside."""
-    found = await context.store.read(lists.models, profile=caller.profile)
+    found = await context.store.read(lists.list_models, profile=caller.profile)
     return list_response({"model": each} for each in found)

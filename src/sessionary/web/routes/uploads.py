@@ -66,7 +66,7 @@ async def attachment(
         checked_name(session_id, "session"),
         checked_name(blob, "attachment")[: _HASH + 1],
     )
-    head = await context.store.read(read.head, known, profile=caller.profile)
+    head = await context.store.read(read.get_head, known, profile=caller.profile)
     data = await context.store.read(files.read_blob, wanted, session_no=head.no)
     headers = {"Content-Disposition": _kept_as(file_name), "Content-Security-Policy": _SANDBOX}
     return Response(data, media_type=media.browser_type(data), headers=headers)
