@@ -17,9 +17,9 @@ from benchmarks import populate, search_store
 from benchmarks.corpus import Language
 from benchmarks.measure import Scale
 from sessionary.actions import credentials
-from sessionary.actions.credentials import Scope
 from sessionary.actions.sessions import append, edit
 from sessionary.clock import Moment, RandomIds, SystemClock
+from sessionary.model.access import Scope
 from sessionary.model.message import message
 from sessionary.model.session import Opening
 from sessionary.model.source import Source

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.actions import access, inbox, turns
+from sessionary.actions import inbox, turns
 from sessionary.actions.sessions import routing
 from sessionary.actions.turns import Claim, Ending
 from sessionary.app.chat import TerminalChat
@@ -21,7 +21,7 @@ from sessionary.model.reset import ResetPolicy
 from sessionary.model.source import Source
 from sessionary.model.turn import Arrival, ArrivalState, Lease
 from sessionary.store.database import Tx
-from sessionary.store.tables import arrivals, deliveries
+from sessionary.store.tables import access, arrivals, deliveries
 
 # Agents on a busy machine; nothing waits for so long.
 PATIENCE_SECONDS = 60

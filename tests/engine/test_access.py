@@ -8,6 +8,7 @@ import pytest
 from sessionary.actions import access
 from sessionary.engine.context import AccessPolicy, Budget, Settings, Strangers
 from sessionary.errors import RetryLater
+from sessionary.model.access import Permit
 from sessionary.model.message import message
 from sessionary.model.source import Person
 from sessionary.store.database import Store
@@ -155,7 +156,7 @@ def asks_in(store: Store, clock: FakeClock, person: str, code: str = CODE) -> bo
     ).result()
 
 
-def approves(store: Store, clock: FakeClock, code: str) -> access.Permit | None:
+def approves(store: Store, clock: FakeClock, code: str) -> Permit | None:
     moment = moment_of(clock, SequentialIds("owner"))
     return store.write(access.approve_pairing, code, profile="main", moment=moment).result()
 

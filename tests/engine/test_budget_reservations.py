@@ -8,18 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.actions import access, verify
+from sessionary.actions import verify
 from sessionary.actions.inbox import receive
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.engine.context import Budget
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.engine.turn import budgets, loop
+from sessionary.model.access import BudgetUse
 from sessionary.model.message import message
 from sessionary.model.turn import TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
-from sessionary.store.tables import upkeep
+from sessionary.store.tables import access, upkeep
 from tests.engine.engine_child import TOKENS_PER_TURN
 from tests.support.engine_world import QUICK, EngineWorld
 from tests.walks.nursery import Child, Nursery
@@ -49,7 +50,7 @@ def limited(store: Store, budget: Budget) -> EngineWorld:
     return EngineWorld(store, settings=replace(QUICK, budgets={"person": budget}))
 
 
-async def spent(world: EngineWorld, scope: str = "person:loopback:u") -> access.BudgetUse:
+async def spent(world: EngineWorld, scope: str = "person:loopback:u") -> BudgetUse:
     day = budgets.periods(world.clock.now())[0]
     return await world.store.read(access.get_budget_use, scope, day, profile="main")
 
@@ -222,7 +223,7 @@ async def test_messages_that_wait_for_a_budget_keep_nobody_else_waiting(
 
 def test_a_reservation_without_its_turn_is_found_and_taken_away(store: Store) -> None:
     store.write(
-        access.reserve, "gone", "person:a:b", profile="main", tokens=5, cost_microusd=0
+        access.insert_reservation, "gone", "person:a:b", profile="main", tokens=5, cost_microusd=0
     ).result()
 
     found = verify.verify(store).broken

@@ -17,12 +17,12 @@ import pytest
 
 import sessionary
 from sessionary.actions import credentials
-from sessionary.actions.credentials import Scope
 from sessionary.actions.search import search
 from sessionary.actions.sessions import read
 from sessionary.actions.sessions.lists import SessionFilters, list_sessions
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import Damaged
+from sessionary.model.access import Scope
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
 from tests.cli.conftest import Program

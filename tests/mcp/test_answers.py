@@ -14,7 +14,6 @@ from mcp.client.streamable_http import streamable_http_client
 
 from mcp import Client
 from sessionary.actions import credentials
-from sessionary.actions.credentials import Scope
 from sessionary.actions.sessions import log, revise
 from sessionary.client.client import Sessionary, connect
 from sessionary.client.session import Session
@@ -22,6 +21,7 @@ from sessionary.clock import SystemClock
 from sessionary.mcp import server
 from sessionary.mcp.output import MAX_TOKENS
 from sessionary.mcp.tools import SessionTools
+from sessionary.model.access import Scope
 from sessionary.model.message import Text, ToolCall, ToolResult, message
 from sessionary.model.source import Source
 from sessionary.model.tokens import estimate

@@ -46,6 +46,18 @@ def sql_in_python(module: Module) -> Iterator[str]:
             yield f"{module.name}:{node.lineno} {text.strip()[:40]!r}"
 
 
+def named_queries(module: Module) -> Iterator[str]:
+    """Queries that are named outside the store, where nothing types their parameters and columns."""
+    if module.name.startswith("sessionary.store."):
+        return
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=tx, attr="one" | "all" | "run" | "many")) if (
+                _last_name(tx).lstrip("_") == "tx"
+            ):
+                yield f"{module.name}:{node.lineno} names a query"
+
+
 def _is_broad(caught: ast.expr | None) -> bool:
     if isinstance(caught, ast.Tuple):
         return any(map(_is_broad, caught.elts))

@@ -36,6 +36,10 @@ def test_python_contains_no_sql() -> None:
     assert broken(rules.sql_in_python) == []
 
 
+def test_only_the_store_names_queries() -> None:
+    assert broken(rules.named_queries) == []
+
+
 def test_class_names_are_unique() -> None:
     names = Counter(
         node.name
@@ -59,6 +63,8 @@ def test_class_names_are_unique() -> None:
             "try:\n    f()\nexcept (OSError, BaseException) as e:\n    undo()",
         ),
         (rules.swallowed_exceptions, "with contextlib.suppress(Exception):\n    f()"),
+        (rules.named_queries, 'tx.one("get_head", id=id)'),
+        (rules.named_queries, "self._tx.all(query, no=no)"),
         (rules.sql_in_python, 'x = "SELECT id FROM sessions"'),
         (rules.sql_in_python, 'x = f"select {columns} from sessions"'),
         (rules.sql_in_python, 'f("""\n  insert or ignore into sessions values (1)""")'),
@@ -79,6 +85,8 @@ def test_a_rule_sees_what_breaks_it(rule: Rule, text: str) -> None:
         (rules.swallowed_exceptions, "try:\n    f()\nexcept Exception as e:\n    future.fail(e)"),
         (rules.swallowed_exceptions, "try:\n    f()\nexcept BaseException:\n    undo()\n    raise"),
         (rules.swallowed_exceptions, "try:\n    f()\nexcept OSError:\n    pass"),
+        (rules.named_queries, "sessions.get_by_no(tx, no)"),
+        (rules.named_queries, "jobs.run(tx, name)"),
         (rules.sql_in_python, 'x = "Select a session from the list"'),
         (rules.sql_in_python, '"""SELECT id FROM sessions is what this does."""'),
     ],

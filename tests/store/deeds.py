@@ -147,7 +147,7 @@ def finalize(s: Story, a: int, b: int) -> Any:
             s.world.write(turns.mark_finalized, each, moment=s.world.moment())
         else:
             s.world.write(turns.mark_finalize_failed, each, error="x", moment=s.world.moment())
-    return sorted((each.session_id, each.tries) for each in due)
+    return sorted((each.id, each.tries) for each in due)
 
 
 def end(s: Story, a: int, b: int) -> Any:

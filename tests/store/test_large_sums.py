@@ -2,10 +2,11 @@
 
 import pytest
 
-from sessionary.actions import access, usage, verify
+from sessionary.actions import usage, verify
 from sessionary.actions.transfer import export, jsonl_import
 from sessionary.model.usage import MAX_COST_MICROUSD, MAX_TOKENS, TOKEN_FIELDS, Usage
 from sessionary.store.database import Store
+from sessionary.store.tables import access
 from sessionary.store.tables import usage as usage_table
 from tests.store.conftest import Opener, opened
 from tests.store.raw import execute

@@ -314,7 +314,7 @@ class FinalizerSuite(Suite):
         world.write(turns.mark_finalized, due, moment=world.moment())
 
         assert before == []
-        assert (due.session_id, due.reason, due.tries) == (session, "closed", 0)
+        assert (due.id, due.reason, due.tries) == (session, "closed", 0)
         assert world.read(turns.list_to_finalize) == []
 
     def test_a_failing_finalizer_is_given_up_after_three_tries(self, world: World) -> None:

@@ -17,8 +17,7 @@ from sessionary.model.session import Kind, Opening, SessionFolder, SessionHead
 from sessionary.model.source import Source
 from sessionary.model.transcript import Chat
 from sessionary.store.database import Store, Tx
-from sessionary.store.tables import entries
-from sessionary.store.tables.sessions import segments
+from sessionary.store.tables import entries, sessions
 from sessionary.testing.fakes import FakeClock, SequentialIds
 
 P = ParamSpec("P")
@@ -190,7 +189,7 @@ def _fill(tx: Tx, made: str, said: list[Message], *, profile: str, moment: Momen
         entries.insert(tx, no, seq, at=moment.now, body=each, turn_id=None)
     at = to_micros(moment.now)
     tx.run("set_end_of_log", no=no, last_seq=len(said), last_active_at=at)
-    log.put(tx, no, log.count_log(tx, segments(tx, no)))
+    sessions.set_counts(tx, no, log.count_log(tx, sessions.segments(tx, no)))
 
 
 def _everything(tx: Tx, profile: str) -> list[Any]:

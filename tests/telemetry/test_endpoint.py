@@ -20,7 +20,7 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from sessionary.actions import verify
-from sessionary.actions.credentials import Scope
+from sessionary.model.access import Scope
 from sessionary.store.database import Store
 from sessionary.store.tables import entries
 from sessionary.telemetry import otlp

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import pytest
 
-from sessionary.actions.credentials import Scope
 from sessionary.actions.sessions import read, routing
+from sessionary.model.access import Scope
 from sessionary.model.key import key_for
 from sessionary.model.session import SessionHead
 from sessionary.model.source import Source

@@ -10,9 +10,9 @@ import httpx2
 import pytest
 
 from sessionary.actions import credentials
-from sessionary.actions.credentials import Scope, Token
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.engine.engine import Engine
+from sessionary.model.access import Scope, Token
 from sessionary.model.reset import Policies
 from sessionary.store.database import Store
 from sessionary.store.open import open_store

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from sessionary.actions.credentials import Scope
+from sessionary.model.access import Scope
 from tests.web.conftest import Client, Served
 
 ADA: dict[str, Any] = {"platform": "api", "chat_id": "ada", "user_id": "u1"}

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from sessionary.actions.credentials import Scope
+from sessionary.model.access import Scope
 from sessionary.web import connections
 from sessionary.web.connections import HEALTH_RESERVE
 from sessionary.web.context import Limits

@@ -3,8 +3,8 @@
 from typing import Any
 
 from sessionary.actions import outbox
-from sessionary.actions.credentials import Scope
 from sessionary.clock import Moment
+from sessionary.model.access import Scope
 from sessionary.model.message import Text
 from sessionary.model.source import Channel
 from sessionary.store.database import Tx

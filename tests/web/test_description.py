@@ -22,8 +22,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from sessionary.actions import credentials
-from sessionary.actions.credentials import Scope
 from sessionary.client.client import connect
+from sessionary.model.access import Scope
 
 EXAMPLES = 25
 CHECKS = [

@@ -13,9 +13,9 @@ from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 
 from sessionary.actions import credentials
-from sessionary.actions.credentials import Scope
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import BadInput, Conflict
+from sessionary.model.access import Scope
 from sessionary.store.open import open_store
 from sessionary.web.app import create_app
 from sessionary.web.auth import CSRF_HEADER

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions.credentials import Scope
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.engine.context import LiveEvent
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.errors import Damaged, RetryLater, StoreUnavailable
+from sessionary.model.access import Scope
 from sessionary.model.message import message
 from sessionary.store.open import open_store
 from sessionary.store.tables import entries

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions.credentials import Scope
 from sessionary.actions.sessions import read
 from sessionary.actions.transfer import export
 from sessionary.clock import RandomIds, SystemClock
+from sessionary.model.access import Scope
 from sessionary.model.handover.forms import HANDOVER_FORMATS
 from sessionary.store.database import Store
 from sessionary.store.open import open_store

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from sessionary.actions.credentials import Scope
+from sessionary.model.access import Scope
 from sessionary.model.reset import Policies, ResetMode, ResetPolicy
 from sessionary.model.view import time_text
 from tests.web.conftest import Client, Served, Server

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions.credentials import Scope
 from sessionary.app.server import WebImports
 from sessionary.client.client import Machine as RealMachine
 from sessionary.client.client import Sessionary
 from sessionary.config import Config
 from sessionary.errors import BadInput
+from sessionary.model.access import Scope
 from tests.cli.test_importing import a_session
 from tests.web.conftest import Client, Served
 from tests.web.test_events import listening

@@ -5,8 +5,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sessionary.actions.credentials import Scope
 from sessionary.errors import BadInput
+from sessionary.model.access import Scope
 from sessionary.store.database import Store
 from tests.web.conftest import Client, served
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions.credentials import Scope
 from sessionary.actions.retention import purge
 from sessionary.app.server import WebUpkeep
 from sessionary.client.client import Sessionary, connect
 from sessionary.config.server import WebTable
+from sessionary.model.access import Scope
 from sessionary.store import backup
 from tests.web.conftest import Client, Served, served
 from tests.web.test_sessions import opened

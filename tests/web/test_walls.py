@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from sessionary.actions import outbox
-from sessionary.actions.credentials import Scope
+from sessionary.model.access import Scope
 from sessionary.model.message import Text
 from sessionary.model.source import Channel
 from sessionary.web.auth import CSRF_HEADER

@@ -5,60 +5,37 @@ import hashlib
 import hmac
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 
-from sessionary.clock import Moment, from_micros, to_micros
+from sessionary.clock import Moment
 from sessionary.errors import Ambiguous, BadInput, NotFound, RetryLater
 from sessionary.model import codec
+from sessionary.model.access import Login, Scope, Token
 from sessionary.model.key import validate_profile
-from sessionary.store.database import Row, Tx
+from sessionary.store.database import Tx
+from sessionary.store.tables import credentials, sessions
+from sessionary.store.tables.credentials import LoginGuard
 
 PREFIX = "hsd_"
 SECRET_BYTES = 32
-_MOST_NAME = 100
-
-
-class Scope(StrEnum):
-    """What a caller may do: each includes the ones before it."""
-
-    READ = "read"
-    WRITE = "write"
-    ADMIN = "admin"
-
-    def allows(self, wanted: "Scope") -> bool:
-        """Whether this scope is enough."""
-        order = list(Scope)
-        return order.index(self) >= order.index(wanted)
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A token as the record knows it: everything but the token."""
-
-    id: str
-    profile: str
-    name: str
-    scope: Scope
-    created_at: datetime
-    revoked_at: datetime | None = None
+_MAX_NAME = 100
 
 
 @dataclass(frozen=True, slots=True)
 class AccessEnded:
-    """Published after a commit: a token or a login is good no longer."""
+    """Published after a commit: a token or a login is no longer valid."""
 
     id: str
 
 
 def make_secret(rng: bytes) -> str:
-    """A token from 256 random bits; shown once, never kept."""
+    """A token made of 256 random bits; it is shown once and never stored."""
     if len(rng) != SECRET_BYTES:
         raise BadInput(f"A token is made of {SECRET_BYTES} random bytes.")
     return PREFIX + rng.hex()
 
 
 def hash_secret(text: str) -> str:
-    """What is kept of a secret of 256 bits: one hash is enough, nobody guesses it."""
+    """The hash that is stored for a secret of 256 bits. One round is enough: nobody guesses it."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
@@ -67,52 +44,44 @@ def add_token(
 ) -> Token:
     """Let a program in that shows this token."""
     clean = codec.storable_text(" ".join(name.split()))
-    if len(clean) > _MOST_NAME:
-        raise BadInput(f"A token's name has at most {_MOST_NAME} characters.")
+    if len(clean) > _MAX_NAME:
+        raise BadInput(f"A token's name has at most {_MAX_NAME} characters.")
     made = Token(moment.new_id(), validate_profile(profile), clean, scope, moment.now)
-    tx.run(
-        "insert_token",
-        id=made.id,
-        profile=made.profile,
-        name=clean,
-        hash=hash_secret(token),
-        scope=scope,
-        at=to_micros(moment.now),
-    )
+    credentials.insert_token(tx, made, hashed=hash_secret(token))
     return made
 
 
 def find_token(tx: Tx, token: str) -> Token | None:
-    """Whose token this is; None when it is nobody's, or was revoked."""
+    """The record of a token; None when there is none, or it was revoked."""
     wanted = hash_secret(token)
-    row = tx.one("get_token_by_hash", hash=wanted)
-    if row is None or not hmac.compare_digest(row[-1], wanted):
+    found = credentials.find_token(tx, wanted)
+    if found is None or not hmac.compare_digest(found[1], wanted):
         return None
-    return _token(row)
+    return found[0]
 
 
 def is_valid_token(tx: Tx, id: str) -> bool:
     """Whether a token was not revoked."""
-    return tx.one("token_is_good", id=id) is not None
+    return credentials.is_valid_token(tx, id)
 
 
 def list_tokens(tx: Tx, *, profile: str) -> list[Token]:
     """The tokens of a profile, revoked ones too."""
-    return [_token(row) for row in tx.all("list_tokens", profile=profile)]
+    return credentials.list_tokens(tx, profile=profile)
 
 
 def revoke_token(tx: Tx, ref: str, *, profile: str, moment: Moment) -> Token:
-    """Let nobody in with this token from now on; streams that it opened are closed.
+    """Revoke a token; the streams that it opened are closed.
 
-    `ref` is its id, or its name while one good token alone has it.
+    `ref` is its id, or its name if only one valid token has it.
     """
-    known = _id_of(tx, codec.storable_text(ref), profile=profile)
-    tx.run("revoke_token", id=known, profile=profile, at=to_micros(moment.now))
-    row = tx.one("get_token", id=known, profile=profile)
-    if row is None:
+    id = _id_of(tx, codec.storable_text(ref), profile=profile)
+    credentials.revoke_token(tx, id, profile=profile, at=moment.now)
+    found = credentials.get_token(tx, id, profile=profile)
+    if found is None:
         raise NotFound(f"There is no token {ref}, by id or by name.")
-    tx.after_commit(AccessEnded(known))
-    return _token(row)
+    tx.after_commit(AccessEnded(id))
+    return found
 
 
 def _id_of(tx: Tx, ref: str, *, profile: str) -> str:
@@ -125,18 +94,12 @@ def _id_of(tx: Tx, ref: str, *, profile: str) -> str:
     return named[0] if named else ref
 
 
-def _token(row: Row) -> Token:
-    id, profile, name, scope, created_at, revoked_at = row[:6]
-    ended = None if revoked_at is None else from_micros(revoked_at)
-    return Token(id, profile, name, Scope(scope), from_micros(created_at), ended)
-
-
 LIFE = timedelta(days=30)
 LINK_LIFE = timedelta(seconds=60)
 SHORTEST_PASSWORD = 10
 LONGEST_PASSWORD = 1024
 WRONG_PASSWORDS = 5
-# From all addresses together, before passwords of strangers are refused for a while.
+# From all addresses together, before any password is refused for a while.
 WRONG_ANYWHERE = 100
 LONGEST_LOCK = timedelta(minutes=15)
 # 16 MiB and some 50 ms for each guess.
@@ -144,71 +107,50 @@ _COST, _BLOCK, _LANES = 2**14, 8, 1
 _SALT_BYTES = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Login:
-    """A browser that was let in."""
-
-    id: str
-    profile: str
-    began_at: datetime
-    expires_at: datetime
-
-
 def add_login_link(tx: Tx, code: str, *, profile: str, moment: Moment) -> None:
-    """Let one browser in that shows this code within a minute."""
-    tx.run("delete_old_login_links", now=to_micros(moment.now))
-    tx.run(
-        "insert_login_link",
-        hash=hash_secret(code),
-        profile=profile,
-        expires_at=to_micros(moment.now + LINK_LIFE),
-    )
+    """Let one browser log in that shows this code within a minute."""
+    credentials.delete_old_login_links(tx, now=moment.now)
+    expires_at = moment.now + LINK_LIFE
+    credentials.insert_login_link(tx, hash_secret(code), profile=profile, expires_at=expires_at)
 
 
 def log_in_by_link(tx: Tx, code: str, cookie: str, *, moment: Moment) -> Login | None:
-    """Use a link up; None when it was used, is too old or never was."""
-    row = tx.one("take_login_link", hash=hash_secret(code), now=to_micros(moment.now))
-    return None if row is None else log_in(tx, cookie, profile=row[0], moment=moment)
+    """Log a browser in by a link, which is used up; None when the link is not valid."""
+    profile = credentials.take_login_link(tx, hash_secret(code), now=moment.now)
+    return None if profile is None else log_in(tx, cookie, profile=profile, moment=moment)
 
 
 def log_in(tx: Tx, cookie: str, *, profile: str, moment: Moment) -> Login:
-    """Let a browser in that has shown who it is."""
-    tx.run("delete_old_logins", before=to_micros(moment.now))
+    """Log a browser in that has proved who it is."""
+    credentials.delete_old_logins(tx, now=moment.now)
     made = Login(moment.new_id(), profile, moment.now, moment.now + LIFE)
-    tx.run(
-        "insert_login",
-        id=made.id,
-        profile=profile,
-        hash=hash_secret(cookie),
-        at=to_micros(made.began_at),
-        expires_at=to_micros(made.expires_at),
-    )
+    credentials.insert_login(tx, made, hashed=hash_secret(cookie))
     return made
 
 
 def find_login(tx: Tx, cookie: str, *, now: datetime) -> Login | None:
-    """Whose cookie this is; None when it is nobody's, or over."""
+    """The login of a cookie; None when there is none, or it is over."""
     wanted = hash_secret(cookie)
-    row = tx.one("get_login_by_hash", hash=wanted, now=to_micros(now))
-    if row is None or not hmac.compare_digest(row[-1], wanted):
+    found = credentials.find_login(tx, wanted, now=now)
+    if found is None or not hmac.compare_digest(found[1], wanted):
         return None
-    return _login(row)
+    return found[0]
 
 
 def is_valid_login(tx: Tx, id: str, *, now: datetime) -> bool:
-    """Whether a login goes on."""
-    return tx.one("login_is_good", id=id, now=to_micros(now)) is not None
+    """Whether a login is not over."""
+    return credentials.is_valid_login(tx, id, now=now)
 
 
 def list_logins(tx: Tx, *, profile: str, now: datetime) -> list[Login]:
-    """The browsers that are in."""
-    return [_login(row) for row in tx.all("list_logins", profile=profile, now=to_micros(now))]
+    """The browsers that are logged in."""
+    return credentials.list_logins(tx, profile=profile, now=now)
 
 
 def end_login(tx: Tx, id: str, *, profile: str, moment: Moment) -> None:
     """Log a browser out; its streams are closed."""
     known = codec.storable_text(id)
-    if not tx.run("end_login", id=known, profile=profile, at=to_micros(moment.now)):
+    if not credentials.end_login(tx, known, profile=profile, at=moment.now):
         raise NotFound(f"There is no login {id}.")
     tx.after_commit(AccessEnded(known))
 
@@ -216,28 +158,24 @@ def end_login(tx: Tx, id: str, *, profile: str, moment: Moment) -> None:
 def set_password(
     tx: Tx, hashed: str | None, *, profile: str, moment: Moment, but: str = ""
 ) -> None:
-    """Set the password, or take it away; every browser but the one that asks is logged out."""
-    if hashed is None:
-        tx.run("delete_password", profile=profile)
-    else:
-        tx.run("set_password", profile=profile, hash=hashed, at=to_micros(moment.now))
+    """Set the password, or remove it; every browser but the one that asks is logged out."""
+    credentials.set_password(tx, hashed, profile=profile, at=moment.now)
     for login in list_logins(tx, profile=profile, now=moment.now):
         if login.id != but:
             tx.after_commit(AccessEnded(login.id))
-    tx.run("end_other_logins", profile=profile, at=to_micros(moment.now), but=but)
+    credentials.end_other_logins(tx, but, profile=profile, at=moment.now)
 
 
 def get_password_hash(tx: Tx, *, profile: str) -> str | None:
     """The hash of a profile's password, or None when it has none."""
-    row = tx.one("get_password", profile=profile)
-    return None if row is None else str(row[0])
+    return credentials.get_password(tx, profile=profile)
 
 
 def check_login_guard(tx: Tx, *, profile: str, now: datetime) -> None:
-    """Refuse a stranger's guess after too many wrong ones from all addresses together."""
-    row = tx.one("get_login_guard", profile=profile)
-    if row is not None and to_micros(now) < row[1]:
-        wait = (from_micros(row[1]) - now).total_seconds()
+    """Refuse a password after too many wrong ones from all addresses together."""
+    locked_until = credentials.get_login_guard(tx, profile=profile).locked_until
+    if locked_until is not None and now < locked_until:
+        wait = (locked_until - now).total_seconds()
         raise RetryLater(
             f"Too many wrong passwords from many addresses; try again in {wait:.0f} s.", after=wait
         )
@@ -247,12 +185,11 @@ def count_guess(
     tx: Tx, *, profile: str, right: bool, now: datetime, most: int = WRONG_ANYWHERE
 ) -> None:
     """Count a guess from anywhere; each wrong one from the `most`-th on locks twice as long."""
-    # Before the count is read: on PostgreSQL several servers would count several guesses as one.
-    tx.one("lock_key", profile=profile, key="login")
-    row = tx.one("get_login_guard", profile=profile)
-    wrong = 0 if right else 1 + (0 if row is None else int(row[0]))
-    locked = to_micros(now + lock_duration(wrong, most=most)) if wrong >= most else 0
-    tx.run("set_login_guard", profile=profile, wrong=wrong, locked_until=locked)
+    # The lock comes before the count is read: on PostgreSQL several guesses would count as one.
+    sessions.lock_key(tx, "login", profile=profile)
+    wrong = 0 if right else 1 + credentials.get_login_guard(tx, profile=profile).wrong
+    locked_until = now + lock_duration(wrong, most=most) if wrong >= most else None
+    credentials.set_login_guard(tx, LoginGuard(wrong, locked_until), profile=profile)
 
 
 def lock_duration(wrong: int, *, most: int = WRONG_PASSWORDS) -> timedelta:
@@ -290,7 +227,3 @@ def _scrypt(password: str, salt: bytes) -> bytes:
 
 def _text(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
-
-
-def _login(row: Row) -> Login:
-    return Login(row[0], row[1], from_micros(row[2]), from_micros(row[3]))

@@ -1,21 +1,20 @@
-"""Uploaded files and stored bytes: kept once, read by whoever may read the session."""
+"""Uploaded files: stored once, read by whoever may read a session that has them."""
 
 from collections.abc import Iterable
 from datetime import timedelta
 
-from sessionary.clock import Moment, to_micros
+from sessionary.clock import Moment
 from sessionary.errors import BadInput, NotFound
-from sessionary.model import codec
 from sessionary.model.message import Attachment, Message
 from sessionary.store.database import Tx
-from sessionary.store.tables import blobs, entries
+from sessionary.store.tables import blobs, sessions
 
 KEPT = timedelta(days=7)
 _BATCH = 50
 
 
 def upload(tx: Tx, data: bytes, *, profile: str, moment: Moment) -> str:
-    """Keep bytes that a message is going to have; their name."""
+    """Store a file for a message that is to follow; return its hash."""
     if not data:
         raise BadInput("The file is empty; nothing was kept.")
     name = blobs.add(tx, data)
@@ -24,18 +23,18 @@ def upload(tx: Tx, data: bytes, *, profile: str, moment: Moment) -> str:
 
 
 def keep_files(
-    tx: Tx, said: Message, files: Iterable[bytes], *, profile: str, moment: Moment
+    tx: Tx, message: Message, files: Iterable[bytes], *, profile: str, moment: Moment
 ) -> None:
-    """Keep the files that came with a message; refuse one that names files this profile has not."""
+    """Store the files that came with a message, and check all its attachments."""
     for data in files:
         upload(tx, data, profile=profile, moment=moment)
-    check_attachments(tx, said, profile=profile)
+    check_attachments(tx, message, profile=profile)
 
 
-def check_attachments(tx: Tx, said: Message, *, profile: str) -> None:
-    """Refuse a file that this profile has not: what another one keeps looks like nothing."""
-    for part in said.parts:
-        if isinstance(part, Attachment) and not _is_own(tx, part.blob, profile=profile):
+def check_attachments(tx: Tx, message: Message, *, profile: str) -> None:
+    """Refuse an attachment whose file this profile does not have, even if another profile does."""
+    for part in message.parts:
+        if isinstance(part, Attachment) and not blobs.profile_has(tx, part.blob, profile=profile):
             raise BadInput(
                 f"The bytes of attachment {part.blob[:64]!a} are not in the store; "
                 "nothing was written. Upload them first."
@@ -43,28 +42,13 @@ def check_attachments(tx: Tx, said: Message, *, profile: str) -> None:
 
 
 def delete_old_uploads(tx: Tx, *, moment: Moment) -> int:
-    """Let go of what was brought in long ago; how many. What an entry refers to stays with it."""
-    old = tx.all("old_uploads", before=to_micros(moment.now - KEPT), limit=_BATCH)
-    for profile, name in old:
-        tx.run("delete_upload", hash=name, profile=profile)
-        tx.run("delete_blob_if_unused", hash=name)
-    return len(old)
-
-
-def _is_own(tx: Tx, name: str, *, profile: str) -> bool:
-    known = codec.storable_text(name)
-    return tx.one("profile_has_blob", hash=known, profile=profile) is not None
+    """Delete old uploads that no entry refers to; return how many were looked at."""
+    return blobs.delete_old_uploads(tx, before=moment.now - KEPT, limit=_BATCH)
 
 
 def read_blob(tx: Tx, name: str, *, session_no: int) -> bytes:
-    """The bytes of an attachment, if an entry of this session or of its history has it."""
-    for own_no, *_ in tx.all("ancestors", no=session_no):
-        first, last = entries.entry_no(own_no, 0), entries.entry_no(own_no + 1, 0) - 1
-        if tx.one("entry_has_blob", hash=name, first=first, last=last) is not None:
+    """The bytes of an attachment that an entry of this session or of its history has."""
+    for ancestor in sessions.ancestors(tx, session_no):
+        if blobs.session_has(tx, name, session_no=ancestor.no):
             return blobs.get(tx, name)
     raise NotFound(f"There is no attachment {name[:64]!a} in this session.")
-
-
-def link_blob(tx: Tx, data: bytes) -> str:
-    """Keep bytes that an entry is about to refer to; their name."""
-    return blobs.add(tx, data)

@@ -12,7 +12,7 @@ from sessionary.model.message import Message
 from sessionary.model.source import Channel, ChatType, Source, escape
 from sessionary.model.turn import Arrival, ArrivalState
 from sessionary.store.database import RaceLost, Tx
-from sessionary.store.tables import arrivals, bindings
+from sessionary.store.tables import arrivals, bindings, meta
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +27,21 @@ def receive(
     tx: Tx,
     key: SessionKey,
     source: Source,
-    said: Message,
+    message: Message,
     *,
     moment: Moment,
     idempotency_key: str | None = None,
 ) -> tuple[Arrival, bool]:
-    """Write an arrival, or find the one that came first with the same idempotency key; say whether it is new.
+    """Store a message in the inbox, or find the one with the same idempotency key; say whether it is new.
 
-    A platform's message id names a message within its chat; without any key it is new each time.
+    The default key is the platform's message id within its chat; without one, each message is new.
     """
     check_length(key)
     check_person(source.person)
     id = moment.new_id()
     name = idempotency_key or platform_idempotency_key(source) or f"arrival/{id}"
     check_idempotency_key(name)
-    # A row's number is given before its commit: of one key, the earlier is seen the earlier.
+    # A row gets its number before its commit; the lock keeps the messages of one key in order.
     routing.lock_key(tx, key)
     new = arrivals.insert(
         tx,
@@ -50,7 +50,7 @@ def receive(
         idempotency_key=name,
         key=str(key),
         source=source,
-        message=said,
+        message=message,
         at=moment.now,
     )
     if new is not None:
@@ -70,42 +70,42 @@ def platform_idempotency_key(source: Source) -> str | None:
     name = "/".join(escape(each) for each in where)
     if len(name) <= MAX_IDEMPOTENCY_KEY:
         return name
-    # Whoever wrote the message chose none of this: a long id is kept by its hash.
+    # The writer has no influence on the platform's ids: a long one is replaced by its hash.
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{escape(source.platform)[:100]}/sha256/{digest}"
 
 
 def list_waiting_keys(tx: Tx, *, profile: str, limit: int) -> list[str]:
-    """The keys that have something waiting, the oldest first."""
+    """The keys for which messages wait, the oldest first."""
     return arrivals.keys_waiting(tx, profile=profile, limit=limit)
 
 
 TAKEN_BACK = "taken back"
 
 
-def rewrite(tx: Tx, id: str, said: Message, *, profile: str, moment: Moment) -> Arrival:
-    """Put other words into a message that waits; only its own writer's, who named the session."""
+def rewrite(tx: Tx, id: str, message: Message, *, profile: str, moment: Moment) -> Arrival:
+    """Replace a message that waits; only one that was written in the named session itself."""
     found = _waiting(tx, id, profile=profile)
     if not SessionKey.parse(found.key).names_session:
         raise Conflict("Someone else wrote that message; nothing was changed. It can be removed.")
-    if not arrivals.rewrite(tx, found, said, profile=profile, at=moment.now):
+    if not arrivals.rewrite(tx, found, message, profile=profile, at=moment.now):
         raise _taken(found)
-    _tell(tx, found)
+    _notify(tx, found)
     return _get(tx, id, profile=profile)
 
 
 def withdraw(tx: Tx, id: str, *, profile: str) -> Arrival:
-    """Take a message back that waits; it stays known, and is never answered."""
+    """Withdraw a message that waits; its row stays, and it is never answered."""
     found = _waiting(tx, id, profile=profile)
     if not arrivals.refuse(tx, found, reason=TAKEN_BACK):
         raise _taken(found)
-    _tell(tx, found)
+    _notify(tx, found)
     return _get(tx, id, profile=profile)
 
 
 def _waiting(tx: Tx, id: str, *, profile: str) -> Arrival:
     found = _get(tx, id, profile=profile)
-    # Whoever begins a turn holds the key first, and reads what waits only then.
+    # Who begins a turn locks the key before reading what waits.
     routing.lock_key(tx, SessionKey.parse(found.key))
     found = _get(tx, id, profile=profile)
     if found.state is not ArrivalState.WAITING:
@@ -124,41 +124,40 @@ def _get(tx: Tx, id: str, *, profile: str) -> Arrival:
     return found
 
 
-def _tell(tx: Tx, found: Arrival) -> None:
-    """Whoever looks at the session sees what waits as it is now."""
+def _notify(tx: Tx, found: Arrival) -> None:
+    """Tell those who watch the session that what waits for it has changed."""
     head = routing.get_current(tx, SessionKey.parse(found.key))
     if head is not None:
         log.notify(tx, head)
 
 
-# Who writes in a channel may have a key of their own there: so many of them are expected.
-_PEOPLE = 20
+# In a group, each person may have a key of their own: this many keys per channel are read.
+_KEYS_PER_CHANNEL = 20
 
 
 def get_position(tx: Tx, platform: str, *, profile: str) -> str | None:
-    """What was kept last, in the platform's own words; None at the first time."""
-    row = tx.one("get_meta", name=_name(platform, profile))
-    return None if row is None else str(row[0])
+    """How far a platform's messages were read, in its own form; None the first time."""
+    return meta.get(tx, _position_name(platform, profile))
 
 
-def set_position(tx: Tx, platform: str, place: str, *, profile: str) -> None:
-    """Everything up to here is durable."""
-    tx.run("set_meta", name=_name(platform, profile), value=place)
+def set_position(tx: Tx, platform: str, position: str, *, profile: str) -> None:
+    """Note that everything up to this position is stored."""
+    meta.put(tx, _position_name(platform, profile), position)
 
 
-def list_channels(tx: Tx, platform: str, *, profile: str, most: int) -> list[Channel]:
-    """The channels of a platform that have a conversation, those spoken in last first."""
+def list_channels(tx: Tx, platform: str, *, profile: str, limit: int) -> list[Channel]:
+    """The channels of a platform that have a conversation, latest activity first."""
     first = f"{profile}/{escape(platform)}/"
-    latest = bindings.latest_keys(tx, first, profile=profile, limit=most * _PEOPLE)
+    latest = bindings.latest_keys(tx, first, profile=profile, limit=limit * _KEYS_PER_CHANNEL)
     keys = map(SessionKey.parse, latest)
     found = (Channel(platform, key.chat, key.thread) for key in keys if key.chat is not None)
-    return list(dict.fromkeys(found))[:most]
+    return list(dict.fromkeys(found))[:limit]
 
 
 def has_conversation(tx: Tx, channel: Channel, *, profile: str) -> bool:
     """Whether anyone has talked with the agent in this chat, in whatever thread of it."""
     for chat_type in ChatType:
-        # By the rule that routes messages: some platforms write one chat's id in several ways.
+        # By the rule that routes messages, because some platforms write one chat's id in several ways.
         source = Source(channel.platform, channel.chat_id, chat_type=chat_type)
         key = key_for(source, profile=profile)
         if bindings.session_of(tx, str(key), profile=profile) is not None:
@@ -168,5 +167,5 @@ def has_conversation(tx: Tx, channel: Channel, *, profile: str) -> bool:
     return False
 
 
-def _name(platform: str, profile: str) -> str:
+def _position_name(platform: str, profile: str) -> str:
     return f"place {profile} {platform}"

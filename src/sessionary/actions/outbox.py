@@ -1,4 +1,4 @@
-"""Out of the outbox: claimed, sent, marked; at least once, in order for each channel."""
+"""The outbox: deliveries are sent at least once, in order for each channel."""
 
 import re
 from collections.abc import Collection
@@ -40,7 +40,7 @@ def enqueue(
     moment: Moment,
     session_no: int | None = None,
 ) -> str:
-    """Put something into the outbox; its id."""
+    """Add a delivery to the outbox; return its id."""
     id = moment.new_id()
     deliveries.insert(
         tx, id, profile=profile, channel=channel, parts=parts, at=moment.now, session_no=session_no
@@ -59,9 +59,10 @@ def claim(
     platform: str | None = None,
     profile: str | None = None,
 ) -> list[Delivery]:
-    """Take what is due: the first open delivery of each channel.
+    """Claim what is due: the first open delivery of each channel.
 
-    A sender that died is overtaken, and that is noted. A profile speaks with its own account.
+    A delivery whose sender died is claimed again, and counted as an unclear attempt. With a
+    `profile`, only its deliveries are claimed: each profile sends by its own account.
     """
     return deliveries.claim(
         tx,
@@ -93,7 +94,7 @@ def mark_failed(
     unclear: bool = False,
     counted: bool = True,
 ) -> bool:
-    """Try again later. `unclear`: the person may have it already; not `counted`: as if not tried."""
+    """Try again later. `unclear`: it may have arrived; not `counted`: this was no attempt."""
     return deliveries.mark_failed(
         tx,
         id,
@@ -114,7 +115,7 @@ def abandon(tx: Tx, id: str, *, reason: str, holder: str | None = None) -> bool:
 
 
 def bounce(tx: Tx, id: str, *, profile: str, platform: str, reason: str) -> bool:
-    """The platform took a delivery and could not deliver it after all; it can be redirected."""
+    """Note that the platform accepted a delivery and could not deliver it; it can be redirected."""
     return deliveries.bounce(tx, id, profile=profile, platform=platform, reason=reason)
 
 

@@ -1,13 +1,14 @@
-"""Requests that change something: the same one twice is done once and gets the same answer."""
+"""Requests with an idempotency key: a repeated one is done once and gets the same answer."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sessionary.actions.sessions.log import check_idempotency_key
-from sessionary.clock import to_micros
 from sessionary.errors import BadInput, SessionaryError
 from sessionary.store.database import RaceLost, Tx
+from sessionary.store.tables import requests
+from sessionary.store.tables.requests import AnsweredRequest
 
 KEPT = timedelta(days=7)
 ANOTHER = "That idempotency key belongs to another request; nothing was written. Choose a new one."
@@ -15,7 +16,7 @@ ANOTHER = "That idempotency key belongs to another request; nothing was written.
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """What a request is answered: a status, and a JSON text; the session it speaks of."""
+    """The answer to a request: a status, a JSON text, and the session that it quotes."""
 
     status: int
     body: str
@@ -38,33 +39,26 @@ def run_once(
     profile: str,
     now: datetime,
 ) -> StoredResponse:
-    """Do it and note the answer in one transaction, or give the answer that was noted."""
+    """Do a request and store its answer in one transaction, or return the stored answer."""
     if request is None:
         return act(tx)
     check_idempotency_key(request.key)
-    row = tx.one("get_request", profile=profile, idempotency_key=request.key)
-    if row is not None:
-        if row[0] != request.fingerprint:
+    earlier = requests.get(tx, request.key, profile=profile)
+    if earlier is not None:
+        if earlier.fingerprint != request.fingerprint:
             raise BadInput(ANOTHER)
-        return StoredResponse(row[1], row[2])
+        return StoredResponse(earlier.status, earlier.body)
     try:
         answer = act(tx)
     except SessionaryError:
-        # It may be refused only because its twin has just done it; then the twin's answer is ours.
-        if tx.one("get_request", profile=profile, idempotency_key=request.key) is not None:
+        # Refused perhaps only because the same request has just been done: then run again.
+        if requests.get(tx, request.key, profile=profile) is not None:
             raise RaceLost from None
         raise
-    tx.run("delete_old_requests", before=to_micros(now - KEPT))
-    is_new = tx.run(
-        "insert_request",
-        profile=profile,
-        idempotency_key=request.key,
-        fingerprint=request.fingerprint,
-        status=answer.status,
-        body=answer.body,
-        session_id=answer.session_id,
-        at=to_micros(now),
-    )
-    if not is_new:
-        raise RaceLost  # someone else was first with this key; the next run finds theirs
+    requests.delete_old(tx, before=now - KEPT)
+    done = AnsweredRequest(request.fingerprint, answer.status, answer.body)
+    if not requests.insert(
+        tx, request.key, done, profile=profile, session_id=answer.session_id, at=now
+    ):
+        raise RaceLost  # someone else was first with this key; the next run finds their answer
     return answer

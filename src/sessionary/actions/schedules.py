@@ -1,9 +1,9 @@
-"""Scheduled tasks: each occurrence is claimed once, run once, and never lost silently."""
+"""Scheduled tasks: each occurrence is claimed once and run once, or recorded as skipped or failed."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sessionary.clock import Moment, from_micros, to_micros
+from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict, NotFound
 from sessionary.model.schedule import GRACE, Run, RunState, Schedule, Timing
 from sessionary.model.source import Channel, Source
@@ -81,7 +81,7 @@ def get(tx: Tx, name: str, *, profile: str) -> Schedule:
 
 def list_schedules(tx: Tx, *, profile: str) -> list[Schedule]:
     """The schedules of a profile."""
-    return schedules.listing(tx, profile=profile)
+    return schedules.list_all(tx, profile=profile)
 
 
 def list_runs(tx: Tx, name: str, *, profile: str, limit: int = 20) -> list[Run]:
@@ -90,24 +90,24 @@ def list_runs(tx: Tx, name: str, *, profile: str, limit: int = 20) -> list[Run]:
 
 
 def pause(tx: Tx, name: str, *, profile: str, paused: bool, now: datetime) -> Schedule:
-    """Let a schedule rest, or go on from now; what it missed while it rested is not made up for."""
+    """Pause a schedule, or let it go on from now; occurrences missed while paused are not run."""
     found = get(tx, name, profile=profile)
     next_at = found.timing.next_after(now, began=found.created_at)
-    tx.run("set_paused", no=found.no, paused=int(paused), next_at=_micros(next_at))
+    schedules.set_paused(tx, found.no, paused=paused, next_at=next_at)
     return get(tx, name, profile=profile)
 
 
 def remove(tx: Tx, name: str, *, profile: str, now: datetime) -> Schedule:
-    """Take a schedule away; its runs and their sessions stay."""
+    """Remove a schedule; its runs and their sessions stay."""
     found = get(tx, name, profile=profile)
-    tx.run("remove_schedule", no=found.no, at=to_micros(now))
+    schedules.remove(tx, found.no, at=now)
     return found
 
 
 def run_now(
     tx: Tx, name: str, *, profile: str, holder: str, seconds: float, moment: Moment
 ) -> ClaimedRun:
-    """Claim an occurrence by hand, at this moment."""
+    """Claim an extra occurrence now."""
     found = get(tx, name, profile=profile)
     if not _claim(tx, found, moment.now, holder=holder, seconds=seconds, now=moment.now):
         raise Conflict(f"Schedule {found.name!r} is running already.")
@@ -123,78 +123,71 @@ def claim_due(
         assert found.next_at is not None
         due_at = _latest(found, now)
         next_at = found.timing.next_after(now, began=found.created_at)
-        tx.run("set_next_at", no=found.no, next_at=_micros(next_at))
+        schedules.set_next_at(tx, found.no, next_at)
         if now - due_at > found.grace:
-            _skip(tx, found, due_at, holder=holder, now=now)
+            schedules.insert_run(
+                tx,
+                found.no,
+                due_at,
+                holder=holder,
+                lease_until=now,
+                now=now,
+                skipped="missed for longer than its grace",
+            )
         elif _claim(tx, found, due_at, holder=holder, seconds=seconds, now=now):
             claimed.append(ClaimedRun(found, due_at))
     return claimed
 
 
-def renew(tx: Tx, due: ClaimedRun, *, holder: str, seconds: float, now: datetime) -> bool:
-    """Say that a run is alive."""
-    until = to_micros(now + timedelta(seconds=seconds))
-    return bool(
-        tx.run(
-            "renew_run",
-            schedule_no=due.schedule.no,
-            due_at=to_micros(due.due_at),
-            holder=holder,
-            lease_until=until,
-        )
-    )
+def renew(tx: Tx, run: ClaimedRun, *, holder: str, seconds: float, now: datetime) -> bool:
+    """Extend the lease of a run; say whether its holder still has it."""
+    until = now + timedelta(seconds=seconds)
+    return schedules.renew_run(tx, run.schedule.no, run.due_at, holder=holder, lease_until=until)
 
 
-def set_run_session(tx: Tx, due: ClaimedRun, session_no: int) -> None:
+def set_run_session(tx: Tx, run: ClaimedRun, session_no: int) -> None:
     """Note the session of a run."""
-    tx.run(
-        "set_run_session",
-        schedule_no=due.schedule.no,
-        due_at=to_micros(due.due_at),
-        session_no=session_no,
-    )
+    schedules.set_run_session(tx, run.schedule.no, run.due_at, session_no=session_no)
 
 
 def end_run(
     tx: Tx,
-    due: ClaimedRun,
+    run: ClaimedRun,
     *,
     state: RunState,
     now: datetime,
     reason: str | None = None,
-    only_dead: bool = False,
+    only_expired: bool = False,
 ) -> bool:
-    """Close a run, perhaps only if its lease has run out; say whether it was open."""
-    return bool(
-        tx.run(
-            "end_run",
-            schedule_no=due.schedule.no,
-            due_at=to_micros(due.due_at),
-            state=state,
-            at=to_micros(now),
-            reason=reason,
-            expired=to_micros(now) if only_dead else None,
-        )
+    """End a run, perhaps only if its lease has run out; say whether it was running."""
+    return schedules.end_run(
+        tx,
+        run.schedule.no,
+        run.due_at,
+        state=state,
+        now=now,
+        reason=reason,
+        only_expired=only_expired,
     )
 
 
 def fail_dead_runs(tx: Tx, *, now: datetime, limit: int = 20) -> list[ClaimedRun]:
-    """Fail the runs whose process died, and give them to the caller to be told of.
+    """End the runs whose process died; return those that failed, so that the caller can report them.
 
-    One whose turn had ended is as its turn was: whoever asked has been told.
+    A run whose turn was done is done too: its reply has been delivered.
     """
     dead = []
-    for no, due_at, session_no in tx.all("expired_runs", now=to_micros(now), limit=limit):
-        due = ClaimedRun(schedules.get_by_no(tx, no), from_micros(due_at))
+    for expired in schedules.expired_runs(tx, now=now, limit=limit):
+        run = ClaimedRun(schedules.get_by_no(tx, expired.schedule_no), expired.due_at)
+        session_no = expired.session_no
         ran = [] if session_no is None else turns.of_session(tx, session_no)
         if ran and ran[-1].state is TurnState.RUNNING:
             continue  # its turn is interrupted first
         done = bool(ran) and ran[-1].state is TurnState.DONE
         state = RunState.DONE if done else RunState.FAILED
         why = None if done else DIED
-        ended = end_run(tx, due, state=state, now=now, reason=why, only_dead=True)
-        if ended and not done:
-            dead.append(due)
+        if end_run(tx, run, state=state, now=now, reason=why, only_expired=True) and not done:
+            dead.append(run)
     return dead
 
 
@@ -206,10 +199,10 @@ def check_target(text: str) -> None:
 
 
 def _latest(found: Schedule, now: datetime) -> datetime:
-    """The last occurrence that is due by now; it makes up for those before it."""
+    """The last occurrence that is due by now; it stands for those before it."""
     assert found.next_at is not None
     latest = found.next_at
-    # What is past its grace is not run whichever it was: there is no need to count it all up.
+    # Occurrences past their grace are not run, so they need not be counted one by one.
     start = max(latest, now - found.grace - _MOMENT)
     while (following := found.timing.next_after(start, began=found.created_at)) is not None:
         if following > now:
@@ -221,46 +214,5 @@ def _latest(found: Schedule, now: datetime) -> datetime:
 def _claim(
     tx: Tx, found: Schedule, due_at: datetime, *, holder: str, seconds: float, now: datetime
 ) -> bool:
-    return _insert(
-        tx,
-        found,
-        due_at,
-        state=RunState.RUNNING,
-        holder=holder,
-        until=now + timedelta(seconds=seconds),
-        now=now,
-    )
-
-
-def _skip(tx: Tx, found: Schedule, due_at: datetime, *, holder: str, now: datetime) -> None:
-    _insert(tx, found, due_at, state=RunState.SKIPPED, holder=holder, until=now, now=now)
-
-
-def _insert(
-    tx: Tx,
-    found: Schedule,
-    due_at: datetime,
-    *,
-    state: RunState,
-    holder: str,
-    until: datetime,
-    now: datetime,
-) -> bool:
-    skipped = state is RunState.SKIPPED
-    return bool(
-        tx.run(
-            "insert_run",
-            schedule_no=found.no,
-            due_at=to_micros(due_at),
-            state=state,
-            holder=holder,
-            lease_until=to_micros(until),
-            at=to_micros(now),
-            ended_at=to_micros(now) if skipped else None,
-            reason="missed for longer than its grace" if skipped else None,
-        )
-    )
-
-
-def _micros(at: datetime | None) -> int | None:
-    return None if at is None else to_micros(at)
+    until = now + timedelta(seconds=seconds)
+    return schedules.insert_run(tx, found.no, due_at, holder=holder, lease_until=until, now=now)

@@ -7,13 +7,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from sessionary.actions import files as blobs
 from sessionary.actions import usage
 from sessionary.actions.outbox import DeliveryAdded
 from sessionary.actions.retention import purge
 from sessionary.actions.sessions import log, routing
 from sessionary.actions.sessions.log import Appended, SessionChanged
-from sessionary.clock import Moment, from_micros, to_micros
+from sessionary.clock import Moment
 from sessionary.errors import Conflict, NotFound
 from sessionary.model import transcript
 from sessionary.model.key import SessionKey
@@ -24,8 +23,8 @@ from sessionary.model.source import Channel, Source
 from sessionary.model.turn import Arrival, Lease, Turn, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import RaceLost, Tx
-from sessionary.store.tables import arrivals, deliveries, entries, sessions, turns
-from sessionary.store.tables import turns as turn_rows
+from sessionary.store.tables import arrivals, blobs, deliveries, entries, sessions, turns
+from sessionary.store.tables.sessions import EndedSession
 
 MOST_ARRIVALS = 100
 STOPPED_RESPONDING = "the agent stopped responding"
@@ -33,7 +32,7 @@ STOPPED_RESPONDING = "the agent stopped responding"
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who wants a lease, and for how long."""
+    """Who asks for a lease, and for how long."""
 
     holder: str
     seconds: float
@@ -79,7 +78,7 @@ class Ending:
 
 
 def lock_waiting(tx: Tx, key: SessionKey) -> Waiting:
-    """What waits for a key, which is held until the transaction ends."""
+    """Lock a key until the transaction ends, and return what waits for it."""
     head = routing.lock_and_get_current(tx, key)
     found = arrivals.waiting(tx, str(key), profile=key.profile, limit=MOST_ARRIVALS)
     return Waiting(key, head, tuple(found))
@@ -104,9 +103,9 @@ def begin_with(
     lease = take_lease(tx, route.session_no, route.session_id, claim=claim, moment=moment)
     prompts = []
     for arrival in found.arrivals:
-        said = _as_said(arrival.message, arrival.source, key)
+        message = _complete(arrival.message, arrival.source, key)
         done = log.append(
-            tx, route.session_id, said, profile=key.profile, at=arrival.received_at, lease=lease
+            tx, route.session_id, message, profile=key.profile, at=arrival.received_at, lease=lease
         )
         arrivals.take(tx, arrival, session_no=route.session_no, turn_id=lease.turn_id, seq=done.seq)
         prompts.append(done)
@@ -116,7 +115,7 @@ def begin_with(
 def begin_in_session(
     tx: Tx,
     session_id: str,
-    said: Message | None,
+    message: Message | None,
     *,
     profile: str,
     claim: Claim,
@@ -124,8 +123,8 @@ def begin_in_session(
     idempotency_key: str | None = None,
     files: tuple[bytes, ...] = (),
 ) -> Begun:
-    """Begin a turn in a session that is named, perhaps with a message."""
-    _refuse_repeat(tx, idempotency_key, said, profile=profile)
+    """Begin a turn in a session by its id, perhaps with a message."""
+    _refuse_repeat(tx, idempotency_key, message, profile=profile)
     head = sessions.get(tx, session_id, profile=profile)
     if head is None:
         raise NotFound(f"There is no session {session_id}.")
@@ -133,14 +132,14 @@ def begin_in_session(
         raise log.read_only_error(session_id)
     lease = take_lease(tx, head.no, session_id, claim=claim, moment=moment)
     prompts: tuple[Appended, ...] = ()
-    if said is not None:
+    if message is not None:
         for data in files:
-            blobs.link_blob(tx, data)
+            blobs.add(tx, data)
         prompts = (
             log.append(
                 tx,
                 session_id,
-                said,
+                message,
                 profile=profile,
                 at=moment.now,
                 idempotency_key=idempotency_key,
@@ -154,7 +153,7 @@ def begin_for_source(
     tx: Tx,
     key: SessionKey,
     source: Source,
-    said: Message,
+    message: Message,
     *,
     policy: ResetPolicy,
     claim: Claim,
@@ -162,17 +161,18 @@ def begin_for_source(
     idempotency_key: str | None = None,
     files: tuple[bytes, ...] = (),
 ) -> Begun:
-    """Begin a turn where a source's conversation is, with its message."""
-    _refuse_repeat(tx, idempotency_key, said, profile=key.profile)
+    """Begin a turn in the session of a source, with its message."""
+    _refuse_repeat(tx, idempotency_key, message, profile=key.profile)
     route = routing.route(tx, key, source, policy=policy, moment=moment)
     lease = take_lease(tx, route.session_no, route.session_id, claim=claim, moment=moment)
-    told = transcript.mark_shared(said) if key.is_shared else said
+    if key.is_shared:
+        message = transcript.mark_shared(message)
     for data in files:
-        blobs.link_blob(tx, data)
+        blobs.add(tx, data)
     prompt = log.append(
         tx,
         route.session_id,
-        told,
+        message,
         profile=key.profile,
         at=moment.now,
         idempotency_key=idempotency_key,
@@ -204,17 +204,17 @@ def take_lease(tx: Tx, session_no: int, session_id: str, *, claim: Claim, moment
 def append_step(
     tx: Tx,
     lease: Lease,
-    said: Message,
+    message: Message,
     *,
     profile: str,
     at: datetime,
     idempotency_key: str | None = None,
 ) -> Appended:
-    """Add a finished step; a stale lease gets `TurnLost`. What was streamed of it is settled now."""
+    """Add a finished step and delete its checkpoint; a stale lease gets `TurnLost`."""
     done = log.append(
         tx,
         lease.session_id,
-        said,
+        message,
         profile=profile,
         at=at,
         idempotency_key=idempotency_key,
@@ -227,17 +227,17 @@ def append_step(
 def add_step(
     tx: Tx,
     lease: Lease,
-    said: Message,
+    message: Message,
     used: Usage | None,
     *,
     profile: str,
     moment: Moment,
     files: tuple[bytes, ...] = (),
 ) -> Appended:
-    """Add a finished step, the bytes of its files, and what it used."""
+    """Add a finished step with its files and its usage."""
     for data in files:
-        blobs.link_blob(tx, data)
-    done = append_step(tx, lease, said, profile=profile, at=moment.now)
+        blobs.add(tx, data)
+    done = append_step(tx, lease, message, profile=profile, at=moment.now)
     if used is not None:
         usage.record(
             tx, lease.session_no, used, profile=profile, moment=moment, turn_id=lease.turn_id
@@ -246,7 +246,7 @@ def add_step(
 
 
 def renew(tx: Tx, lease: Lease, *, seconds: float, now: datetime) -> None:
-    """Say that the turn is alive."""
+    """Extend a turn's lease."""
     if not turns.renew(tx, lease, until=now + timedelta(seconds=seconds)):
         raise log.turn_lost(lease)
 
@@ -258,12 +258,12 @@ def checkpoint(tx: Tx, lease: Lease, text: str) -> None:
 
 
 def end(tx: Tx, lease: Lease, ending: Ending, *, profile: str, moment: Moment) -> list[Appended]:
-    """Close a turn: its last entries, its usage, its deliveries and its state in one step."""
+    """End a turn: its last entries, usage, deliveries and state, all in this transaction."""
     for data in ending.files:
-        blobs.link_blob(tx, data)
+        blobs.add(tx, data)
     done = [
-        log.append(tx, lease.session_id, said, profile=profile, at=moment.now, lease=lease)
-        for said in ending.messages
+        log.append(tx, lease.session_id, message, profile=profile, at=moment.now, lease=lease)
+        for message in ending.messages
     ]
     for used in ending.usage:
         usage.record(
@@ -283,7 +283,7 @@ def end(tx: Tx, lease: Lease, ending: Ending, *, profile: str, moment: Moment) -
         tx.after_commit(DeliveryAdded(profile, str(reply.channel)))
     if not turns.end(tx, lease.turn_id, state=ending.state, at=moment.now, reason=ending.reason):
         raise log.turn_lost(lease)
-    if not done:  # an entry tells the feed by itself
+    if not done:  # each entry has its own row in the feed
         entries.insert_feed(tx, lease.session_no, "turn")
     tx.after_commit(SessionChanged(profile, lease.session_id))
     return done
@@ -292,7 +292,7 @@ def end(tx: Tx, lease: Lease, ending: Ending, *, profile: str, moment: Moment) -
 def end_failed(
     tx: Tx, lease: Lease, *, state: TurnState, reason: str, profile: str, moment: Moment
 ) -> Turn | None:
-    """End a turn that failed, by its holder; what it had said stays. None when it was lost already."""
+    """End a turn by its holder after a failure; its entries stay. None when the lease was lost."""
     return interrupt(tx, lease.turn_id, profile=profile, moment=moment, reason=reason, state=state)
 
 
@@ -305,19 +305,19 @@ def interrupt(
     reason: str,
     state: TurnState = TurnState.INTERRUPTED,
 ) -> Turn | None:
-    """End a turn that someone stopped or that died; what it had said stays. None when it was not running."""
+    """End a turn that was stopped or whose process died; its entries stay. None when it was not running."""
     found = turns.get(tx, turn_id, profile=profile)
     if found is None:
         raise NotFound(f"There is no turn {turn_id}.")
-    # The session before the turn, as everyone takes them; another may have ended it by now.
+    # Everyone locks the session before the turn. The turn may have ended meanwhile.
     routing.lock_and_reload(tx, found[1])
     turn, session_no = turns.get(tx, turn_id, profile=profile) or found
     if turn.state is not TurnState.RUNNING:
         return None
     lease = Lease(turn_id, session_no, turn.session_id, turn.epoch, turn.holder)
     if turn.partial:
-        said = Message(Role.ASSISTANT, (Text(turn.partial),), finish_reason="interrupted")
-        log.append(tx, turn.session_id, said, profile=profile, at=turn.began_at, lease=lease)
+        partial = Message(Role.ASSISTANT, (Text(turn.partial),), finish_reason="interrupted")
+        log.append(tx, turn.session_id, partial, profile=profile, at=turn.began_at, lease=lease)
     if not turns.end(tx, turn_id, state=state, at=moment.now, reason=reason):
         return None
     entries.insert_feed(tx, session_no, "turn")
@@ -327,7 +327,7 @@ def interrupt(
 
 
 def interrupt_dead(tx: Tx, turn_id: str, *, session_no: int, moment: Moment) -> Turn | None:
-    """Interrupt a turn whose lease ran out. None when it renewed it at the last moment, or has ended."""
+    """Interrupt a turn whose lease ran out. None when it was renewed at the last moment, or has ended."""
     head = routing.lock_and_reload(tx, session_no)
     if not turns.lock_expired(tx, turn_id, now=moment.now):
         return None
@@ -361,34 +361,32 @@ def list_turns(tx: Tx, session_no: int) -> Sequence[Turn]:
 
 
 def _refuse_repeat(
-    tx: Tx, idempotency_key: str | None, said: Message | None, *, profile: str
+    tx: Tx, idempotency_key: str | None, message: Message | None, *, profile: str
 ) -> None:
-    earlier = (
-        None
-        if idempotency_key is None
-        else log.find_repeat(tx, idempotency_key, profile=profile, said=said)
-    )
+    if idempotency_key is None:
+        return
+    earlier = log.find_repeat(tx, idempotency_key, profile=profile, message=message)
     if earlier is not None:
         raise Conflict(
             f"That message is in session {earlier.session_id} already, as entry {earlier.seq}."
         )
 
 
-def _as_said(message: Message, source: Source, key: SessionKey) -> Message:
-    """The arrival's message with who wrote it and its platform's id."""
-    said = replace(
+def _complete(message: Message, source: Source, key: SessionKey) -> Message:
+    """Add to an arrival's message who wrote it, and the platform's id of it."""
+    complete = replace(
         message,
         person=message.person or source.person,
         platform_message_id=message.platform_message_id or source.platform_message_id,
     )
-    return transcript.mark_shared(said) if key.is_shared else said
+    return transcript.mark_shared(complete) if key.is_shared else complete
 
 
 BATCH = 100
-FEW = 10
+PURGED_AT_ONCE = 10
 LONGEST_LEASE = timedelta(hours=1)
-# Adapters wait a day at most, whatever a platform says.
-LONGEST_PATIENCE = timedelta(hours=25)
+# Adapters wait at most a day between attempts, whatever a platform asks for.
+LONGEST_WAIT = timedelta(hours=25)
 TRIES = 3
 
 
@@ -402,21 +400,9 @@ class Expired:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToFinalize:
-    """An ended session for which what must follow an end has not been done."""
-
-    no: int
-    session_id: str
-    profile: str
-    reason: str
-    tries: int
-    ended_at: datetime
-
-
 def list_expired_turns(tx: Tx, *, now: datetime) -> list[str]:
-    """The turns whose lease ran out, as the clock on the wall says."""
-    return turn_rows.expired(tx, now=now, limit=BATCH)
+    """The ids of running turns whose lease ran out."""
+    return turns.expired(tx, now=now, limit=BATCH)
 
 
 def interrupt_dead_turns(
@@ -424,13 +410,13 @@ def interrupt_dead_turns(
 ) -> list[Turn]:
     """Interrupt the turns whose lease ran out. A turn that is merely slow renews its lease.
 
-    `among`: only these, which someone has looked at twice.
+    `among`: only these turns, which were found expired before.
     """
     ended = []
     for turn_id in list_expired_turns(tx, now=moment.now):
         if among is not None and turn_id not in among:
             continue
-        session_no = turn_rows.session_no_of(tx, turn_id)
+        session_no = turns.session_no_of(tx, turn_id)
         if session_no is not None:
             turn = interrupt_dead(tx, turn_id, session_no=session_no, moment=moment)
             if turn is not None:
@@ -439,74 +425,54 @@ def interrupt_dead_turns(
 
 
 def follow_clock(tx: Tx, *, now: datetime, lease_seconds: float, send_seconds: float) -> None:
-    """After the clock was set back: what was to be over in its old time is not kept until then."""
+    """After the clock was set back, shorten leases and waits that were set by the old time."""
     lease, sending = timedelta(seconds=lease_seconds), timedelta(seconds=send_seconds)
-    turn_rows.shorten_leases(tx, until=now + lease, horizon=now + max(LONGEST_LEASE, 2 * lease))
-    deliveries.shorten_waits(tx, now=now, lease_until=now + sending, horizon=now + LONGEST_PATIENCE)
+    turns.shorten_leases(tx, until=now + lease, horizon=now + max(LONGEST_LEASE, 2 * lease))
+    deliveries.shorten_waits(tx, now=now, lease_until=now + sending, horizon=now + LONGEST_WAIT)
 
 
 def end_expired_sessions(tx: Tx, policies: Policies, *, moment: Moment) -> list[Expired]:
-    """End the sessions whose policy says that they are over, by the rule of the message path."""
+    """End the sessions that are over by their policy, as the next message would."""
     ended: list[Expired] = []
-    for platform, chat_type in tx.all("places_with_open_sessions"):
+    for platform, chat_type in sessions.open_platforms(tx):
         policy = policies.choose(Source(platform=platform, chat_type=chat_type))
         cutoff = policy.cutoff(moment.now)
         if cutoff is None:
             continue
-        rows = tx.all(
-            "due_for_reset",
-            platform=platform,
-            chat_type=chat_type,
-            cutoff=to_micros(cutoff),
-            now=to_micros(moment.now),
-            limit=BATCH,
-        )
-        for no, id, profile, key, _ in rows:
-            routing.lock_key(tx, SessionKey.parse(key))
-            head = routing.lock_and_reload(tx, no)
-            reason = (
-                routing.get_reset_reason(tx, head, policy=policy, moment=moment)
-                if head.is_open
-                else None
-            )
+        for due in sessions.due_for_reset(
+            tx, platform, chat_type, cutoff=cutoff, now=moment.now, limit=BATCH
+        ):
+            routing.lock_key(tx, SessionKey.parse(due.key))
+            head = routing.lock_and_reload(tx, due.no)
+            reason = None
+            if head.is_open:
+                reason = routing.get_reset_reason(tx, head, policy=policy, moment=moment)
             if reason is not None and routing.end_session(tx, head, reason=reason, moment=moment):
-                ended.append(Expired(profile, id, key, reason))
+                ended.append(Expired(due.profile, due.id, due.key, reason))
     return ended
 
 
-def list_to_finalize(tx: Tx, *, limit: int = BATCH) -> list[ToFinalize]:
+def list_to_finalize(tx: Tx, *, limit: int = BATCH) -> list[EndedSession]:
     """Ended sessions that wait for their finalizers."""
-    rows = tx.all("due_for_finalizing", tries=TRIES, limit=limit)
-    return [
-        ToFinalize(no, id, profile, reason, tries, from_micros(ended_at))
-        for no, id, profile, reason, tries, ended_at in rows
-    ]
+    return sessions.due_for_finalizing(tx, tries=TRIES, limit=limit)
 
 
-def mark_finalized(tx: Tx, ended: ToFinalize, *, moment: Moment) -> None:
-    """Note that what must follow this end has been done; a later end of the session has its own."""
-    at, ended_at = to_micros(moment.now), to_micros(ended.ended_at)
-    tx.run("mark_finalized", no=ended.no, at=at, ended_at=ended_at)
+def mark_finalized(tx: Tx, ended: EndedSession, *, moment: Moment) -> None:
+    """Note that what must follow this end has been done; a later end has its own."""
+    sessions.mark_finalized(tx, ended, at=moment.now)
 
 
-def mark_finalize_failed(tx: Tx, ended: ToFinalize, *, error: str, moment: Moment) -> None:
-    """Note a failed try; after the third it is given up, and the error stays to be seen."""
-    tx.run(
-        "mark_finalize_failed",
-        no=ended.no,
-        ended_at=to_micros(ended.ended_at),
-        error=sessions.column(error),
-        at=to_micros(moment.now),
-        tries=TRIES,
-    )
+def mark_finalize_failed(tx: Tx, ended: EndedSession, *, error: str, moment: Moment) -> None:
+    """Count a failed try; after the last one it is given up, and the error is kept."""
+    sessions.mark_finalize_failed(tx, ended, error=error, at=moment.now, tries=TRIES)
 
 
 def empty_trash(tx: Tx, *, moment: Moment) -> list[str]:
-    """Purge what has been in the trash for too long; a few at a time."""
+    """Purge a few sessions that have been in the trash for too long; return their ids."""
     stuck = 0
-    while page := purge.expired_trash(tx, now=moment.now, limit=stuck + FEW)[stuck:]:
+    while page := purge.expired_trash(tx, now=moment.now, limit=stuck + PURGED_AT_ONCE)[stuck:]:
         done = [id for id in page if purge.purge_trash(tx, id, moment=moment)]
         if done:
             return done
-        stuck += len(page)  # they stay where they are; what is behind them goes
+        stuck += len(page)  # these cannot be purged now; look at those after them
     return []

@@ -31,14 +31,14 @@ def record(
 def set_running_total(
     tx: Tx, session_no: int, used: Usage, *, profile: str, moment: Moment
 ) -> None:
-    """For callers that hold cumulative totals: what they say replaces what they said before."""
+    """For callers that report running totals: each report replaces the one before."""
     # The sum below must see every call that has been added to the head.
     sessions.lock_session_no(tx, session_no)
     # The session's id, not its number: a number means another session in another store.
     session_id = sessions.get_by_no(tx, session_no).id
     name = f"total/{session_id}/{used.model or ''}/{used.provider or ''}/{used.task or ''}"
     name = codec.storable_text(name)
-    tx.run("delete_call", profile=profile, call_id=name)
+    usage.delete_call(tx, name, profile=profile)
     usage.insert(
         tx,
         replace(used, call_id=name),
@@ -47,7 +47,7 @@ def set_running_total(
         turn_id=None,
         at=moment.now,
     )
-    usage.set_total(tx, session_no, usage.total_of_session(tx, session_no))
+    usage.sum_up(tx, session_no)
 
 
 def sum_usage(

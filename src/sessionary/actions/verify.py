@@ -76,7 +76,7 @@ def rebuild_head(tx: Tx, no: int) -> bool:
         active_at = max(active_at, head.last_active_at)
     upkeep.set_end_of_log(tx, no, last_seq=end.last, active_at=active_at)
     sessions.set_folder(tx, no, _folder(head), archived=head.archived, trashed_at=head.trashed_at)
-    log.put(tx, no, log.count_log(tx, sessions.segments(tx, no)))
+    sessions.set_counts(tx, no, log.count_log(tx, sessions.segments(tx, no)))
     usage.set_total(tx, no, usage.total_of_session(tx, no))
     upkeep.set_running_turn(tx, no, next(iter(turns.running_ids(tx, no)), None))
     return True
@@ -157,14 +157,14 @@ def _check_order(tx: Tx, head: SessionHead) -> Iterator[Broken]:
 
 def _check_counts(tx: Tx, head: SessionHead) -> Iterator[Broken]:
     counted = log.count_log(tx, _segments_there(tx, head))
-    stored = log.LogCounts(
+    stored = sessions.LogCounts(
         head.message_count,
         head.tool_call_count,
         head.last_reply_seq,
         head.preview,
         sessions.details(tx, head.no).compacted_seq,
     )
-    for name in log.LogCounts.__dataclass_fields__:
+    for name in sessions.LogCounts.__dataclass_fields__:
         if getattr(counted, name) != getattr(stored, name):
             what = f"{name} says {getattr(stored, name)!r}, the log {getattr(counted, name)!r}"
             yield Broken("I6 counters", head.id, what)

@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sessionary import prices
-from sessionary.actions import files
 from sessionary.actions.sessions import append, edit, log, projects, revise, routing
 from sessionary.app.demo_scenes import (
     JOBS,
@@ -32,6 +31,7 @@ from sessionary.model.session import Kind, Opening
 from sessionary.model.source import Source
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
+from sessionary.store.tables import blobs
 
 SESSIONS = 320
 SEED = 20_261_115
@@ -408,7 +408,7 @@ class _FeatureSessions:
         self._append(id, "tool", [result | failed], seconds=4)
 
     def _file(self, data: bytes, media_type: str, name: str) -> dict[str, Any]:
-        blob = files.link_blob(self._tx, data)
+        blob = blobs.add(self._tx, data)
         about = {"media_type": media_type, "name": name, "size": len(data)}
         return {"type": "attachment", "blob": blob} | about
 

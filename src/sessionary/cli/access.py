@@ -8,10 +8,11 @@ import click
 
 from sessionary.actions import access as access_actions
 from sessionary.actions import credentials
-from sessionary.actions.credentials import SECRET_BYTES, Scope, Token
+from sessionary.actions.credentials import SECRET_BYTES
 from sessionary.cli.console import Column, Console
 from sessionary.cli.tree import command, group, pass_console
 from sessionary.errors import BadInput, NotFound
+from sessionary.model.access import Scope, Token
 from sessionary.model.view import Json, time_text
 
 SALT_BYTES = 16

@@ -31,8 +31,8 @@ from sessionary.store.tables import meta
 
 if TYPE_CHECKING:
     from sessionary.actions.search.search import SearchResult
-    from sessionary.actions.sessions.projects import Project
     from sessionary.client.session import Session
+    from sessionary.model.session import Project
 
 P = ParamSpec("P")
 T = TypeVar("T")

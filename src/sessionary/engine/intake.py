@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sessionary.actions import access, files, inbox, outbox, turns
+from sessionary.actions import access, inbox, outbox, turns
 from sessionary.actions.sessions import edit, log, routing
 from sessionary.clock import Moment
 from sessionary.engine import commands, notices
@@ -21,7 +21,7 @@ from sessionary.model.message import Message, Text
 from sessionary.model.session import Opening, SessionFolder
 from sessionary.model.source import ChatType, Source, at_session
 from sessionary.store.database import Tx
-from sessionary.store.tables import arrivals
+from sessionary.store.tables import arrivals, blobs
 
 logger = logging.getLogger(__name__)
 
@@ -165,7 +165,7 @@ def admit(
     if not is_authenticated and not is_allowed(tx, context, source):
         return _refuse_sender(tx, context, source, code=inbound.code, moment=moment)
     for data in inbound.files:
-        files.link_blob(tx, data)
+        blobs.add(tx, data)
     key = context.key(source)
     arrival, new = inbox.receive(
         tx, key, source, message, moment=moment, idempotency_key=inbound.idempotency_key

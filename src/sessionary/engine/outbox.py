@@ -246,7 +246,7 @@ class PlatformServices:
         """Return the channels that have a conversation."""
         context = self._context
         return await context.store.read(
-            inbox.list_channels, self._platform, profile=context.profile, most=most
+            inbox.list_channels, self._platform, profile=context.profile, limit=most
         )
 
 

@@ -24,6 +24,7 @@ from sessionary.model.message import Text
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, sessions
+from sessionary.store.tables.sessions import EndedSession
 
 FINALIZER_SECONDS = 60.0
 CHECK_CLOCK_SECONDS = 60.0
@@ -130,18 +131,16 @@ class Sweeper:
             if error is None:
                 await store.write(sweeping.mark_finalized, ended, moment=moment)
             else:
-                log.warning(
-                    "finalizing %s failed (try %d): %s", ended.session_id, ended.tries + 1, error
-                )
+                log.warning("finalizing %s failed (try %d): %s", ended.id, ended.tries + 1, error)
                 await store.write(sweeping.mark_finalize_failed, ended, error=error, moment=moment)
 
-    async def _run_finalizer(self, ended: sweeping.ToFinalize) -> str | None:
+    async def _run_finalizer(self, ended: EndedSession) -> str | None:
         """Run the finalizer for one session; return the error as text, or None."""
         if self._finalizer is None:
             return None
         try:
             async with asyncio.timeout(FINALIZER_SECONDS):
-                call = partial(self._finalizer, ended.session_id, ended.reason)
+                call = partial(self._finalizer, ended.id, ended.reason)
                 await (call() if inspect.iscoroutinefunction(self._finalizer) else _in_thread(call))
         except Exception as error:  # a finalizer is foreign code: three tries, then it is given up
             return f"{type(error).__name__}: {error}"[:500]

@@ -121,7 +121,7 @@ def _append(
             tx, head.id, new_message, profile=where.profile, moment=moment
         )
         for idempotency_key in _receipts(head, bundle.lines):
-            entries.add_receipt(
+            entries.insert_receipt(
                 tx, idempotency_key, profile=where.profile, session_no=head.no, seq=done.seq
             )
     for call in calls:

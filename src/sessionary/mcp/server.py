@@ -21,10 +21,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sessionary.actions import credentials
-from sessionary.actions.credentials import Scope as TokenScope
-from sessionary.actions.credentials import Token
 from sessionary.errors import BadInput, NotAllowed, NotFound, SessionaryError
 from sessionary.mcp.tools import SessionTools
+from sessionary.model.access import Scope as TokenScope
+from sessionary.model.access import Token
 from sessionary.model.terminal import one_line
 from sessionary.store.database import Store
 

@@ -137,8 +137,20 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True)
+class Project:
+    """A project of a profile: sessions that someone put together under a name."""
+
+    no: int
+    id: str
+    name: str
+    colour: str | None
+    created_at: datetime
+    sessions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of one session's own log that is part of a conversation's history."""
+    """A part of one session's own log that belongs to a conversation's history."""
 
     no: int
     session_id: str

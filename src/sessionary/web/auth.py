@@ -9,8 +9,8 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from sessionary.actions import credentials
-from sessionary.actions.credentials import Scope
 from sessionary.errors import BadInput
+from sessionary.model.access import Scope
 from sessionary.web.connections import CONNECTION, LimitedConnection
 from sessionary.web.context import Caller, WebContext
 from sessionary.web.problems import SAFE, RequestRefused

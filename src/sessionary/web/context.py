@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
-from sessionary.actions.credentials import Scope
 from sessionary.clock import Clock, Ids, Moment, RandomIds, SystemClock
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Challenge, Webhook
+from sessionary.model.access import Scope
 from sessionary.model.reset import Policies
 from sessionary.store.database import Store
 

@@ -256,7 +256,7 @@ def _rebuild_summaries(tx: Tx, head: SessionHead, first: int) -> None:
     for mark in entries.marks(tx, [_own_log(head)]):
         if isinstance(mark.body, Compaction) and mark.body.through >= first:
             retention.replace_body(tx, head, mark, replace(mark.body, summary=ERASED_SUMMARY))
-    log.put(tx, head.no, log.count_log(tx, sessions.segments(tx, head.no)))
+    sessions.set_counts(tx, head.no, log.count_log(tx, sessions.segments(tx, head.no)))
     if head.title_by is not TitleBy.PERSON:
         sessions.set_title(tx, head.no, None, by=None)
     entries.insert_feed(tx, head.no, "head")

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from sessionary.actions.sessions import log, routing, titles
-from sessionary.clock import Moment, to_micros
+from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict, NotFound
 from sessionary.model import codec
 from sessionary.model.session import (
@@ -34,7 +34,7 @@ def open_session(tx: Tx, opening: Opening, *, moment: Moment, id: str | None = N
     title = None if opening.title is None else clean_title(opening.title)
     if title is not None:
         titles.check_free(tx, title, profile=opening.profile)
-    if id is not None and tx.one("profile_of", id=id) is not None:
+    if id is not None and sessions.profile_of(tx, id) is not None:
         raise Conflict(f"There is a session {id} already; nothing was written.")
     sessions.insert(tx, made, replace(opening, title=title), at=moment.now)
     return made
@@ -48,8 +48,8 @@ def open_subagent(tx: Tx, parent_id: str, opening: Opening, *, moment: Moment) -
     if title is not None:
         titles.check_free(tx, title, profile=opening.profile)
     inherited = Inheritance(parent.no, Lineage.SUBAGENT)
-    told = replace(opening, title=title, kind=Kind.SUBAGENT)
-    sessions.insert(tx, made, told, at=moment.now, inherited=inherited)
+    opening = replace(opening, title=title, kind=Kind.SUBAGENT)
+    sessions.insert(tx, made, opening, at=moment.now, inherited=inherited)
     return made
 
 
@@ -69,39 +69,28 @@ def fork(
         raise BadInput(
             f"Session {parent.id} has entries 1 to {parent.last_seq}; it cannot be forked at {through}."
         )
-    made = log.count_log(tx, sessions.segments(tx, parent.no, through=through))
+    counts = log.count_log(tx, sessions.segments(tx, parent.no, through=through))
     more = sessions.details(tx, parent.no)
     opening = Opening(
         profile,
         parent.source,
         kind=Kind.CHAT,
         model=parent.model,
-        # What another tool noted of its own model is no wish to ours.
+        # The settings that another tool used for its own model are not for ours.
         settings=None if "import" in more.extra else more.settings,
         workspace=more.workspace,
         labels=parent.labels,
         system_prompt=None if more.prompt_hash is None else blobs.get_text(tx, more.prompt_hash),
     )
-    inherited = Inheritance(
-        parent.no,
-        Lineage.FORK,
-        base_seq=through,
-        preview=made.preview,
-        message_count=made.message_count,
-        tool_call_count=made.tool_call_count,
-        compacted_seq=made.compacted_seq,
-        last_reply_seq=made.last_reply_seq,
-    )
-    fork_id = moment.new_id()
-    no = sessions.insert(tx, fork_id, opening, at=moment.now, inherited=inherited)
-    tx.run("set_read_through", no=no, read_through=through)
+    inherited = Inheritance(parent.no, Lineage.FORK, through, counts)
+    no = sessions.insert(tx, moment.new_id(), opening, at=moment.now, inherited=inherited)
+    sessions.set_read_through(tx, no, through)
     head = sessions.get_by_no(tx, no)
     if title is not None:
         titles.set_title(tx, head, title)
     elif parent.title is not None:
         titles.name_automatically(tx, head, parent.title)
-    log.notify(tx, head)
-    return sessions.get_by_no(tx, no)
+    return _notify(tx, head)
 
 
 def end(
@@ -111,49 +100,46 @@ def end(
     head = log.lock_session(tx, id, profile=profile)
     _refuse_running(head)
     routing.end_session(tx, head, reason=reason, moment=moment)
-    log.notify(tx, head)
-    return sessions.get_by_no(tx, head.no)
+    return _notify(tx, head)
 
 
 def reopen(tx: Tx, id: str, *, profile: str) -> SessionHead:
     """Let a session go on. Its key stays with whoever has it by now."""
     head = log.lock_session(tx, id, profile=profile)
-    if not head.is_open:
-        # What goes on cannot stay in the trash: it would be purged with new words in it.
-        _take_out_of_trash(tx, head)
-        sessions.reopen(tx, head.no, key=_key_if_free(tx, head))
-        log.notify(tx, head)
-    return sessions.get_by_no(tx, head.no)
+    if head.is_open:
+        return head
+    # An open session cannot stay in the trash: its new messages would be purged.
+    _take_out_of_trash(tx, head)
+    sessions.reopen(tx, head.no, key=_key_if_free(tx, head))
+    return _notify(tx, head)
 
 
 def pin(tx: Tx, id: str, *, profile: str, pinned: bool) -> SessionHead:
     """Keep a session at the top of lists, or no longer."""
     head = log.lock_session(tx, id, profile=profile)
-    tx.run("set_pinned", no=head.no, pinned=int(pinned))
-    log.notify(tx, head)
-    return sessions.get_by_no(tx, head.no)
+    sessions.set_pinned(tx, head.no, pinned=pinned)
+    return _notify(tx, head)
 
 
 def seal(tx: Tx, id: str, *, profile: str) -> SessionHead:
-    """Let nobody write here any more; it can be continued in a copy."""
+    """Let nobody write to a session any more; a fork of it can go on."""
     head = log.lock_session(tx, id, profile=profile)
     _refuse_running(head)
-    tx.run("set_read_only", no=head.no)
-    log.notify(tx, head)
-    return sessions.get_by_no(tx, head.no)
+    sessions.set_read_only(tx, head.no)
+    return _notify(tx, head)
 
 
 def archive(tx: Tx, id: str, *, profile: str, archived: bool) -> SessionHead:
-    """Put a session out of the way, or bring it back. It stays as it is, and open."""
+    """Move a session into the archive, or out of it. It stays open."""
     head = log.lock_session(tx, id, profile=profile)
-    _put_on_shelf(tx, head, archived=archived, trashed_at=_micros(head.trashed_at))
+    _set_folder(tx, head, archived=archived, trashed_at=head.trashed_at)
     return sessions.get_by_no(tx, head.no)
 
 
 def trash(tx: Tx, id: str, *, profile: str, moment: Moment) -> SessionHead:
-    """Put a session and its subagents into the trash, from where they can come back until purged.
+    """Move a session and its subagents into the trash, where they can be restored until purged.
 
-    Forks and continuations are conversations of their own: they stay.
+    Its forks and continuations are conversations of their own and stay where they are.
     """
     head = log.lock_session(tx, id, profile=profile)
     if head.trashed_at is None:
@@ -162,8 +148,8 @@ def trash(tx: Tx, id: str, *, profile: str, moment: Moment) -> SessionHead:
             _refuse_running(each)
         for each in family:
             routing.end_session(tx, each, reason=EndReason.TRASH, moment=moment)
-            _put_on_shelf(tx, each, archived=each.archived, trashed_at=to_micros(moment.now))
-        _tell_parent(tx, head)
+            _set_folder(tx, each, archived=each.archived, trashed_at=moment.now)
+        _notify_parent(tx, head)
     return sessions.get_by_no(tx, head.no)
 
 
@@ -192,28 +178,27 @@ def set_labels(tx: Tx, id: str, labels: Sequence[str], *, profile: str) -> Sessi
             raise BadInput(
                 f"A label has at most {MAX_LABEL} characters; {each[:20]!r}… has {len(each)}."
             )
-    tx.run("set_labels", no=head.no, labels=codec.encode(sorted(clean)))
-    log.notify(tx, head)
-    return sessions.get_by_no(tx, head.no)
+    sessions.set_labels(tx, head.no, sorted(clean))
+    return _notify(tx, head)
 
 
 def set_draft(tx: Tx, id: str, text: str, *, profile: str, moment: Moment) -> None:
-    """Keep what a person has typed and not sent; empty means nothing."""
+    """Keep what a person has typed and not sent; an empty text removes it."""
     head = log.lock_session(tx, id, profile=profile)
     if len(text) > MAX_DRAFT:
         raise BadInput(f"A draft has at most {MAX_DRAFT:,} characters; this one has {len(text):,}.")
     if text:
-        tx.run("set_draft", no=head.no, text=codec.encode(text), at=to_micros(moment.now))
+        sessions.set_draft(tx, head.no, text, at=moment.now)
     else:
-        tx.run("delete_draft", no=head.no)
+        sessions.delete_draft(tx, head.no)
 
 
 def mark_read(tx: Tx, id: str, through: int, *, profile: str) -> None:
-    """Note how far a person has read; it only grows."""
+    """Note how far a person has read; the number never goes back."""
     head = log.lock_session(tx, id, profile=profile)
     seq = min(max(through, head.read_through), head.last_seq)
     if seq != head.read_through:
-        tx.run("set_read_through", no=head.no, read_through=seq)
+        sessions.set_read_through(tx, head.no, seq)
         log.notify(tx, head)
 
 
@@ -229,12 +214,17 @@ def release(tx: Tx, id: str, name: str, *, profile: str) -> None:
     sessions.delete_hold(tx, head.no, codec.storable_text(name))
 
 
-def _put_on_shelf(tx: Tx, head: SessionHead, *, archived: bool, trashed_at: int | None) -> None:
-    shelf = folder_of(
-        kind=head.kind, archived=archived, trashed=trashed_at is not None, purged=False
-    )
-    tx.run("set_shelf", no=head.no, shelf=shelf, archived=int(archived), trashed_at=trashed_at)
+def _set_folder(tx: Tx, head: SessionHead, *, archived: bool, trashed_at: datetime | None) -> None:
+    trashed = trashed_at is not None
+    folder = folder_of(kind=head.kind, archived=archived, trashed=trashed, purged=False)
+    sessions.set_folder(tx, head.no, folder, archived=archived, trashed_at=trashed_at)
     log.notify(tx, head)
+
+
+def _notify(tx: Tx, head: SessionHead) -> SessionHead:
+    """Publish that a session has changed; return its head as it is now."""
+    log.notify(tx, head)
+    return sessions.get_by_no(tx, head.no)
 
 
 def _take_out_of_trash(tx: Tx, head: SessionHead) -> None:
@@ -245,11 +235,11 @@ def _take_out_of_trash(tx: Tx, head: SessionHead) -> None:
     for each in (head, *same):
         if each.end_reason == EndReason.TRASH:
             sessions.reopen(tx, each.no, key=_key_if_free(tx, each))
-        _put_on_shelf(tx, each, archived=each.archived, trashed_at=None)
-    _tell_parent(tx, head)
+        _set_folder(tx, each, archived=each.archived, trashed_at=None)
+    _notify_parent(tx, head)
 
 
-def _tell_parent(tx: Tx, head: SessionHead) -> None:
+def _notify_parent(tx: Tx, head: SessionHead) -> None:
     """Make lists recount the subagents of this session's parent."""
     if head.lineage is Lineage.SUBAGENT and head.parent_id is not None:
         parent = sessions.get(tx, head.parent_id, profile=head.profile)
@@ -259,7 +249,7 @@ def _tell_parent(tx: Tx, head: SessionHead) -> None:
 
 def _subagents(tx: Tx, head: SessionHead) -> list[SessionHead]:
     """The subagents of a session at any depth, each locked; purged ones are left out."""
-    found = [routing.lock_and_reload(tx, no) for (no,) in tx.all("subagents_below", no=head.no)]
+    found = [routing.lock_and_reload(tx, no) for no in sessions.subagents_below(tx, head.no)]
     return [each for each in found if each.folder is not SessionFolder.GONE]
 
 
@@ -277,10 +267,6 @@ def _refuse_running(head: SessionHead) -> None:
         raise NotFound(f"There is no session {head.id}.")
 
 
-def _micros(at: datetime | None) -> int | None:
-    return None if at is None else to_micros(at)
-
-
 MAX_ID = 200
 
 
@@ -293,15 +279,15 @@ def open_with_id(
     parent: SessionHead | None = None,
     lineage: Lineage = Lineage.SUBAGENT,
 ) -> SessionHead:
-    """Open a session under the caller's id, with or without a message; one that is there stays."""
+    """Open a session with the caller's id, or return the one that has it. It may stay without messages."""
     check_id(id)
-    # Before the read: PostgreSQL lets two readers see no such session.
+    # The lock comes before the read: PostgreSQL lets two readers see no such session.
     sessions.lock_key(tx, f"id/{id}", profile=opening.profile)
     found = sessions.get(tx, id, profile=opening.profile)
     if found is not None:
         return found
-    if tx.one("profile_of", id=id) is not None and not tx.run(
-        "rename_tombstone", id=id, new_id=moment.new_id()
+    if sessions.profile_of(tx, id) is not None and not sessions.give_up_id(
+        tx, id, new_id=moment.new_id()
     ):
         raise Conflict(f"Session {id} belongs to another profile; nothing was written.")
     inherited = None if parent is None else Inheritance(parent.no, lineage)
@@ -318,12 +304,9 @@ def check_id(id: str) -> None:
 
 
 def set_system_prompt(tx: Tx, id: str, text: str | None, *, profile: str) -> None:
-    """Let another text be the session's system prompt; None takes it away."""
+    """Replace a session's system prompt; None removes it."""
     head = log.lock_session(tx, id, profile=profile)
-    name = None
-    if text is not None:
-        name = blobs.keep_text(tx, text, entry_no=sessions.first_entry_no(head.no))
-    tx.run("set_prompt_hash", no=head.no, prompt_hash=name)
+    sessions.set_system_prompt(tx, head.no, text)
     log.notify(tx, head)
 
 
@@ -333,12 +316,12 @@ def update_extra(
     name: str,
     change: Callable[[dict[str, Any]], Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Change what one program keeps under its name in a session's `extra`; what it keeps now."""
+    """Change what one program keeps under its name in a session's `extra`; return the new value."""
     sessions.lock_session_no(tx, head.no)
     extra = sessions.details(tx, head.no).extra
     found = extra.get(name)
     before = dict(found) if isinstance(found, dict) else {}
     after = dict(change(dict(before)))
     if after != before:
-        tx.run("set_extra", no=head.no, extra=codec.encode(extra | {name: after}))
+        sessions.set_extra(tx, head.no, extra | {name: after})
     return after

@@ -1,4 +1,4 @@
-"""Lists of sessions: heads only, so that a list never reads a transcript."""
+"""Lists of sessions, made of heads only: a list never reads a transcript."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -9,17 +9,18 @@ from typing import Any
 
 from sessionary.clock import to_micros
 from sessionary.errors import BadInput, NotFound
-from sessionary.model import codec
 from sessionary.model.session import Cursor, Kind, SessionFolder, SessionHead
 from sessionary.store.database import Tx
-from sessionary.store.tables import sessions
+from sessionary.store.tables import projects, session_lists
+from sessionary.store.tables.session_lists import CountFilters
+from sessionary.store.tables.sessions import column
 
-# As both databases lower letters in an index: nothing but A to Z, whatever the language.
+# Both databases lower only A to Z in their index, whatever the language.
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
 class SortOrder(StrEnum):
-    """In which order sessions are listed: names from A on, everything else from the most down."""
+    """How sessions are sorted: by title from A on, by everything else from the highest value down."""
 
     ACTIVITY = "activity"
     CREATED = "created"
@@ -32,7 +33,7 @@ class SortOrder(StrEnum):
         return self is SortOrder.TITLE
 
     def value_of(self, head: SessionHead) -> int | str:
-        """What a session is ordered by."""
+        """The value that a session is sorted by."""
         match self:
             case SortOrder.ACTIVITY:
                 return to_micros(head.last_active_at)
@@ -43,12 +44,12 @@ class SortOrder(StrEnum):
             case SortOrder.COST:
                 return head.usage.known_cost_microusd
 
-    def behind(self, head: SessionHead) -> Cursor:
-        """The place behind a session."""
+    def cursor_after(self, head: SessionHead) -> Cursor:
+        """The cursor of the page that begins after a session."""
         return Cursor.after(self.value_of(head), head.no)
 
-    def begin(self, cursor: str | None, *, until: datetime | None) -> Cursor:
-        """Where a page begins; a time to end at is known only to the order of activity."""
+    def first_cursor(self, cursor: str | None, *, until: datetime | None) -> Cursor:
+        """Where a page begins; `until` counts only for the order by activity."""
         if not cursor:
             if self.is_rising:
                 return Cursor("", 0)
@@ -60,21 +61,16 @@ class SortOrder(StrEnum):
         return at
 
     def sort(self, heads: list[SessionHead]) -> None:
-        """Put heads of several stretches into one order."""
+        """Sort heads that come from several queries."""
         heads.sort(key=lambda head: (self.value_of(head), head.no), reverse=not self.is_rising)
 
 
 MAX_LIMIT = 1000
-# Hidden sessions are counted no further than COUNTED, among the newest COUNT_SCANNED of a shelf:
+# Hidden sessions are counted up to MAX_HIDDEN, among the newest _COUNT_SCANNED of a folder:
 # the first page of a list must not wait for a count.
 MAX_HIDDEN = 1000
 _COUNT_SCANNED = 5_000
-_SCANNED = 20_000
-_ORDERED = {
-    SortOrder.CREATED: "list_by_creation",
-    SortOrder.TITLE: "list_by_title",
-    SortOrder.COST: "list_by_cost",
-}
+_MAX_SCANNED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +96,11 @@ class SessionFilters:
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """How many sessions fit the filters of a list and are not in it, because of their shelf."""
+    """How many sessions fit the filters of a list and are not in it, because of their folder."""
 
     automation: int = 0
     archived: int = 0
-    # Whether counting stopped early: then there are as many, or more.
+    # Counting stopped early: there may be more.
     is_at_least: bool = False
 
     @property
@@ -133,9 +129,9 @@ class SessionPage:
 def list_sessions(
     tx: Tx, filters: SessionFilters, *, profile: str, limit: int = 50, cursor: str | None = None
 ) -> SessionPage:
-    """Newest activity first (or in another order), a page at a time.
+    """A page of sessions; the first page also counts what the list leaves out.
 
-    A page costs the same in a store of any size. The first one says what the list leaves out.
+    A page costs the same in a store of any size.
     """
     found = list_page(tx, filters, profile=profile, limit=limit, cursor=cursor)
     if cursor is not None:
@@ -151,22 +147,22 @@ def list_page(
     order = filters.order
     if filters.pinned and order is not SortOrder.ACTIVITY:
         raise BadInput("Pinned sessions are listed by activity; leave the order out.")
-    at = order.begin(cursor, until=filters.until)
+    at = order.first_cursor(cursor, until=filters.until)
     found: list[SessionHead] = []
     scanned, exhausted = 0, False
-    while len(found) <= limit and scanned < _SCANNED and not exhausted:
+    while len(found) <= limit and scanned < _MAX_SCANNED and not exhausted:
         rows = _rows(tx, filters, profile=profile, at=at, limit=limit + 1)
         scanned, exhausted = scanned + len(rows), len(rows) <= limit
         found.extend(row for row in rows if _fits(row, filters))
-        at = order.behind(rows[-1]) if rows else at
+        at = order.cursor_after(rows[-1]) if rows else at
     shown = found[:limit]
-    # A rare word may not fill a page within one search; the next page goes on from there.
-    more = order.behind(shown[-1]) if len(found) > limit else None if exhausted else at
+    # A rare word may not fill a page before scanning stops; the next page goes on from there.
+    more = order.cursor_after(shown[-1]) if len(found) > limit else None if exhausted else at
     return SessionPage(tuple(shown), None if more is None else str(more))
 
 
 def check_limit(limit: int) -> None:
-    """Refuse a page of no size, or of too much."""
+    """Refuse a page size that is too small or too large."""
     if not 1 <= limit <= MAX_LIMIT:
         raise BadInput(f"A page has 1 to {MAX_LIMIT:,} items, not {limit}.")
 
@@ -174,89 +170,55 @@ def check_limit(limit: int) -> None:
 def _rows(
     tx: Tx, filters: SessionFilters, *, profile: str, at: Cursor, limit: int
 ) -> list[SessionHead]:
-    """The next rows; several shelves or platforms are read one by one and merged."""
-    shelves = (
+    """The next rows; several folders or platforms are read one by one and merged."""
+    folders = (
         (filters.folder, SessionFolder.AUTOMATION) if filters.and_automation else (filters.folder,)
     )
-    read = _stretch if filters.order is SortOrder.ACTIVITY else _ordered
-    platforms = (filters.platforms if read is _stretch else ()) or (filters.platform,)
-    stretches = [
-        read(
-            tx,
-            replace(filters, folder=shelf, platform=platform),
-            profile=profile,
-            at=at,
-            limit=limit,
+    # Pinned sessions are few; they are listed whatever their project.
+    project_no = None if filters.pinned else _project_no(tx, filters.project, profile=profile)
+    order = filters.order
+    lists: list[list[SessionHead]] = []
+    for folder in dict.fromkeys(folders):
+        if order is not SortOrder.ACTIVITY:
+            # Filters are applied afterwards (see `_fits`): in the query, one could make it read
+            # the whole folder for a page.
+            lists.append(
+                session_lists.list_in_order(
+                    tx, order.value, profile=profile, folder=folder, after=at, limit=limit
+                )
+            )
+            continue
+        lists.extend(
+            session_lists.list_by_activity(
+                tx,
+                profile=profile,
+                folder=folder,
+                before=at,
+                limit=limit,
+                since=filters.since,
+                kind=filters.kind,
+                model=filters.model,
+                platform=platform,
+                is_open=filters.is_open,
+                pinned=filters.pinned,
+                project_no=project_no,
+            )
+            for platform in dict.fromkeys(filters.platforms or (filters.platform,))
         )
-        for shelf in dict.fromkeys(shelves)
-        for platform in dict.fromkeys(platforms)
-    ]
-    return _merged(filters.order, stretches, limit)
-
-
-def _merged(order: SortOrder, stretches: list[list[SessionHead]], limit: int) -> list[SessionHead]:
-    if len(stretches) == 1:
-        return stretches[0]
-    rows = [row for stretch in stretches for row in stretch]
+    if len(lists) == 1:
+        return lists[0]
+    rows = [row for each in lists for row in each]
     order.sort(rows)
     return rows[:limit]
 
 
-def _ordered(
-    tx: Tx, filters: SessionFilters, *, profile: str, at: Cursor, limit: int
-) -> list[SessionHead]:
-    """A stretch of a shelf in an order; what narrows it is looked at afterwards, see `_fits`.
-
-    A filter in the query could make it look through the whole shelf for a page.
-    """
-    if filters.project is not None:
-        _project_no(tx, filters.project, profile=profile)
-    rows = tx.all(
-        _ORDERED[filters.order],
-        profile=profile,
-        shelf=filters.folder,
-        at=at.at,
-        no=at.no,
-        limit=limit,
-    )
-    return [sessions.head(row) for row in rows]
-
-
-def _stretch(
-    tx: Tx, filters: SessionFilters, *, profile: str, at: Cursor, limit: int
-) -> list[SessionHead]:
-    query = "list_by_activity"
-    params: dict[str, int | str | None] = {}
-    if filters.pinned:
-        query = "list_pinned"
-    elif filters.project is not None:
-        query = "list_by_project"
-        params["project_no"] = _project_no(tx, filters.project, profile=profile)
-    elif filters.platform is not None:
-        query = "list_by_platform"
-        params["platform"] = sessions.column(filters.platform)
-    rows = tx.all(
-        query,
-        profile=profile,
-        shelf=filters.folder,
-        before_at=at.at,
-        before_no=at.no,
-        since=-(2**62) if filters.since is None else to_micros(filters.since),
-        kind=filters.kind,
-        model=sessions.column(filters.model),
-        only_platform=sessions.column(filters.platform),
-        only_open=None if filters.is_open is None else int(filters.is_open),
-        limit=limit,
-        **params,
-    )
-    return [sessions.head(row) for row in rows]
-
-
-def _project_no(tx: Tx, name: str, *, profile: str) -> int:
-    row = tx.one("get_project", profile=profile, name=sessions.column(name))
-    if row is None:
+def _project_no(tx: Tx, name: str | None, *, profile: str) -> int | None:
+    if name is None:
+        return None
+    found = projects.find(tx, name, profile=profile)
+    if found is None:
         raise NotFound(f"There is no project {name!r}.")
-    return int(row[0])
+    return found.no
 
 
 def _fits(head: SessionHead, filters: SessionFilters) -> bool:
@@ -264,16 +226,16 @@ def _fits(head: SessionHead, filters: SessionFilters) -> bool:
         return False
     if filters.label is not None and filters.label not in head.labels:
         return False
-    if filters.order is not SortOrder.ACTIVITY and not _fits_otherwise(head, filters):
+    if filters.order is not SortOrder.ACTIVITY and not _fits_query(head, filters):
         return False
-    return _matches(filters.text, head.title, head.preview)
+    return _has_text(filters.text, head.title, head.preview)
 
 
-def _fits_otherwise(head: SessionHead, filters: SessionFilters) -> bool:
-    """What the queries of the order by activity look at themselves."""
+def _fits_query(head: SessionHead, filters: SessionFilters) -> bool:
+    """Apply the filters that the queries of the order by activity apply themselves."""
     platforms = filters.platforms or (() if filters.platform is None else (filters.platform,))
     return not (
-        (platforms and sessions.column(head.source.platform) not in platforms)
+        (platforms and column(head.source.platform) not in platforms)
         or (filters.kind is not None and head.kind is not filters.kind)
         or (filters.project is not None and head.project != filters.project)
         or (filters.model is not None and head.model != filters.model)
@@ -297,50 +259,53 @@ def count_hidden(tx: Tx, filters: SessionFilters, *, profile: str) -> Hidden:
 
 
 def _count(tx: Tx, filters: SessionFilters, *, profile: str) -> tuple[int, bool]:
-    """Count the sessions of a shelf that fit; True when there may be more than were looked at."""
+    """Count the sessions of a folder that fit; True when there may be more than were looked at."""
     platforms = filters.platforms or (() if filters.platform is None else (filters.platform,))
-    params: dict[str, int | str | None] = {
-        "profile": profile,
-        "shelf": filters.folder,
-        "since": -(2**62) if filters.since is None else to_micros(filters.since),
-        "before": 2**62 if filters.until is None else to_micros(filters.until),
-        "scanned": _COUNT_SCANNED,
-        "kind": filters.kind,
-        "model": sessions.column(filters.model),
-        "only_open": None if filters.is_open is None else int(filters.is_open),
-        "only_pinned": 1 if filters.pinned else None,
-        "only_read_only": None if filters.read_only is None else int(filters.read_only),
-        "project_no": None
-        if filters.project is None
-        else _project_no(tx, filters.project, profile=profile),
-    }
+    wanted = CountFilters(
+        kind=filters.kind,
+        model=filters.model,
+        is_open=filters.is_open,
+        pinned=filters.pinned,
+        read_only=filters.read_only,
+        project_no=_project_no(tx, filters.project, profile=profile),
+        since=filters.since,
+        until=filters.until,
+    )
     count = 0
     for platform in dict.fromkeys(platforms or (None,)):
-        params["only_platform"] = sessions.column(platform)
         if filters.text or filters.label is not None:
-            rows = tx.all("texts_on_shelf", **params)
+            rows = session_lists.texts_matching(
+                tx,
+                wanted,
+                profile=profile,
+                folder=filters.folder,
+                platform=platform,
+                scanned=_COUNT_SCANNED,
+            )
             count += sum(
-                _has_words(filters, title=title, preview=preview, labels=labels)
-                for title, preview, labels in rows
+                (filters.label is None or filters.label in row.labels)
+                and _has_text(filters.text, row.title, row.preview)
+                for row in rows
             )
         else:
-            row = tx.one("count_on_shelf", **params, limit=MAX_HIDDEN)
-            count += 0 if row is None else int(row[0])
+            count += session_lists.count_matching(
+                tx,
+                wanted,
+                profile=profile,
+                folder=filters.folder,
+                platform=platform,
+                scanned=_COUNT_SCANNED,
+                limit=MAX_HIDDEN,
+            )
     if count >= MAX_HIDDEN:
         return MAX_HIDDEN, True
-    looked_at = tx.one("count_shelf", profile=profile, shelf=filters.folder, limit=_COUNT_SCANNED)
-    return count, looked_at is not None and looked_at[0] >= _COUNT_SCANNED
+    looked_at = session_lists.count_folder(
+        tx, filters.folder, profile=profile, limit=_COUNT_SCANNED
+    )
+    return count, looked_at >= _COUNT_SCANNED
 
 
-def _has_words(
-    filters: SessionFilters, *, title: str | None, preview: str | None, labels: str
-) -> bool:
-    if filters.label is not None and filters.label not in codec.decode(labels):
-        return False
-    return _matches(filters.text, title, preview)
-
-
-def _matches(text: str | None, title: str | None, preview: str | None) -> bool:
+def _has_text(text: str | None, title: str | None, preview: str | None) -> bool:
     return not text or text.casefold() in f"{title or ''}\n{preview or ''}".casefold()
 
 
@@ -350,9 +315,9 @@ _IN_PINNED = "pinned."
 def list_pinned_first(
     tx: Tx, filters: SessionFilters, *, profile: str, limit: int = 50, cursor: str | None = None
 ) -> SessionPage:
-    """Pinned sessions first, then the others; within each the newest activity first.
+    """Pinned sessions first, then the others, each by activity.
 
-    The first page says what the list leaves out.
+    The first page also counts what the list leaves out.
     """
     found = _pinned_page(tx, filters, profile=profile, limit=limit, cursor=cursor)
     if cursor is not None:
@@ -365,15 +330,15 @@ def _pinned_page(
 ) -> SessionPage:
     if cursor is not None and not cursor.startswith(_IN_PINNED):
         return _others(tx, filters, profile=profile, limit=limit, cursor=cursor)
-    place = None if cursor is None else cursor.removeprefix(_IN_PINNED)
-    top = list_page(tx, replace(filters, pinned=True), profile=profile, limit=limit, cursor=place)
+    inner = None if cursor is None else cursor.removeprefix(_IN_PINNED)
+    top = list_page(tx, replace(filters, pinned=True), profile=profile, limit=limit, cursor=inner)
     if top.next is not None:
         return replace(top, next=_IN_PINNED + top.next)
     room = limit - len(top.items)
     rest = _others(tx, filters, profile=profile, limit=max(room, 1), cursor=None)
     if room:
         return replace(rest, items=top.items + rest.items)
-    # The page is full of pinned ones; the others begin on the next.
+    # The page is full of pinned sessions; the others begin on the next page.
     return replace(rest, items=top.items, next=str(Cursor.first()) if rest.items else None)
 
 
@@ -393,10 +358,10 @@ def _others(
     return replace(batch, items=shown, next=cursor)
 
 
-# Who sees so many means «so many or more».
+# A count that reaches this means «as many or more».
 MAX_COUNT = 10_000
-_PLATFORMS = 200
-_MODELS = 500
+_MAX_PLATFORMS = 200
+_MAX_MODELS = 500
 _FOLDERS = (
     SessionFolder.CHATS,
     SessionFolder.AUTOMATION,
@@ -407,37 +372,27 @@ _FOLDERS = (
 
 @dataclass(frozen=True, slots=True)
 class SessionCounts:
-    """Sessions by source on the shelves that were asked for, and by shelf."""
+    """Sessions by source in the folders that were asked for, and by folder."""
 
     sources: Mapping[str, int]
-    shelves: Mapping[SessionFolder, int]
+    folders: Mapping[SessionFolder, int]
 
 
-def count_sessions(tx: Tx, shelves: tuple[SessionFolder, ...], *, profile: str) -> SessionCounts:
-    """Count by source on these shelves, and by shelf; each up to a limit."""
+def count_sessions(tx: Tx, folders: tuple[SessionFolder, ...], *, profile: str) -> SessionCounts:
+    """Count the sessions of these folders by source, and of every folder; each count up to a limit."""
     sources: dict[str, int] = {}
-    for shelf in shelves:
-        for platform, count in _by_platform(tx, shelf, profile=profile):
+    for folder in folders:
+        for platform, count in session_lists.count_by_platform(
+            tx, folder, profile=profile, platforms=_MAX_PLATFORMS, limit=MAX_COUNT
+        ):
             sources[platform] = min(MAX_COUNT, sources.get(platform, 0) + count)
-    return SessionCounts(sources, {shelf: _on(tx, shelf, profile=profile) for shelf in _FOLDERS})
+    by_folder = {
+        folder: session_lists.count_folder(tx, folder, profile=profile, limit=MAX_COUNT)
+        for folder in _FOLDERS
+    }
+    return SessionCounts(sources, by_folder)
 
 
 def list_models(tx: Tx, *, profile: str) -> list[str]:
-    """The models that the profile's sessions have, purged ones aside, in the order of their names."""
-    rows = tx.all("models_of_profile", profile=profile, limit=_MODELS)
-    return sorted(model for (model,) in rows if model)
-
-
-def _by_platform(tx: Tx, shelf: SessionFolder, *, profile: str) -> list[tuple[str, int]]:
-    rows = tx.all("platforms_on_shelf", profile=profile, shelf=shelf, limit=_PLATFORMS)
-    return [(row[0], _of(tx, row[0], shelf, profile=profile)) for row in rows]
-
-
-def _of(tx: Tx, platform: str, shelf: SessionFolder, *, profile: str) -> int:
-    row = tx.one("count_platform", profile=profile, shelf=shelf, platform=platform, limit=MAX_COUNT)
-    return 0 if row is None else int(row[0])
-
-
-def _on(tx: Tx, shelf: SessionFolder, *, profile: str) -> int:
-    row = tx.one("count_shelf", profile=profile, shelf=shelf, limit=MAX_COUNT)
-    return 0 if row is None else int(row[0])
+    """The models that the profile's sessions have, by name."""
+    return sorted(filter(None, session_lists.list_models(tx, profile=profile, limit=_MAX_MODELS)))

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sessionary.clock import from_micros, to_micros
 from sessionary.errors import BadInput, Conflict, NotFound, Purged, TurnLost
 from sessionary.model import codec, title, transcript
 from sessionary.model.message import (
@@ -16,13 +15,11 @@ from sessionary.model.message import (
     Role,
     body_to_json,
 )
-from sessionary.model.session import (
-    Segment,
-    SessionHead,
-)
+from sessionary.model.session import Segment, SessionHead
 from sessionary.model.turn import Lease
-from sessionary.store.database import RaceLost, Row, Tx
+from sessionary.store.database import RaceLost, Tx
 from sessionary.store.tables import entries, sessions
+from sessionary.store.tables.sessions import LogCounts
 
 MAX_IDEMPOTENCY_KEY = 512
 _PREVIEWED = 400
@@ -30,7 +27,7 @@ _PREVIEWED = 400
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Where an entry stands now. `repeated`: it was there already."""
+    """Where an entry is in the log. `repeated`: it was there already."""
 
     session_id: str
     session_no: int
@@ -39,7 +36,7 @@ class Appended:
 
     @property
     def id(self) -> str:
-        """The entry's name."""
+        """The entry's id."""
         return f"{self.session_id}-{self.seq}"
 
 
@@ -53,7 +50,7 @@ class SessionChanged:
 
 
 def notify(tx: Tx, head: SessionHead) -> None:
-    """Let whoever looks at a session know that something about it is new."""
+    """Tell the feed, and after the commit the listeners, that a session has changed."""
     entries.insert_feed(tx, head.no, "head")
     tx.after_commit(SessionChanged(head.profile, head.id))
 
@@ -61,7 +58,7 @@ def notify(tx: Tx, head: SessionHead) -> None:
 def append(
     tx: Tx,
     session_id: str,
-    said: Message,
+    message: Message,
     *,
     profile: str,
     at: datetime,
@@ -70,47 +67,22 @@ def append(
 ) -> Appended:
     """Add a message to an open session; exactly once for each idempotency key."""
     if idempotency_key is not None:
-        earlier = find_repeat(tx, idempotency_key, profile=profile, said=said)
+        earlier = find_repeat(tx, idempotency_key, profile=profile, message=message)
         if earlier is not None:
             return earlier
-    row = _advance(tx, session_id, said, profile=profile, at=at, lease=lease)
-    if row is None:
+    turn_id = None if lease is None else lease.turn_id
+    new = entries.append(tx, session_id, message, profile=profile, at=at, turn_id=turn_id)
+    if new is None:
         raise _refusal(tx, session_id, profile=profile, lease=lease)
-    no, seq, wants_preview = row
-    if wants_preview and (preview := preview_of(said)) is not None:
-        tx.run("set_preview", no=no, preview=preview)
-    if idempotency_key is not None and not tx.run(
-        "insert_receipt", profile=profile, idempotency_key=idempotency_key, session_no=no, seq=seq
+    no, seq, wants_preview = new
+    if wants_preview and (preview := preview_of(message)) is not None:
+        sessions.set_preview(tx, no, preview)
+    if idempotency_key is not None and not entries.insert_receipt(
+        tx, idempotency_key, profile=profile, session_no=no, seq=seq
     ):
-        raise RaceLost  # someone else was first with this key; the next run finds theirs
+        raise RaceLost  # someone else was first with this key; the next run finds their message
     tx.after_commit(SessionChanged(profile, session_id, seq))
     return Appended(session_id, no, seq)
-
-
-def _advance(
-    tx: Tx, session_id: str, said: Message, *, profile: str, at: datetime, lease: Lease | None
-) -> Row | None:
-    """Fold a message into its head and write it; what `advance` says of the session."""
-    head = {
-        "id": codec.storable_text(session_id),
-        "profile": profile,
-        "turn_id": "" if lease is None else lease.turn_id,
-        # Only people and the agent are active; a tool's or the system's line is not.
-        "active_at": to_micros(at) if said.role in (Role.USER, Role.ASSISTANT) else 0,
-        "is_reply": int(said.role is Role.ASSISTANT),
-        "tool_calls": said.tool_calls,
-    }
-    text = codec.encode(body_to_json(said))
-    if not entries.has_large(text):
-        row = tx.one("advance_with_entry", role=said.role, at=to_micros(at), body=text, **head)
-        if row is not None:
-            entries.check_seq(row[1])
-        return row
-    row = tx.one("advance", **head)
-    if row is not None:
-        turn_id = None if lease is None else lease.turn_id
-        entries.insert(tx, row[0], row[1], at=at, body=said, turn_id=turn_id)
-    return row
 
 
 def append_mark(
@@ -121,37 +93,34 @@ def append_mark(
     at: datetime,
     turn_id: str | None = None,
 ) -> int:
-    """Add a compaction or a retraction; its number. The caller keeps the head in step."""
-    row = tx.one("advance_mark", no=session_no, turn_id=turn_id or "")
-    if row is None:
+    """Add a compaction or a retraction; return its number. The caller updates the head."""
+    seq = entries.append_mark(tx, session_no, mark, at=at, turn_id=turn_id)
+    if seq is None:
         raise Conflict(
             "A turn is running in this session; nothing was changed. Wait for it or stop it."
         )
-    seq: int = row[0]
-    entries.insert(tx, session_no, seq, at=at, body=mark, turn_id=turn_id)
     return seq
 
 
 def find_repeat(
-    tx: Tx, idempotency_key: str, *, profile: str, said: Message | None = None
+    tx: Tx, idempotency_key: str, *, profile: str, message: Message | None = None
 ) -> Appended | None:
     """What an earlier append with this idempotency key wrote.
 
-    Raises `Conflict` if it wrote another message than `said`. Of a purged message nothing is left
-    to compare with.
+    Raises `Conflict` if it wrote another message. A purged message cannot be compared.
     """
     check_idempotency_key(idempotency_key)
-    row = tx.one("find_receipt", profile=profile, idempotency_key=idempotency_key)
-    if row is None:
+    receipt = entries.find_receipt(tx, idempotency_key, profile=profile)
+    if receipt is None:
         return None
-    session_no, seq, session_id = row
-    if said is not None:
-        place = Segment(session_no, session_id or "", seq, seq)
+    session_no, seq, session_id = receipt
+    if message is not None:
+        segment = Segment(session_no, session_id or "", seq, seq)
         try:
-            stored = entries.read(tx, place, limit=1)
+            stored = entries.read(tx, segment, limit=1)
         except NotFound:
             stored = []  # purged
-        if stored and not _says_the_same(stored[0].body, said):
+        if stored and not _is_same(stored[0].body, message):
             raise Conflict(
                 f"The idempotency key {idempotency_key!r} belongs to another message, entry {seq} of session "
                 f"{session_id}; nothing was written. Choose a new key."
@@ -159,21 +128,21 @@ def find_repeat(
     return Appended(session_id or "", session_no, seq, repeated=True)
 
 
-def _says_the_same(stored: Body, said: Message) -> bool:
-    if not isinstance(stored, Message) or stored.role is not said.role:
+def _is_same(stored: Body, message: Message) -> bool:
+    if not isinstance(stored, Message) or stored.role is not message.role:
         return False
-    if stored.parts == said.parts:
+    if stored.parts == message.parts:
         return True
-    # What the log writes down differs in form from what it was given: lists for tuples, and so on.
-    return _parts_text(stored) == _parts_text(said)
+    # JSON changes some values: a tuple becomes a list, and so on.
+    return _parts_text(stored) == _parts_text(message)
 
 
-def _parts_text(said: Message) -> str:
-    return codec.encode(codec.decode(codec.encode(body_to_json(said)["parts"])))
+def _parts_text(message: Message) -> str:
+    return codec.encode(codec.decode(codec.encode(body_to_json(message)["parts"])))
 
 
 def check_idempotency_key(idempotency_key: str) -> None:
-    """Refuse a key that the record could not keep exactly."""
+    """Refuse a key that a column could not keep exactly."""
     if (
         not idempotency_key
         or len(idempotency_key) > MAX_IDEMPOTENCY_KEY
@@ -184,11 +153,11 @@ def check_idempotency_key(idempotency_key: str) -> None:
         )
 
 
-def preview_of(said: Message) -> str | None:
-    """The first words of a person's message, for the head."""
-    if said.role is not Role.USER:
+def preview_of(message: Message) -> str | None:
+    """The first words of a person's message, for the head; None for other messages."""
+    if message.role is not Role.USER:
         return None
-    return title.preview(said.text[:_PREVIEWED]) or None
+    return title.preview(message.text[:_PREVIEWED]) or None
 
 
 def _refusal(tx: Tx, session_id: str, *, profile: str, lease: Lease | None) -> Exception:
@@ -207,26 +176,15 @@ def _refusal(tx: Tx, session_id: str, *, profile: str, lease: Lease | None) -> E
     return RaceLost()
 
 
-@dataclass(frozen=True, slots=True)
-class LogCounts:
-    """What a head says about its log."""
-
-    message_count: int = 0
-    tool_call_count: int = 0
-    last_reply_seq: int = 0
-    preview: str | None = None
-    compacted_seq: int = 0
-
-
 def count_log(tx: Tx, segments: Sequence[Segment]) -> LogCounts:
     """Count the messages that people see, from the whole log."""
     marks = entries.marks(tx, segments)
-    stretches = transcript.retracted(marks)
+    retracted = transcript.retracted(marks)
     messages = tool_calls = last_reply = 0
     preview: str | None = None
     for entry in entries.walk(tx, segments):
         body = entry.body
-        if not isinstance(body, Message) or transcript.is_retracted(entry.seq, stretches):
+        if not isinstance(body, Message) or transcript.is_retracted(entry.seq, retracted):
             continue
         messages += 1
         tool_calls += body.tool_calls
@@ -237,56 +195,42 @@ def count_log(tx: Tx, segments: Sequence[Segment]) -> LogCounts:
 
 
 def compacted_seq(marks: Sequence[Entry]) -> int:
-    """The number of the compaction that holds now, or 0."""
+    """The number of the compaction that counts now, or 0."""
     mark = transcript.latest_compaction(marks)
     return 0 if mark is None else mark.seq
 
 
-def put(tx: Tx, session_no: int, made: LogCounts) -> None:
-    """Write the fold into the head."""
-    tx.run(
-        "set_counts",
-        no=session_no,
-        message_count=made.message_count,
-        tool_call_count=made.tool_call_count,
-        last_reply_seq=made.last_reply_seq,
-        preview=made.preview,
-        compacted_seq=made.compacted_seq,
-    )
-
-
 def missing_error(tx: Tx, session_id: str, *, profile: str) -> NotFound:
-    """Nothing by that id in this profile; a purged session is said to be gone for good."""
-    row = tx.one("purged_at", id=codec.storable_text(session_id), profile=profile)
-    if row is None:
+    """The error for an id that this profile does not have, or whose session was purged."""
+    purged_at = sessions.purged_at(tx, session_id, profile=profile)
+    if purged_at is None:
         return NotFound(f"There is no session {session_id}.")
-    day = from_micros(row[0]).date()
-    return Purged(f"Session {session_id} was purged on {day}; it is gone for good.")
+    return Purged(f"Session {session_id} was purged on {purged_at.date()}; it is gone for good.")
 
 
 def read_only_error(session_id: str) -> Conflict:
-    """What another tool recorded is not changed here."""
+    """The error for a change to a session that nobody may write to."""
     return Conflict(
         f"Session {session_id} is read-only; nothing was changed. Continue in a copy: fork it."
     )
 
 
 def running_error(session_id: str) -> Conflict:
-    """Someone speaks."""
+    """The error for a change that has to wait for the running turn."""
     return Conflict(
         f"A turn is running in session {session_id}; nothing was changed. Wait for it, or stop it."
     )
 
 
 def ended_error(head: SessionHead) -> Conflict:
-    """It is over."""
+    """The error for a message to a session that is over."""
     return Conflict(
         f"Session {head.id} has ended ({head.end_reason}); nothing was changed. Reopen it first."
     )
 
 
 def turn_lost(lease: Lease) -> TurnLost:
-    """Someone else may speak now, or nobody."""
+    """The error for a turn whose lease is lost."""
     return TurnLost(
         f"Turn {lease.turn_id} no longer speaks for session {lease.session_id}; "
         "nothing was written."
@@ -294,7 +238,7 @@ def turn_lost(lease: Lease) -> TurnLost:
 
 
 def lock_session(tx: Tx, id: str, *, profile: str) -> SessionHead:
-    """The head of a session that nobody else changes until this transaction ends."""
+    """Lock a session until the transaction ends, and return its head."""
     no = sessions.lock_session(tx, id, profile=profile)
     if no is None:
         raise missing_error(tx, id, profile=profile)

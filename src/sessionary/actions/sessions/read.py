@@ -1,4 +1,4 @@
-"""Reading one session: its head, windows of its transcript, what the model sees."""
+"""Read one session: its head, windows of its transcript, the model's context; find it by id or title."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,20 +7,20 @@ from typing import Any
 
 from sessionary.actions.sessions import log, titles
 from sessionary.actions.sessions.lists import check_limit
-from sessionary.errors import Ambiguous, BadInput, NotFound
+from sessionary.errors import Ambiguous, BadInput, NotFound, Purged
 from sessionary.model import codec, transcript
 from sessionary.model.message import Compaction, Entry, Message, Retraction
 from sessionary.model.session import Segment, SessionFolder, SessionHead
 from sessionary.model.title import matches_continuation
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Tx
-from sessionary.store.queries import pg_array_literal
-from sessionary.store.tables import blobs, entries, sessions
+from sessionary.store.tables import blobs, entries, session_lists, sessions
+from sessionary.store.tables.sessions import LogCounts
 
 
 @dataclass(frozen=True, slots=True)
 class TranscriptWindow:
-    """A stretch of a transcript, and whether there is more on either side."""
+    """A part of a transcript, and whether there is more before and after it."""
 
     entries: tuple[Entry, ...]
     more_before: bool
@@ -64,7 +64,7 @@ def read_window(
     after: int | None = None,
     around: int | None = None,
 ) -> TranscriptWindow:
-    """What people read, around an entry, before it, after it, or at the end."""
+    """A part of the transcript: around an entry, before it, after it, or at the end."""
     check_limit(limit)
     segments = _segments(tx, id, profile=profile)
     reader = _Visible(tx, segments)
@@ -83,7 +83,7 @@ def read_window(
 
 
 def read_transcript(tx: Tx, id: str, *, profile: str, through: int | None = None) -> list[Entry]:
-    """The whole of what people read. Long sessions are better read by `window`."""
+    """The whole transcript. Read long sessions by `read_window`."""
     segments = _segments(tx, id, profile=profile, through=through)
     return transcript.transcript(list(entries.walk(tx, segments)))
 
@@ -100,65 +100,65 @@ def read_log(tx: Tx, id: str, *, profile: str, after: int = 0, limit: int = 500)
 
 
 def read_context(tx: Tx, id: str, *, profile: str) -> list[transcript.Chat]:
-    """What the model reads: from the last compaction on, repaired so that providers accept it."""
+    """The model's context: from the last compaction on, repaired so that providers accept it."""
     return transcript.context(read_since_compaction(tx, get_head(tx, id, profile=profile)))
 
 
 def read_since_compaction(tx: Tx, found: SessionHead) -> list[Entry]:
-    """The part of the log that the model's context is folded from."""
+    """The entries from which the model's context is made."""
     segments = sessions.segments(tx, found.no)
     marks = entries.marks(tx, segments)
     compaction = transcript.latest_compaction(marks)
     first = (
         compaction.body.through + 1 if compaction and isinstance(compaction.body, Compaction) else 1
     )
-    said = [
+    messages = [
         entry
         for entry in entries.walk(tx, _from(segments, first))
         if isinstance(entry.body, Message)
     ]
-    return sorted((*said, *marks), key=lambda entry: entry.seq)
+    return sorted((*messages, *marks), key=lambda entry: entry.seq)
 
 
 def get_settings(tx: Tx, head: SessionHead) -> Mapping[str, Any]:
-    """What the agent shall do otherwise in this session: its model and that model's settings."""
+    """The session's own model and model settings, which override the agent's."""
     found = sessions.settings(tx, head.no)
     return found if isinstance(found, dict) else {}
 
 
 def get_system_prompt(tx: Tx, head: SessionHead) -> str | None:
-    """The system prompt a session was begun with."""
+    """The session's system prompt."""
     found = sessions.details(tx, head.no).prompt_hash
     return None if found is None else blobs.get_text(tx, found)
 
 
 def list_children(tx: Tx, head: SessionHead) -> list[SessionHead]:
-    """The sessions that came from this one."""
-    return [
-        sessions.get_by_no(tx, row[0])
-        for row in tx.all("children", no=head.no)
-        if row[4] != SessionFolder.GONE
+    """The sessions that came from this one, purged ones left out."""
+    numbers = [
+        child.no for child in sessions.children(tx, head.no) if child.folder != SessionFolder.GONE
     ]
+    heads = sessions.by_numbers(tx, numbers) if numbers else {}
+    return [heads[no] for no in numbers]
 
 
 def list_retracted(tx: Tx, id: str, *, profile: str) -> list[tuple[int, int]]:
-    """The stretches that were taken back; fork at the end of one to have it again."""
+    """The ranges that were retracted; a fork at the end of one brings it back."""
     marks = entries.marks(tx, _segments(tx, id, profile=profile))
     return [(m.body.after + 1, m.seq - 1) for m in marks if isinstance(m.body, Retraction)]
 
 
-def recount(tx: Tx, head: SessionHead) -> log.LogCounts:
+def recount(tx: Tx, head: SessionHead) -> LogCounts:
     """The head's counts, made anew from the log."""
     return log.count_log(tx, sessions.segments(tx, head.no))
 
 
 class _Visible:
-    """Reads what was not taken back, in either direction, a page at a time."""
+    """Reads the entries that were not retracted, in either direction, a page at a time."""
 
     def __init__(self, tx: Tx, segments: Sequence[Segment]) -> None:
         self._tx = tx
         self._segments = segments
-        self._stretches = transcript.retracted(entries.marks(tx, segments))
+        self._retracted = transcript.retracted(entries.marks(tx, segments))
         self.last = segments[-1].last if segments else 0
 
     def backwards(self, last: int, limit: int) -> list[Entry]:
@@ -191,7 +191,7 @@ class _Visible:
     def _shown(self, page: Sequence[Entry]) -> Iterator[Entry]:
         for entry in page:
             if not isinstance(entry.body, Retraction) and not transcript.is_retracted(
-                entry.seq, self._stretches
+                entry.seq, self._retracted
             ):
                 yield entry
 
@@ -209,18 +209,20 @@ _UNFINISHED = (TurnState.FAILED, TurnState.INTERRUPTED)
 
 @dataclass(frozen=True, slots=True)
 class SessionStatus:
-    """How many subagents worked for a session, and whether its last turn came to nothing."""
+    """How many subagents worked for a session, and whether its last turn failed."""
 
     subagents: int = 0
     failed: bool = False
 
 
 def get_statuses(tx: Tx, heads: Sequence[SessionHead]) -> dict[str, SessionStatus]:
-    """How each of these sessions stands, by its id; one question for all of them."""
+    """The status of each of these sessions by its id, in one query."""
     if not heads:
         return {}
-    rows = tx.all("standings", numbers=pg_array_literal(head.no for head in heads))
-    return {id: SessionStatus(count, state in _UNFINISHED) for id, count, state in rows}
+    rows = session_lists.list_statuses(tx, (head.no for head in heads))
+    return {
+        row.session_id: SessionStatus(row.subagents, row.last_turn in _UNFINISHED) for row in rows
+    }
 
 
 _SHOWN = 6
@@ -228,56 +230,54 @@ _ID_LIKE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def find(tx: Tx, ref: str, *, profile: str) -> SessionHead:
-    """An exact id; a unique prefix of one; an exact title; a title's latest numbered continuation."""
+    """The session that a person names.
+
+    By its exact id, a prefix that only one id has, its exact title, or the title of which it is
+    the latest numbered continuation.
+    """
     if not ref.strip():
         raise BadInput("Name a session: its id, the beginning of its id, or its title.")
     ref = codec.storable_text(ref)
     head = sessions.get(tx, ref, profile=profile)
     if head is not None:
         return head
-    found = _by_beginning(tx, ref, profile=profile) or _by_title(tx, ref, profile=profile)
+    found = find_by_prefix(tx, ref, profile=profile) if _ID_LIKE.fullmatch(ref) else None
+    found = found or _find_by_title(tx, ref, profile=profile)
     head = None if found is None else sessions.get(tx, found, profile=profile)
     if head is None:
-        is_purged = tx.one("purged_at", id=ref, profile=profile) is not None
-        raise log.missing_error(tx, ref, profile=profile) if is_purged else not_found_error(ref)
+        error = log.missing_error(tx, ref, profile=profile)
+        raise error if isinstance(error, Purged) else not_found_error(ref)
     return head
 
 
 def not_found_error(ref: str) -> NotFound:
-    """Say that there is no such session; whoever may not see one is told the same."""
+    """The error for a name that no session has, or none that the caller may see."""
     return NotFound(
         f"No session is called {ref!r}, by id or by title. Lists and searches show ids."
     )
 
 
-def _by_beginning(tx: Tx, ref: str, *, profile: str) -> str | None:
-    return find_by_prefix(tx, ref, profile=profile) if _ID_LIKE.fullmatch(ref) else None
-
-
 def find_by_prefix(tx: Tx, text: str, *, profile: str) -> str | None:
-    """The only id that begins so; None when there is none, and several are refused."""
+    """The only id with this prefix, or None; raises `Ambiguous` when there are several."""
     ref = codec.storable_text(text)
-    rows = tx.all(
-        "ids_by_prefix", profile=profile, first=ref, beyond=ref + "\U0010ffff", limit=_SHOWN
-    )
-    if len(rows) > 1:
-        names = [f"{id} ({title})" if title else id for id, title in rows]
-        more = "" if len(rows) < _SHOWN else " and more"
+    found = sessions.ids_by_prefix(tx, ref, profile=profile, limit=_SHOWN)
+    if len(found) > 1:
+        names = [f"{id} ({title})" if title else id for id, title in found]
+        more = "" if len(found) < _SHOWN else " and more"
         raise Ambiguous(
             f"{ref!r} is the beginning of several ids: {', '.join(names)}{more}.",
-            [r[0] for r in rows],
+            [id for id, _ in found],
         )
-    return rows[0][0] if rows else None
+    return found[0][0] if found else None
 
 
-def _by_title(tx: Tx, ref: str, *, profile: str) -> str | None:
-    exact = tx.one("id_by_title", profile=profile, title=ref)
+def _find_by_title(tx: Tx, ref: str, *, profile: str) -> str | None:
+    exact = sessions.id_by_title(tx, ref, profile=profile)
     if exact is not None:
-        return str(exact[0])
+        return exact
     numbered = [
         (number, title)
         for title in titles.highest_titles(tx, ref, profile=profile)
         if (number := matches_continuation(ref, title)) is not None
     ]
-    latest = tx.one("id_by_title", profile=profile, title=max(numbered)[1]) if numbered else None
-    return None if latest is None else str(latest[0])
+    return sessions.id_by_title(tx, max(numbered)[1], profile=profile) if numbered else None

@@ -1,4 +1,4 @@
-"""Compaction and retraction: what the model and people no longer see. Nothing is deleted."""
+"""Compaction hides entries from the model, retraction from people too. Nothing is deleted."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -12,6 +12,7 @@ from sessionary.model.session import Segment, SessionHead
 from sessionary.model.turn import Lease
 from sessionary.store.database import Tx
 from sessionary.store.tables import entries, sessions
+from sessionary.store.tables.sessions import LogCounts
 
 
 def compact(
@@ -24,7 +25,7 @@ def compact(
     at: datetime,
     lease: Lease | None = None,
 ) -> SessionHead:
-    """Let a summary stand for the beginning of a session; people still read everything."""
+    """Replace the beginning of a session by a summary for the model; people still read everything."""
     head = lock_session(tx, id, profile=profile)
     if head.read_only:
         raise log.read_only_error(head.id)
@@ -37,12 +38,12 @@ def compact(
             f"Session {head.id} has entries 1 to {head.last_seq}; it cannot be compacted through {through}."
         )
     turn_id = None if lease is None else lease.turn_id
-    # What stands before the compaction is not read again: it must say whether speakers are named.
+    # The entries before the compaction are not read again, so it must record whether speakers are named.
     named = transcript.named_from(read.read_since_compaction(tx, head))
     mark = Compaction(summary, through, names_speakers=named is not None and named <= through)
     log.append_mark(tx, head.no, mark, at=at, turn_id=turn_id)
     marks = entries.marks(tx, sessions.segments(tx, head.no))
-    tx.run("set_compacted", no=head.no, compacted_seq=marks[-1].seq)
+    sessions.set_compacted(tx, head.no, marks[-1].seq)
     tx.after_commit(SessionChanged(profile, head.id))
     return sessions.get_by_no(tx, head.no)
 
@@ -60,7 +61,7 @@ def retract(
     reason: str = "undo",
     lease: Lease | None = None,
 ) -> SessionHead:
-    """Take back everything said after an entry; the retracted branch stays reachable.
+    """Hide everything after an entry; a fork at a hidden entry brings it back.
 
     While a turn runs, only the holder of its lease may do so.
     """
@@ -78,18 +79,28 @@ def retract(
     if after == 0:
         # Nothing is left: there is nothing to count.
         log.append_mark(tx, head.no, Retraction(after, reason), at=at, turn_id=turn_id)
-        log.put(tx, head.no, log.LogCounts())
+        sessions.set_counts(tx, head.no, LogCounts())
     else:
-        before = transcript.retracted(entries.marks(tx, segments))
-        gone = _shown(tx, _clip(segments, after + 1), before)
+        retracted = transcript.retracted(entries.marks(tx, segments))
+        removed = _shown(tx, _clip(segments, after + 1), retracted)
         log.append_mark(tx, head.no, Retraction(after, reason), at=at, turn_id=turn_id)
-        _keep_head(tx, head, segments=_clip(segments, 1, after), before=before, gone=gone)
+        # Counted without reading the whole log.
+        kept = _clip(segments, 1, after)
+        marks = entries.marks(tx, sessions.segments(tx, head.no))
+        counts = LogCounts(
+            message_count=head.message_count - len(removed),
+            tool_call_count=head.tool_call_count - sum(each.tool_calls for each in removed),
+            last_reply_seq=_last_reply(tx, kept, retracted),
+            preview=_first_preview(tx, kept, retracted),
+            compacted_seq=log.compacted_seq(marks),
+        )
+        sessions.set_counts(tx, head.no, counts)
     tx.after_commit(SessionChanged(profile, head.id))
     return sessions.get_by_no(tx, head.no)
 
 
 def undo(tx: Tx, id: str, *, profile: str, rounds: int, at: datetime) -> SessionHead:
-    """Take back the last user messages and everything that followed them."""
+    """Retract the last user messages and everything that followed them."""
     if rounds < 1:
         raise BadInput(f"Undo takes back 1 or more messages, not {rounds}.")
     head = lock_session(tx, id, profile=profile)
@@ -101,50 +112,28 @@ def undo(tx: Tx, id: str, *, profile: str, rounds: int, at: datetime) -> Session
     return retract(tx, head.id, profile=profile, after=seq - 1, at=at)
 
 
-def _keep_head(
-    tx: Tx,
-    head: SessionHead,
-    *,
-    segments: Sequence[Segment],
-    before: Sequence[tuple[int, int]],
-    gone: Sequence[Message],
-) -> None:
-    """Fold the retraction into the head without reading the whole log."""
-    log.put(
-        tx,
-        head.no,
-        log.LogCounts(
-            message_count=head.message_count - len(gone),
-            tool_call_count=head.tool_call_count - sum(said.tool_calls for said in gone),
-            last_reply_seq=_last_reply(tx, segments, before),
-            preview=_first_preview(tx, segments, before),
-            compacted_seq=log.compacted_seq(entries.marks(tx, sessions.segments(tx, head.no))),
-        ),
-    )
-
-
 def _shown(
-    tx: Tx, segments: Sequence[Segment], stretches: Sequence[tuple[int, int]]
+    tx: Tx, segments: Sequence[Segment], retracted: Sequence[tuple[int, int]]
 ) -> list[Message]:
     return [
         entry.body
         for entry in entries.walk(tx, segments)
-        if isinstance(entry.body, Message) and not transcript.is_retracted(entry.seq, stretches)
+        if isinstance(entry.body, Message) and not transcript.is_retracted(entry.seq, retracted)
     ]
 
 
-def _last_reply(tx: Tx, segments: Sequence[Segment], stretches: Sequence[tuple[int, int]]) -> int:
+def _last_reply(tx: Tx, segments: Sequence[Segment], retracted: Sequence[tuple[int, int]]) -> int:
     for entry in _backwards(tx, segments):
-        if _is_shown(entry, Role.ASSISTANT, stretches):
+        if _is_shown(entry, Role.ASSISTANT, retracted):
             return entry.seq
     return 0
 
 
 def _first_preview(
-    tx: Tx, segments: Sequence[Segment], stretches: Sequence[tuple[int, int]]
+    tx: Tx, segments: Sequence[Segment], retracted: Sequence[tuple[int, int]]
 ) -> str | None:
     for entry in entries.walk(tx, segments):
-        if isinstance(entry.body, Message) and _is_shown(entry, Role.USER, stretches):
+        if isinstance(entry.body, Message) and _is_shown(entry, Role.USER, retracted):
             preview = preview_of(entry.body)
             if preview:
                 return preview
@@ -152,21 +141,21 @@ def _first_preview(
 
 
 def _nth_last_prompt(tx: Tx, segments: Sequence[Segment], wanted: int) -> int | None:
-    stretches = transcript.retracted(entries.marks(tx, segments))
+    retracted = transcript.retracted(entries.marks(tx, segments))
     for entry in _backwards(tx, segments):
-        if _is_shown(entry, Role.USER, stretches):
+        if _is_shown(entry, Role.USER, retracted):
             wanted -= 1
             if wanted == 0:
                 return entry.seq
     return None
 
 
-def _is_shown(entry: Entry, role: Role, stretches: Sequence[tuple[int, int]]) -> bool:
-    said = entry.body
+def _is_shown(entry: Entry, role: Role, retracted: Sequence[tuple[int, int]]) -> bool:
+    body = entry.body
     return (
-        isinstance(said, Message)
-        and said.role is role
-        and not transcript.is_retracted(entry.seq, stretches)
+        isinstance(body, Message)
+        and body.role is role
+        and not transcript.is_retracted(entry.seq, retracted)
     )
 
 

@@ -1,4 +1,4 @@
-"""Which session a key is on: found, opened, reset or switched, in one transaction."""
+"""Which session a key is bound to: find it, open it, reset it, switch it, hold it."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ from sessionary.store.tables.sessions import Inheritance
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a message goes: the session, and what had to happen for it."""
+    """The session that a message goes to, and whether it was opened for it, and why."""
 
     session_id: str
     session_no: int
@@ -40,22 +40,22 @@ class Route:
 
 
 def get_current(tx: Tx, key: SessionKey) -> SessionHead | None:
-    """The session a key is on now, ended or not; None when it never had one."""
+    """The session a key is bound to, ended or not; None when it never had one."""
     no = bindings.session_of(tx, str(key), profile=key.profile)
     return None if no is None else sessions.get_by_no(tx, no)
 
 
 def lock_and_get_current(tx: Tx, key: SessionKey) -> SessionHead | None:
-    """The session a key is on, both held until the transaction ends."""
+    """Lock a key and its session until the transaction ends; return the session."""
     lock_key(tx, key)
     no = bindings.session_of(tx, str(key), profile=key.profile)
     return None if no is None else lock_and_reload(tx, no)
 
 
 def lock_and_reload(tx: Tx, session_no: int) -> SessionHead:
-    """A session's head that nobody else changes until the transaction ends.
+    """Lock a session until the transaction ends; return its head as it is now.
 
-    A key's lock is not enough: the session may have other keys, and people who name it.
+    A key's lock is not enough: the session may have other keys, and may be named by its id.
     """
     sessions.lock_session_no(tx, session_no)
     return sessions.get_by_no(tx, session_no)
@@ -81,7 +81,7 @@ def resolve_route(
     policy: ResetPolicy,
     moment: Moment,
 ) -> Route:
-    """Where a message goes from the session that its key is on, which is held already."""
+    """Decide where a message goes; `head` is the key's session, which is locked already."""
     if head is None:
         return _open(tx, key, source, moment=moment)
     if head.is_open and not head.read_only and head.folder is not SessionFolder.TRASH:
@@ -96,7 +96,7 @@ def resolve_route(
 def get_reset_reason(
     tx: Tx, head: SessionHead, *, policy: ResetPolicy, moment: Moment
 ) -> ResetReason | None:
-    """Why this session is over by itself, or None. A running turn or a hold keeps it."""
+    """Why the policy ends this session now, or None. A running turn or a hold prevents it."""
     reason = policy.due(last_active=head.last_active_at, now=moment.now)
     if reason is None or head.running:
         return None
@@ -123,7 +123,7 @@ def switch(tx: Tx, key: SessionKey, target: SessionHead, *, moment: Moment) -> S
     check_length(key)
     lock_key(tx, key)
     old = get_current(tx, key)
-    # In the order of their numbers: two people who change places must not wait for each other.
+    # In the order of their numbers, so that two switches between the same sessions cannot deadlock.
     for no in sorted({target.no} if old is None else {old.no, target.no}):
         sessions.lock_session_no(tx, no)
     old, target = get_current(tx, key), sessions.get_by_no(tx, target.no)
@@ -145,7 +145,7 @@ def switch(tx: Tx, key: SessionKey, target: SessionHead, *, moment: Moment) -> S
 
 
 def may_resume(target: SessionHead, source: Source) -> bool:
-    """Whether a source may resume a session: on a shared platform only from the same chat or by the same person."""
+    """Whether a source may resume a session: only from the same chat, or by the same person."""
     if target.source.platform != source.platform:
         return False
     if source.chat_id is not None and target.source.chat_id == source.chat_id:
@@ -168,12 +168,12 @@ def bind(tx: Tx, key: SessionKey, session_no: int, *, moment: Moment) -> None:
 
 
 def lock_key(tx: Tx, key: SessionKey) -> None:
-    """Hold a key until the transaction ends. It comes before the binding is read."""
+    """Lock a key until the transaction ends. This comes before the binding is read."""
     sessions.lock_key(tx, str(key), profile=key.profile)
 
 
 def set_next_title(tx: Tx, key: SessionKey, title: str | None) -> None:
-    """Note the title that a person wants for the key's next session; None forgets an earlier wish."""
+    """Set the title for the key's next session; None removes it."""
     if title is None:
         bindings.take_next_title(tx, str(key), profile=key.profile)
     else:
@@ -181,7 +181,7 @@ def set_next_title(tx: Tx, key: SessionKey, title: str | None) -> None:
 
 
 def release_key(tx: Tx, key: SessionKey, *, keeper: int | None = None) -> None:
-    """Take the key's name off an open session that goes on under other keys, or under none."""
+    """Take a key away from the open session that has it, which goes on under another key or none."""
     no = sessions.open_session_of_key(tx, str(key), profile=key.profile)
     if no is None or no == keeper:
         return
@@ -214,13 +214,13 @@ def _open(
     bind(tx, key, no, moment=moment)
     if after is None:
         return Route(id, no, opened=True)
-    # What was taken back was not left behind.
+    # Retracted messages do not count.
     had_activity = after.message_count > 0
     return Route(id, no, True, reset_from=after.id, reason=reason, had_activity=had_activity)
 
 
 def _is_only_key(tx: Tx, head: SessionHead, key: SessionKey) -> bool:
-    # Who named the session in the workbench holds no chat on it.
+    # A key that only names the session, as in the workbench, is no chat.
     return all(
         other == str(key) or SessionKey.parse(other).names_session
         for other in bindings.keys_of_session(tx, head.no)
@@ -232,7 +232,7 @@ MAX_LIMIT = 1000
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A key and the session it is on."""
+    """A key and the session it is bound to."""
 
     key: str
     session: SessionHead
@@ -274,7 +274,7 @@ def list_bindings(
     cursor: str | None = None,
     chats_only: bool = False,
 ) -> Bindings:
-    """The keys of a profile in order, a page at a time; perhaps without who only named a session."""
+    """The keys of a profile in order, a page at a time; `chats_only` leaves out keys that only name a session."""
     if not 1 <= limit <= MAX_LIMIT:
         raise BadInput(f"A page has 1 to {MAX_LIMIT:,} items, not {limit}.")
     named = str(key_for(at_session(""), profile=profile))
@@ -293,7 +293,7 @@ def list_bindings(
 
 
 def find_redacted_key(tx: Tx, redacted: str, *, profile: str) -> str:
-    """Return the bound key that `redact_key` shortened to this, so that redacted keys can be used in requests."""
+    """The bound key that `redact_key` shortened to this: requests may use redacted keys."""
     for key in bindings.keys_from(tx, f"{profile}/", profile=profile):
         if redact_key(key) == redacted:
             return key
@@ -301,7 +301,7 @@ def find_redacted_key(tx: Tx, redacted: str, *, profile: str) -> str:
 
 
 def get_next_reset(tx: Tx, head: SessionHead, policies: Policies, *, now: datetime) -> NextReset:
-    """What will become of the session that a key is on, and what became of the one before it."""
+    """When a key's session will be reset, and how the one before it ended."""
     policy = policies.choose(head.source)
     due = policy.next_due(last_active=head.last_active_at) if head.is_open else None
     held = head.running or sessions.is_held(tx, head.no, now=now)
@@ -320,9 +320,9 @@ def _last_reset(tx: Tx, head: SessionHead) -> LastReset | None:
 
 MAX_REASON = 200
 # How a hold without an end is stored.
-_FOR_EVER = datetime(9000, 1, 1, tzinfo=UTC)
+_NO_END = datetime(9000, 1, 1, tzinfo=UTC)
 # Locks that other programs keep as holds; only they release them.
-_OF_PROGRAMS = "hermes/"
+_RESERVED = "hermes/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,11 +338,11 @@ def add_hold(
 ) -> Hold:
     """Keep a session from being reset by its policy; the same reason again sets another end.
 
-    A person's wish (`/new`, a switch, `end`) still ends it.
+    A person can still end it (`/new`, a switch, `end`).
     """
     name = _reason(reason)
-    if name.startswith(_OF_PROGRAMS):
-        raise BadInput(f"A reason that begins with {_OF_PROGRAMS!r} belongs to another program.")
+    if name.startswith(_RESERVED):
+        raise BadInput(f"A reason that begins with {_RESERVED!r} belongs to another program.")
     if until is not None and until.tzinfo is None:
         raise BadInput(f"The time {until} has no zone; give it one, such as datetime.UTC.")
     if until is not None and until <= moment.now:
@@ -350,23 +350,23 @@ def add_hold(
     head = lock_session(tx, id, profile=profile)
     if not head.is_open:
         raise log.ended_error(head)
-    end = _FOR_EVER if until is None else min(until, _FOR_EVER)
+    end = _NO_END if until is None else min(until, _NO_END)
     sessions.delete_expired_holds(tx, head.no, now=moment.now)
     sessions.put_hold(tx, head.no, name, expires_at=end)
     log.notify(tx, head)
-    return Hold(name, None if end == _FOR_EVER else until)
+    return Hold(name, None if end == _NO_END else until)
 
 
 def release_hold(
     tx: Tx, id: str, reason: str | None = None, *, profile: str, moment: Moment
 ) -> list[Hold]:
-    """Take a hold away, or all of them; those that were there. A reason that holds nothing is not found."""
+    """Remove one hold, or all; return those that were removed. Raises `NotFound` for an unknown reason."""
     head = lock_session(tx, id, profile=profile)
     wanted = None if reason is None else _reason(reason)
     gone = [
         each
         for each in list_holds(tx, head, now=moment.now)
-        if each.reason == wanted or (wanted is None and not each.reason.startswith(_OF_PROGRAMS))
+        if each.reason == wanted or (wanted is None and not each.reason.startswith(_RESERVED))
     ]
     if wanted is not None and not gone:
         raise NotFound(f"Session {head.id} is not held by {wanted!r}; nothing was changed.")
@@ -378,9 +378,9 @@ def release_hold(
 
 
 def list_holds(tx: Tx, head: SessionHead, *, now: datetime) -> list[Hold]:
-    """The holds of a session that count now."""
+    """The holds of a session that have not expired."""
     return [
-        Hold(name, None if until >= _FOR_EVER else until)
+        Hold(name, None if until >= _NO_END else until)
         for name, until in sessions.holds_of_session(tx, head.no)
         if until > now
     ]
@@ -403,9 +403,9 @@ class Move:
 
 
 def move_chat(tx: Tx, move: Move, *, profile: str, moment: Moment) -> int:
-    """Let the conversations of a chat go on under its new id; how many did.
+    """Move the conversations of a chat to its new id; return how many moved.
 
-    One that has begun under the new id already stays as it is. Told twice, it is done once.
+    A conversation that exists under the new id stays as it is. Doing this twice changes nothing.
     """
     keys = [key for kind in ChatType for key in _keys_of(tx, move, kind, profile=profile)]
     moved = sum(_rename(tx, key, replace(key, chat=move.new)) for key in keys)

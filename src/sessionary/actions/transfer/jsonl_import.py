@@ -594,12 +594,17 @@ def _set_end(tx: Tx, source: SessionLines, target: _RestoreTarget) -> None:
     transfer.set_last_seq(tx, target.no, last, may_lower=not source.session.is_partial)
 
 
-def _counts(tx: Tx, no: int) -> log.LogCounts:
+def _counts(tx: Tx, no: int) -> sessions.LogCounts:
     return log.count_log(tx, sessions.segments(tx, no))
 
 
 def _show(
-    tx: Tx, source: SessionLines, target: _RestoreTarget, made: log.LogCounts, *, moment: Moment
+    tx: Tx,
+    source: SessionLines,
+    target: _RestoreTarget,
+    made: sessions.LogCounts,
+    *,
+    moment: Moment,
 ) -> RestoreOutcome:
     """Show a session that is complete: write its facts and its keys."""
     notes: list[str] = []
@@ -609,7 +614,7 @@ def _show(
     transfer.show(
         tx, target.no, line, last_seq=last, parent_no=target.parent_no, project_no=project_no
     )
-    log.put(tx, target.no, made)
+    sessions.set_counts(tx, target.no, made)
     if line.draft:
         sessions.set_draft(tx, target.no, line.draft, at=moment.now)
     notes += [
@@ -683,7 +688,7 @@ def _extend(
     if missing > 0:
         active_at = line.last_active_at or line.began_at
         transfer.extend_session(tx, target.no, last_seq=source.last_seq, active_at=active_at)
-        log.put(tx, target.no, _counts(tx, target.no))
+        sessions.set_counts(tx, target.no, _counts(tx, target.no))
         transfer.tell_entries(tx, target.no, target.have + 1, source.last_seq)
         tx.after_commit(SessionChanged(line.profile, line.id))
     if line.is_partial:

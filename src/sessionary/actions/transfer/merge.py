@@ -260,7 +260,7 @@ def _show(
         parent_no=None if batch.descent is None else batch.descent.parent.no,
         project_no=jsonl_import.project_of(tx, line, moment=moment),
     )
-    log.put(tx, session.no, _counts(tx, batch, session))
+    sessions.set_counts(tx, session.no, _counts(tx, batch, session))
     _put_draft(tx, session, line.draft, moment=moment)
     transfer.tell_entries(tx, session.no, session.base_seq + 1, session.last_seq)
     _publish(tx, batch, session)
@@ -294,7 +294,7 @@ def _extend(
             sessions.set_read_through(tx, after.no, after.last_seq)
         imports.add_counts(tx, after.no, added, last_seq=after.last_seq)
         if batch.is_involved:
-            log.put(tx, after.no, log.count_log(tx, sessions.segments(tx, after.no)))
+            sessions.set_counts(tx, after.no, log.count_log(tx, sessions.segments(tx, after.no)))
         transfer.tell_entries(tx, after.no, before.last_seq + 1, after.last_seq)
     if batch.is_whole:
         _refresh(tx, batch, after, moment=moment)
@@ -341,11 +341,11 @@ def _is_called(title: str | None, wanted: str) -> bool:
     return title is not None and (title == wanted or title.rpartition(" #")[0] == wanted)
 
 
-def _counts(tx: Tx, batch: WriteBatch, session: Imported) -> log.LogCounts:
+def _counts(tx: Tx, batch: WriteBatch, session: Imported) -> sessions.LogCounts:
     if batch.is_involved:
         return log.count_log(tx, sessions.segments(tx, session.no))
     added = batch.added
-    return log.LogCounts(
+    return sessions.LogCounts(
         added.messages, added.tool_calls, added.last_reply_seq, added.preview, added.compacted_seq
     )
 

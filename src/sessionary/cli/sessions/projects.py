@@ -5,9 +5,9 @@ from typing import Any
 import click
 
 from sessionary.actions.sessions import projects as project_actions
-from sessionary.actions.sessions.projects import Project
 from sessionary.cli.console import Column, Console
 from sessionary.cli.tree import command, group, pass_console
+from sessionary.model.session import Project
 from sessionary.model.view import time_text
 
 

@@ -9,11 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from sessionary.actions import access, turns
+from sessionary.actions import turns
+from sessionary.actions.access import lock_scopes
 from sessionary.actions.sessions.log import Appended
 from sessionary.clock import Moment
 from sessionary.engine.context import Budget, Settings
 from sessionary.model import codec
+from sessionary.model.access import BudgetUse
 from sessionary.model.message import Message
 from sessionary.model.session import SessionHead
 from sessionary.model.source import Source
@@ -21,6 +23,7 @@ from sessionary.model.tokens import estimate
 from sessionary.model.turn import Lease
 from sessionary.model.usage import Usage, UsageTotal
 from sessionary.store.database import Tx
+from sessionary.store.tables import access
 
 # What a turn reserves at least unless its budget says otherwise: a system prompt, a question, an answer.
 FIRST_CALL_TOKENS = 4_000
@@ -55,7 +58,7 @@ class Account:
 
     scope: str
     budget: Budget
-    used: access.BudgetUse
+    used: BudgetUse
 
     @property
     def is_used_up(self) -> bool:
@@ -95,7 +98,7 @@ def accounts(
         for scope in sorted(set(scopes))
         if (budget := _budget(scope, settings)) is not None
     }
-    access.lock_scopes(tx, budgeted, profile=profile)
+    lock_scopes(tx, budgeted, profile=profile)
     day, month = periods(now)
     return {
         scope: Account(
@@ -109,7 +112,7 @@ def accounts(
     }
 
 
-def expected_use(head: SessionHead | None, messages: Iterable[Message]) -> access.BudgetUse:
+def expected_use(head: SessionHead | None, messages: Iterable[Message]) -> BudgetUse:
     """What a turn is expected to use, where the budget does not say it.
 
     The average call of its session, or what a first call usually needs if that is more; and the new messages.
@@ -120,17 +123,17 @@ def expected_use(head: SessionHead | None, messages: Iterable[Message]) -> acces
         counted = _tokens(used)
         tokens = max(tokens, counted // used.calls)
         money = max(money, used.known_cost_microusd // used.calls)
-    return access.BudgetUse(tokens + sum(estimate(each.text) for each in messages), money)
+    return BudgetUse(tokens + sum(estimate(each.text) for each in messages), money)
 
 
 def reserve(
-    tx: Tx, turn_id: str, accounts: Iterable[Account], expected: access.BudgetUse, *, profile: str
+    tx: Tx, turn_id: str, accounts: Iterable[Account], expected: BudgetUse, *, profile: str
 ) -> None:
     """Reserve what a turn is expected to use, and never more than is left: reservations alone pass no budget."""
     for account in accounts:
         tokens = _default(account.budget.reserve_tokens, expected.tokens)
         money = _default(account.budget.reserve_microusd, expected.cost_microusd)
-        access.reserve(
+        access.insert_reservation(
             tx,
             turn_id,
             account.scope,

@@ -10,7 +10,7 @@ from sessionary.clock import to_micros
 from sessionary.errors import BadInput, NotFound, Unreadable
 from sessionary.model import codec
 from sessionary.model import message as parts_of
-from sessionary.model.message import MAX_SEQ, Attachment, Part
+from sessionary.model.message import MAX_SEQ, SEQ_BITS, Attachment, Part
 from sessionary.store.database import Tx
 
 LARGE = 32 * 1024
@@ -120,6 +120,33 @@ def note_attachments(tx: Tx, parts: Iterable[Part], *, profile: str, at: datetim
 def note_upload(tx: Tx, name: str, *, profile: str, at: datetime) -> None:
     """Note that a profile has brought these bytes in, at this time."""
     tx.run("note_upload", hash=name, profile=profile, at=to_micros(at))
+
+
+def profile_has(tx: Tx, name: str, *, profile: str) -> bool:
+    """Whether a profile has uploaded these bytes, or one of its sessions has them."""
+    known = codec.storable_text(name)
+    return tx.one("profile_has_blob", hash=known, profile=profile) is not None
+
+
+def session_has(tx: Tx, name: str, *, session_no: int) -> bool:
+    """Whether an entry of a session's own log refers to these bytes."""
+    first = session_no << SEQ_BITS
+    row = tx.one("entry_has_blob", hash=name, first=first, last=first | MAX_SEQ)
+    return row is not None
+
+
+def delete_old_uploads(tx: Tx, *, before: datetime, limit: int) -> int:
+    """Forget what was uploaded before a time, and delete what nothing refers to; return how many."""
+    old = tx.all("old_uploads", before=to_micros(before), limit=limit)
+    for profile, name in old:
+        tx.run("delete_upload", hash=name, profile=profile)
+        delete_if_unused(tx, name)
+    return len(old)
+
+
+def delete_if_unused(tx: Tx, name: str) -> None:
+    """Delete bytes that no entry and no upload refers to."""
+    tx.run("delete_blob_if_unused", hash=name)
 
 
 def _refer(tx: Tx, name: str, *, entry_no: int) -> None:

@@ -1,4 +1,4 @@
-"""The log, rows in and entries out; and the feed, one row per change, that the index and live views read."""
+"""The log, one row per entry; receipts by idempotency key; and the feed of changes for the index and live views."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,8 +15,11 @@ from sessionary.model.message import (
     MAX_SEQ,
     SEQ_BITS,
     Body,
+    Compaction,
     Entry,
     Message,
+    Retraction,
+    Role,
     body_from_json,
     body_to_json,
     kind_of,
@@ -52,9 +55,96 @@ class LogRow(NamedTuple):
         return None if found is None else str(codec.decode(found[1]))
 
 
+class NewEntry(NamedTuple):
+    """Where a message was appended, and whether its session has no preview yet."""
+
+    session_no: int
+    seq: int
+    wants_preview: bool
+
+
+class AppendReceipt(NamedTuple):
+    """Where the message with an idempotency key was appended. A deleted session has no id."""
+
+    session_no: int
+    seq: int
+    session_id: str | None
+
+
 def entry_no(session_no: int, seq: int) -> int:
     """The number of an entry among all entries; those of a session are one range."""
     return session_no << SEQ_BITS | seq
+
+
+def append(
+    tx: Tx,
+    session_id: str,
+    message: Message,
+    *,
+    profile: str,
+    at: datetime,
+    turn_id: str | None,
+) -> NewEntry | None:
+    """Append a message to an open session and update its head; None when it takes none.
+
+    While a turn runs, the session takes only messages with its `turn_id`; else only those with None.
+    """
+    head = {
+        "id": codec.storable_text(session_id),
+        "profile": profile,
+        "turn_id": turn_id or "",
+        # Only people and the agent are active; a tool's or the system's line is not.
+        "active_at": to_micros(at) if message.role in (Role.USER, Role.ASSISTANT) else 0,
+        "is_reply": int(message.role is Role.ASSISTANT),
+        "tool_calls": message.tool_calls,
+    }
+    text = codec.encode(body_to_json(message))
+    is_large = has_large(text)
+    if is_large:
+        row = tx.one("advance", **head)
+    else:
+        row = tx.one("advance_with_entry", role=message.role, at=to_micros(at), body=text, **head)
+    if row is None:
+        return None
+    session_no, seq, wants_preview = row
+    if is_large:
+        insert(tx, session_no, seq, at=at, body=message, turn_id=turn_id)
+    else:
+        check_seq(seq)
+    return NewEntry(session_no, seq, bool(wants_preview))
+
+
+def append_mark(
+    tx: Tx, session_no: int, mark: Compaction | Retraction, *, at: datetime, turn_id: str | None
+) -> int | None:
+    """Append a compaction or a retraction; return its number, or None when another turn is running."""
+    row = tx.one("advance_mark", no=session_no, turn_id=turn_id or "")
+    if row is None:
+        return None
+    seq: int = row[0]
+    insert(tx, session_no, seq, at=at, body=mark, turn_id=turn_id)
+    return seq
+
+
+def insert_receipt(
+    tx: Tx, idempotency_key: str, *, profile: str, session_no: int, seq: int
+) -> bool:
+    """Note where the message with this key was appended; say whether the key is new."""
+    return bool(
+        tx.run(
+            "insert_receipt",
+            profile=profile,
+            idempotency_key=idempotency_key,
+            session_no=session_no,
+            seq=seq,
+        )
+    )
+
+
+def find_receipt(tx: Tx, idempotency_key: str, *, profile: str) -> AppendReceipt | None:
+    """Where the message with this key was appended."""
+    row = tx.one("find_receipt", profile=profile, idempotency_key=idempotency_key)
+    return None if row is None else AppendReceipt(*row)
 
 
 def insert(
@@ -369,11 +459,6 @@ def reply_of_turn(tx: Tx, session_no: int, turn_id: str | None) -> int | None:
     last = entry_no(session_no + 1, 0) - 1
     row = tx.one("reply_of_turn", first=first, last=last, turn_id=turn_id)
     return None if row is None else int(row[0]) - first
-
-
-def add_receipt(tx: Tx, key: str, *, profile: str, session_no: int, seq: int) -> None:
-    """Note that an idempotency key was used for an entry."""
-    tx.run("insert_receipt", profile=profile, idempotency_key=key, session_no=session_no, seq=seq)
 
 
 def insert_feed(

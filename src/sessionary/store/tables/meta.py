@@ -1,4 +1,4 @@
-"""The table of named values that belong to no session."""
+"""The table of named values that belong to no session; and the server's time."""
 
 from datetime import datetime
 

@@ -1,6 +1,7 @@
 """The table of schedules and their runs."""
 
 from datetime import datetime, timedelta
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from sessionary.clock import from_micros, to_micros
@@ -9,6 +10,14 @@ from sessionary.model.schedule import Run, RunState, Schedule, Timing
 from sessionary.model.source import Source
 from sessionary.store.database import Row, Tx
 from sessionary.store.tables.sessions import column, moment
+
+
+class ExpiredRun(NamedTuple):
+    """A run whose process died."""
+
+    schedule_no: int
+    due_at: datetime
+    session_no: int | None
 
 
 def insert(tx: Tx, schedule: Schedule) -> None:
@@ -27,7 +36,7 @@ def insert(tx: Tx, schedule: Schedule) -> None:
         origin=None if origin is None else codec.encode(origin.to_json()),
         grace_seconds=int(schedule.grace.total_seconds()),
         at=to_micros(schedule.created_at),
-        next_at=None if schedule.next_at is None else to_micros(schedule.next_at),
+        next_at=_micros(schedule.next_at),
     )
 
 
@@ -44,7 +53,7 @@ def get_by_no(tx: Tx, no: int) -> Schedule:
     return _schedule(row)
 
 
-def listing(tx: Tx, *, profile: str) -> list[Schedule]:
+def list_all(tx: Tx, *, profile: str) -> list[Schedule]:
     """The schedules of a profile by name."""
     return [_schedule(row) for row in tx.all("list_schedules", profile=profile)]
 
@@ -70,6 +79,101 @@ def runs(tx: Tx, no: int, *, limit: int) -> list[Run]:
             "list_runs", schedule_no=no, limit=limit
         )
     ]
+
+
+def set_paused(tx: Tx, no: int, *, paused: bool, next_at: datetime | None) -> None:
+    """Pause a schedule or let it go on, and write when it is due next."""
+    tx.run("set_paused", no=no, paused=int(paused), next_at=_micros(next_at))
+
+
+def set_next_at(tx: Tx, no: int, next_at: datetime | None) -> None:
+    """Write when a schedule is due next."""
+    tx.run("set_next_at", no=no, next_at=_micros(next_at))
+
+
+def remove(tx: Tx, no: int, *, at: datetime) -> None:
+    """Mark a schedule as removed."""
+    tx.run("remove_schedule", no=no, at=to_micros(at))
+
+
+def insert_run(
+    tx: Tx,
+    no: int,
+    due_at: datetime,
+    *,
+    holder: str,
+    lease_until: datetime,
+    now: datetime,
+    skipped: str | None = None,
+) -> bool:
+    """Write the run of an occurrence, or why it is skipped; say whether it is the first of it."""
+    return bool(
+        tx.run(
+            "insert_run",
+            schedule_no=no,
+            due_at=to_micros(due_at),
+            state=RunState.RUNNING if skipped is None else RunState.SKIPPED,
+            holder=holder,
+            lease_until=to_micros(lease_until),
+            at=to_micros(now),
+            ended_at=None if skipped is None else to_micros(now),
+            reason=skipped,
+        )
+    )
+
+
+def renew_run(tx: Tx, no: int, due_at: datetime, *, holder: str, lease_until: datetime) -> bool:
+    """Extend the lease of a run; say whether its holder still has it."""
+    return bool(
+        tx.run(
+            "renew_run",
+            schedule_no=no,
+            due_at=to_micros(due_at),
+            holder=holder,
+            lease_until=to_micros(lease_until),
+        )
+    )
+
+
+def set_run_session(tx: Tx, no: int, due_at: datetime, *, session_no: int) -> None:
+    """Write the session of a run."""
+    tx.run("set_run_session", schedule_no=no, due_at=to_micros(due_at), session_no=session_no)
+
+
+def end_run(
+    tx: Tx,
+    no: int,
+    due_at: datetime,
+    *,
+    state: RunState,
+    now: datetime,
+    reason: str | None,
+    only_expired: bool,
+) -> bool:
+    """End a run, perhaps only if its lease has run out; say whether it was running."""
+    return bool(
+        tx.run(
+            "end_run",
+            schedule_no=no,
+            due_at=to_micros(due_at),
+            state=state,
+            at=to_micros(now),
+            reason=reason,
+            expired=to_micros(now) if only_expired else None,
+        )
+    )
+
+
+def expired_runs(tx: Tx, *, now: datetime, limit: int) -> list[ExpiredRun]:
+    """The running runs whose lease has run out, the longest ago first."""
+    return [
+        ExpiredRun(no, from_micros(due_at), session_no)
+        for no, due_at, session_no in tx.all("expired_runs", now=to_micros(now), limit=limit)
+    ]
+
+
+def _micros(at: datetime | None) -> int | None:
+    return None if at is None else to_micros(at)
 
 
 def _schedule(row: Row) -> Schedule:

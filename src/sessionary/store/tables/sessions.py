@@ -1,6 +1,6 @@
-"""The table of sessions: rows in, heads out; its locks, and the holds that keep a session from being reset."""
+"""The table of sessions: one row per session, read as heads; its locks, holds and drafts."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -34,17 +34,24 @@ _TotalTwin = mutable_class(UsageTotal)
 
 
 @dataclass(frozen=True, slots=True)
+class LogCounts:
+    """What a head says about its log."""
+
+    message_count: int = 0
+    tool_call_count: int = 0
+    last_reply_seq: int = 0
+    preview: str | None = None
+    compacted_seq: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Inheritance:
-    """What a session takes over from the one it came from."""
+    """What a session takes over from its parent: the history up to `base_seq`, and its counts."""
 
     parent_no: int
     lineage: Lineage
     base_seq: int = 0
-    preview: str | None = None
-    message_count: int = 0
-    tool_call_count: int = 0
-    compacted_seq: int = 0
-    last_reply_seq: int = 0
+    counts: LogCounts = LogCounts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +94,33 @@ class AncestorRow(NamedTuple):
     last_seq: int
 
 
+class DueSession(NamedTuple):
+    """An open session that nobody has written to for longer than its policy allows."""
+
+    no: int
+    id: str
+    profile: str
+    key: str
+
+
+class EndedSession(NamedTuple):
+    """An ended session that waits for its finalizers, and how often they have failed."""
+
+    no: int
+    id: str
+    profile: str
+    reason: str
+    tries: int
+    ended_at: datetime
+
+
 def insert(
     tx: Tx, id: str, opening: Opening, *, at: datetime, inherited: Inheritance | None = None
 ) -> int:
-    """Write a new session's row; its number."""
+    """Write a new session's row; return its number."""
     source = opening.source
     person = source.person
+    counts = inherited.counts if inherited else LogCounts()
     row = tx.one(
         "insert_session",
         id=id,
@@ -120,11 +148,11 @@ def insert(
         lineage=inherited and inherited.lineage,
         base_seq=inherited.base_seq if inherited else 0,
         began_at=to_micros(at),
-        preview=inherited and inherited.preview,
-        message_count=inherited.message_count if inherited else 0,
-        tool_call_count=inherited.tool_call_count if inherited else 0,
-        compacted_seq=inherited.compacted_seq if inherited else 0,
-        last_reply_seq=inherited.last_reply_seq if inherited else 0,
+        preview=counts.preview,
+        message_count=counts.message_count,
+        tool_call_count=counts.tool_call_count,
+        compacted_seq=counts.compacted_seq,
+        last_reply_seq=counts.last_reply_seq,
     )
     assert row is not None
     no: int = row[0]
@@ -164,6 +192,27 @@ def existing(row: Row | None, no: int) -> Row:
     if row is None:
         raise missing(no)
     return row
+
+
+def purged_at(tx: Tx, id: str, *, profile: str) -> datetime | None:
+    """When a session was purged; None when it was not."""
+    row = tx.one("purged_at", id=codec.storable_text(id), profile=profile)
+    return None if row is None else from_micros(row[0])
+
+
+def ids_by_prefix(
+    tx: Tx, beginning: str, *, profile: str, limit: int
+) -> list[tuple[str, str | None]]:
+    """The ids that begin so, in order, each with its title."""
+    beyond = beginning + "\U0010ffff"
+    rows = tx.all("ids_by_prefix", profile=profile, first=beginning, beyond=beyond, limit=limit)
+    return [(id, title) for id, title in rows]
+
+
+def highest_titles(tx: Tx, beginning: str, *, profile: str, fewest: int, most: int) -> list[str]:
+    """Of the titles with this beginning and a number, the last for each number of digits."""
+    rows = tx.all("highest_titles", profile=profile, beginning=beginning, fewest=fewest, most=most)
+    return [title for (title,) in rows if title is not None]
 
 
 def settings(tx: Tx, no: int) -> Any:
@@ -329,6 +378,121 @@ def open_session_of_key(tx: Tx, key: str, *, profile: str) -> int | None:
     """Return the number of the open session that holds a key."""
     row = tx.one("open_session_of_key", profile=profile, key=key)
     return None if row is None else int(row[0])
+
+
+def set_end(
+    tx: Tx, no: int, *, ended_at: datetime | None, reason: str | None, key: str | None
+) -> None:
+    """Write a session's end, or None for an open one, and the key it holds."""
+    at = None if ended_at is None else to_micros(ended_at)
+    tx.run("set_end", no=no, ended_at=at, reason=reason, key=key)
+
+
+def give_up_id(tx: Tx, id: str, *, new_id: str) -> bool:
+    """Let a purged session's id be used again; say whether a purged session had it."""
+    return bool(tx.run("rename_tombstone", id=id, new_id=new_id))
+
+
+def set_pinned(tx: Tx, no: int, *, pinned: bool) -> None:
+    """Mark a session as pinned, or not."""
+    tx.run("set_pinned", no=no, pinned=int(pinned))
+
+
+def set_read_only(tx: Tx, no: int) -> None:
+    """Let nobody write to a session any more."""
+    tx.run("set_read_only", no=no)
+
+
+def set_labels(tx: Tx, no: int, labels: Sequence[str]) -> None:
+    """Write a session's labels."""
+    tx.run("set_labels", no=no, labels=codec.encode(labels))
+
+
+def set_extra(tx: Tx, no: int, extra: Mapping[str, Any]) -> None:
+    """Write what programs keep with a session."""
+    tx.run("set_extra", no=no, extra=codec.encode(extra))
+
+
+def set_system_prompt(tx: Tx, no: int, text: str | None) -> None:
+    """Write a session's system prompt."""
+    name = None if text is None else blobs.keep_text(tx, text, entry_no=first_entry_no(no))
+    tx.run("set_prompt_hash", no=no, prompt_hash=name)
+
+
+def set_preview(tx: Tx, no: int, preview: str) -> None:
+    """Write a session's preview if it has none."""
+    tx.run("set_preview", no=no, preview=preview)
+
+
+def set_compacted(tx: Tx, no: int, seq: int) -> None:
+    """Write which compaction counts now."""
+    tx.run("set_compacted", no=no, compacted_seq=seq)
+
+
+def set_counts(tx: Tx, no: int, counts: LogCounts) -> None:
+    """Write what a head says about its log."""
+    tx.run(
+        "set_counts",
+        no=no,
+        message_count=counts.message_count,
+        tool_call_count=counts.tool_call_count,
+        last_reply_seq=counts.last_reply_seq,
+        preview=counts.preview,
+        compacted_seq=counts.compacted_seq,
+    )
+
+
+def open_platforms(tx: Tx) -> list[tuple[str, str]]:
+    """The platforms and chat types in which a key has an open session."""
+    return [(platform, kind) for platform, kind in tx.all("places_with_open_sessions")]
+
+
+def due_for_reset(
+    tx: Tx, platform: str, chat_type: str, *, cutoff: datetime, now: datetime, limit: int
+) -> list[DueSession]:
+    """Open sessions without activity since the cut-off, without a running turn or a hold."""
+    rows = tx.all(
+        "due_for_reset",
+        platform=platform,
+        chat_type=chat_type,
+        cutoff=to_micros(cutoff),
+        now=to_micros(now),
+        limit=limit,
+    )
+    return [DueSession(no, id, profile, key) for no, id, profile, key, _ in rows]
+
+
+def due_for_finalizing(tx: Tx, *, tries: int, limit: int) -> list[EndedSession]:
+    """Ended sessions whose finalizers have not succeeded, nor failed this often."""
+    rows = tx.all("due_for_finalizing", tries=tries, limit=limit)
+    return [
+        EndedSession(no, id, profile, reason, count, from_micros(ended_at))
+        for no, id, profile, reason, count, ended_at in rows
+    ]
+
+
+def mark_finalized(tx: Tx, ended: EndedSession, *, at: datetime) -> None:
+    """Note that what must follow this end has been done; a later end is not marked."""
+    tx.run("mark_finalized", no=ended.no, at=to_micros(at), ended_at=to_micros(ended.ended_at))
+
+
+def mark_finalize_failed(
+    tx: Tx, ended: EndedSession, *, error: str, at: datetime, tries: int
+) -> None:
+    """Count a failed try with its error; the last of these tries ends it."""
+    tx.run(
+        "mark_finalize_failed",
+        no=ended.no,
+        ended_at=to_micros(ended.ended_at),
+        error=column(error),
+        at=to_micros(at),
+        tries=tries,
+    )
+
+
+def subagents_below(tx: Tx, no: int) -> list[int]:
+    """The numbers of a session's subagents at any depth."""
+    return [found for (found,) in tx.all("subagents_below", no=no)]
 
 
 def segments(tx: Tx, no: int, *, through: int | None = None) -> list[Segment]:

@@ -143,6 +143,11 @@ def _owner_of_less(tx: Tx, call: UsageRow, *, profile: str) -> int | None:
     return None
 
 
+def delete_call(tx: Tx, call_id: str, *, profile: str) -> None:
+    """Delete one call; its session's sums stay as they are."""
+    tx.run("delete_call", profile=profile, call_id=call_id)
+
+
 def sum_up(tx: Tx, session_no: int) -> None:
     """Make a head's sums again from its calls."""
     set_total(tx, session_no, total_of_session(tx, session_no))

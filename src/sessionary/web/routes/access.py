@@ -6,11 +6,11 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from sessionary.actions import access, credentials
-from sessionary.actions.access import Permit
-from sessionary.actions.credentials import SECRET_BYTES, Scope, Token
+from sessionary.actions.credentials import SECRET_BYTES
 from sessionary.actions.requests import StoredResponse
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, NotFound, RetryLater
+from sessionary.model.access import Permit, Scope, Token
 from sessionary.model.view import time_text
 from sessionary.store.database import Tx
 from sessionary.web.auth import Admin, ContextDep

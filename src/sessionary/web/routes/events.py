@@ -6,9 +6,9 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Request
 from starlette.responses import Response
 
-from sessionary.actions.credentials import Scope
 from sessionary.actions.sessions import read
 from sessionary.errors import BadInput
+from sessionary.model.access import Scope
 from sessionary.web.auth import ContextDep, Reader
 from sessionary.web.context import PREFIX, Caller
 from sessionary.web.jobs import BackgroundJobs

@@ -14,9 +14,9 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from sessionary.actions import credentials
-from sessionary.actions.credentials import Login
 from sessionary.actions.requests import StoredResponse
 from sessionary.errors import Conflict, RetryLater
+from sessionary.model.access import Login
 from sessionary.model.view import time_text
 from sessionary.store.database import Tx
 from sessionary.web.auth import Admin, ContextDep, Reader, cookie_name, csrf_token

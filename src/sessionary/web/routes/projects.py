@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from sessionary.actions.requests import StoredResponse
 from sessionary.actions.sessions import projects
-from sessionary.actions.sessions.projects import Project
+from sessionary.model.session import Project
 from sessionary.model.view import time_text
 from sessionary.store.database import Tx
 from sessionary.web.auth import ContextDep, Reader, Writer

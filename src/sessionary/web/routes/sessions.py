@@ -354,7 +354,7 @@ async def list_sources(
     sources = sorted(found.sources.items(), key=lambda each: (-each[1], each[0]))
     return list_response(
         ({"platform": platform, "sessions": number} for platform, number in sources),
-        shelves={str(shelf): number for shelf, number in found.shelves.items()},
+        shelves={str(folder): number for folder, number in found.folders.items()},
         most=lists.MAX_COUNT,
     )
 
