@@ -326,8 +326,8 @@ def body_to_json(body: Body) -> dict[str, Any]:
         case Message():
             return _message_to_json(body)
         case Compaction(summary, through, names):
-            said = {"summary": summary, "through": through}
-            return {**said, "names_speakers": True} if names else said
+            data = {"summary": summary, "through": through}
+            return {**data, "names_speakers": True} if names else data
         case Retraction(after, reason):
             return {"after": after, "reason": reason}
 
@@ -351,20 +351,20 @@ def kind_of(body: Body) -> str:
     return type(body).__name__.lower()
 
 
-def _message_to_json(said: Message) -> dict[str, Any]:
-    data: dict[str, Any] = {"parts": [to_json(part) for part in said.parts]}
-    if said.person is not None:
-        data["person"] = said.person.to_json()
-    if said.model is not None:
-        data["model"] = said.model
-    if said.finish_reason is not None:
-        data["finish_reason"] = said.finish_reason
-    if said.token_count is not None:
-        data["token_count"] = said.token_count
-    if said.platform_message_id is not None:
-        data["platform_message_id"] = said.platform_message_id
-    if said.extra:
-        data["extra"] = dict(said.extra)
+def _message_to_json(message: Message) -> dict[str, Any]:
+    data: dict[str, Any] = {"parts": [to_json(part) for part in message.parts]}
+    if message.person is not None:
+        data["person"] = message.person.to_json()
+    if message.model is not None:
+        data["model"] = message.model
+    if message.finish_reason is not None:
+        data["finish_reason"] = message.finish_reason
+    if message.token_count is not None:
+        data["token_count"] = message.token_count
+    if message.platform_message_id is not None:
+        data["platform_message_id"] = message.platform_message_id
+    if message.extra:
+        data["extra"] = dict(message.extra)
     return data
 
 

@@ -39,7 +39,7 @@ _RESET = {
 
 
 # What of a source is told: nothing that changes from message to message in one place.
-_TOLD = (
+_SOURCE_FIELDS = (
     "platform",
     "chat_id",
     "chat_type",
@@ -50,7 +50,7 @@ _TOLD = (
     "user_id",
     "user_id_alt",
 )
-_TOLD_OF = attrgetter(*_TOLD)
+_source_fields = attrgetter(*_SOURCE_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +87,9 @@ class PromptContext:
 
 def render(facts: PromptContext) -> str:
     """Print the section; the same facts give the same bytes."""
-    said = _TOLD_OF(facts.source)
+    fields = _source_fields(facts.source)
     block = _data_block(
-        said,
+        fields,
         shared=facts.shared,
         connected=facts.connected,
         homes=facts.homes,
@@ -118,7 +118,7 @@ def _data_block(
     redact: bool,
 ) -> str:
     """The facts of a place, which are the same in every turn there: printed once."""
-    source = Source(**dict(zip(_TOLD, told, strict=True)))
+    source = Source(**dict(zip(_SOURCE_FIELDS, told, strict=True)))
     facts = PromptContext(
         source=source, shared=shared, connected=connected, homes=homes, redact=redact
     )

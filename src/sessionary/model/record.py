@@ -392,8 +392,8 @@ def _inner(value: Any) -> Iterator[Any]:
 def _in_words(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return f"it is nested deeper than {MAX_DEPTH} levels"
-    said = str(error).replace("`", "")
-    return f"it is not as the format says: {said[:1].lower()}{said[1:200]}"
+    problem = str(error).replace("`", "")
+    return f"it is not as the format says: {problem[:1].lower()}{problem[1:200]}"
 
 
 def _check_version(header: Header) -> Header:
@@ -577,15 +577,15 @@ def is_empty(entry: Entry) -> bool:
     return isinstance(entry.body, Message) and not entry.body.parts
 
 
-def _message(said: Message, extent: ExportOptions, words: Words) -> Message:
-    parts = tuple(part for part in said.parts if _is_within(part, extent))
+def _message(message: Message, extent: ExportOptions, words: Words) -> Message:
+    parts = tuple(part for part in message.parts if _is_within(part, extent))
     if not extent.redact:
-        return replace(said, parts=parts)
-    person = said.person
+        return replace(message, parts=parts)
+    person = message.person
     if person is not None:
         words = _also(words, person)
     return replace(
-        said,
+        message,
         parts=tuple(_part(part, words) for part in parts),
         person=person and _person(person),
         platform_message_id=None,

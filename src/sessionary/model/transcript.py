@@ -73,11 +73,11 @@ def latest_compaction(marks: Sequence[Entry]) -> Entry | None:
     return max(standing, key=lambda mark: mark.seq, default=None)
 
 
-def mark_shared(said: Message) -> Message:
+def mark_shared(message: Message) -> Message:
     """The message with a mark that several people may have written it: its speaker is named."""
-    if said.role is not Role.USER or said.person is None:
-        return said
-    return replace(said, extra={**said.extra, SHARED: True})
+    if message.role is not Role.USER or message.person is None:
+        return message
+    return replace(message, extra={**message.extra, SHARED: True})
 
 
 def named_from(entries: Sequence[Entry]) -> int | None:
@@ -93,12 +93,12 @@ def named_from(entries: Sequence[Entry]) -> int | None:
             return 0
         through = mark.body.through
     for entry in entries:
-        said = entry.body
-        if entry.seq <= through or not isinstance(said, Message) or said.person is None:
+        message = entry.body
+        if entry.seq <= through or not isinstance(message, Message) or message.person is None:
             continue
-        first = first or said.person.stable_id
-        if said.role is Role.USER and (
-            said.extra.get(SHARED) is True or said.person.stable_id != first
+        first = first or message.person.stable_id
+        if message.role is Role.USER and (
+            message.extra.get(SHARED) is True or message.person.stable_id != first
         ):
             return entry.seq
     return None
@@ -274,15 +274,15 @@ def note(lines: Collection[str]) -> Text:
     return Text(f"{HEADING}{heard})")
 
 
-def has_note(said: Message) -> bool:
+def has_note(message: Message) -> bool:
     """Whether a message took lines along."""
-    return any(_is_note(part) for part in said.parts)
+    return any(_is_note(part) for part in message.parts)
 
 
-def without(said: Message, speakers: Collection[str]) -> Message:
+def without(message: Message, speakers: Collection[str]) -> Message:
     """The message with the lines of some speakers erased."""
     begins = tuple(f"> {one_line(each, LONGEST_NAME)}: " for each in speakers if each)
-    return replace(said, parts=tuple(_without(part, begins) for part in said.parts))
+    return replace(message, parts=tuple(_without(part, begins) for part in message.parts))
 
 
 def _without(part: Part, begins: tuple[str, ...]) -> Part:
@@ -315,9 +315,9 @@ def render_chats(context: Sequence[Chat], *, longest: int) -> Iterator[str]:
     """Each chat as a paragraph that begins with who speaks, cut to `longest` characters."""
     for chat in context:
         calls = [each["function"] for each in chat.get("tool_calls", ())]
-        said = chat_text(chat.get("content"))
+        text = chat_text(chat.get("content"))
         asked = [f"(calls {call['name']} {call['arguments']})" for call in calls]
-        words = "\n".join(filter(None, (said, *asked)))
+        words = "\n".join(filter(None, (text, *asked)))
         if words:
             yield f"{chat['role']}: {cut_middle(words, longest)}"
 

@@ -180,18 +180,20 @@ class ChannelWorld:
     async def post(self, text: str) -> str:
         """Put a text for the chat into the outbox; return its id."""
         moment = Moment(self.clock.now(), self.ids)
-        channel, said = self.platform.chat, (Text(text),)
-        return await self.store.write(outbox.enqueue, channel, said, profile="main", moment=moment)
+        channel, parts = self.platform.chat, (Text(text),)
+        return await self.store.write(outbox.enqueue, channel, parts, profile="main", moment=moment)
 
     async def transcripts(self, role: Role | None = None) -> list[list[str]]:
         """Return the texts of each session, the latest first; perhaps of one role only."""
         found = await self._messages()
-        return [[said.text for said in each if role in (None, said.role)] for each in found]
+        return [
+            [message.text for message in each if role in (None, message.role)] for each in found
+        ]
 
     async def heard(self) -> list[str]:
         """Return what people have written, in all sessions."""
         found = await self._messages()
-        return [said.text for each in found for said in each if said.role is Role.USER]
+        return [message.text for each in found for message in each if message.role is Role.USER]
 
     async def until_heard(self, count: int) -> list[str]:
         """Wait until this many messages of people are stored; return them."""
@@ -233,14 +235,14 @@ class RecordingIntake:
     @property
     def texts(self) -> list[str]:
         """The texts of what came."""
-        return [said.text for said in self.said]
+        return [message.text for message in self.said]
 
     async def __call__(
-        self, source: Source, said: Message, /, *, files: Sequence[bytes] = ()
+        self, source: Source, message: Message, /, *, files: Sequence[bytes] = ()
     ) -> str:
         """Record a message; then await `keep` with the number of messages so far."""
         self.sources.append(source)
-        self.said.append(said)
+        self.said.append(message)
         self.files.append(files)
         if self._keep is not None:
             await self._keep(len(self.said))
@@ -279,7 +281,7 @@ async def run_adapter(adapter: Adapter, receive: Receive) -> AsyncIterator["asyn
 
 
 def delivery_to(
-    channel: Channel, *said: str | Part, id: str = "delivery-1", attempts: int = 1
+    channel: Channel, *message: str | Part, id: str = "delivery-1", attempts: int = 1
 ) -> Delivery:
     """Return a delivery as the outbox hands it to an adapter."""
     return Delivery(
@@ -289,7 +291,7 @@ def delivery_to(
         channel=channel,
         session_id=None,
         turn_id=None,
-        parts=tuple(Text(each) if isinstance(each, str) else each for each in said),
+        parts=tuple(Text(each) if isinstance(each, str) else each for each in message),
         state=DeliveryState.SENDING,
         attempts=attempts,
         unclear_attempts=0,

@@ -27,11 +27,11 @@ async def no_blob(_: str) -> bytes:
 
 
 def turn_request(
-    *said: str | Chat, system_prompt: str = "", turn_id: str = "turn-1", **more: Any
+    *message: str | Chat, system_prompt: str = "", turn_id: str = "turn-1", **more: Any
 ) -> TurnRequest:
     """Return the request for a turn that answers these texts of a person; other messages are used as they are."""
     context: Sequence[Chat] = [
-        {"role": "user", "content": each} if isinstance(each, str) else each for each in said
+        {"role": "user", "content": each} if isinstance(each, str) else each for each in message
     ]
     return TurnRequest(
         turn_id=turn_id,

@@ -50,8 +50,8 @@ def examine(store: Store, path: str | None) -> IndexHealth:
     except apsw.Error as error:
         if _is_damage_of_log(index, error):
             return IndexHealth(exists=True, bytes=size, problem=_LOG_DAMAGED)
-        said = " ".join(str(error).split())
-        return IndexHealth(exists=True, bytes=size, problem=f"it cannot be read: {said}")
+        message = " ".join(str(error).split())
+        return IndexHealth(exists=True, bytes=size, problem=f"it cannot be read: {message}")
     return IndexHealth(exists=True, behind=behind, bytes=size, problem=problem)
 
 

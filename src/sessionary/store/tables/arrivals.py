@@ -119,14 +119,14 @@ def count_work(tx: Tx, *, profile: str) -> WorkCounts:
 def _arrival(row: Row) -> Arrival:
     no, id, key, source, message, received_at, state, session_id, turn_id, seq, reason = row
     data = codec.decode(message)
-    said = body_from_json("message", data.get("role", "user"), {"parts": []} | data)
-    assert isinstance(said, Message)
+    body = body_from_json("message", data.get("role", "user"), {"parts": []} | data)
+    assert isinstance(body, Message)
     return Arrival(
         no=no,
         id=id,
         key=key,
         source=source_as_stored({"platform": "unknown"} | codec.decode(source)),
-        message=said,
+        message=body,
         received_at=from_micros(received_at),
         state=ArrivalState(state),
         session_id=session_id,
