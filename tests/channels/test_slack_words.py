@@ -159,6 +159,7 @@ def test_no_text_breaks_the_rendering_or_rings_everybody(text: str) -> None:
 def test_every_piece_fits_and_is_not_empty(text: str, times: int) -> None:
     posts = [outbound.post_of(each) for each in outbound.split(printable(text * times))]
 
+    assert bool(posts) == bool(printable(text).strip())
     assert all(post.rendered.strip() for post in posts)
     assert all(len(post.rendered) <= outbound.LONGEST_SECTION for post in posts)
 
