@@ -240,7 +240,7 @@ def test_a_new_chat_by_its_key_stays_in_the_project_of_the_open_session(
         client.writing(projects.add, "Garden", profile="main", moment=client.moment()).result()
         id = client.new_session(title="Roses").append("user", "hello").session_id
         client.writing(projects.move_session, id, "Garden", profile="main").result()
-    page = visit(empty, f"/s/{id}?project=Garden&shelf=all").page
+    page = visit(empty, f"/s/{id}?project=Garden&folder=all").page
     row(page, "Roses").focus()
 
     page.keyboard.press("n")
@@ -267,7 +267,7 @@ def test_a_subagent_leaves_its_parents_row_for_the_trash_and_comes_back(
 
 
 def test_an_empty_trash_is_called_empty(empty: Served, visit: Visitor) -> None:
-    page = visit(empty, "/?shelf=trash").page
+    page = visit(empty, "/?folder=trash").page
 
     expect(page.get_by_text("The trash is empty.")).to_be_visible()
 

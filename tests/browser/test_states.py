@@ -36,7 +36,7 @@ def fails_once(page: Page, pattern: str, *, method: str = "GET") -> None:
 @pytest.mark.parametrize(
     ("path", "asked", "there"),
     [
-        ("/?shelf=chats", "**/api/v1/sessions?*shelf*", ".session-row"),
+        ("/?folder=chats", "**/api/v1/sessions?*folder*", ".session-row"),
         ("/search?q=disk", "**/api/v1/search?*", ".hit"),
         ("/usage", "**/api/v1/usage?*", ".chart"),
         ("/live", "**/api/v1/bindings?*", ".item-list li"),

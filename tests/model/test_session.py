@@ -1,4 +1,4 @@
-"""Sessions: which shelf, what a head says of itself."""
+"""Sessions: which folder, what a head says of itself."""
 
 import itertools
 
@@ -8,10 +8,10 @@ from sessionary.model.session import Kind, Lineage, SessionFolder, folder_of
 
 
 @pytest.mark.parametrize("kind", Kind)
-def test_a_session_stands_on_one_shelf(kind: Kind) -> None:
+def test_a_session_is_in_one_folder(kind: Kind) -> None:
     """Gone before trash before archive before what it is."""
     for archived, trashed, purged in itertools.product((False, True), repeat=3):
-        shelf = folder_of(kind=kind, archived=archived, trashed=trashed, purged=purged)
+        folder = folder_of(kind=kind, archived=archived, trashed=trashed, purged=purged)
         own = SessionFolder.AUTOMATION if kind in ("job", "subagent") else SessionFolder.CHATS
         expected = (
             (purged, SessionFolder.GONE),
@@ -19,7 +19,7 @@ def test_a_session_stands_on_one_shelf(kind: Kind) -> None:
             (archived, SessionFolder.ARCHIVE),
             (True, own),
         )
-        assert shelf is next(name for holds, name in expected if holds)
+        assert folder is next(name for holds, name in expected if holds)
 
 
 def test_only_forks_and_continuations_share_a_history() -> None:

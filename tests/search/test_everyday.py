@@ -126,15 +126,15 @@ QUERIES = (
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def shelf(request: pytest.FixtureRequest, make_library: Maker) -> Library:
+def folder(request: pytest.FixtureRequest, make_library: Maker) -> Library:
     library = make_library(request.param)
     library.said(*MESSAGES)
     return library
 
 
 @pytest.mark.parametrize(("typed", "place"), QUERIES, ids=[typed for typed, _ in QUERIES])
-def test_what_is_in_a_message_finds_it(shelf: Library, typed: str, place: int) -> None:
-    found = shelf.find(typed, all_hits=True)
+def test_what_is_in_a_message_finds_it(folder: Library, typed: str, place: int) -> None:
+    found = folder.find(typed, all_hits=True)
 
     assert MESSAGES[place] in {hit.text for hit in found}, found.words
     assert not found.relaxed
@@ -144,11 +144,11 @@ def test_what_is_in_a_message_finds_it(shelf: Library, typed: str, place: int) -
     "typed",
     ["zzz", "see -dry -more", "数据 -连接", '"panic only"', "main.pyc", "=>>", "C+++", "51.3.3"],
 )
-def test_what_is_in_no_message_finds_none(shelf: Library, typed: str) -> None:
-    assert shelf.texts_of(typed) == set()
+def test_what_is_in_no_message_finds_none(folder: Library, typed: str) -> None:
+    assert folder.texts_of(typed) == set()
 
 
-def test_a_sign_behind_a_word_makes_another_word(shelf: Library) -> None:
-    assert shelf.texts_of("C++") == {MESSAGES[0]}
-    assert shelf.texts_of("F#") == {MESSAGES[1]}
-    assert shelf.texts_of("C") >= {MESSAGES[0], MESSAGES[1]}
+def test_a_sign_behind_a_word_makes_another_word(folder: Library) -> None:
+    assert folder.texts_of("C++") == {MESSAGES[0]}
+    assert folder.texts_of("F#") == {MESSAGES[1]}
+    assert folder.texts_of("C") >= {MESSAGES[0], MESSAGES[1]}

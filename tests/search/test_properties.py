@@ -28,7 +28,7 @@ def texts() -> list[str]:
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def shelf(request: pytest.FixtureRequest, make_library: Maker, texts: list[str]) -> Library:
+def folder(request: pytest.FixtureRequest, make_library: Maker, texts: list[str]) -> Library:
     library = make_library(request.param)
     library.said(*texts)
     return library
@@ -71,17 +71,17 @@ def test_every_text_is_a_query_that_can_be_shown_in_words(text: str) -> None:
     assert asked.relaxed().describe()
 
 
-def test_any_three_words_of_any_message_find_it(shelf: Library, texts: list[str]) -> None:
+def test_any_three_words_of_any_message_find_it(folder: Library, texts: list[str]) -> None:
     rng = random.Random(8)
     for text in texts:
         words = text.split()
         at = rng.randrange(max(1, len(words) - 2))
         typed = " ".join(words[at : at + 3])
 
-        assert _says_nothing(typed) or text in shelf.texts_of(typed), typed
+        assert _says_nothing(typed) or text in folder.texts_of(typed), typed
 
 
-def test_any_quoted_words_of_any_message_find_it(shelf: Library, texts: list[str]) -> None:
+def test_any_quoted_words_of_any_message_find_it(folder: Library, texts: list[str]) -> None:
     rng = random.Random(9)
     for text in texts:
         words = text.split()
@@ -89,29 +89,29 @@ def test_any_quoted_words_of_any_message_find_it(shelf: Library, texts: list[str
         last = rng.randrange(first, len(words)) + 1
         typed = f'"{" ".join(words[first:last])}"'
 
-        assert _says_nothing(typed.strip('"')) or text in shelf.texts_of(typed), typed
+        assert _says_nothing(typed.strip('"')) or text in folder.texts_of(typed), typed
 
 
-def test_an_index_finds_what_reading_every_text_finds(shelf: Library, texts: list[str]) -> None:
+def test_an_index_finds_what_reading_every_text_finds(folder: Library, texts: list[str]) -> None:
     rng = random.Random(10)
     for _ in range(300):
         typed = oracle.query(rng)
         if queries.parse(typed, now=oracle.NOW).filters != Filters():
             continue
-        found = shelf.find(typed, all_hits=True, limit=200)
+        found = folder.find(typed, all_hits=True, limit=200)
 
         assert found.relaxed or {hit.text for hit in found} == oracle.expected(typed, texts), typed
 
 
-def test_strings_of_punctuation_are_answered_and_never_fail(shelf: Library) -> None:
+def test_strings_of_punctuation_are_answered_and_never_fail(folder: Library) -> None:
     rng = random.Random(11)
     signs = (
         string.punctuation + ' \t\n\x00\x1b\'""**--' + "“”‘’«»…—·、。！？\u200b\u202e\ufffd\ud800"
     )
-    for _ in range(10_000 if shelf.store.url.startswith("sqlite::") else 1_000):
+    for _ in range(10_000 if folder.store.url.startswith("sqlite::") else 1_000):
         typed = "".join(rng.choices(signs, k=rng.randrange(1, 12)))
 
-        assert shelf.find(typed).words
+        assert folder.find(typed).words
 
 
 @settings(max_examples=10_000)

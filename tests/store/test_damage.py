@@ -91,7 +91,7 @@ HEADS = {
     "last_seq = 9": "I5 sequence",
     "last_active_at = 5": "I6 activity",
     "last_active_at = last_active_at + 1": "I6 activity",
-    "shelf = 'archive'": "I6 shelf",
+    "folder = 'archive'": "I6 folder",
     "input_tokens = 5": "I6 usage",
     "cost_microusd = 5": "I6 usage",
     "running_turn = 'ghost'": "I11 one turn",
@@ -119,7 +119,7 @@ def test_a_head_that_lies_is_found_and_made_again(
 
 ORDERS = {
     "a lost place": "DELETE FROM session_orders WHERE session_no = {no}",
-    "another shelf": "UPDATE session_orders SET shelf = 'trash' WHERE session_no = {no}",
+    "another folder": "UPDATE session_orders SET folder = 'trash' WHERE session_no = {no}",
     "another name": "UPDATE session_orders SET name = 'zebra' WHERE session_no = {no}",
     "another profile": "UPDATE session_orders SET profile = 'bob' WHERE session_no = {no}",
     "another time": "UPDATE session_orders SET began_at = 5 WHERE session_no = {no}",
@@ -160,7 +160,7 @@ def test_a_purged_session_that_a_list_still_names_is_found_and_forgotten(world: 
     assert broken(world) == []
     spoil(
         world,
-        f"UPDATE session_orders SET shelf = 'chats', name = 'a' WHERE session_no = {no}",
+        f"UPDATE session_orders SET folder = 'chats', name = 'a' WHERE session_no = {no}",
     )
 
     assert broken(world) == ["I6 order"]

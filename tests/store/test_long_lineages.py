@@ -86,7 +86,7 @@ def test_words_that_only_the_last_of_a_long_line_shows_are_found_in_it(
 ) -> None:
     def trash(tx: Tx) -> None:
         for no in line[:-1]:
-            tx.run("set_shelf", no=no, shelf=SessionFolder.TRASH, archived=0, trashed_at=1)
+            tx.run("set_folder", no=no, folder=SessionFolder.TRASH, archived=0, trashed_at=1)
 
     world.write(trash)
     options, now = SearchOptions(all_hits=True), world.clock.now()

@@ -49,7 +49,7 @@ def test_sqlite_looks_at_no_more_than_it_must(tmp_path: Path, name: str, steps: 
 
 MANY = 3000
 SESSIONS = """
-INSERT INTO sessions (id, profile, key, source, platform, chat_type, kind, shelf, began_at, last_active_at)
+INSERT INTO sessions (id, profile, key, source, platform, chat_type, kind, folder, began_at, last_active_at)
 SELECT 'id' || x, 'main', 'main/telegram/dm/chat=' || x, '{"platform":"telegram"}',
     CASE WHEN x % 50 = 0 THEN 'discord' ELSE 'telegram' END, 'dm', 'chat', 'chats', x, x
 FROM generate_series(1, 3000) x

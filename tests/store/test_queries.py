@@ -101,7 +101,7 @@ ORDERS = {
     "list_by_cost": "sessions_by_cost",
 }
 # Behind a place deep in a list, so that a plan that begins at its top would be seen.
-DEEP = {"profile": "main", "shelf": "chats", "at": 5, "no": 5, "limit": 50}
+DEEP = {"profile": "main", "folder": "chats", "at": 5, "no": 5, "limit": 50}
 
 
 def deep(name: str) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def test_sqlite_reads_each_order_from_its_index_from_the_place_on(
     file.close()
 
     [first, *others] = plan
-    assert first.startswith(f"SEARCH o USING COVERING INDEX {index} (profile=? AND shelf=? AND ")
+    assert first.startswith(f"SEARCH o USING COVERING INDEX {index} (profile=? AND folder=? AND ")
     assert not [line for line in others if "SCAN" in line or "TEMP B-TREE" in line]
 
 

@@ -8,7 +8,7 @@ from tests.support.world import World
 
 BROKEN = (
     "kind = 'talk'",
-    "shelf = 'floor'",
+    "folder = 'floor'",
     "title_by = 'nobody'",
     "pinned = 2",
     "archived = -1",

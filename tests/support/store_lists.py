@@ -153,7 +153,7 @@ class ListSuite(Suite):
         ):
             assert page(world, **narrowed).hidden == expected, narrowed
 
-    def test_the_models_of_a_profile_are_named_whatever_shelf_their_sessions_stand_on(
+    def test_the_models_of_a_profile_are_named_whatever_folder_their_sessions_are_in(
         self, world: World
     ) -> None:
         world.session("a", model="small")
@@ -166,7 +166,7 @@ class ListSuite(Suite):
         assert world.read(lists.list_models, profile="main") == ["large", "small"]
         assert world.read(lists.list_models, profile="other") == []
 
-    def test_each_shelf_has_its_own_list(self, world: World) -> None:
+    def test_each_folder_has_its_own_list(self, world: World) -> None:
         kept, away, trashed = (world.session(text) for text in "abc")
         world.write(edit.archive, away, profile="main", archived=True)
         world.write(edit.trash, trashed, profile="main", moment=world.moment())

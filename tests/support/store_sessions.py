@@ -1,4 +1,4 @@
-"""What people do with sessions: names, shelves, trash, projects."""
+"""What people do with sessions: names, folders, trash, projects."""
 
 from datetime import timedelta
 
@@ -161,7 +161,7 @@ class TitleSuite(Suite):
 
 
 class SessionSuite(Suite):
-    """Shelves, trash, drafts, projects."""
+    """Folders, trash, drafts, projects."""
 
     def test_a_session_keeps_what_it_was_opened_with(self, world: World) -> None:
         opening = {

@@ -44,9 +44,9 @@ def read_all(tx: Tx, received: Iterable[str]) -> Stored:
     stored = Stored()
     after = 0
     while page := tx.all("page_of_all_sessions", after=after, limit=200):
-        for no, session, shelf in page:
+        for no, session, folder in page:
             after = no
-            if shelf != SessionFolder.GONE:
+            if folder != SessionFolder.GONE:
                 _read_session(tx, stored, no, session)
     for idempotency_key in received:
         found = arrivals.get_by_idempotency_key(tx, idempotency_key, profile=PROFILE)

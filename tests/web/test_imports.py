@@ -44,16 +44,16 @@ async def ended(client: Client) -> dict[str, Any]:
 
 
 async def test_what_is_found_is_imported_beside_everything_else(store: Store) -> None:
-    shelf = SessionFolder()
-    async with served(store, imports=shelf) as server:
+    folder = SessionFolder()
+    async with served(store, imports=folder) as server:
         client = await server.client()
         assert (await client.get("/imports"))["items"] == [FOUND]
 
         begun = await client.post("/imports", {"tools": ["notes"]}, status=202)
-        await asyncio.to_thread(shelf.began.wait, 20)
+        await asyncio.to_thread(folder.began.wait, 20)
         second = await client.call("POST", "/imports", json={})
         running = await client.get("/imports/last")
-        shelf.may_go_on.set()
+        folder.may_go_on.set()
         job = await ended(client)
 
     assert (begun["state"], second.status_code) == ("running", 409)
@@ -62,14 +62,14 @@ async def test_what_is_found_is_imported_beside_everything_else(store: Store) ->
 
 
 async def test_an_import_is_stopped_between_two_records(store: Store) -> None:
-    shelf = SessionFolder()
-    async with served(store, imports=shelf) as server:
+    folder = SessionFolder()
+    async with served(store, imports=folder) as server:
         client = await server.client()
         await client.post("/imports", {}, status=202)
-        await asyncio.to_thread(shelf.began.wait, 20)
+        await asyncio.to_thread(folder.began.wait, 20)
 
         asked = await client.call("DELETE", "/imports/last")
-        shelf.may_go_on.set()
+        folder.may_go_on.set()
         job = await ended(client)
         again = await client.call("DELETE", "/imports/last")
 
@@ -77,10 +77,10 @@ async def test_an_import_is_stopped_between_two_records(store: Store) -> None:
 
 
 async def test_an_import_that_fails_says_why(store: Store) -> None:
-    shelf = SessionFolder()
-    shelf.wrong = "That is no record of notes."
-    shelf.may_go_on.set()
-    async with served(store, imports=shelf) as server:
+    folder = SessionFolder()
+    folder.wrong = "That is no record of notes."
+    folder.may_go_on.set()
+    async with served(store, imports=folder) as server:
         client = await server.client()
         await client.post("/imports", {"dry_run": True}, status=202)
         job = await ended(client)

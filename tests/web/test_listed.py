@@ -28,7 +28,7 @@ def ids(page: dict[str, Any]) -> set[str]:
 async def test_all_are_chats_and_automation(server: Served, client: Client) -> None:
     chat, job = await opened(client), await with_job(server)
 
-    everything = await client.get("/sessions?shelf=all")
+    everything = await client.get("/sessions?folder=all")
 
     assert ids(everything) == {chat, job}
     assert everything["hidden"] == 0
@@ -205,8 +205,8 @@ async def test_the_list_says_how_many_it_leaves_out_and_why(server: Served, clie
     narrowed = await client.get("/sessions?text=AWAY")
 
     assert everything["hidden"] == 2
-    assert everything["hidden_by_shelf"] == {"automation": 1, "archive": 1}
-    assert narrowed["hidden_by_shelf"] == {"automation": 0, "archive": 1}
+    assert everything["hidden_by_folder"] == {"automation": 1, "archive": 1}
+    assert narrowed["hidden_by_folder"] == {"automation": 0, "archive": 1}
     assert not everything["hidden_at_least"]
 
 

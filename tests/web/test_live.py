@@ -101,7 +101,7 @@ async def test_numbers_and_ids_can_be_hidden(server: Served, client: Client) -> 
     assert "1234567" not in str(hidden)
 
 
-async def test_sessions_are_counted_by_source_and_shelf(server: Served, client: Client) -> None:
+async def test_sessions_are_counted_by_source_and_folder(server: Served, client: Client) -> None:
     for platform in ("slack", "telegram", "slack"):
         await opened(client, source={"platform": platform})
     gone = await opened(client, source={"platform": "slack"})
@@ -114,8 +114,8 @@ async def test_sessions_are_counted_by_source_and_shelf(server: Served, client: 
         {"platform": "slack", "sessions": 2},
         {"platform": "telegram", "sessions": 1},
     ]
-    assert found["shelves"] == {"chats": 3, "automation": 0, "archive": 0, "trash": 1}
-    trashed = await client.get("/sources?shelf=trash")
+    assert found["folders"] == {"chats": 3, "automation": 0, "archive": 0, "trash": 1}
+    trashed = await client.get("/sources?folder=trash")
     assert trashed["items"] == [{"platform": "slack", "sessions": 1}]
 
 
@@ -126,10 +126,10 @@ async def test_counting_stops_where_it_says(
     for _ in range(4):
         await opened(client)
 
-    found = await client.get("/sources?shelf=all")
+    found = await client.get("/sources?folder=all")
 
     assert found["items"] == [{"platform": "api", "sessions": 2}]
-    assert (found["shelves"]["chats"], found["most"]) == (2, 2)
+    assert (found["folders"]["chats"], found["most"]) == (2, 2)
 
 
 async def test_a_list_of_few_fields_is_small_and_says_what_there_is_to_say(client: Client) -> None:

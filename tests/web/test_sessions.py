@@ -97,7 +97,7 @@ async def test_trash_restore_end_reopen(client: Client) -> None:
     trashed = await client.call("DELETE", f"/sessions/{id}")
     assert trashed.json()["trashed"] is True
     assert (await client.get("/sessions"))["items"] == []
-    assert (await client.get("/sessions?shelf=trash"))["items"][0]["id"] == id
+    assert (await client.get("/sessions?folder=trash"))["items"][0]["id"] == id
     assert (await client.post(f"/sessions/{id}/restore"))["trashed"] is False
     assert (await client.post(f"/sessions/{id}/end", {"reason": "enough"}))[
         "end_reason"

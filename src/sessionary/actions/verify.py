@@ -120,7 +120,7 @@ def check_session(tx: Tx, head: SessionHead) -> Iterator[Broken]:
     yield from _check_sequence(tx, head)
     if head.folder is not _folder(head):
         what = f"the head stands in {head.folder}, not in {_folder(head)}"
-        yield Broken("I6 shelf", head.id, what)
+        yield Broken("I6 folder", head.id, what)
     yield from _check_order(tx, head)
     try:
         yield from _check_counts(tx, head)

@@ -5,7 +5,6 @@ import mimetypes
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from sessionary.errors import SessionaryError
 from sessionary.model.message import Attachment, Text
 from sessionary.model.terminal import one_line
 
@@ -22,7 +21,7 @@ class FileRefused(Exception):
     """The platform does not accept a file; the message is the reason."""
 
 
-class FileTooLarge(SessionaryError):
+class FileTooLarge(Exception):
     """A file that a person sent is larger than the channel's limit."""
 
 

@@ -112,7 +112,7 @@ class Hidden:
         """The counts as the HTTP interface and `--json` give them, beside the items."""
         return {
             "hidden": self.total,
-            "hidden_by_shelf": {"automation": self.automation, "archive": self.archived},
+            "hidden_by_folder": {"automation": self.automation, "archive": self.archived},
             "hidden_at_least": self.is_at_least,
         }
 

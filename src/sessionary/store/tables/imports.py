@@ -78,11 +78,11 @@ def find_session(tx: Tx, native_id: str, *, profile: str, tool: str) -> Imported
     row = tx.one("find_imported", profile=profile, tool=tool, native_id=_short(native_id))
     if row is None:
         return None
-    no, id, shelf, end_reason, base_seq, last_seq, extra = row
-    is_hidden = shelf == SessionFolder.GONE and end_reason == transfer.FILLING
+    no, id, folder, end_reason, base_seq, last_seq, extra = row
+    is_hidden = folder == SessionFolder.GONE and end_reason == transfer.FILLING
     if is_hidden:
         last_seq = transfer.last_entry(tx, no, base_seq=base_seq)
-    is_purged = (shelf == SessionFolder.GONE and not is_hidden) or CLOSED in extra
+    is_purged = (folder == SessionFolder.GONE and not is_hidden) or CLOSED in extra
     return Imported(no, id, base_seq, last_seq, is_hidden, is_purged)
 
 

@@ -73,7 +73,7 @@ def list_by_activity(
     rows = tx.all(
         query,
         profile=profile,
-        shelf=folder,
+        folder=folder,
         before_at=before.at,
         before_no=before.no,
         since=-FAR_FUTURE if since is None else to_micros(since),
@@ -98,7 +98,7 @@ def list_in_order(
 ) -> list[SessionHead]:
     """The sessions of a folder after a cursor, in the order `created`, `title` or `cost`."""
     rows = tx.all(
-        _ORDERED[order], profile=profile, shelf=folder, at=after.at, no=after.no, limit=limit
+        _ORDERED[order], profile=profile, folder=folder, at=after.at, no=after.no, limit=limit
     )
     return [head(row) for row in rows]
 
@@ -115,7 +115,7 @@ def count_matching(
 ) -> int:
     """Count the sessions that fit among the newest `scanned` of a folder, up to a limit."""
     row = tx.one(
-        "count_on_shelf", **_count_params(filters, profile, folder, platform, scanned), limit=limit
+        "count_in_folder", **_count_params(filters, profile, folder, platform, scanned), limit=limit
     )
     return 0 if row is None else int(row[0])
 
@@ -130,7 +130,7 @@ def texts_matching(
     scanned: int,
 ) -> list[ListedTexts]:
     """The titles, previews and labels of the sessions that `count_matching` would count."""
-    rows = tx.all("texts_on_shelf", **_count_params(filters, profile, folder, platform, scanned))
+    rows = tx.all("texts_in_folder", **_count_params(filters, profile, folder, platform, scanned))
     return [
         ListedTexts(title, preview, () if labels == "[]" else tuple(codec.decode(labels)))
         for title, preview, labels in rows
@@ -143,7 +143,7 @@ def _count_params(
     since, until = filters.since, filters.until
     return {
         "profile": profile,
-        "shelf": folder,
+        "folder": folder,
         "since": -FAR_FUTURE if since is None else to_micros(since),
         "before": FAR_FUTURE if until is None else to_micros(until),
         "scanned": scanned,
@@ -159,7 +159,7 @@ def _count_params(
 
 def count_folder(tx: Tx, folder: SessionFolder, *, profile: str, limit: int) -> int:
     """Count the sessions of a folder, up to a limit."""
-    row = tx.one("count_shelf", profile=profile, shelf=folder, limit=limit)
+    row = tx.one("count_folder", profile=profile, folder=folder, limit=limit)
     return 0 if row is None else int(row[0])
 
 
@@ -167,11 +167,11 @@ def count_by_platform(
     tx: Tx, folder: SessionFolder, *, profile: str, platforms: int, limit: int
 ) -> list[tuple[str, int]]:
     """Count a folder's sessions for each of its platforms, each up to a limit."""
-    rows = tx.all("platforms_on_shelf", profile=profile, shelf=folder, limit=platforms)
+    rows = tx.all("platforms_in_folder", profile=profile, folder=folder, limit=platforms)
     found = []
     for (platform,) in rows:
         row = tx.one(
-            "count_platform", profile=profile, shelf=folder, platform=platform, limit=limit
+            "count_platform", profile=profile, folder=folder, platform=platform, limit=limit
         )
         found.append((platform, 0 if row is None else int(row[0])))
     return found

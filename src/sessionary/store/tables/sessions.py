@@ -27,7 +27,7 @@ from sessionary.store.tables import blobs
 
 FAR_FUTURE = 2**62
 _KINDS = {kind.value: kind for kind in Kind}
-_FOLDERS = {shelf.value: shelf for shelf in SessionFolder}
+_FOLDERS = {folder.value: folder for folder in SessionFolder}
 _INHERITING = {lineage.value for lineage in Lineage if lineage.inherits}
 _HeadTwin = mutable_class(SessionHead)
 _TotalTwin = mutable_class(UsageTotal)
@@ -132,7 +132,7 @@ def insert(
         chat_id=column(source.chat_id),
         person_id=column(None if person is None else person.stable_id),
         kind=opening.kind,
-        shelf=folder_of(kind=opening.kind, archived=False, trashed=False, purged=False),
+        folder=folder_of(kind=opening.kind, archived=False, trashed=False, purged=False),
         title=opening.title,
         title_by=opening.title_by,
         model=column(opening.model),
@@ -336,9 +336,9 @@ def set_folder(
 ) -> None:
     """Write the list in which a session appears, and the facts that this follows from."""
     tx.run(
-        "set_shelf",
+        "set_folder",
         no=no,
-        shelf=folder,
+        folder=folder,
         archived=int(archived),
         trashed_at=None if trashed_at is None else to_micros(trashed_at),
     )

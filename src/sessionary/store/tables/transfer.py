@@ -64,9 +64,9 @@ class StoredSession:
 def link(tx: Tx, no: int) -> LineageLink:
     """A session's place in its lineage."""
     row = sessions.existing(tx.one("lineage_of", no=no), no)
-    name, shelf, parent_no, lineage, base_seq, _ = row
+    name, folder, parent_no, lineage, base_seq, _ = row
     inherits = lineage is not None and Lineage(lineage).inherits
-    return LineageLink(no, name, shelf == SessionFolder.GONE, parent_no, inherits, base_seq)
+    return LineageLink(no, name, folder == SessionFolder.GONE, parent_no, inherits, base_seq)
 
 
 def needed_below(tx: Tx, no: int) -> int | None:
@@ -165,8 +165,8 @@ def find(tx: Tx, name: str) -> StoredSession | None:
     row = tx.one("find_any_session", id=name)
     if row is None:
         return None
-    no, profile, shelf, base_seq, last_seq, parent_id, lineage, running = row
-    is_gone = shelf == SessionFolder.GONE
+    no, profile, folder, base_seq, last_seq, parent_id, lineage, running = row
+    is_gone = folder == SessionFolder.GONE
     return StoredSession(
         no=no,
         profile=profile,
@@ -231,7 +231,7 @@ def show(
         chat_id=column(source.chat_id),
         person_id=column(None if source.person is None else source.person.stable_id),
         kind=line.kind,
-        shelf=folder_of(
+        folder=folder_of(
             kind=line.kind,
             archived=line.archived,
             trashed=line.trashed_at is not None,

@@ -58,7 +58,7 @@ _QUEUED = 50
 class SessionListQuery(BaseModel):
     """What narrows the list."""
 
-    shelf: SessionFolder | Literal["all"] = SessionFolder.CHATS
+    folder: SessionFolder | Literal["all"] = SessionFolder.CHATS
     source: list[str] = Field([], max_length=50)
     kind: Kind | None = None
     project: str | None = None
@@ -85,11 +85,11 @@ async def list_sessions(
     With `fields` a head has these alone, without those that are null, false, 0 or empty.
     """
     fields = None if query.fields is None else session_heads.parse_fields(query.fields)
-    if query.shelf == SessionFolder.GONE:
+    if query.folder == SessionFolder.GONE:
         raise BadInput("What was purged is in no list.")
     wanted = lists.SessionFilters(
-        folder=SessionFolder.CHATS if query.shelf == "all" else query.shelf,
-        and_automation=query.shelf == "all",
+        folder=SessionFolder.CHATS if query.folder == "all" else query.folder,
+        and_automation=query.folder == "all",
         platforms=tuple(checked_text(each) or "" for each in query.source if each),
         kind=query.kind,
         project=checked_text(query.project),
@@ -340,21 +340,23 @@ def _overview(tx: Tx, found: Overview, threshold: int | None) -> dict[str, Any]:
 
 @router.get("/sources")
 async def list_sources(
-    context: ContextDep, caller: Reader, shelf: SessionFolder | Literal["all"] = SessionFolder.CHATS
+    context: ContextDep,
+    caller: Reader,
+    folder: SessionFolder | Literal["all"] = SessionFolder.CHATS,
 ) -> Response:
-    """Sessions by source on a shelf, and by shelf; `most` means «so many or more»."""
-    if shelf == SessionFolder.GONE:
+    """Sessions of a folder by source, and by folder; `most` means «so many or more»."""
+    if folder == SessionFolder.GONE:
         raise BadInput("What was purged is in no list.")
-    shelves = (
+    folders = (
         (SessionFolder.CHATS, SessionFolder.AUTOMATION)
-        if shelf == "all"
-        else (SessionFolder(shelf),)
+        if folder == "all"
+        else (SessionFolder(folder),)
     )
-    found = await context.store.read(lists.count_sessions, shelves, profile=caller.profile)
+    found = await context.store.read(lists.count_sessions, folders, profile=caller.profile)
     sources = sorted(found.sources.items(), key=lambda each: (-each[1], each[0]))
     return list_response(
         ({"platform": platform, "sessions": number} for platform, number in sources),
-        shelves={str(folder): number for folder, number in found.folders.items()},
+        folders={str(folder): number for folder, number in found.folders.items()},
         most=lists.MAX_COUNT,
     )
 

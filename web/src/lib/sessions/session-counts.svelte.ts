@@ -5,7 +5,7 @@ import type { Page } from '../api/types'
 
 export interface SessionCounts {
   items: { platform: string; sessions: number }[]
-  shelves: Record<string, number>
+  folders: Record<string, number>
   /** The server stops counting here: this number means «this many or more». */
   most: number
 }
@@ -26,7 +26,7 @@ class SessionCountStore {
   })
 
   async load(): Promise<void> {
-    this.counts = await get<SessionCounts>('/sources', { shelf: sessionList.filters.shelf })
+    this.counts = await get<SessionCounts>('/sources', { folder: sessionList.filters.folder })
   }
 
   async loadModels(): Promise<void> {
@@ -35,7 +35,7 @@ class SessionCountStore {
 
   /** The number of sessions in a folder, formatted; empty until it is loaded. */
   inFolder(folder: string): string {
-    const by = this.counts?.shelves
+    const by = this.counts?.folders
     if (!by) return ''
     return this.countText(folder === 'all' ? (by['chats'] ?? 0) + (by['automation'] ?? 0) : (by[folder] ?? 0))
   }

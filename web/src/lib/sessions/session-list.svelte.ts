@@ -7,7 +7,7 @@ import { toasts } from '../ui/toasts.svelte'
 import type { SessionSummary, Page } from '../api/types'
 
 export const FOLDERS = ['chats', 'automation', 'all', 'archive', 'trash'] as const
-export const FILTERS = ['shelf', 'source', 'project', 'model', 'kind', 'label', 'read_only', 'text'] as const
+export const FILTERS = ['folder', 'source', 'project', 'model', 'kind', 'label', 'read_only', 'text'] as const
 type Filters = Record<(typeof FILTERS)[number], string | null>
 
 /** The number of sessions that match the filters but are in another folder. */
@@ -19,7 +19,7 @@ export interface Hidden {
 }
 
 interface ListPage extends Page<SessionSummary> {
-  hidden_by_shelf: { automation: number; archive: number }
+  hidden_by_folder: { automation: number; archive: number }
   hidden_at_least: boolean
   position: number
 }
@@ -87,7 +87,7 @@ class SessionListStore {
 
   filters = $derived(Object.fromEntries(FILTERS.map((name) => [name, router.route.query.get(name)])) as Filters)
   isFiltered = $derived(
-    FILTERS.some((name) => this.filters[name] && !(name === 'shelf' && this.filters.shelf === 'chats')),
+    FILTERS.some((name) => this.filters[name] && !(name === 'folder' && this.filters.folder === 'chats')),
   )
   all = $derived([
     ...this.pinned,
@@ -98,7 +98,7 @@ class SessionListStore {
   )
 
   get folder(): string {
-    return this.filters.shelf ?? 'chats'
+    return this.filters.folder ?? 'chats'
   }
 
   get order(): SortOrder {
@@ -369,7 +369,7 @@ class SessionListStore {
 }
 
 function hiddenCounts(page: ListPage): Hidden {
-  return { ...page.hidden_by_shelf, isAtLeast: page.hidden_at_least }
+  return { ...page.hidden_by_folder, isAtLeast: page.hidden_at_least }
 }
 
 function folderOf(summary: SessionSummary): string {

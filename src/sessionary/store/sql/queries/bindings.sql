@@ -95,7 +95,7 @@ UPDATE sessions SET finalize_tries = finalize_tries + 1, finalize_error = :error
 WHERE no = :no AND ended_at = :ended_at;
 
 -- name: stray_bindings
-SELECT b.key FROM bindings b JOIN sessions s ON s.no = b.session_no WHERE s.shelf = 'gone' LIMIT 20;
+SELECT b.key FROM bindings b JOIN sessions s ON s.no = b.session_no WHERE s.folder = 'gone' LIMIT 20;
 
 -- name: set_next_title
 INSERT INTO next_titles (profile, key, title) VALUES (:profile, :key, :title)

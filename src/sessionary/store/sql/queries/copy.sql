@@ -280,13 +280,13 @@ INSERT INTO blob_refs ({{copy_columns_blob_refs}}) VALUES (:hash, :entry_no);
 no INTEGER
 
 -- name: copy_columns_sessions
-no, id, profile, key, source, platform, chat_type, chat_id, person_id, kind, shelf, title, title_by, model, settings, prompt_hash, workspace, project_no, pinned, archived, read_only, labels, extra, read_through, parent_no, lineage, base_seq, began_at, ended_at, end_reason, trashed_at, purged_at, finalized_at, finalize_tries, finalize_error, last_seq, last_reply_seq, last_active_at, preview, message_count, tool_call_count, compacted_seq, calls, unknown_cost_calls, estimated_calls, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_microusd, running_turn, epoch
+no, id, profile, key, source, platform, chat_type, chat_id, person_id, kind, folder, title, title_by, model, settings, prompt_hash, workspace, project_no, pinned, archived, read_only, labels, extra, read_through, parent_no, lineage, base_seq, began_at, ended_at, end_reason, trashed_at, purged_at, finalized_at, finalize_tries, finalize_error, last_seq, last_reply_seq, last_active_at, preview, message_count, tool_call_count, compacted_seq, calls, unknown_cost_calls, estimated_calls, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_microusd, running_turn, epoch
 
 -- name: copy_page_sessions
 SELECT {{copy_columns_sessions}} FROM sessions WHERE no > :after_no ORDER BY no LIMIT :limit;
 
 -- name: copy_row_sessions
-INSERT INTO sessions ({{copy_columns_sessions}}) VALUES (:no, :id, :profile, :key, :source, :platform, :chat_type, :chat_id, :person_id, :kind, :shelf, :title, :title_by, :model, :settings, :prompt_hash, :workspace, :project_no, :pinned, :archived, :read_only, :labels, :extra, :read_through, :parent_no, :lineage, :base_seq, :began_at, :ended_at, :end_reason, :trashed_at, :purged_at, :finalized_at, :finalize_tries, :finalize_error, :last_seq, :last_reply_seq, :last_active_at, :preview, :message_count, :tool_call_count, :compacted_seq, :calls, :unknown_cost_calls, :estimated_calls, :input_tokens, :output_tokens, :cache_read_tokens, :cache_write_tokens, :reasoning_tokens, :cost_microusd, :running_turn, :epoch);
+INSERT INTO sessions ({{copy_columns_sessions}}) VALUES (:no, :id, :profile, :key, :source, :platform, :chat_type, :chat_id, :person_id, :kind, :folder, :title, :title_by, :model, :settings, :prompt_hash, :workspace, :project_no, :pinned, :archived, :read_only, :labels, :extra, :read_through, :parent_no, :lineage, :base_seq, :began_at, :ended_at, :end_reason, :trashed_at, :purged_at, :finalized_at, :finalize_tries, :finalize_error, :last_seq, :last_reply_seq, :last_active_at, :preview, :message_count, :tool_call_count, :compacted_seq, :calls, :unknown_cost_calls, :estimated_calls, :input_tokens, :output_tokens, :cache_read_tokens, :cache_write_tokens, :reasoning_tokens, :cost_microusd, :running_turn, :epoch);
 
 -- name: copy_key_uploads
 profile TEXT, hash TEXT

@@ -22,4 +22,4 @@ DELETE FROM meta WHERE name = :name;
 SELECT hash, size FROM blobs WHERE hash > :after ORDER BY hash LIMIT :limit;
 
 -- name: count_content
-SELECT (SELECT COUNT(*) FROM sessions WHERE shelf <> 'gone'), (SELECT COUNT(*) FROM entries);
+SELECT (SELECT COUNT(*) FROM sessions WHERE folder <> 'gone'), (SELECT COUNT(*) FROM entries);

@@ -12,7 +12,7 @@ UPDATE sessions SET ended_at = CAST(:ended_at AS BIGINT), end_reason = :reason, 
 
 -- name: rename_tombstone
 -- A purged session gives its id up to whoever brings it again.
-UPDATE sessions SET id = :new_id WHERE id = :id AND shelf = 'gone';
+UPDATE sessions SET id = :new_id WHERE id = :id AND folder = 'gone';
 
 -- name: delete_binding
 DELETE FROM bindings WHERE profile = :profile AND key = :key;
@@ -29,7 +29,7 @@ SELECT name, value FROM meta WHERE name >= :first AND name < :beyond ORDER BY na
 
 -- name: child_heads
 SELECT {{head_columns}} FROM {{head_tables}}
-WHERE s.parent_no = :no AND s.shelf NOT IN ('trash', 'gone') ORDER BY s.began_at DESC, s.no DESC;
+WHERE s.parent_no = :no AND s.folder NOT IN ('trash', 'gone') ORDER BY s.began_at DESC, s.no DESC;
 
 -- name: list_by_beginning
 SELECT {{head_columns}} FROM {{head_tables}}
@@ -43,11 +43,11 @@ ORDER BY s.last_active_at DESC, s.no DESC LIMIT :limit OFFSET :skip;
 
 -- name: beginning_filters
 -- Platforms come between line feeds, which none of them holds; a null asks for nothing.
-s.profile = :profile AND s.shelf NOT IN ('trash', 'gone')
+s.profile = :profile AND s.folder NOT IN ('trash', 'gone')
   AND (CAST(:platform AS TEXT) IS NULL OR s.platform = :platform)
   AND (CAST(:without AS TEXT) IS NULL OR REPLACE(CAST(:without AS TEXT), {{line_of_platform}}, '') = :without)
   AND (CAST(:roots AS BIGINT) IS NULL OR s.parent_no IS NULL OR s.lineage IN ('fork', 'reset')
-       OR parent.shelf = 'gone')
+       OR parent.folder = 'gone')
 
 -- name: line_of_platform
 '
@@ -56,9 +56,9 @@ s.profile = :profile AND s.shelf NOT IN ('trash', 'gone')
 
 -- name: count_sessions
 SELECT COUNT(*) FROM sessions
-WHERE profile = :profile AND shelf NOT IN ('trash', 'gone')
+WHERE profile = :profile AND folder NOT IN ('trash', 'gone')
   AND (CAST(:platform AS TEXT) IS NULL OR platform = :platform);
 
 -- name: sum_messages
 SELECT CAST(COALESCE(SUM(message_count), 0) AS BIGINT) FROM sessions
-WHERE profile = :profile AND shelf NOT IN ('trash', 'gone');
+WHERE profile = :profile AND folder NOT IN ('trash', 'gone');

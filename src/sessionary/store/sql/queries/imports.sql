@@ -11,7 +11,7 @@ DO UPDATE SET stamp = excluded.stamp, place = excluded.place, note = excluded.no
 
 -- name: find_imported
 -- The session that another tool knows by a name. It may be hidden (not whole yet) or purged.
-SELECT s.no, s.id, s.shelf, s.end_reason, s.base_seq, s.last_seq, s.extra
+SELECT s.no, s.id, s.folder, s.end_reason, s.base_seq, s.last_seq, s.extra
 FROM imported i JOIN sessions s ON s.no = i.session_no
 WHERE i.profile = :profile AND i.tool = :tool AND i.native_id = :native_id;
 

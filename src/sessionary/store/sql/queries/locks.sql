@@ -2,7 +2,7 @@
 
 -- name: lock_session
 -- Hold a session's row until the transaction ends; the first statement of whatever depends on it.
-SELECT no FROM sessions WHERE id = :id AND profile = :profile AND shelf <> 'gone' {{for_no_key_update}};
+SELECT no FROM sessions WHERE id = :id AND profile = :profile AND folder <> 'gone' {{for_no_key_update}};
 
 -- name: lock_dead_turn
 -- A turn whose lease ran out and stays so: whoever renews it waits, and finds that it has ended.

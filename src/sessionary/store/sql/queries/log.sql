@@ -10,7 +10,7 @@ UPDATE sessions SET
     last_reply_seq = CASE WHEN :is_reply = 1 THEN last_seq + 1 ELSE last_reply_seq END,
     message_count = message_count + 1,
     tool_call_count = tool_call_count + :tool_calls
-WHERE id = :id AND profile || '' = :profile AND ended_at IS NULL AND read_only = 0 AND shelf <> 'gone'
+WHERE id = :id AND profile || '' = :profile AND ended_at IS NULL AND read_only = 0 AND folder <> 'gone'
   AND COALESCE(running_turn, '') = :turn_id
 RETURNING no, last_seq, CASE WHEN preview IS NULL THEN 1 ELSE 0 END AS wants_preview;
 

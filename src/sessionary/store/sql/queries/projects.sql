@@ -5,7 +5,7 @@ INSERT INTO projects (id, profile, name, colour, created_at) VALUES (:id, :profi
 
 -- name: list_projects
 SELECT p.no, p.id, p.name, p.colour, p.created_at,
-    (SELECT COUNT(*) FROM sessions s WHERE s.project_no = p.no AND s.shelf <> 'gone')
+    (SELECT COUNT(*) FROM sessions s WHERE s.project_no = p.no AND s.folder <> 'gone')
 FROM projects p WHERE p.profile = :profile ORDER BY p.name;
 
 -- name: get_project

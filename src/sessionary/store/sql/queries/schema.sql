@@ -25,8 +25,8 @@ SELECT value FROM meta WHERE name = :name;
 
 -- name: count_everything
 SELECT
-    (SELECT COUNT(*) FROM sessions WHERE shelf <> 'gone'),
-    (SELECT COUNT(*) FROM sessions WHERE ended_at IS NULL AND shelf <> 'gone'),
+    (SELECT COUNT(*) FROM sessions WHERE folder <> 'gone'),
+    (SELECT COUNT(*) FROM sessions WHERE ended_at IS NULL AND folder <> 'gone'),
     (SELECT COUNT(*) FROM entries),
     (SELECT COUNT(*) FROM turns),
     (SELECT COUNT(*) FROM arrivals WHERE state = 'waiting'),

@@ -5,12 +5,12 @@
 -- missing passes: whoever shows it finds that the store is damaged.
 (s.no IS NULL OR s.profile = :profile AND d.at >= :after AND d.at < :before
   AND (:projects = '' OR :projects LIKE '%,' || s.project_no || ',%')
-  AND (s.shelf NOT IN ('trash', 'gone') OR EXISTS (
+  AND (s.folder NOT IN ('trash', 'gone') OR EXISTS (
       SELECT 1 FROM sessions c WHERE c.parent_no = s.no AND c.lineage IN ('fork', 'continuation')
         AND c.base_seq >= d.entry_no & 16777215 AND d.entry_no & 16777215 > 0)))
 
 -- name: doc_columns
-d.no, d.entry_no, d.at, d.length, s.shelf
+d.no, d.entry_no, d.at, d.length, s.folder
 FROM search_docs d LEFT JOIN sessions s ON s.no = d.entry_no >> 24
 
 -- name: get_docs
@@ -20,7 +20,7 @@ SELECT {{doc_columns}} WHERE d.no {{among_numbers}};
 -- Those in the trash that no fork continues. 0 stands for all of other profiles: when anyone else is here,
 -- the profile is one of the words that are looked for.
 SELECT no FROM (
-    SELECT s.no FROM sessions s WHERE s.profile = :profile AND s.shelf = 'trash' AND NOT EXISTS (
+    SELECT s.no FROM sessions s WHERE s.profile = :profile AND s.folder = 'trash' AND NOT EXISTS (
         SELECT 1 FROM sessions c WHERE c.parent_no = s.no AND c.lineage IN ('fork', 'continuation')
     ) LIMIT :limit
 ) AS hidden
@@ -66,7 +66,7 @@ FROM (
     EXCEPT SELECT f.session_no << 24 | f.seq {{unseen_feed}}
 ) AS missing
 JOIN entries e ON e.entry_no = missing.entry_no JOIN sessions s ON s.no = e.entry_no >> 24
-WHERE s.shelf <> 'gone' ORDER BY e.entry_no LIMIT :limit;
+WHERE s.folder <> 'gone' ORDER BY e.entry_no LIMIT :limit;
 
 -- name: stray_docs
 -- Documents of entries that are not there any more.

@@ -2,7 +2,7 @@
 
 -- name: head_columns
 -- The columns of a SessionHead, in its order; store/sessions.py reads them by place.
-s.no, s.id, s.profile, s.key, s.source, s.kind, s.shelf, s.title, s.title_by, s.preview, s.model,
+s.no, s.id, s.profile, s.key, s.source, s.kind, s.folder, s.title, s.title_by, s.preview, s.model,
 p.name, s.pinned, s.archived, s.read_only, s.labels, s.began_at, s.last_active_at, s.ended_at,
 s.end_reason, s.trashed_at, s.last_seq, s.base_seq, s.read_through, s.last_reply_seq, s.message_count,
 s.tool_call_count, s.calls, s.unknown_cost_calls, s.estimated_calls, s.input_tokens, s.output_tokens,
@@ -14,17 +14,17 @@ sessions s LEFT JOIN projects p ON p.no = s.project_no LEFT JOIN sessions parent
 
 -- name: insert_session
 INSERT INTO sessions (
-    id, profile, key, source, platform, chat_type, chat_id, person_id, kind, shelf, title, title_by, model, settings,
+    id, profile, key, source, platform, chat_type, chat_id, person_id, kind, folder, title, title_by, model, settings,
     prompt_hash, workspace, labels, extra, read_only, parent_no, lineage, base_seq, began_at, last_seq,
     last_active_at, preview, message_count, tool_call_count, compacted_seq, last_reply_seq
 ) VALUES (
-    :id, :profile, :key, :source, :platform, :chat_type, :chat_id, :person_id, :kind, :shelf, :title, :title_by,
+    :id, :profile, :key, :source, :platform, :chat_type, :chat_id, :person_id, :kind, :folder, :title, :title_by,
     :model, :settings, :prompt_hash, :workspace, :labels, :extra, :read_only, :parent_no, :lineage, :base_seq,
     :began_at, :base_seq, :began_at, :preview, :message_count, :tool_call_count, :compacted_seq, :last_reply_seq
 ) RETURNING no;
 
 -- name: get_head
-SELECT {{head_columns}} FROM {{head_tables}} WHERE s.id = :id AND s.profile = :profile AND s.shelf <> 'gone';
+SELECT {{head_columns}} FROM {{head_tables}} WHERE s.id = :id AND s.profile = :profile AND s.folder <> 'gone';
 
 -- name: get_head_by_no
 SELECT {{head_columns}} FROM {{head_tables}} WHERE s.no = :no;
@@ -41,7 +41,7 @@ WHERE s.no = :no;
 -- name: ids_by_prefix
 -- The profile is no help in finding them: SQLite would look at all that it has.
 SELECT id, title FROM sessions
-WHERE profile || '' = :profile AND id >= :first AND id < :beyond AND shelf <> 'gone'
+WHERE profile || '' = :profile AND id >= :first AND id < :beyond AND folder <> 'gone'
 ORDER BY id LIMIT :limit;
 
 -- name: id_by_title
@@ -59,8 +59,8 @@ UPDATE sessions SET title = :title, title_by = :title_by WHERE no = :no;
 -- name: set_pinned
 UPDATE sessions SET pinned = :pinned WHERE no = :no;
 
--- name: set_shelf
-UPDATE sessions SET shelf = :shelf, archived = :archived, trashed_at = :trashed_at WHERE no = :no;
+-- name: set_folder
+UPDATE sessions SET folder = :folder, archived = :archived, trashed_at = :trashed_at WHERE no = :no;
 
 -- name: set_read_only
 UPDATE sessions SET read_only = 1 WHERE no = :no;
@@ -112,7 +112,7 @@ WITH RECURSIVE line (no, id, parent_no, lineage, base_seq, last_seq, depth) AS (
 SELECT no, id, base_seq, last_seq FROM line ORDER BY depth;
 
 -- name: children
-SELECT no, id, lineage, base_seq, shelf FROM sessions WHERE parent_no = :no ORDER BY no;
+SELECT no, id, lineage, base_seq, folder FROM sessions WHERE parent_no = :no ORDER BY no;
 
 -- name: subagents_below
 -- The subagents of a session, their subagents, and so on.
@@ -126,14 +126,14 @@ SELECT no FROM below WHERE no <> :no ORDER BY no;
 -- name: standings
 SELECT s.id,
     (SELECT COUNT(*) FROM sessions c
-     WHERE c.parent_no = s.no AND c.lineage = 'subagent' AND c.shelf <> 'gone'
-       AND (c.shelf <> 'trash' OR s.shelf = 'trash')),
+     WHERE c.parent_no = s.no AND c.lineage = 'subagent' AND c.folder <> 'gone'
+       AND (c.folder <> 'trash' OR s.folder = 'trash')),
     (SELECT t.state FROM turns t WHERE t.session_no = s.no ORDER BY t.no DESC LIMIT 1)
 FROM sessions s WHERE s.no {{among_numbers}};
 
 -- name: list_by_activity
 SELECT {{head_columns}} FROM {{head_tables}}
-WHERE s.profile = :profile AND s.shelf = :shelf
+WHERE s.profile = :profile AND s.folder = :folder
   AND (s.last_active_at, s.no) < (:before_at, :before_no)
   AND s.last_active_at >= :since
   AND {{list_filters}}
@@ -141,7 +141,7 @@ ORDER BY s.last_active_at DESC, s.no DESC LIMIT :limit;
 
 -- name: list_by_platform
 SELECT {{head_columns}} FROM {{head_tables}}
-WHERE s.profile = :profile AND s.platform = :platform AND s.shelf = :shelf
+WHERE s.profile = :profile AND s.platform = :platform AND s.folder = :folder
   AND (s.last_active_at, s.no) < (:before_at, :before_no)
   AND s.last_active_at >= :since
   AND {{list_filters}}
@@ -149,16 +149,16 @@ ORDER BY s.last_active_at DESC, s.no DESC LIMIT :limit;
 
 -- name: list_by_project
 SELECT {{head_columns}} FROM {{head_tables}}
-WHERE s.project_no = :project_no AND s.profile = :profile AND s.shelf = :shelf
+WHERE s.project_no = :project_no AND s.profile = :profile AND s.folder = :folder
   AND (s.last_active_at, s.no) < (:before_at, :before_no)
   AND s.last_active_at >= :since
   AND {{list_filters}}
 ORDER BY s.last_active_at DESC, s.no DESC LIMIT :limit;
 
 -- name: list_pinned
--- Few are pinned, whatever their shelf: it is no help in finding them.
+-- Few are pinned, whatever their folder: it is no help in finding them.
 SELECT {{head_columns}} FROM {{head_tables}}
-WHERE s.profile = :profile AND s.pinned = 1 AND s.shelf || '' = :shelf
+WHERE s.profile = :profile AND s.pinned = 1 AND s.folder || '' = :folder
   AND (s.last_active_at, s.no) < (:before_at, :before_no)
   AND s.last_active_at >= :since
   AND {{list_filters}}
@@ -169,29 +169,29 @@ session_orders o JOIN sessions s ON s.no = o.session_no LEFT JOIN projects p ON 
 
 -- name: list_by_creation
 SELECT {{head_columns}} FROM {{ordered_tables}}
-WHERE o.profile = :profile AND o.shelf = :shelf AND (o.began_at, o.session_no) < (:at, :no)
+WHERE o.profile = :profile AND o.folder = :folder AND (o.began_at, o.session_no) < (:at, :no)
 ORDER BY o.began_at DESC, o.session_no DESC LIMIT :limit;
 
 -- name: list_by_cost
 SELECT {{head_columns}} FROM {{ordered_tables}}
-WHERE o.profile = :profile AND o.shelf = :shelf AND (o.cost_microusd, o.session_no) < (:at, :no)
+WHERE o.profile = :profile AND o.folder = :folder AND (o.cost_microusd, o.session_no) < (:at, :no)
 ORDER BY o.cost_microusd DESC, o.session_no DESC LIMIT :limit;
 
 -- name: list_by_title
 SELECT {{head_columns}} FROM {{ordered_tables}}
-WHERE o.profile = :profile AND o.shelf = :shelf AND (o.name, o.session_no) > (:at, :no)
+WHERE o.profile = :profile AND o.folder = :folder AND (o.name, o.session_no) > (:at, :no)
 ORDER BY o.name, o.session_no LIMIT :limit;
 
 -- name: out_of_order
 -- Whether a session does not stand in the lists where its row says.
 SELECT 1 FROM sessions s LEFT JOIN session_orders o ON o.session_no = s.no
-WHERE s.no = :no AND (o.session_no IS NULL OR o.profile <> s.profile OR o.shelf <> s.shelf OR o.began_at <> s.began_at
+WHERE s.no = :no AND (o.session_no IS NULL OR o.profile <> s.profile OR o.folder <> s.folder OR o.began_at <> s.began_at
     OR o.name <> {{listed_name}} OR o.cost_microusd <> s.cost_microusd);
 
 -- name: put_in_order
-INSERT INTO session_orders (session_no, profile, shelf, began_at, name, cost_microusd)
-SELECT s.no, s.profile, s.shelf, s.began_at, {{listed_name}}, s.cost_microusd FROM sessions s WHERE s.no = :no
-ON CONFLICT (session_no) DO UPDATE SET profile = excluded.profile, shelf = excluded.shelf,
+INSERT INTO session_orders (session_no, profile, folder, began_at, name, cost_microusd)
+SELECT s.no, s.profile, s.folder, s.began_at, {{listed_name}}, s.cost_microusd FROM sessions s WHERE s.no = :no
+ON CONFLICT (session_no) DO UPDATE SET profile = excluded.profile, folder = excluded.folder,
     began_at = excluded.began_at, name = excluded.name, cost_microusd = excluded.cost_microusd;
 
 -- name: stray_orders
@@ -209,16 +209,16 @@ DELETE FROM session_orders WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.no
   AND (CAST(:only_platform AS TEXT) IS NULL OR s.platform = :only_platform)
   AND (CAST(:only_open AS BIGINT) IS NULL OR (s.ended_at IS NULL) = (:only_open = 1))
 
--- name: platforms_on_shelf
--- The platforms of a shelf, one step through the index for each: few, however many sessions there are.
+-- name: platforms_in_folder
+-- The platforms of a folder, one step through the index for each: few, however many sessions there are.
 WITH RECURSIVE place (platform) AS (
     SELECT * FROM (
-        SELECT platform FROM sessions WHERE profile = :profile AND shelf = :shelf
+        SELECT platform FROM sessions WHERE profile = :profile AND folder = :folder
         ORDER BY platform LIMIT 1
     ) AS first_place
     UNION ALL
     SELECT (SELECT s.platform FROM sessions s
-            WHERE s.profile = :profile AND s.shelf = :shelf AND s.platform > place.platform
+            WHERE s.profile = :profile AND s.folder = :folder AND s.platform > place.platform
             ORDER BY s.platform LIMIT 1)
     FROM place WHERE place.platform IS NOT NULL
 )
@@ -228,12 +228,12 @@ SELECT platform FROM place WHERE platform IS NOT NULL LIMIT :limit;
 -- Every model that a session of the profile has, one step through the index for each.
 WITH RECURSIVE used (model) AS (
     SELECT * FROM (
-        SELECT model FROM sessions WHERE profile = :profile AND model IS NOT NULL AND shelf <> 'gone'
+        SELECT model FROM sessions WHERE profile = :profile AND model IS NOT NULL AND folder <> 'gone'
         ORDER BY model LIMIT 1
     ) AS first_model
     UNION ALL
     SELECT (SELECT s.model FROM sessions s
-            WHERE s.profile = :profile AND s.model IS NOT NULL AND s.shelf <> 'gone' AND s.model > used.model
+            WHERE s.profile = :profile AND s.model IS NOT NULL AND s.folder <> 'gone' AND s.model > used.model
             ORDER BY s.model LIMIT 1)
     FROM used WHERE used.model IS NOT NULL
 )
@@ -241,17 +241,17 @@ SELECT model FROM used WHERE model IS NOT NULL LIMIT :limit;
 
 -- name: count_platform
 SELECT COUNT(*) FROM (
-    SELECT 1 FROM sessions WHERE profile = :profile AND shelf = :shelf AND platform = :platform LIMIT :limit
+    SELECT 1 FROM sessions WHERE profile = :profile AND folder = :folder AND platform = :platform LIMIT :limit
 ) AS counted;
 
--- name: count_shelf
+-- name: count_folder
 -- Never counts further than it was asked to.
-SELECT COUNT(*) FROM (SELECT 1 FROM sessions WHERE profile = :profile AND shelf = :shelf LIMIT :limit) AS counted;
+SELECT COUNT(*) FROM (SELECT 1 FROM sessions WHERE profile = :profile AND folder = :folder LIMIT :limit) AS counted;
 
--- name: newest_on_shelf
--- The newest sessions of a shelf, up to a number: what a count may look at.
+-- name: newest_in_folder
+-- The newest sessions of a folder, up to a number: what a count may look at.
 (SELECT kind, model, platform, ended_at, pinned, read_only, project_no, title, preview, labels FROM sessions
- WHERE profile = :profile AND shelf = :shelf AND last_active_at >= :since AND last_active_at < :before
+ WHERE profile = :profile AND folder = :folder AND last_active_at >= :since AND last_active_at < :before
  ORDER BY last_active_at DESC LIMIT :scanned) AS s
 
 -- name: count_filters
@@ -260,24 +260,24 @@ SELECT COUNT(*) FROM (SELECT 1 FROM sessions WHERE profile = :profile AND shelf 
   AND (CAST(:only_read_only AS BIGINT) IS NULL OR s.read_only = :only_read_only)
   AND (CAST(:project_no AS BIGINT) IS NULL OR s.project_no = :project_no)
 
--- name: count_on_shelf
--- How many of a shelf's newest sessions fit a list's filters, up to a limit.
-SELECT COUNT(*) FROM (SELECT 1 FROM {{newest_on_shelf}} WHERE {{count_filters}} LIMIT :limit) AS counted;
+-- name: count_in_folder
+-- How many of a folder's newest sessions fit a list's filters, up to a limit.
+SELECT COUNT(*) FROM (SELECT 1 FROM {{newest_in_folder}} WHERE {{count_filters}} LIMIT :limit) AS counted;
 
--- name: texts_on_shelf
+-- name: texts_in_folder
 -- What the other filters of a list look at, of the sessions that fit those above.
-SELECT s.title, s.preview, s.labels FROM {{newest_on_shelf}} WHERE {{count_filters}};
+SELECT s.title, s.preview, s.labels FROM {{newest_in_folder}} WHERE {{count_filters}};
 
 -- name: page_of_sessions
 -- Every session of a profile in the order of opening, a page at a time; tombstones too.
-SELECT no, id, shelf FROM sessions WHERE profile = :profile AND no > :after ORDER BY no LIMIT :limit;
+SELECT no, id, folder FROM sessions WHERE profile = :profile AND no > :after ORDER BY no LIMIT :limit;
 
 -- name: page_of_all_sessions
-SELECT no, id, shelf FROM sessions WHERE no > :after ORDER BY no LIMIT :limit;
+SELECT no, id, folder FROM sessions WHERE no > :after ORDER BY no LIMIT :limit;
 
 -- name: prunable
 SELECT no, id FROM sessions
-WHERE profile = :profile AND ended_at < :before AND pinned = 0 AND shelf <> 'gone' AND no > :after
+WHERE profile = :profile AND ended_at < :before AND pinned = 0 AND folder <> 'gone' AND no > :after
   AND (CAST(:platform AS TEXT) IS NULL OR platform = :platform)
 ORDER BY no LIMIT :limit;
 
@@ -290,7 +290,7 @@ UPDATE sessions SET project_no = NULL WHERE project_no = :project_no;
 
 -- name: bury_session
 -- What stays of a purged session: that it was, when, what it cost. Its words and names go.
-UPDATE sessions SET shelf = 'gone', purged_at = :at, title = NULL, title_by = NULL, preview = NULL, key = NULL,
+UPDATE sessions SET folder = 'gone', purged_at = :at, title = NULL, title_by = NULL, preview = NULL, key = NULL,
     source = :source, chat_id = NULL, person_id = NULL, settings = NULL, prompt_hash = NULL, workspace = NULL,
     labels = '[]', extra = '{}', project_no = NULL, pinned = 0, message_count = 0, tool_call_count = 0,
     last_reply_seq = 0, compacted_seq = 0,
@@ -304,7 +304,7 @@ SELECT COUNT(*), CAST(COALESCE(SUM(LENGTH(body)), 0) AS BIGINT) FROM entries WHE
 -- name: purged_at
 -- When a session was purged; one that an import is still filling was not.
 SELECT purged_at FROM sessions
-WHERE id = :id AND profile = :profile AND shelf = 'gone' AND end_reason <> 'import';
+WHERE id = :id AND profile = :profile AND folder = 'gone' AND end_reason <> 'import';
 
 -- name: profile_of
 SELECT profile FROM sessions WHERE id = :id;

@@ -8,4 +8,4 @@ WHERE profile = :profile AND key > :after AND key < :beyond ORDER BY key LIMIT :
 -- name: open_thread
 -- The session that a key leads to, while it is open.
 SELECT s.no, s.id FROM bindings b JOIN sessions s ON s.no = b.session_no
-WHERE b.profile = :profile AND b.key = :key AND s.ended_at IS NULL AND s.shelf <> 'gone';
+WHERE b.profile = :profile AND b.key = :key AND s.ended_at IS NULL AND s.folder <> 'gone';

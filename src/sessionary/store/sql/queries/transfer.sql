@@ -1,19 +1,19 @@
 -- Sessions on their way out of one store and into another.
 
 -- name: lineage_of
-SELECT id, shelf, parent_no, lineage, base_seq, last_seq FROM sessions WHERE no = :no;
+SELECT id, folder, parent_no, lineage, base_seq, last_seq FROM sessions WHERE no = :no;
 
 -- name: needed_below
 -- How much of a purged session's history living ones still read; null when none came from it.
-WITH RECURSIVE below (no, need, shelf, inherits) AS (
-    SELECT no, base_seq, shelf, CASE WHEN lineage IN ('fork', 'continuation') THEN 1 ELSE 0 END
+WITH RECURSIVE below (no, need, folder, inherits) AS (
+    SELECT no, base_seq, folder, CASE WHEN lineage IN ('fork', 'continuation') THEN 1 ELSE 0 END
     FROM sessions WHERE parent_no = :no
     UNION
-    SELECT s.no, CASE WHEN s.base_seq < below.need THEN s.base_seq ELSE below.need END, s.shelf, 1
+    SELECT s.no, CASE WHEN s.base_seq < below.need THEN s.base_seq ELSE below.need END, s.folder, 1
     FROM below JOIN sessions s ON s.parent_no = below.no
-    WHERE below.shelf = 'gone' AND below.inherits = 1 AND s.lineage IN ('fork', 'continuation')
+    WHERE below.folder = 'gone' AND below.inherits = 1 AND s.lineage IN ('fork', 'continuation')
 )
-SELECT MAX(CASE WHEN inherits = 1 THEN need ELSE 0 END) FROM below WHERE shelf <> 'gone';
+SELECT MAX(CASE WHEN inherits = 1 THEN need ELSE 0 END) FROM below WHERE folder <> 'gone';
 
 -- name: bindings_of_session
 SELECT key, bound_at FROM bindings WHERE session_no = :no ORDER BY key;
@@ -30,7 +30,7 @@ FROM usage WHERE session_no = :no AND no > :after ORDER BY no LIMIT :limit;
 
 -- name: find_any_session
 -- A session by its id in any profile, purged or not.
-SELECT s.no, s.profile, s.shelf, s.base_seq, s.last_seq, parent.id, s.lineage, s.running_turn
+SELECT s.no, s.profile, s.folder, s.base_seq, s.last_seq, parent.id, s.lineage, s.running_turn
 FROM sessions s LEFT JOIN sessions parent ON parent.no = s.parent_no WHERE s.id = :id;
 
 -- name: comes_from
@@ -45,7 +45,7 @@ SELECT 1 FROM line WHERE no = :ancestor_no;
 -- name: insert_hidden_session
 -- A session that no one sees yet: it is filled, and shown when it is whole.
 INSERT INTO sessions (
-    id, profile, source, platform, chat_type, kind, shelf, parent_no, lineage, base_seq, last_seq,
+    id, profile, source, platform, chat_type, kind, folder, parent_no, lineage, base_seq, last_seq,
     began_at, last_active_at, ended_at, end_reason, purged_at, finalized_at
 ) VALUES (
     :id, :profile, :source, 'import', 'dm', :kind, 'gone', :parent_no, :lineage, :base_seq, :base_seq,
@@ -69,7 +69,7 @@ SELECT session_no FROM turns WHERE id = :id;
 -- name: show_session
 -- The facts of a session that is whole now.
 UPDATE sessions SET key = :key, source = :source, platform = :platform, chat_type = :chat_type,
-    chat_id = :chat_id, person_id = :person_id, kind = :kind, shelf = :shelf, title = :title,
+    chat_id = :chat_id, person_id = :person_id, kind = :kind, folder = :folder, title = :title,
     title_by = :title_by, model = :model, settings = :settings, prompt_hash = :prompt_hash,
     workspace = :workspace, project_no = :project_no, pinned = :pinned, archived = :archived,
     read_only = :read_only, labels = :labels, extra = :extra, read_through = :read_through,

@@ -9,7 +9,7 @@ DELETE FROM rewriting WHERE entry_no = :entry_no;
 -- name: page_of_platform
 -- The sessions of a platform, and those that were spoken in from it, tombstones left out.
 SELECT s.no, s.id FROM sessions s
-WHERE s.profile = :profile AND s.shelf <> 'gone' AND s.no > :after
+WHERE s.profile = :profile AND s.folder <> 'gone' AND s.no > :after
   AND (s.platform = :platform OR (
     SELECT a.no FROM arrivals a WHERE a.session_no = s.no AND a.key >= :first_key AND a.key < :last_key LIMIT 1
   ) IS NOT NULL)
@@ -49,7 +49,7 @@ SELECT receipt FROM erasures WHERE profile = :profile ORDER BY at, id;
 -- name: page_to_pack
 -- Sessions that have been quiet since a time and have messages that are in no pack.
 SELECT s.no, s.id FROM sessions s
-WHERE s.profile = :profile AND s.last_active_at < :before AND s.shelf NOT IN ('gone', 'trash')
+WHERE s.profile = :profile AND s.last_active_at < :before AND s.folder NOT IN ('gone', 'trash')
   AND s.running_turn IS NULL AND s.no > :after
   AND EXISTS (
     SELECT 1 FROM entries e
