@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from sessionary.agents.registry import DEFAULT_PROMPT, assemble
-from sessionary.agents.summaries import ExtractiveSummarizer, ModelSummarizer, Titler
+from sessionary.agents.summaries import ExtractiveSummarizer, ModelSummarizer, ModelTitler
 from sessionary.errors import AgentFailed, SessionaryError
 from sessionary.model.prompt import PromptContext, render
 from sessionary.model.reset import ResetReason
@@ -126,17 +126,17 @@ async def test_where_the_model_fails_the_summary_is_an_extract(
     ],
 )
 async def test_a_title_is_always_found(answer: str | SessionaryError, title: str) -> None:
-    found, _ = await Titler(Fake(answer)).title("Where is the kettle?", "There.")
+    found, _ = await ModelTitler(Fake(answer)).title("Where is the kettle?", "There.")
 
     assert found == title
 
 
 async def test_without_a_model_the_first_words_are_the_title() -> None:
-    assert await Titler().title("# Tea\nplease", "ok") == ("Tea", None)
+    assert await ModelTitler().title("# Tea\nplease", "ok") == ("Tea", None)
 
 
 async def test_no_words_no_title_and_nobody_is_asked() -> None:
     fake = Fake("Tea")
 
-    assert await Titler(fake).title("  ", "ok") == (None, None)
+    assert await ModelTitler(fake).title("  ", "ok") == (None, None)
     assert fake.asked == []

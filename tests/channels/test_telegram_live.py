@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sessionary.agents.registry import Agent
-from sessionary.agents.summaries import ExtractiveSummarizer, Titler
+from sessionary.agents.registry import ConfiguredAgent
+from sessionary.agents.summaries import ExtractiveSummarizer, ModelTitler
 from sessionary.engine.context import AccessPolicy
 from sessionary.store.database import Store
 from sessionary.testing.adapter_suite import SlowRunner, StreamingSuite
@@ -14,7 +14,7 @@ from tests.support.fake_telegram import FakeTelegram
 
 
 def quick(store: Store, fake: FakeTelegram, runner: SlowRunner) -> ChannelWorld:
-    agent = Agent("slow", None, runner, ExtractiveSummarizer(), Titler())
+    agent = ConfiguredAgent("slow", None, runner, ExtractiveSummarizer(), ModelTitler())
     access = {"telegram": AccessPolicy(everyone=True)}
     settings = quick_settings(show_seconds=0.01, access=access)
     return ChannelWorld(store, fake, settings=settings, agent_for=lambda _, __: agent)

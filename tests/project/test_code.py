@@ -9,14 +9,6 @@ import pytest
 from tests.project import rules
 from tests.project.code import Module, modules
 
-# Class names that still mean several things. Rename one of them, then take the name off this list.
-DUPLICATES_LEFT = {
-    "Agent",
-    "HomeChannel",
-    "OpenTools",
-    "Outcome",
-    "Titler",
-}
 Rule = Callable[[Module], Iterator[str]]
 
 
@@ -48,7 +40,7 @@ def test_class_names_are_unique() -> None:
         if isinstance(node, ast.ClassDef)
     )
 
-    assert {name for name, count in names.items() if count > 1} - DUPLICATES_LEFT == set()
+    assert {name for name, count in names.items() if count > 1} == set()
 
 
 @pytest.mark.parametrize(

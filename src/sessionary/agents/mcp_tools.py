@@ -19,7 +19,7 @@ from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.tools import ToolDefinition
 
 from sessionary.agents.model import ToolServer
-from sessionary.agents.tools import Outcome
+from sessionary.agents.tools import ToolOutcome
 from sessionary.errors import AgentFailed, BadInput
 from sessionary.model.terminal import one_line
 
@@ -45,7 +45,7 @@ class _Tool:
     definition: ToolDefinition
 
 
-class OpenTools:
+class McpTools:
     """The tools of one turn."""
 
     def __init__(self, tools: Mapping[str, _Tool], *, timeout_seconds: float) -> None:
@@ -57,19 +57,19 @@ class OpenTools:
         """Return the definitions that the model is given."""
         return [tool.definition for tool in self._tools.values()]
 
-    async def call(self, name: str, arguments: dict[str, Any]) -> Outcome:
+    async def call(self, name: str, arguments: dict[str, Any]) -> ToolOutcome:
         """Call a tool; a failure is returned as its result."""
         tool = self._tools[name]
         try:
             async with asyncio.timeout(self._timeout):
-                return Outcome(await tool.toolset.direct_call_tool(tool.name, arguments))
+                return ToolOutcome(await tool.toolset.direct_call_tool(tool.name, arguments))
         except (ModelRetry, ToolFailed) as error:
-            return Outcome(error.message, is_error=True)
+            return ToolOutcome(error.message, is_error=True)
         except TimeoutError:
             problem = f"The tool {name} did not answer in {self._timeout:g} seconds."
-            return Outcome(problem, is_error=True)
+            return ToolOutcome(problem, is_error=True)
         except _BROKEN as error:
-            return Outcome(f"The tool {name} failed: {_said(error)}", is_error=True)
+            return ToolOutcome(f"The tool {name} failed: {_said(error)}", is_error=True)
 
 
 class ToolServers:
@@ -80,7 +80,7 @@ class ToolServers:
         self._servers = [(server, _toolset(server)) for server in servers]
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[OpenTools]:
+    async def opened(self) -> AsyncIterator[McpTools]:
         """Connect, and yield the tools; concurrent turns share a connection."""
         tools: dict[str, _Tool] = {}
         async with AsyncExitStack() as stack:
@@ -92,7 +92,7 @@ class ToolServers:
                             f"give {server.label} a name."
                         )
                     tools[tool.definition.name] = tool
-            yield OpenTools(tools, timeout_seconds=self._timeout)
+            yield McpTools(tools, timeout_seconds=self._timeout)
 
     async def close(self) -> None:
         """Stop the server programs."""

@@ -8,7 +8,7 @@ from sessionary.agents.demo import DEFAULT_PACE_SECONDS, EchoRunner, ScriptRunne
 from sessionary.agents.model import ModelRunner, model_options, require_library
 from sessionary.agents.python import PythonRunner
 from sessionary.agents.settings import DEMO, AgentSettings, Options
-from sessionary.agents.summaries import ExtractiveSummarizer, ModelSummarizer, Titler
+from sessionary.agents.summaries import ExtractiveSummarizer, ModelSummarizer, ModelTitler
 from sessionary.engine.ports import Runner, Summarizer
 from sessionary.errors import BadInput
 from sessionary.model.prompt import PromptContext, render
@@ -30,21 +30,21 @@ def assemble(prompt: str | None, surroundings: PromptContext) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class ConfiguredAgent:
     """A named agent: its runner, its summarizer and its titler."""
 
     name: str
     prompt: str | None
     runner: Runner
     summarizer: Summarizer
-    titler: Titler
+    titler: ModelTitler
 
     async def close(self) -> None:
         """Close connections and processes."""
         await self.runner.close()
 
 
-def build(settings: AgentSettings, *, environ: Mapping[str, str]) -> Agent:
+def build(settings: AgentSettings, *, environ: Mapping[str, str]) -> ConfiguredAgent:
     """Build the agent that the settings describe; secrets are read from `environ`."""
     make = _KINDS.get(settings.kind)
     where = f"agent {settings.name!r}"
@@ -54,12 +54,12 @@ def build(settings: AgentSettings, *, environ: Mapping[str, str]) -> Agent:
     runner = make(options)
     options.refuse_unknown()
     model = runner if isinstance(runner, ModelRunner) else None
-    return Agent(
+    return ConfiguredAgent(
         settings.name,
         settings.prompt,
         runner,
         ExtractiveSummarizer() if model is None else ModelSummarizer(model),
-        Titler(model),
+        ModelTitler(model),
     )
 
 

@@ -106,7 +106,7 @@ _MOST_WORDS = 12
 _SECONDS = 30.0
 
 
-class Titler:
+class ModelTitler:
     """Finds a title: the model's, or else the first words of the person."""
 
     def __init__(self, asker: Asker | None = None, *, seconds: float = _SECONDS) -> None:

@@ -17,7 +17,7 @@ from sessionary.model.message import Message, Role, ToolResult
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ToolOutcome:
     """The result of a tool call. Malformed: the call was invalid, and nothing was run."""
 
     content: Any
@@ -32,7 +32,7 @@ class OpenTools(Protocol):
     def definitions(self) -> Sequence[ToolDefinition]:
         """Return the definitions that the model is given."""
 
-    async def call(self, name: str, arguments: dict[str, Any]) -> Outcome:
+    async def call(self, name: str, arguments: dict[str, Any]) -> ToolOutcome:
         """Call a tool."""
 
 
@@ -41,7 +41,7 @@ class NoTools:
 
     definitions: Sequence[ToolDefinition] = ()
 
-    async def call(self, name: str, arguments: dict[str, Any]) -> Outcome:
+    async def call(self, name: str, arguments: dict[str, Any]) -> ToolOutcome:
         """Never called: there are no tools."""
         raise KeyError(name)
 
@@ -63,7 +63,7 @@ class TurnTools:
         """Run the tool calls of a response concurrently, and add their results to the conversation."""
         tasks = [asyncio.create_task(self._outcome(call)) for call in answer.calls]
         results: list[ToolReturnPart] = []
-        outcomes: list[Outcome] = []
+        outcomes: list[ToolOutcome] = []
         try:
             for call, task in zip(answer.calls, tasks, strict=True):
                 outcome = await task
@@ -78,19 +78,19 @@ class TurnTools:
         self._count(outcomes)
         conversation.take(answer.response, results)
 
-    async def _outcome(self, call: ToolCallPart) -> Outcome:
+    async def _outcome(self, call: ToolCallPart) -> ToolOutcome:
         names = [definition.name for definition in self._tools.definitions]
         if call.tool_name not in names:
             known = f"There are: {', '.join(names)}." if names else "There are no tools."
             problem = f"There is no tool {call.tool_name!r}. {known}"
-            return Outcome(problem, is_error=True, is_malformed=True)
+            return ToolOutcome(problem, is_error=True, is_malformed=True)
         arguments = arguments_of(call)
         if not isinstance(arguments, dict):
             problem = "The arguments are not a JSON object. Call the tool again with correct ones."
-            return Outcome(problem, is_error=True, is_malformed=True)
+            return ToolOutcome(problem, is_error=True, is_malformed=True)
         return await self._tools.call(call.tool_name, arguments)
 
-    def _answered(self, call: ToolCallPart, outcome: Outcome) -> tuple[Step, ToolReturnPart]:
+    def _answered(self, call: ToolCallPart, outcome: ToolOutcome) -> tuple[Step, ToolReturnPart]:
         text = result_text(outcome.content, longest=self._options.most_tool_characters)
         if outcome.is_error:
             text = f"Error: {text}"
@@ -101,7 +101,7 @@ class TurnTools:
         step = Step(Message(Role.TOOL, (kept,)))
         return step, ToolReturnPart(call.tool_name, native, call.tool_call_id)
 
-    def _count(self, outcomes: Sequence[Outcome]) -> None:
+    def _count(self, outcomes: Sequence[ToolOutcome]) -> None:
         is_wrong = any(outcome.is_malformed for outcome in outcomes)
         self._malformed = self._malformed + 1 if is_wrong else 0
         if self._malformed > self._options.most_malformed:

@@ -41,17 +41,17 @@ class Agents:
         self._settings = settings
         self._folder = folder
         self._default = default
-        self._made: dict[str, registry.Agent] = {}
+        self._made: dict[str, registry.ConfiguredAgent] = {}
         if default is not None:
             self.get(default)
 
-    def choose(self, source: Source, name: str | None) -> registry.Agent:
+    def choose(self, source: Source, name: str | None) -> registry.ConfiguredAgent:
         """Return the agent for a source: the named one, the platform's, the default, or the demo."""
         platform = self._settings.agent_by_platform.get(source.platform)
         chosen = name or self._default or platform or self._settings.agent
         return self.get(chosen)
 
-    def get(self, name: str | None) -> registry.Agent:
+    def get(self, name: str | None) -> registry.ConfiguredAgent:
         """Return an agent by its name; None is the demo agent."""
         made = self._made.get(name or "")
         if made is None:

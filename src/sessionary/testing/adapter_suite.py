@@ -22,7 +22,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from sessionary.actions import schedules
-from sessionary.agents.registry import Agent
+from sessionary.agents.registry import ConfiguredAgent
 from sessionary.clock import Moment
 from sessionary.engine.context import AccessPolicy
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
@@ -392,7 +392,7 @@ def _ended_or_has(task: "asyncio.Task[None]", intake: RecordingIntake, count: in
     return task.done() or _has(intake, count)
 
 
-def giving(data: bytes) -> Callable[[Source, str | None], Agent]:
+def giving(data: bytes) -> Callable[[Source, str | None], ConfiguredAgent]:
     """Return an agent that answers with a file."""
     file = Attachment(sha256(data).hexdigest(), "application/pdf", "notes.pdf", len(data))
     said = message("assistant", [Text("Here it is."), file])

@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary
 from sessionary.actions import outbox
 from sessionary.actions.sessions import lists, read
 from sessionary.agents.demo import EchoRunner
-from sessionary.agents.registry import Agent
-from sessionary.agents.summaries import ExtractiveSummarizer, Titler
+from sessionary.agents.registry import ConfiguredAgent
+from sessionary.agents.summaries import ExtractiveSummarizer, ModelTitler
 from sessionary.clock import Moment
 from sessionary.engine.context import AccessPolicy, EngineContext, Settings
 from sessionary.engine.engine import Engine
@@ -126,7 +126,7 @@ class ChannelWorld:
 
     def context(self) -> EngineContext:
         """Return the engine's context."""
-        agent = Agent("echo", None, EchoRunner(), ExtractiveSummarizer(), Titler())
+        agent = ConfiguredAgent("echo", None, EchoRunner(), ExtractiveSummarizer(), ModelTitler())
         adapters: dict[str, Adapter] = {self.platform.name: self.adapter, "loopback": self.other}
         access = {
             self.platform.name: AccessPolicy(allow=frozenset({self.platform.known})),

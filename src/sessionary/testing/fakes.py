@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from zlib import crc32
 
-from sessionary.agents.registry import Agent
-from sessionary.agents.summaries import ExtractiveSummarizer, Titler
+from sessionary.agents.registry import ConfiguredAgent
+from sessionary.agents.summaries import ExtractiveSummarizer, ModelTitler
 from sessionary.channels.base import ChannelAdapter, ChannelOptions
 from sessionary.clock import Moment, encode_id, to_micros
 from sessionary.engine.ports import (
@@ -144,6 +144,6 @@ def reply_to(request: TurnRequest) -> Sequence[Event]:
     ]
 
 
-def scripted_agent(runner: Runner) -> Agent:
+def scripted_agent(runner: Runner) -> ConfiguredAgent:
     """Return an agent with this runner that needs nothing from outside."""
-    return Agent("scripted", None, runner, ExtractiveSummarizer(), Titler())
+    return ConfiguredAgent("scripted", None, runner, ExtractiveSummarizer(), ModelTitler())
