@@ -6,10 +6,9 @@ from pathlib import Path
 from benchmarks.raw import TEXT
 from sessionary.actions.sessions import edit, log
 from sessionary.clock import Moment, RandomIds, SystemClock, encode_id, to_micros
-from sessionary.model.key import SessionKey, key_for
 from sessionary.model.message import Message, message
 from sessionary.model.session import Opening
-from sessionary.model.source import Source
+from sessionary.model.source import SessionKey, Source, key_for
 from sessionary.store.database import Store, Tx
 from sessionary.store.open import open_store
 from sessionary.store.tables import sessions as table

@@ -15,10 +15,9 @@ from sessionary.client.client import Sessionary, connect
 from sessionary.engine.context import LiveEvent
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.engine.turn import budgets
-from sessionary.model.key import SessionKey, key_for
 from sessionary.model.message import Message, Text, ToolCall, ToolResult, message
 from sessionary.model.reset import ResetPolicy
-from sessionary.model.source import Source
+from sessionary.model.source import SessionKey, Source, key_for
 from sessionary.model.turn import Arrival, ArrivalState, Lease
 from sessionary.store.database import Tx
 from sessionary.store.tables import access, arrivals, deliveries

@@ -11,8 +11,7 @@ from sessionary.channels.discord.inbound import (
     DiscordOptions,
     DiscordPlace,
 )
-from sessionary.model.key import key_for
-from sessionary.model.source import Channel
+from sessionary.model.source import Channel, key_for
 
 ME = DiscordBot("1", frozenset({"2"}))
 DIRECT = DiscordMessage(

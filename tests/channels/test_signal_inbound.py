@@ -7,8 +7,8 @@ import pytest
 from sessionary.channels.base import ReceivedMessage, WithdrawnMessage
 from sessionary.channels.signal import inbound, outbound
 from sessionary.channels.signal.inbound import SignalAccount
-from sessionary.model.key import key_for
 from sessionary.model.message import Text, Unknown
+from sessionary.model.source import key_for
 from tests.support.fake_signal import (
     ACCOUNT,
     ACCOUNT_UUID,

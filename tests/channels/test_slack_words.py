@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sessionary.channels.base import printable
 from sessionary.channels.slack import inbound, outbound
 from sessionary.channels.slack.inbound import SlackMessage, SlackNames, SlackOptions
-from sessionary.model.key import key_for
+from sessionary.model.source import key_for
 
 ME = "U1"
 

@@ -17,9 +17,8 @@ from sessionary.channels.whatsapp.inbound import FailedDelivery, WhatsAppOptions
 from sessionary.clock import Moment
 from sessionary.config.table import Table
 from sessionary.errors import BadInput, NotAllowed, RetryLater, SessionaryError, Unreachable
-from sessionary.model.key import key_for
 from sessionary.model.message import Attachment, Message, Text, Unknown
-from sessionary.model.source import Channel
+from sessionary.model.source import Channel, key_for
 from sessionary.model.turn import DeliveryState
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import deliveries

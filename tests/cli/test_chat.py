@@ -16,8 +16,8 @@ from sessionary.actions.turns import Claim
 from sessionary.app.chat import TerminalChat
 from sessionary.client.client import Sessionary, connect
 from sessionary.engine.ports import Event, Step, TurnRequest
-from sessionary.model.key import key_for
 from sessionary.model.message import message
+from sessionary.model.source import key_for
 from sessionary.model.turn import Lease
 from sessionary.store.database import Tx
 from tests.cli.conftest import Program

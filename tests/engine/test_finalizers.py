@@ -9,9 +9,9 @@ import pytest
 
 from sessionary.actions import turns
 from sessionary.engine.engine import Engine
-from sessionary.model.key import key_for
 from sessionary.model.message import message
 from sessionary.model.reset import ResetPolicy
+from sessionary.model.source import key_for
 from sessionary.store.database import Store
 from sessionary.testing.fakes import moment_of
 from tests.engine import finalizers

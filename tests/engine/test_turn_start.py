@@ -10,9 +10,8 @@ from sessionary.engine.context import Settings
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Agent, Event, Step, TurnRequest
 from sessionary.errors import BadInput
-from sessionary.model.key import key_for
 from sessionary.model.message import message
-from sessionary.model.source import Source
+from sessionary.model.source import Source, key_for
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Store
 from sessionary.store.tables import upkeep

@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionary.errors import BadInput
-from sessionary.model.key import (
+from sessionary.model.source import (
     Isolation,
     SessionKey,
+    Source,
     explain,
     is_shared,
     key_for,
     validate_profile,
 )
-from sessionary.model.source import Source
 
 any_text = st.text(
     st.characters(exclude_categories=()) | st.sampled_from("/=:%\x00\n \u202e\ud800é語57"),

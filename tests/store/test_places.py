@@ -7,11 +7,10 @@ import pytest
 
 from sessionary.actions.sessions import routing
 from sessionary.actions.sessions.append import NewMessage, append_to_source
-from sessionary.model.key import key_for
 from sessionary.model.message import message
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import EndReason
-from sessionary.model.source import Source
+from sessionary.model.source import Source, key_for
 from sessionary.store import queries
 from sessionary.store.database import Store, Tx
 from tests.store.conftest import opened

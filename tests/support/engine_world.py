@@ -12,11 +12,10 @@ from sessionary.engine.context import AccessPolicy, EngineContext, Settings
 from sessionary.engine.engine import Engine
 from sessionary.engine.intake import Received
 from sessionary.engine.ports import Runner
-from sessionary.model.key import key_for
 from sessionary.model.message import Message, message
 from sessionary.model.prompt import PromptContext, render
 from sessionary.model.session import SessionFolder, SessionHead
-from sessionary.model.source import Source
+from sessionary.model.source import Source, key_for
 from sessionary.model.turn import Delivery, DeliveryState, Turn
 from sessionary.store.database import Store
 from sessionary.store.tables import deliveries, upkeep

@@ -12,11 +12,10 @@ from sessionary.actions.sessions import edit, read, routing
 from sessionary.actions.sessions.revise import compact
 from sessionary.actions.sessions.routing import Move, move_chat
 from sessionary.errors import Conflict, NotAllowed, NotFound
-from sessionary.model.key import Isolation, key_for
 from sessionary.model.prompt import HomeAddress
 from sessionary.model.reset import Policies, ResetMode, ResetPolicy
 from sessionary.model.session import EndReason, Lineage, SessionHead
-from sessionary.model.source import ChatType, Source
+from sessionary.model.source import ChatType, Isolation, Source, key_for
 from sessionary.store.database import Tx
 from tests.support.suite import Suite, refused
 from tests.support.world import ANN, BOB, World

@@ -10,11 +10,10 @@ from sessionary.actions.sessions.lists import SessionFilters, list_sessions
 from sessionary.actions.sessions.log import Appended
 from sessionary.actions.turns import Begun, Claim, Ending
 from sessionary.clock import Moment, to_micros
-from sessionary.model.key import SessionKey, key_for
 from sessionary.model.message import Entry, Message, message
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import Kind, Opening, SessionFolder, SessionHead
-from sessionary.model.source import Source
+from sessionary.model.source import SessionKey, Source, key_for
 from sessionary.model.transcript import Chat
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import entries, sessions

@@ -12,9 +12,8 @@ import pytest
 
 from sessionary.actions.sessions import read, routing
 from sessionary.model.access import Scope
-from sessionary.model.key import key_for
 from sessionary.model.session import SessionHead
-from sessionary.model.source import Source
+from sessionary.model.source import Source, key_for
 from tests.support.child import ServerUnavailable
 from tests.support.environment import installed
 from tests.support.model_server import Call, ModelServer, Reply, Tokens

@@ -20,11 +20,10 @@ from sessionary.actions import inbox, turns
 from sessionary.actions.sessions import edit, log
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.errors import Conflict, SessionaryError
-from sessionary.model.key import SessionKey, key_for
 from sessionary.model.message import Message, Text, message
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import Opening
-from sessionary.model.source import Source
+from sessionary.model.source import SessionKey, Source, key_for
 from sessionary.model.usage import Usage
 from sessionary.store.database import Store, Tx
 from sessionary.store.open import open_store

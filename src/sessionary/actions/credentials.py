@@ -10,7 +10,7 @@ from sessionary.clock import Moment
 from sessionary.errors import Ambiguous, BadInput, NotFound, RetryLater
 from sessionary.model import codec
 from sessionary.model.access import Login, Scope, Token
-from sessionary.model.key import validate_profile
+from sessionary.model.source import validate_profile
 from sessionary.store.database import Tx
 from sessionary.store.tables import credentials, sessions
 from sessionary.store.tables.credentials import LoginGuard

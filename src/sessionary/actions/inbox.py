@@ -7,9 +7,17 @@ from sessionary.actions.sessions import log, routing
 from sessionary.actions.sessions.log import MAX_IDEMPOTENCY_KEY, check_idempotency_key
 from sessionary.clock import Moment
 from sessionary.errors import Conflict, NotFound
-from sessionary.model.key import SessionKey, check_length, check_person, key_for
 from sessionary.model.message import Message
-from sessionary.model.source import Channel, ChatType, Source, escape
+from sessionary.model.source import (
+    Channel,
+    ChatType,
+    SessionKey,
+    Source,
+    check_length,
+    check_person,
+    escape,
+    key_for,
+)
 from sessionary.model.turn import Arrival, ArrivalState
 from sessionary.store.database import RaceLost, Tx
 from sessionary.store.tables import arrivals, bindings, meta

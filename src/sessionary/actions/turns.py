@@ -15,11 +15,10 @@ from sessionary.actions.sessions.log import Appended, SessionChanged
 from sessionary.clock import Moment
 from sessionary.errors import Conflict, NotFound
 from sessionary.model import transcript
-from sessionary.model.key import SessionKey
 from sessionary.model.message import Message, Part, Role, Text
 from sessionary.model.reset import Policies, ResetPolicy
 from sessionary.model.session import SessionHead
-from sessionary.model.source import Channel, Source
+from sessionary.model.source import Channel, SessionKey, Source
 from sessionary.model.turn import Arrival, Lease, Turn, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import RaceLost, Tx

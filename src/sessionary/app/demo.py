@@ -24,11 +24,10 @@ from sessionary.app.demo_scenes import (
 from sessionary.client.client import Sessionary
 from sessionary.clock import Ids, Moment, encode_id, to_micros
 from sessionary.errors import Conflict
-from sessionary.model.key import SessionKey
 from sessionary.model.message import Message, message
 from sessionary.model.reset import ResetMode, ResetPolicy
 from sessionary.model.session import Kind, Opening
-from sessionary.model.source import Source
+from sessionary.model.source import SessionKey, Source
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
 from sessionary.store.tables import blobs

@@ -12,11 +12,10 @@ from sessionary.cli.sessions.refs import find_head, ref_argument
 from sessionary.cli.tree import command, group, pass_console
 from sessionary.clock import Moment
 from sessionary.errors import NotFound
-from sessionary.model import key as keys
-from sessionary.model.key import SessionKey
+from sessionary.model import source as keys
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import SessionHead
-from sessionary.model.source import Source
+from sessionary.model.source import SessionKey, Source
 from sessionary.model.view import head_json, policy_json, time_text
 from sessionary.store.database import Tx
 

@@ -20,10 +20,9 @@ from sessionary.clock import (
 from sessionary.config import Config
 from sessionary.config.reset import ResetSettings
 from sessionary.errors import BadInput
-from sessionary.model.key import Isolation, SessionKey, key_for, validate_profile
 from sessionary.model.reset import Policies, ResetMode, ResetPolicy
 from sessionary.model.session import Kind, SessionFolder, SessionHead
-from sessionary.model.source import Source
+from sessionary.model.source import Isolation, SessionKey, Source, key_for, validate_profile
 from sessionary.model.usage import Usage, UsageTotal
 from sessionary.store.database import Pending, Store, Tx, running_loop
 from sessionary.store.open import open_store, sqlite_path

@@ -11,10 +11,9 @@ from sessionary.actions.sessions import routing as hold_actions
 from sessionary.actions.sessions.routing import Hold
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, NotFound
-from sessionary.model.key import SessionKey
 from sessionary.model.message import Message, Part, Role, message
 from sessionary.model.session import Kind, Opening, SessionHead
-from sessionary.model.source import Person, Source
+from sessionary.model.source import Person, SessionKey, Source
 from sessionary.model.transcript import Chat
 from sessionary.model.turn import TurnState
 from sessionary.model.usage import Usage

@@ -12,11 +12,10 @@ from sessionary.clock import Moment
 from sessionary.engine.context import TRUSTED, EngineContext
 from sessionary.engine.turn.loop import CompactionRequest
 from sessionary.errors import Ambiguous, BadInput, Conflict, NotFound, SessionaryError
-from sessionary.model.key import SessionKey
 from sessionary.model.message import Message, Role
 from sessionary.model.prompt import HomeAddress
 from sessionary.model.session import SessionFolder, SessionHead
-from sessionary.model.source import Source
+from sessionary.model.source import SessionKey, Source
 from sessionary.model.terminal import one_line
 from sessionary.model.title import clean_title, matches_continuation
 from sessionary.store.database import Tx

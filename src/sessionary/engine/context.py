@@ -10,10 +10,9 @@ from typing import Any
 
 from sessionary.clock import Clock, Ids, Moment
 from sessionary.engine.ports import Adapter, Agent
-from sessionary.model.key import Isolation, SessionKey, key_for
 from sessionary.model.prompt import PromptContext
 from sessionary.model.reset import Policies
-from sessionary.model.source import Source
+from sessionary.model.source import Isolation, SessionKey, Source, key_for
 from sessionary.model.usage import Usage
 from sessionary.store.database import Store
 

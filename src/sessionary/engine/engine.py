@@ -14,9 +14,8 @@ from sessionary.engine.scheduler import Scheduler
 from sessionary.engine.sweeper import Sweeper
 from sessionary.engine.turn.loop import Compactor, TurnLoop
 from sessionary.errors import NotAllowed, RetryLater
-from sessionary.model.key import SessionKey
 from sessionary.model.message import Message
-from sessionary.model.source import Source
+from sessionary.model.source import SessionKey, Source
 
 STOP_SECONDS = 7.0
 # The part of it that compactions have left once they are cancelled.

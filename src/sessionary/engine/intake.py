@@ -16,10 +16,9 @@ from sessionary.engine import commands, notices
 from sessionary.engine.context import TRUSTED, EngineContext, Strangers, WhileRunning
 from sessionary.engine.turn.loop import CompactionRequest, Compactor, TurnLoop, TurnStart, begin
 from sessionary.errors import NotAllowed, RetryLater, SessionaryError, StoreUnavailable
-from sessionary.model.key import SessionKey, check_person
 from sessionary.model.message import Message, Text
 from sessionary.model.session import Opening, SessionFolder
-from sessionary.model.source import ChatType, Source, at_session
+from sessionary.model.source import ChatType, SessionKey, Source, at_session, check_person
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, blobs
 

@@ -15,10 +15,9 @@ from sessionary.actions.sessions.append import NewMessage
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict
 from sessionary.model import transcript
-from sessionary.model.key import SessionKey, key_for
 from sessionary.model.message import Compaction, Entry, Message, Role, Text, Unknown
 from sessionary.model.session import Kind, Lineage, Opening, Segment, SessionFolder, SessionHead
-from sessionary.model.source import Source
+from sessionary.model.source import SessionKey, Source, key_for
 from sessionary.model.turn import Lease
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx

@@ -17,7 +17,6 @@ from msgspec import Meta
 
 from sessionary.errors import BadInput
 from sessionary.model import codec, redact
-from sessionary.model.key import SessionKey, validate_profile
 from sessionary.model.message import (
     MAX_SEQ,
     Attachment,
@@ -38,7 +37,7 @@ from sessionary.model.message import (
 )
 from sessionary.model.redact import masked, masked_json
 from sessionary.model.session import Kind, Lineage, SessionHead, TitleBy
-from sessionary.model.source import Person, Source
+from sessionary.model.source import Person, SessionKey, Source, validate_profile
 from sessionary.model.title import clean_title
 from sessionary.model.usage import TOKEN_FIELDS, CostStatus, Usage, as_stored
 

@@ -15,11 +15,10 @@ from sessionary.actions.sessions.append import NewMessage, append_after_end
 from sessionary.clock import Clock, Ids, Moment
 from sessionary.errors import BadInput, Conflict, SessionaryError
 from sessionary.model import transcript
-from sessionary.model.key import SessionKey, key_for
 from sessionary.model.message import Message
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import SessionHead
-from sessionary.model.source import Source
+from sessionary.model.source import SessionKey, Source, key_for
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import bindings, entries, sessions
 from sessionary.telemetry import genai, merge, openinference, otlp

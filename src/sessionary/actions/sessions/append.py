@@ -9,11 +9,10 @@ from sessionary.actions.sessions.log import Appended
 from sessionary.clock import Moment
 from sessionary.errors import Conflict
 from sessionary.model import transcript
-from sessionary.model.key import SessionKey
 from sessionary.model.message import Message
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import Opening
-from sessionary.model.source import Source
+from sessionary.model.source import SessionKey, Source
 from sessionary.model.turn import Lease
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx

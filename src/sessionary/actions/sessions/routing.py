@@ -9,7 +9,6 @@ from sessionary.actions.sessions.log import lock_session
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict, NotAllowed, NotFound
 from sessionary.model import codec
-from sessionary.model.key import SessionKey, check_length, key_for
 from sessionary.model.redact import redact_key
 from sessionary.model.reset import Policies, ResetPolicy, ResetReason
 from sessionary.model.session import (
@@ -21,7 +20,7 @@ from sessionary.model.session import (
     SessionHead,
     TitleBy,
 )
-from sessionary.model.source import ChatType, Source, at_session
+from sessionary.model.source import ChatType, SessionKey, Source, at_session, check_length, key_for
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, bindings, entries, sessions
 from sessionary.store.tables.sessions import Inheritance

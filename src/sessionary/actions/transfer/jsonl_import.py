@@ -22,7 +22,6 @@ from sessionary.actions.sessions.log import SessionChanged
 from sessionary.clock import Moment, to_micros
 from sessionary.errors import BadInput, Conflict, StoreFull
 from sessionary.model import codec, record
-from sessionary.model.key import SessionKey, validate_profile
 from sessionary.model.message import Entry, body_to_json
 from sessionary.model.record import (
     BlobLine,
@@ -37,6 +36,7 @@ from sessionary.model.record import (
     UsageLine,
 )
 from sessionary.model.session import Segment
+from sessionary.model.source import SessionKey, validate_profile
 from sessionary.model.title import clean_title
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import blobs, entries, imports, projects, sessions, transfer, usage

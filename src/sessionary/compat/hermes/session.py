@@ -26,10 +26,9 @@ from sessionary.compat.hermes.source import (
     to_source,
 )
 from sessionary.compat.hermes.state import SessionDB
-from sessionary.model.key import Isolation, SessionKey, key_for
 from sessionary.model.reset import ResetPolicy, ResetReason
 from sessionary.model.session import EndReason, SessionHead
-from sessionary.model.source import Source
+from sessionary.model.source import Isolation, SessionKey, Source, key_for
 from sessionary.store.database import Tx
 from sessionary.store.tables import bindings, sessions
 

@@ -7,9 +7,8 @@ from typing import Any, Self
 
 from sessionary.compat.hermes.config import Platform, platform_of
 from sessionary.compat.hermes.rows import Json
-from sessionary.model.key import Isolation, SessionKey, is_shared, key_for
 from sessionary.model.session import SessionHead
-from sessionary.model.source import ChatType, Source
+from sessionary.model.source import ChatType, Isolation, SessionKey, Source, is_shared, key_for
 
 _ALWAYS = (
     "chat_id",

@@ -17,11 +17,10 @@ from sessionary.engine.context import EngineContext, WakeSignal
 from sessionary.engine.turn import budgets
 from sessionary.engine.turn.run import SERVER_STOPPED, TurnRun, TurnTarget
 from sessionary.errors import Conflict, RetryLater, SessionaryError, StoreUnavailable
-from sessionary.model.key import SessionKey
 from sessionary.model.message import Text
 from sessionary.model.reset import ResetPolicy, ResetReason
 from sessionary.model.session import SessionHead
-from sessionary.model.source import Source, session_named_by
+from sessionary.model.source import SessionKey, Source, session_named_by
 from sessionary.model.tokens import estimate
 from sessionary.model.transcript import Chat
 from sessionary.model.turn import Arrival, TurnState

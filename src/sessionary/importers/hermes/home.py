@@ -13,9 +13,9 @@ from sessionary.importers.hermes import gateway, state, web_sessions
 from sessionary.importers.hermes.gateway import GatewayIndex
 from sessionary.importers.hermes.state import Chain, SessionRow, chains_of, rows_of
 from sessionary.importers.hermes.web_sessions import WebFile
-from sessionary.model.key import validate_profile
 from sessionary.model.record import ProjectFact
 from sessionary.model.session import Lineage
+from sessionary.model.source import validate_profile
 from sessionary.store.sqlite.external_file import ExternalDatabase
 from sessionary.store.tables.blobs import hash_of
 

@@ -8,10 +8,10 @@ from starlette.responses import Response
 from sessionary.actions.requests import StoredResponse
 from sessionary.actions.sessions import read, routing
 from sessionary.actions.sessions.routing import Binding, NextReset
-from sessionary.model.key import SessionKey
 from sessionary.model.record import ExportOptions, head_within
 from sessionary.model.redact import is_redacted_key, redact_key
 from sessionary.model.session import SessionHead
+from sessionary.model.source import SessionKey
 from sessionary.model.view import head_json, policy_json, time_text
 from sessionary.store.database import Tx
 from sessionary.web.auth import ContextDep, Reader, Writer
