@@ -22,7 +22,7 @@ _PAINTED = """() => new Promise((done) => {
     .observe({ type: 'largest-contentful-paint', buffered: true })
 })"""
 _OPEN = """(title) => new Promise((done) => {
-  const row = [...document.querySelectorAll('.item')].find((each) => each.title === title)
+  const row = [...document.querySelectorAll('.session-row')].find((each) => each.title === title)
   const began = performance.now()
   const look = () => document.querySelectorAll('.message').length > 20
     ? done((performance.now() - began) / 1000) : requestAnimationFrame(look)
@@ -69,7 +69,7 @@ class _Pages:
         context = browser.new_context()
         page = context.new_page()
         page.goto(web.login_link)
-        page.wait_for_selector(".item")
+        page.wait_for_selector(".session-row")
         self._state = context.storage_state()
         context.close()
         self._open: Any = None
@@ -96,7 +96,7 @@ class _Pages:
         page = context.new_page()
         page.on("request", lambda request: asked.append(request.url))
         page.goto(self._web.address)
-        page.wait_for_selector(".item")
+        page.wait_for_selector(".session-row")
         loaded = int(page.evaluate(_LOADED))
         context.close()
         return {"bytes": loaded, "requests": len(asked)}
@@ -124,7 +124,7 @@ class _Pages:
         context = self._browser.new_context(storage_state=self._state)
         page = context.new_page()
         page.goto(self._web.address)
-        page.wait_for_selector(".item")
+        page.wait_for_selector(".session-row")
         took = float(page.evaluate(_PAINTED))
         context.close()
         return took
@@ -134,7 +134,7 @@ class _Pages:
         if self._open is None:
             self._open = self._browser.new_context(storage_state=self._state).new_page()
         self._open.goto(self._web.address)
-        self._open.wait_for_selector(f'.item[title="{LONG_TITLE}"]')
+        self._open.wait_for_selector(f'.session-row[title="{LONG_TITLE}"]')
         return float(self._open.evaluate(_OPEN, LONG_TITLE))
 
     def shell(self) -> float:

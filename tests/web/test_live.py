@@ -122,7 +122,7 @@ async def test_sessions_are_counted_by_source_and_folder(server: Served, client:
 async def test_counting_stops_where_it_says(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lists, "MOST", 2)
+    monkeypatch.setattr(lists, "MAX_COUNT", 2)
     for _ in range(4):
         await opened(client)
 
