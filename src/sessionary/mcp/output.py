@@ -58,18 +58,18 @@ def usage_row_json(total: UsageTotal) -> Json:
 
 def message_json(entry: Entry, longest: int = MAX_TEXT) -> Json:
     """One entry of a transcript; a compaction is its summary."""
-    said = entry.body
+    body = entry.body
     item: Json = {"cite": citation(entry.session_id, entry.seq), "seq": entry.seq}
-    if isinstance(said, Compaction):
-        return item | {"kind": "summary", "text": cut(said.summary, longest)}
-    if not isinstance(said, Message):
+    if isinstance(body, Compaction):
+        return item | {"kind": "summary", "text": cut(body.summary, longest)}
+    if not isinstance(body, Message):
         return item | {"kind": "mark"}
-    item |= {"role": str(said.role), "at": time_text(entry.at)}
-    calls = [part.name for part in said.parts if isinstance(part, ToolCall)]
-    files = [part.name or part.media_type for part in said.parts if isinstance(part, Attachment)]
+    item |= {"role": str(body.role), "at": time_text(entry.at)}
+    calls = [part.name for part in body.parts if isinstance(part, ToolCall)]
+    files = [part.name or part.media_type for part in body.parts if isinstance(part, Attachment)]
     item |= {"calls": _names(calls)} if calls else {}
     item |= {"files": _names(files)} if files else {}
-    return item | {"text": cut(said.text or _result_text(said), longest)}
+    return item | {"text": cut(body.text or _result_text(body), longest)}
 
 
 def fit(items: Sequence[Json], *, from_end: bool = False) -> list[Json]:
@@ -97,10 +97,10 @@ def _names(names: Sequence[str]) -> list[str]:
     return [*shown, f"… and {more:,} more"] if more else shown
 
 
-def _result_text(said: Message) -> str:
+def _result_text(message: Message) -> str:
     texts = (
         part.content if isinstance(part.content, str) else codec.encode(part.content)
-        for part in said.parts
+        for part in message.parts
         if isinstance(part, ToolResult)
     )
     return "\n".join(texts)

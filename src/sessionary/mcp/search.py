@@ -116,26 +116,26 @@ def is_echo(tx: Tx, hit: Hit, query: Query) -> bool:
     near = read.read_window(
         tx, hit.session.id, profile=hit.session.profile, around=hit.seq, limit=1
     )
-    said = next((each.body for each in near.entries if each.seq == hit.seq), None)
-    if not isinstance(said, Message):
+    message = next((each.body for each in near.entries if each.seq == hit.seq), None)
+    if not isinstance(message, Message):
         return False
     own = [
         part
-        for part in said.parts
+        for part in message.parts
         if isinstance(part, ToolCall | ToolResult) and _is_own_tool(part)
     ]
-    return bool(own) and not matches(query, _text_without(said, own))
+    return bool(own) and not matches(query, _text_without(message, own))
 
 
 def _is_own_tool(part: ToolCall | ToolResult) -> bool:
     return part.name is not None and _OWN_TOOLS.fullmatch(part.name) is not None
 
 
-def _text_without(said: Message, own: Iterable[ToolCall | ToolResult]) -> str:
+def _text_without(message: Message, own: Iterable[ToolCall | ToolResult]) -> str:
     """The text of a message without these tool calls and results."""
     skipped = list(own)
     pieces = []
-    for part in said.parts:
+    for part in message.parts:
         match part:
             case Text(text):
                 pieces.append(text)

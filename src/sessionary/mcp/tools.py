@@ -274,16 +274,16 @@ def _cut_message(entry: Entry, characters: int) -> list[Json]:
 
 
 def _is_conversation(entry: Entry) -> bool:
-    said = entry.body
+    body = entry.body
     return (
-        isinstance(said, Message) and said.role in (Role.USER, Role.ASSISTANT) and bool(said.text)
+        isinstance(body, Message) and body.role in (Role.USER, Role.ASSISTANT) and bool(body.text)
     )
 
 
 def _first_prompt(tx: Tx, head: SessionHead) -> str | None:
     window = read.read_window(tx, head.id, profile=head.profile, after=0, limit=_PAGE)
-    said = (entry.body for entry in window.entries)
-    prompts = (each.text for each in said if isinstance(each, Message) and each.role is Role.USER)
+    bodies = (entry.body for entry in window.entries)
+    prompts = (each.text for each in bodies if isinstance(each, Message) and each.role is Role.USER)
     return next((text for text in prompts if text), None)
 
 

@@ -270,8 +270,8 @@ def line(speaker: str, text: str) -> str:
 
 def note(lines: Collection[str]) -> Text:
     """The part of a message that holds the lines, marked as not addressed to the agent."""
-    heard = "\n".join(f"> {each}" for each in lines)
-    return Text(f"{HEADING}{heard})")
+    quoted = "\n".join(f"> {each}" for each in lines)
+    return Text(f"{HEADING}{quoted})")
 
 
 def has_note(message: Message) -> bool:
@@ -288,9 +288,9 @@ def without(message: Message, speakers: Collection[str]) -> Message:
 def _without(part: Part, begins: tuple[str, ...]) -> Part:
     if not isinstance(part, Text) or not _is_note(part):
         return part
-    heard = part.text.removeprefix(HEADING).removesuffix(")").split("\n")
-    kept = [ERASED if each.startswith(begins) else each for each in heard]
-    return part if kept == heard else Text(HEADING + "\n".join(kept) + ")")
+    quoted = part.text.removeprefix(HEADING).removesuffix(")").split("\n")
+    kept = [ERASED if each.startswith(begins) else each for each in quoted]
+    return part if kept == quoted else Text(HEADING + "\n".join(kept) + ")")
 
 
 def _is_note(part: Part) -> bool:

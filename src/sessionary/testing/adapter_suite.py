@@ -395,8 +395,8 @@ def _ended_or_has(task: "asyncio.Task[None]", intake: RecordingIntake, count: in
 def giving(data: bytes) -> Callable[[Source, str | None], ConfiguredAgent]:
     """Return an agent that answers with a file."""
     file = Attachment(sha256(data).hexdigest(), "application/pdf", "notes.pdf", len(data))
-    said = message("assistant", [Text("Here it is."), file])
-    agent = scripted_agent(ScriptedRunner(lambda _: [Step(said, files=(data,))]))
+    reply = message("assistant", [Text("Here it is."), file])
+    agent = scripted_agent(ScriptedRunner(lambda _: [Step(reply, files=(data,))]))
     return lambda _, __: agent
 
 

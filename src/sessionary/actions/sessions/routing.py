@@ -137,7 +137,7 @@ def switch(tx: Tx, key: SessionKey, target: SessionHead, *, moment: Moment) -> S
             raise log.running_error(old.id)
         if _is_only_key(tx, old, key):
             end_session(tx, old, reason=EndReason.SWITCH, moment=moment)
-    release_key(tx, key, keeper=target.no)
+    release_key(tx, key, except_session=target.no)
     sessions.reopen(tx, target.no, key=str(key))
     bind(tx, key, target.no, moment=moment)
     return sessions.get_by_no(tx, target.no)
@@ -179,10 +179,10 @@ def set_next_title(tx: Tx, key: SessionKey, title: str | None) -> None:
         bindings.set_next_title(tx, str(key), title, profile=key.profile)
 
 
-def release_key(tx: Tx, key: SessionKey, *, keeper: int | None = None) -> None:
+def release_key(tx: Tx, key: SessionKey, *, except_session: int | None = None) -> None:
     """Take a key away from the open session that has it, which goes on under another key or none."""
     no = sessions.open_session_of_key(tx, str(key), profile=key.profile)
-    if no is None or no == keeper:
+    if no is None or no == except_session:
         return
     free = [
         other

@@ -180,23 +180,23 @@ def message_time(given: Mapping[str, Any]) -> datetime | None:
 
 def message_row(number: int, session_id: str, entry: Entry) -> Json:
     """A message as a row, with exactly the columns of Hermes' table."""
-    said = _message_of(entry)
-    kept = _kept_of_message(said)
-    result = next((part for part in said.parts if isinstance(part, ToolResult)), None)
+    message = _message_of(entry)
+    kept = _kept_of_message(message)
+    result = next((part for part in message.parts if isinstance(part, ToolResult)), None)
     call_id = kept.get("tool_call_id") if result is None else result.call_id
     return {
         "id": number,
         "session_id": session_id,
-        "role": kept.get("role", str(said.role)),
-        "content": content_of(said),
+        "role": kept.get("role", str(message.role)),
+        "content": content_of(message),
         "tool_call_id": None if kept.get("no_call_id") else call_id,
-        "tool_calls": _calls_as_given(said, kept),
+        "tool_calls": _calls_as_given(message, kept),
         "tool_name": kept.get("tool_name") if result is None else result.name,
         "timestamp": entry.at.timestamp(),
-        "token_count": said.token_count,
-        "finish_reason": said.finish_reason,
-        **_thoughts_as_given(said, kept),
-        "platform_message_id": said.platform_message_id,
+        "token_count": message.token_count,
+        "finish_reason": message.finish_reason,
+        **_thoughts_as_given(message, kept),
+        "platform_message_id": message.platform_message_id,
         "observed": bool(kept.get("observed", False)),
     }
 
@@ -214,13 +214,13 @@ def chat_dict(row: Mapping[str, Any]) -> Json:
     return chat
 
 
-def content_of(said: Message) -> Any:
+def content_of(message: Message) -> Any:
     """The content as it was given: a text, a list of parts, or nothing."""
-    kept = _kept_of_message(said)
-    result = next((part for part in said.parts if isinstance(part, ToolResult)), None)
+    kept = _kept_of_message(message)
+    result = next((part for part in message.parts if isinstance(part, ToolResult)), None)
     if result is not None:
         return None if kept.get("no_content") else result.content
-    content = [part for part in said.parts if isinstance(part, Text | Unknown | Attachment)]
+    content = [part for part in message.parts if isinstance(part, Text | Unknown | Attachment)]
     match kept.get("content"):
         case "parts":
             return [_item_as_given(part) for part in content]
@@ -235,8 +235,8 @@ def _message_of(entry: Entry) -> Message:
     return entry.body
 
 
-def _kept_of_message(said: Message) -> Mapping[str, Any]:
-    found = said.extra.get(KEPT)
+def _kept_of_message(message: Message) -> Mapping[str, Any]:
+    found = message.extra.get(KEPT)
     return found if isinstance(found, dict) else {}
 
 
@@ -310,10 +310,10 @@ def _call_as_given(call: ToolCall) -> Any:
     return {"id": call.id, "type": "function", "function": function}
 
 
-def _calls_as_given(said: Message, kept: Mapping[str, Any]) -> Any:
-    if said.role is Role.TOOL:
+def _calls_as_given(message: Message, kept: Mapping[str, Any]) -> Any:
+    if message.role is Role.TOOL:
         return kept.get("tool_calls")
-    calls = [_call_as_given(part) for part in said.parts if isinstance(part, ToolCall)]
+    calls = [_call_as_given(part) for part in message.parts if isinstance(part, ToolCall)]
     if kept.get("tool_calls") == "value":
         return calls[0]
     return calls or None
@@ -336,8 +336,8 @@ def _thoughts(given: Mapping[str, Any], kept: Json) -> list[Part]:
     return [Reasoning(spoken, details)]
 
 
-def _thoughts_as_given(said: Message, kept: Mapping[str, Any]) -> Json:
-    found = [part for part in said.parts if isinstance(part, Reasoning)]
+def _thoughts_as_given(message: Message, kept: Mapping[str, Any]) -> Json:
+    found = [part for part in message.parts if isinstance(part, Reasoning)]
     shape = kept.get("thought", {"reasoning": True} if found else {})
     spoken = "\n".join(part.text for part in found)
     details = [part.details for part in found if part.details is not None]
