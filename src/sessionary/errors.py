@@ -44,7 +44,7 @@ class Purged(NotFound):
 
 
 class Ambiguous(SessionaryError):
-    """Several things answer to that name; say which."""
+    """Several things have that name; choose one of the candidates."""
 
     kind = "ambiguous"
     exit_code = 4
@@ -56,14 +56,14 @@ class Ambiguous(SessionaryError):
 
 
 class Conflict(SessionaryError):
-    """The record is not as the request supposes; look again, then decide."""
+    """The state is not what the request assumes; read it again, then decide."""
 
     kind = "conflict"
     http_status = 409
 
 
 class TurnLost(Conflict):
-    """The lease is gone: someone else speaks for this session now. Stop."""
+    """The lease was lost: another process has the turn now. Stop."""
 
     kind = "turn-lost"
 
@@ -87,7 +87,7 @@ class RetryLater(SessionaryError):
 
 
 class Unreachable(SessionaryError):
-    """A channel will never take this delivery; redirect it or give it up."""
+    """A channel will never accept this delivery; redirect or abandon it."""
 
     kind = "unreachable"
     http_status = 502
@@ -98,7 +98,7 @@ class Unreachable(SessionaryError):
 
 
 class AgentFailed(SessionaryError):
-    """The agent did not finish its turn; what it said until then is kept. Ask again."""
+    """The agent did not finish its turn; its output so far is kept. Try again."""
 
     kind = "agent-failed"
     http_status = 502

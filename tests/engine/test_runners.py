@@ -181,7 +181,7 @@ async def test_an_answer_as_long_as_allowed_is_not_counted_twice(store: Store) -
     ids=repr,
 )
 async def test_rubbish_fails_the_turn_and_is_not_written_down(store: Store, rubbish: Any) -> None:
-    """F17, I11: nothing but an assistant's or a tool's message can come from an agent."""
+    """F17: nothing but an assistant's or a tool's message can come from an agent."""
     world, ended, sent = await misbehaves(store, ["ok so far", rubbish])
 
     assert ended.state is TurnState.FAILED

@@ -84,8 +84,8 @@ def test_a_server_that_is_killed_keeps_every_promise(
     record_property(
         "counts",
         f"kills={kills} requests={requests} acknowledged={crowd.answered} "
-        f"unanswered={unknown} lost={named['I1 no loss']} "
-        f"doubled={named['I2 no duplicate']} broken={len(broken)}",
+        f"unanswered={unknown} lost={named['no loss']} "
+        f"doubled={named['no duplicate']} broken={len(broken)}",
     )
     assert broken == []
     assert unknown > 0, "no request was cut off: the kills came at the wrong time"

@@ -48,7 +48,6 @@ BODIES: st.SearchStrategy[Body] = st.one_of(
 
 @given(BODIES)
 def test_a_body_goes_to_json_and_back(body: Body) -> None:
-    """House rule 12."""
     role = body.role if isinstance(body, Message) else None
     text = codec.encode(entry.body_to_json(body))
 

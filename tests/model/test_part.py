@@ -49,7 +49,7 @@ def test_a_part_goes_to_json_and_back(made: Part) -> None:
 
 @given(ANYTHING)
 def test_whatever_dictionary_comes_in_goes_out_again(data: dict[str, Any]) -> None:
-    """House rule 12: unknown data round-trips."""
+    """Unknown data round-trips."""
     made = message.from_json(data)
     out = message.to_json(made)
 

@@ -1,4 +1,4 @@
-"""The two folds of the log, as pure functions (rules."""
+"""The two folds of the log, as pure functions."""
 
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -119,7 +119,7 @@ def test_a_provider_accepts_every_context(steps: list[tuple[str, int]]) -> None:
 
 @given(RANDOM_BODIES, st.sampled_from("ua"))
 def test_a_context_only_grows_with_what_is_said(steps: list[tuple[str, int]], what: str) -> None:
-    """House rule 11: byte-stable."""
+    """Byte-stable."""
     before, after = story(steps), story([*steps, (what, 0)])
 
     assert context(after)[: len(context(before))] == context(before)

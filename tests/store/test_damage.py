@@ -47,7 +47,7 @@ def spoil(world: World, statement: str) -> None:
     ],
 )
 def test_the_log_refuses_to_be_changed(world: World, statement: str) -> None:
-    """House rule 2: by trigger, for whoever comes."""
+    """By trigger, for whoever comes."""
     session = world.session("a", "b")
     before = world.everything()
 
@@ -72,7 +72,6 @@ def test_the_repeat_of_a_message_that_an_older_export_lacks_is_no_damage(world: 
 
 
 def test_a_purge_deletes_only_its_own_entries(world: World) -> None:
-    """House rule 2."""
     kept, gone = world.session("a"), world.session("b")
 
     world.purge(gone)
@@ -82,19 +81,19 @@ def test_a_purge_deletes_only_its_own_entries(world: World) -> None:
 
 
 HEADS = {
-    "message_count = 7": "I6 counters",
-    "tool_call_count = 7": "I6 counters",
-    "preview = 'something else'": "I6 counters",
-    "last_reply_seq = 1": "I6 counters",
-    "compacted_seq = 1": "I6 counters",
-    "last_seq = 1": "I5 sequence",
-    "last_seq = 9": "I5 sequence",
-    "last_active_at = 5": "I6 activity",
-    "last_active_at = last_active_at + 1": "I6 activity",
-    "folder = 'archive'": "I6 folder",
-    "input_tokens = 5": "I6 usage",
-    "cost_microusd = 5": "I6 usage",
-    "running_turn = 'ghost'": "I11 one turn",
+    "message_count = 7": "counters",
+    "tool_call_count = 7": "counters",
+    "preview = 'something else'": "counters",
+    "last_reply_seq = 1": "counters",
+    "compacted_seq = 1": "counters",
+    "last_seq = 1": "sequence",
+    "last_seq = 9": "sequence",
+    "last_active_at = 5": "activity",
+    "last_active_at = last_active_at + 1": "activity",
+    "folder = 'archive'": "folder",
+    "input_tokens = 5": "usage",
+    "cost_microusd = 5": "usage",
+    "running_turn = 'ghost'": "one turn",
 }
 
 
@@ -102,7 +101,6 @@ HEADS = {
 def test_a_head_that_lies_is_found_and_made_again(
     world: World, change: str, invariant: str
 ) -> None:
-    """House rule 3, I5, I6, I11."""
     session = world.talk("a")
     world.talk("b")
     before = world.everything()
@@ -147,7 +145,7 @@ def test_a_session_that_lists_show_elsewhere_is_found_and_put_back(
     spoil(world, change.format(no=world.head(ids[0]).no))
 
     found = verify.verify(world.store).broken
-    assert [(each.invariant, each.where) for each in found] == [("I6 order", ids[0])]
+    assert [(each.invariant, each.where) for each in found] == [("order", ids[0])]
     assert verify.rebuild(world.store) == 1
     assert broken(world) == []
     assert listed(world) == before
@@ -163,7 +161,7 @@ def test_a_purged_session_that_a_list_still_names_is_found_and_forgotten(world: 
         f"UPDATE session_orders SET folder = 'chats', name = 'a' WHERE session_no = {no}",
     )
 
-    assert broken(world) == ["I6 order"]
+    assert broken(world) == ["order"]
     assert verify.rebuild(world.store) == 1
     assert listed(world) == [[], [], []]
     assert broken(world) == []
@@ -173,7 +171,7 @@ def test_a_place_in_lists_without_a_session_stands_in_nobodys_way(world: World) 
     no = world.head(world.session("a")).no
     spoil(world, f"INSERT INTO session_orders VALUES ({no + 1}, 'main', 'chats', 1, 'b', 0)")
 
-    assert broken(world) == ["I6 order"]
+    assert broken(world) == ["order"]
     assert verify.rebuild(world.store) == 1
     assert broken(world) == []
     assert world.head(world.session("b")).no == no + 1
@@ -195,20 +193,18 @@ def test_damaged_sessions_in_the_trash_stand_in_nobodys_way(world: World, many: 
 
 
 def test_a_turn_that_the_head_forgot_is_found_and_ends(world: World) -> None:
-    """I11."""
     world.arrive(ANN, "a")
     begun = world.begin(ANN)
     assert begun is not None
     spoil(world, "UPDATE sessions SET running_turn = NULL")
 
-    assert broken(world) == ["I11 one turn"]
+    assert broken(world) == ["one turn"]
     assert verify.rebuild(world.store) == 1
     assert world.finish(begun, "hi")
     assert broken(world) == []
 
 
 def test_a_missing_entry_is_found(world: World) -> None:
-    """I5."""
     session = world.session("a", "b", "c")
     no = world.head(session).no
 
@@ -216,13 +212,11 @@ def test_a_missing_entry_is_found(world: World) -> None:
 
     found = verify.verify(world.store).broken
     assert (
-        Broken("I5 sequence", session, "2 entries from 1 to 3, expected from 1 without gaps")
-        in found
+        Broken("sequence", session, "2 entries from 1 to 3, expected from 1 without gaps") in found
     )
 
 
 def test_an_entry_that_cannot_be_read_is_found_and_named(world: World) -> None:
-    """I0."""
     session = world.session("a", "b")
     other = world.session("c")
     no = world.head(session).no
@@ -230,7 +224,7 @@ def test_an_entry_that_cannot_be_read_is_found_and_named(world: World) -> None:
 
     (found,) = verify.verify(world.store).broken
 
-    assert (found.invariant, found.where) == ("I0 readable", session)
+    assert (found.invariant, found.where) == ("readable", session)
     assert "Entry 2" in found.what
     assert verify.rebuild(world.store) == 0
     with pytest.raises(Damaged, match="Entry 2"):
@@ -245,13 +239,12 @@ def test_a_blob_that_is_lost_or_swapped_is_found(world: World, change: str) -> N
 
     spoil(world, change)
 
-    assert "I0 readable" in broken(world)
+    assert "readable" in broken(world)
     with pytest.raises(Damaged):
         world.texts(session)
 
 
 def test_a_ledger_that_lost_a_row_is_found(world: World) -> None:
-    """I6."""
     session = world.session("a")
     no = world.head(session).no
     spoil(
@@ -261,13 +254,13 @@ def test_a_ledger_that_lost_a_row_is_found(world: World) -> None:
         f" VALUES ('main', 'x', {no}, 1, 5, 0, 0, 0, 0, 'unknown')",
     )
 
-    assert broken(world) == ["I6 usage"]
+    assert broken(world) == ["usage"]
     assert verify.rebuild(world.store) == 1
     assert world.head(session).usage.input_tokens == 5
 
 
 def test_a_session_that_is_its_own_ancestor_is_found(world: World) -> None:
-    """I14, cycle-safe."""
+    """Cycle-safe."""
     first = world.session("a")
     second = world.fork(first).id
     numbers = {each: world.head(each).no for each in (first, second)}
@@ -278,12 +271,11 @@ def test_a_session_that_is_its_own_ancestor_is_found(world: World) -> None:
         f" WHERE no = {numbers[first]}",
     )
 
-    assert "I14 lineage" in broken(world)
+    assert "lineage" in broken(world)
     assert world.texts(second) == ["a"]
 
 
 def test_a_binding_of_a_purged_session_is_found(world: World) -> None:
-    """I8."""
     session = world.session("a")
     no = world.head(session).no
     world.purge(session)
@@ -293,7 +285,7 @@ def test_a_binding_of_a_purged_session_is_found(world: World) -> None:
         f" VALUES ('main', 'main/telegram/dm/chat=9', {no}, 1)",
     )
 
-    assert broken(world) == ["I8 one open"]
+    assert broken(world) == ["one open"]
 
 
 @pytest.mark.parametrize(
@@ -311,7 +303,7 @@ def test_a_binding_of_a_purged_session_is_found(world: World) -> None:
     ],
 )
 def test_the_schema_refuses_what_can_never_be(world: World, change: str) -> None:
-    """I6, I8, I14, I17: rules that hold whoever writes."""
+    """Rules that hold whoever writes."""
     world.session("a")
     world.session("b")
 
@@ -320,7 +312,7 @@ def test_the_schema_refuses_what_can_never_be(world: World, change: str) -> None
 
 
 def test_two_turns_cannot_run_in_one_session(world: World) -> None:
-    """I11, by a unique index."""
+    """By a unique index."""
     world.begin_in(world.session("a"))
 
     with pytest.raises((apsw.ConstraintError, psycopg.errors.UniqueViolation)):

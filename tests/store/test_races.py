@@ -260,7 +260,6 @@ def test_an_append_and_an_end_come_one_after_the_other(worlds: list[World]) -> N
 
 
 def test_switching_both_ways_at_once_leaves_one_open_session_per_key(worlds: list[World]) -> None:
-    """I8."""
     one, two = worlds
     for _ in range(ROUNDS):
         ann, bob = one.talk("a"), one.talk("b", source=BOB)
@@ -282,7 +281,6 @@ def test_switching_both_ways_at_once_leaves_one_open_session_per_key(worlds: lis
 
 @pytest.mark.parametrize("_again", range(2))
 def test_two_resets_at_once_open_one_new_session(worlds: list[World], _again: int) -> None:
-    """I8, I10."""
     one, two = worlds
     for _ in range(ROUNDS):
         old = one.talk("a")

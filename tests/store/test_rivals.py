@@ -149,7 +149,6 @@ def test_what_is_restored_while_the_trash_is_emptied_stays(worlds: list[World]) 
 
 
 def test_running_totals_and_calls_add_up_in_a_race(worlds: list[World]) -> None:
-    """I6."""
     one, two = worlds
     session = one.session("a")
     no = one.head(session).no
@@ -200,7 +199,6 @@ def test_a_call_only_grows_whoever_tells_of_it_first(worlds: list[World], many: 
 
 
 def test_two_senders_never_claim_the_same_delivery(worlds: list[World]) -> None:
-    """P8, I13."""
     one, two = worlds
     for number in range(20):
         channel = Channel("telegram", str(number))

@@ -376,7 +376,7 @@ def test_a_read_sees_one_moment(open_again: Opener) -> None:
 
 
 def test_a_read_that_starts_after_an_answer_shows_it(open_again: Opener) -> None:
-    """I15, in any process."""
+    """In any process."""
     one, two = World(open_again(), name="one"), World(open_again(), name="two")
     session = one.session("0")
     for number in range(1, 20):

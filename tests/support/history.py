@@ -127,7 +127,7 @@ def judge(history: Iterable[Attempt], reading: Reading) -> list[Broken]:
         *_unfound(stored, reading),
         *_mixed(attempts, stored),
         *(
-            Broken("I8 one open", key)
+            Broken("one open", key)
             for key, count in Counter(reading.open_keys).items()
             if count > 1
         ),
@@ -154,17 +154,17 @@ def _lost(attempts: Mapping[str, list[Attempt]], stored: _Stored) -> Iterator[Br
                 continue
             places = stored.get(token, [])
             if not places:
-                yield Broken("I1 no loss", token)
+                yield Broken("no loss", token)
             elif each.session not in {None, *(session for session, _ in places)}:
-                yield Broken("I1 no loss", f"{token} is not in the session of its answer")
+                yield Broken("no loss", f"{token} is not in the session of its answer")
             elif each.seq is not None and (each.session, each.seq) not in places:
-                yield Broken("I1 no loss", f"{token} is not where its answer said")
+                yield Broken("no loss", f"{token} is not where its answer said")
 
 
 def _doubled(stored: _Stored) -> Iterator[Broken]:
     for token, places in stored.items():
         if len(places) > 1:
-            yield Broken("I2 no duplicate", f"{token} stands in {len(places)} places")
+            yield Broken("no duplicate", f"{token} stands in {len(places)} places")
 
 
 def _phantoms(
@@ -172,11 +172,11 @@ def _phantoms(
 ) -> Iterator[Broken]:
     for token, tries in attempts.items():
         if stored.get(token) and all(each.outcome is Outcome.FAIL for each in tries):
-            yield Broken("I3 no phantom", f"{token} was refused and is there")
+            yield Broken("no phantom", f"{token} was refused and is there")
     for session, lines in reading.lines.items():
         for line in lines:
             if line.role == "user" and line.token not in attempts:
-                yield Broken("I3 no phantom", f"{line.text[:40]!r} in {session} was never sent")
+                yield Broken("no phantom", f"{line.text[:40]!r} in {session} was never sent")
 
 
 def _disorder(attempts: Mapping[str, list[Attempt]], stored: _Stored) -> Iterator[Broken]:
@@ -192,7 +192,7 @@ def _disorder(attempts: Mapping[str, list[Attempt]], stored: _Stored) -> Iterato
         earliest: int | None = None
         for seq, began, ended in sorted(placed, reverse=True):
             if earliest is not None and earliest < began:
-                yield Broken("I4 order", f"{session} at {seq}")
+                yield Broken("order", f"{session} at {seq}")
             earliest = ended if earliest is None else min(ended, earliest)
 
 
@@ -200,22 +200,22 @@ def _gaps(reading: Reading) -> Iterator[Broken]:
     for session, lines in reading.lines.items():
         numbers = [line.seq for line in lines]
         if numbers != list(range(1, len(numbers) + 1)):
-            yield Broken("I5 sequence", f"{session} has {numbers[:10]}…")
+            yield Broken("sequence", f"{session} has {numbers[:10]}…")
 
 
 def _miscounted(reading: Reading) -> Iterator[Broken]:
     for session, count in reading.counts.items():
         there = len(reading.lines.get(session, ()))
         if session not in reading.lines:
-            yield Broken("I0 readable", f"{session} is listed and cannot be read")
+            yield Broken("readable", f"{session} is listed and cannot be read")
         elif count != there:
-            yield Broken("I6 counters", f"{session} says {count}, the log {there}")
+            yield Broken("counters", f"{session} says {count}, the log {there}")
 
 
 def _unfound(stored: _Stored, reading: Reading) -> Iterator[Broken]:
     for token, found in reading.found.items():
         if found != set(stored.get(token, ())):
-            yield Broken("I7 search", f"{token} is found in {sorted(found)}")
+            yield Broken("search", f"{token} is found in {sorted(found)}")
 
 
 def _mixed(attempts: Mapping[str, list[Attempt]], stored: _Stored) -> Iterator[Broken]:
@@ -226,4 +226,4 @@ def _mixed(attempts: Mapping[str, list[Attempt]], stored: _Stored) -> Iterator[B
             places[session].add(attempts[token][0].place)
     for session, names in places.items():
         if len(names) > 1:
-            yield Broken("I9 isolation", f"{session} has messages of {sorted(names)[:3]}")
+            yield Broken("isolation", f"{session} has messages of {sorted(names)[:3]}")

@@ -173,7 +173,6 @@ class RetractionSuite(Suite):
         assert [entry.seq for entry in log] == list(range(1, 9))
 
     def test_undoing_everything_leaves_an_empty_transcript(self, world: World) -> None:
-        """I6."""
         session = world.session("1", "2")
 
         head = undo(world, session)
@@ -210,7 +209,6 @@ class RetractionSuite(Suite):
         assert agrees(world)
 
     def test_tool_calls_that_were_taken_back_do_not_count(self, world: World) -> None:
-        """I6."""
         session = world.session("1")
         world.append(session, Message(Role.ASSISTANT, (ToolCall("a", "x"),)))
         world.say(session, "3")
@@ -304,7 +302,6 @@ class CompactionSuite(Suite):
                 summarise(world, session, through)
 
     def test_only_the_running_turn_compacts_its_session(self, world: World) -> None:
-        """I26."""
         session = world.session("1", "2")
         begun = world.begin_in(session, "3")
 
@@ -327,7 +324,7 @@ class ReadingSuite(Suite):
     """What the model reads, and windows of what people read."""
 
     def test_context_only_grows_while_turns_go_on(self, world: World) -> None:
-        """House rule 11: byte-stable."""
+        """Byte-stable."""
         session = world.session("1", "2")
         before = world.context(session)
 

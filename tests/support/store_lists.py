@@ -1,4 +1,4 @@
-"""Lists of sessions and purging (rules I14)."""
+"""Lists of sessions and purging."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -186,7 +186,7 @@ class ListSuite(Suite):
         assert pages(world, limit, text="3") == [made[3]]
 
     def test_sessions_of_one_moment_are_all_listed(self, world: World) -> None:
-        """I17: nothing is ordered by time alone."""
+        """Nothing is ordered by time alone."""
         made = []
         for number in range(6):
             world.clock.tick(-1)
@@ -303,7 +303,6 @@ class PurgeSuite(Suite):
         assert verify.verify(world.store).broken == ()
 
     def test_a_purged_session_s_key_opens_another(self, world: World) -> None:
-        """I8."""
         session = world.talk("a")
 
         world.purge(session)
@@ -335,7 +334,6 @@ class PurgeSuite(Suite):
         assert verify.verify(world.store).broken == ()
 
     def test_what_was_kept_for_forks_goes_with_the_last_of_them(self, world: World) -> None:
-        """I14."""
         parent = world.session(LARGE, "2", "3")
         forks = [world.fork(parent, seq).id for seq in (1, 2)]
         deep = world.fork(forks[1], 1).id

@@ -1,4 +1,4 @@
-"""The log: what goes in comes back, once, in order (rules P2, I4 to I6, I16)."""
+"""The log: what goes in comes back, once, in order."""
 
 from dataclasses import replace
 
@@ -53,7 +53,6 @@ class LogSuite(Suite):
 
     @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
     def test_any_text_goes_in_and_comes_back(self, world: World, text: str) -> None:
-        """I16."""
         session = world.session("first")
 
         world.say(session, text)
@@ -144,7 +143,7 @@ class LogSuite(Suite):
         assert world.read(blobs.get, name) == b"\x89PNG\x00"
 
     def test_an_append_returns_its_place_in_the_order(self, world: World) -> None:
-        """I4, I5: dense from 1, whatever the clock says."""
+        """Dense from 1, whatever the clock says."""
         session = world.session("1")
         world.clock.tick(-1000)
 
@@ -238,7 +237,6 @@ class LogSuite(Suite):
             world.say(session, "x")
 
     def test_only_the_turn_appends_while_it_runs(self, world: World) -> None:
-        """I11."""
         session = world.session("a")
         world.begin_in(session)
 

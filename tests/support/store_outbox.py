@@ -1,4 +1,4 @@
-"""The outbox, the ledger and the finalizers (rules P8, I13."""
+"""The outbox, the ledger and the finalizers."""
 
 from collections.abc import Collection
 from datetime import timedelta
@@ -62,7 +62,6 @@ class OutboxSuite(Suite):
     """At least once, in order for each channel."""
 
     def test_deliveries_go_out_in_order_for_each_channel(self, world: World) -> None:
-        """P8, I13."""
         ids = [post(world, "1"), post(world, "2"), post(world, "b1", BOB), post(world, "3")]
 
         rounds = []
@@ -122,7 +121,6 @@ class OutboxSuite(Suite):
         assert get(world, delivery).maybe_twice
 
     def test_what_was_sent_is_not_sent_again(self, world: World) -> None:
-        """I13."""
         delivery = post(world, "1")
         claim(world)
         at = world.clock.now()
@@ -361,7 +359,6 @@ class LedgerSuite(Suite):
     """One row per model call; totals are its sums."""
 
     def test_a_call_is_counted_once(self, world: World) -> None:
-        """I6."""
         session = world.session("a")
         no = world.head(session).no
         used = Usage("m", 10, 5, 3, 2, 1, cost_microusd=70, call_id="c1\x00", provider="p")
@@ -443,6 +440,6 @@ class LedgerSuite(Suite):
 
     @pytest.mark.parametrize("field", ["input_tokens", "cost_microusd", "reasoning_tokens"])
     def test_less_than_nothing_is_refused(self, field: str) -> None:
-        """I6: all >= 0."""
+        """All >= 0."""
         with refused(BadInput, field):
             Usage("m", **{field: -1})  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Which session a key is on: opened, reset, switched (rules I8)."""
+"""Which session a key is on: opened, reset, switched."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -53,7 +53,6 @@ class RoutingSuite(Suite):
         assert world.current(ANN) is None
 
     def test_messages_of_one_source_share_a_session_and_others_do_not(self, world: World) -> None:
-        """P5, I9."""
         first, second, other = world.talk("a"), world.talk("b"), world.talk("c", source=BOB)
 
         assert first == second != other
@@ -65,7 +64,7 @@ class RoutingSuite(Suite):
         assert all(each.isascii() and each.isalnum() for each in ids)
 
     def test_an_idle_session_is_reset_by_the_next_message(self, world: World) -> None:
-        """I10: the old one closed with its reason, the new one of its lineage."""
+        """The old one closed with its reason, the new one of its lineage."""
         old = world.talk("before", policy=IDLE)
         world.clock.tick(hours=2)
 
@@ -224,7 +223,7 @@ class RoutingSuite(Suite):
         assert world.head(session).end_reason == "one"
 
     def test_a_session_never_ends_before_it_began(self, world: World) -> None:
-        """I17, F12."""
+        """F12."""
         session = world.session("a")
         world.clock.tick(days=-30)
 
@@ -330,7 +329,7 @@ class SwitchSuite(Suite):
         assert switch(world, ANN, session) == before
 
     def test_several_keys_may_point_at_one_session(self, world: World) -> None:
-        """P5, I8: one open session per key."""
+        """P5, one open session per key."""
         session = world.talk("a")
         other = world.talk("b", source=BOB)
 
@@ -363,7 +362,6 @@ class SwitchSuite(Suite):
         assert world.talk("y") != shared
 
     def test_after_the_reset_of_a_shared_session_each_key_gets_its_own(self, world: World) -> None:
-        """I8."""
         shared = world.talk("a")
         switch(world, BOB, shared)
 

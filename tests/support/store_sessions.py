@@ -209,7 +209,6 @@ class SessionSuite(Suite):
         assert world.talk("b") == session
 
     def test_a_reopened_session_does_not_take_its_key_from_another(self, world: World) -> None:
-        """I8."""
         old = world.talk("a")
         world.write(routing.reset, world.key(ANN), moment=world.moment())
         new = world.talk("b")
@@ -223,7 +222,6 @@ class SessionSuite(Suite):
     def test_a_reopened_session_with_the_key_but_not_the_binding_lets_go(
         self, world: World
     ) -> None:
-        """I8."""
         old = world.talk("a")
         world.write(routing.reset, world.key(ANN), moment=world.moment())
         new = world.talk("b")
@@ -260,7 +258,6 @@ class SessionSuite(Suite):
     def test_what_comes_back_from_the_trash_leaves_the_key_with_its_holder(
         self, world: World
     ) -> None:
-        """I8."""
         session = world.talk("a")
         world.write(edit.trash, session, profile="main", moment=world.moment())
         new = world.talk("b")
@@ -452,7 +449,6 @@ class SessionSuite(Suite):
                 act()
 
     def test_bob_s_session_is_not_ann_s(self, world: World) -> None:
-        """I9."""
         world.talk("a")
         world.talk("b", source=BOB)
 

@@ -1,4 +1,4 @@
-"""Turns: begun durably, fenced, ended in one step (rules I8, I11, I26)."""
+"""Turns: begun durably, fenced, ended in one step."""
 
 import random
 from dataclasses import replace
@@ -63,7 +63,6 @@ class InboxSuite(Suite):
         assert world.begin(ANN) is None
 
     def test_the_same_message_id_in_another_chat_is_another_message(self, world: World) -> None:
-        """P2, I9."""
         others = [replace(SAID, chat_id="7"), replace(SAID, platform="signal")]
 
         assert all(world.arrive(source, "x") for source in (SAID, *others))
@@ -162,7 +161,6 @@ class TurnSuite(Suite):
     """One running turn per session; only its holder appends."""
 
     def test_a_user_s_message_is_durable_before_the_agent_runs(self, world: World) -> None:
-        """House rule 5."""
         begun = begin(world)
 
         assert world.texts(begun.route.session_id) == ["hello"]
@@ -170,7 +168,6 @@ class TurnSuite(Suite):
         assert turn_of(world, begun).state is TurnState.RUNNING
 
     def test_one_turn_runs_in_a_session(self, world: World) -> None:
-        """I11."""
         begun = begin(world)
         session = begun.route.session_id
 
@@ -212,7 +209,7 @@ class TurnSuite(Suite):
         assert again == [False, True]
 
     def test_a_turn_ends_in_one_step(self, world: World) -> None:
-        """House rule 8: entries, usage, deliveries, state."""
+        """Entries, usage, deliveries, state."""
         begun = begin(world)
 
         world.finish(
@@ -230,7 +227,7 @@ class TurnSuite(Suite):
         assert turn_of(world, begun).state is TurnState.DONE
 
     def test_an_end_that_fails_leaves_nothing_behind(self, world: World) -> None:
-        """House rule 8, I24: all of it or nothing."""
+        """All of it or nothing."""
         begun = begin(world)
         ending = Ending(
             messages=(message("assistant", "hi"),),
@@ -257,7 +254,6 @@ class TurnSuite(Suite):
         assert (turn.state, turn.reason) == (TurnState.FAILED, "no credit \ufffd")
 
     def test_the_epoch_only_grows(self, world: World) -> None:
-        """I26."""
         epochs = []
         for _ in range(3):
             begun = begin(world)
@@ -362,7 +358,6 @@ class LeaseSuite(Suite):
         assert world.texts(begun.route.session_id) == ["hello", "step"]
 
     def test_a_stale_holder_changes_nothing(self, world: World) -> None:
-        """I26, house rule 7."""
         stale = begin(world)
         world.clock.tick(LEASE_SECONDS + 1)
         world.write(turns.interrupt_dead_turns, moment=world.moment())
@@ -385,7 +380,7 @@ class LeaseSuite(Suite):
         assert world.texts(fresh.route.session_id) == ["hello", "again", "in time"]
 
     def test_a_turn_ends_once(self, world: World) -> None:
-        """I12: exactly one outcome."""
+        """Exactly one outcome."""
         begun = begin(world)
         world.finish(begun, "hi")
         again = world.write(

@@ -1,4 +1,4 @@
-"""I1: the session named in an answer is the one that contains the message, whatever resets meanwhile."""
+"""The session named in an answer is the one that contains the message, whatever resets meanwhile."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

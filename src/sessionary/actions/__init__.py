@@ -1,1 +1,1 @@
-"""The verbs: plain functions of a transaction; rules and store, no loops."""
+"""Plain functions of a transaction: the rules applied to the store; no loops, no waiting."""

@@ -68,7 +68,7 @@ def rebuild_head(tx: Tx, no: int) -> bool:
     if head.folder is SessionFolder.GONE:
         return is_moved  # a tombstone has no log to derive anything from
     found = list(check_session(tx, head))
-    if not found or any(each.invariant == "I0 readable" for each in found):
+    if not found or any(each.invariant == "readable" for each in found):
         return is_moved
     end = _end_of_log(tx, head)
     active_at = end.active_at
@@ -84,21 +84,20 @@ def rebuild_head(tx: Tx, no: int) -> bool:
 
 def check_database(tx: Tx) -> list[Broken]:
     """What the database itself says about its files, references and indexes."""
-    found = [Broken("I22 file", "the database", what) for what in upkeep.check_integrity(tx)]
+    found = [Broken("file", "the database", what) for what in upkeep.check_integrity(tx)]
     found += [
-        Broken("I22 references", table, f"row {row} refers to nothing")
+        Broken("references", table, f"row {row} refers to nothing")
         for table, row in upkeep.check_references(tx)
     ]
     found += [
-        Broken("I8 one open", key, "binding of a purged session")
-        for key in upkeep.stray_bindings(tx)
+        Broken("one open", key, "binding of a purged session") for key in upkeep.stray_bindings(tx)
     ]
     found += [
-        Broken("I6 order", f"session number {no}", "it has a place in lists, but is not there")
+        Broken("order", f"session number {no}", "it has a place in lists, but is not there")
         for no in upkeep.stray_orders(tx)
     ]
     found += [
-        Broken("I6 budget", budget, f"turn {turn} reserves from it, but does not run")
+        Broken("budget", budget, f"turn {turn} reserves from it, but does not run")
         for turn, budget in upkeep.stray_reservations(tx)
     ]
     return found
@@ -112,7 +111,7 @@ def _check_index(store: Store) -> Iterator[Broken]:
     problem = index_health.examine(store, sqlite_path(store.url)).problem
     if problem is not None:
         what = f"damaged ({problem}); make it again with `{index_health.REBUILD}`"
-        yield Broken("I7 search", "the search index", what)
+        yield Broken("search", "the search index", what)
 
 
 def check_session(tx: Tx, head: SessionHead) -> Iterator[Broken]:
@@ -120,12 +119,12 @@ def check_session(tx: Tx, head: SessionHead) -> Iterator[Broken]:
     yield from _check_sequence(tx, head)
     if head.folder is not _folder(head):
         what = f"the head stands in {head.folder}, not in {_folder(head)}"
-        yield Broken("I6 folder", head.id, what)
+        yield Broken("folder", head.id, what)
     yield from _check_order(tx, head)
     try:
         yield from _check_counts(tx, head)
     except Damaged as error:
-        yield Broken("I0 readable", head.id, str(error))
+        yield Broken("readable", head.id, str(error))
     yield from _check_usage(tx, head)
     yield from _check_turns(tx, head)
     yield from _check_lineage(tx, head)
@@ -135,24 +134,22 @@ def _check_sequence(tx: Tx, head: SessionHead) -> Iterator[Broken]:
     end = _end_of_log(tx, head)
     if end.size != end.last - head.base_seq or end.first != head.base_seq + 1:
         what = f"{end.size} entries from {end.first} to {end.last}"
-        yield Broken(
-            "I5 sequence", head.id, f"{what}, expected from {head.base_seq + 1} without gaps"
-        )
+        yield Broken("sequence", head.id, f"{what}, expected from {head.base_seq + 1} without gaps")
     if end.last != head.last_seq:
         what = f"the head ends at {head.last_seq}, the log at {end.last}"
-        yield Broken("I5 sequence", head.id, what)
+        yield Broken("sequence", head.id, what)
     # An import knows of activity that left no entry.
     if head.last_active_at < end.active_at or (
         head.last_active_at > end.active_at and head.kind is not Kind.IMPORT
     ):
         what = f"the head was last active at {head.last_active_at}, the log at {end.active_at}"
-        yield Broken("I6 activity", head.id, what)
+        yield Broken("activity", head.id, what)
 
 
 def _check_order(tx: Tx, head: SessionHead) -> Iterator[Broken]:
     if upkeep.is_out_of_order(tx, head.no):
         what = "lists by creation, name or cost show it in a wrong place, or not at all"
-        yield Broken("I6 order", head.id, what)
+        yield Broken("order", head.id, what)
 
 
 def _check_counts(tx: Tx, head: SessionHead) -> Iterator[Broken]:
@@ -167,31 +164,29 @@ def _check_counts(tx: Tx, head: SessionHead) -> Iterator[Broken]:
     for name in sessions.LogCounts.__dataclass_fields__:
         if getattr(counted, name) != getattr(stored, name):
             what = f"{name} says {getattr(stored, name)!r}, the log {getattr(counted, name)!r}"
-            yield Broken("I6 counters", head.id, what)
+            yield Broken("counters", head.id, what)
 
 
 def _check_usage(tx: Tx, head: SessionHead) -> Iterator[Broken]:
     total = usage.total_of_session(tx, head.no)
     if total != head.usage:
-        yield Broken(
-            "I6 usage", head.id, f"the head's sums {head.usage} are not the ledger's {total}"
-        )
+        yield Broken("usage", head.id, f"the head's sums {head.usage} are not the ledger's {total}")
 
 
 def _check_turns(tx: Tx, head: SessionHead) -> Iterator[Broken]:
     running = turns.running_ids(tx, head.no)
     if running != ([] if head.running_turn is None else [head.running_turn]):
         yield Broken(
-            "I11 one turn", head.id, f"the head runs {head.running_turn}, the turns say {running}"
+            "one turn", head.id, f"the head runs {head.running_turn}, the turns say {running}"
         )
 
 
 def _check_lineage(tx: Tx, head: SessionHead) -> Iterator[Broken]:
     line = sessions.ancestors(tx, head.no)
     if len({ancestor.no for ancestor in line}) != len(line):
-        yield Broken("I14 lineage", head.id, "the session is its own ancestor")
+        yield Broken("lineage", head.id, "the session is its own ancestor")
     if head.ended_at is not None and head.ended_at < head.began_at:
-        yield Broken("I17 times", head.id, "the session ended before it began")
+        yield Broken("times", head.id, "the session ended before it began")
 
 
 def _check_page(tx: Tx, after: int) -> list[tuple[int, list[Broken], int]]:

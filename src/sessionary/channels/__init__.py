@@ -1,1 +1,1 @@
-"""One folder per platform. Each speaks one outside language, and none imports another."""
+"""Adapters for chat platforms: one package each, on one common base; none imports another."""

@@ -36,7 +36,7 @@ CLAIM_FACTOR = 4 / 3
 # How many deliveries of one platform are sent at once.
 MAX_SENDING = 32
 LONGEST_REASON = 500
-# The longest pause that a platform can ask for: see `sweep.LONGEST_PATIENCE`.
+# The longest pause that a platform can ask for: less than `actions.turns.LONGEST_WAIT`.
 LONGEST_WAIT_SECONDS = 24 * 3600.0
 log = logging.getLogger(__name__)
 

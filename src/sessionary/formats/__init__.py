@@ -1,1 +1,1 @@
-"""Messages in the forms of models' interfaces, read as parts; values in, values out."""
+"""Parsers for the message formats of model APIs."""

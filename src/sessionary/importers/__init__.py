@@ -1,1 +1,1 @@
-"""Other agents' records: one file per format, one driver for all of them."""
+"""Parsers for the conversations of other agents' tools, and one driver that imports them."""

@@ -1,1 +1,1 @@
-"""The nouns: frozen values and pure rules; no I/O, no clock."""
+"""Frozen values and pure rules; no I/O, no clock."""

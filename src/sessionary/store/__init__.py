@@ -1,1 +1,1 @@
-"""The only room that knows SQL."""
+"""The only layer that knows SQL: SQLite and PostgreSQL, migrations, tables and the search index."""

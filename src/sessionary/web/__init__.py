@@ -1,1 +1,1 @@
-"""The HTTP interface: what a browser and other programs speak with."""
+"""The HTTP interface for the workbench and for other programs."""
