@@ -63,7 +63,7 @@ class Conflict(SessionaryError):
 
 
 class TurnLost(Conflict):
-    """The lease was lost: another process has the turn now. Stop."""
+    """The turn has lost its lease: another process may write to the session now. Stop."""
 
     kind = "turn-lost"
 

@@ -62,6 +62,7 @@ def test_hits_beyond_the_first_answer_are_neither_denied_nor_out_of_reach(
     expect(place).to_have_text("200 of 200+")
 
     page.keyboard.press("Enter")
+    expect(place).to_have_text("201 of 400+")
     page.keyboard.press("Shift+Enter")
 
     expect(place).to_have_text("200 of 400+")

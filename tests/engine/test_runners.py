@@ -132,7 +132,7 @@ async def test_one_that_cancels_itself_has_failed(store: Store) -> None:
     """F17: that is no stop of the server."""
     _, ended, _ = await misbehaves(store, ["words", asyncio.CancelledError()])
 
-    assert (ended.state, ended.reason) == (TurnState.FAILED, "the agent gave up by itself")
+    assert (ended.state, ended.reason) == (TurnState.FAILED, "the agent cancelled its own run")
 
 
 async def test_a_flood_of_words_is_cut_off(store: Store) -> None:

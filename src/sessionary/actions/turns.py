@@ -1,6 +1,7 @@
-"""A turn: begun in one transaction, ended in one, guarded by its lease in between.
+"""Turns: begin one, add its steps, renew its lease, end or interrupt it.
 
-Also what happens when a lease or a session expires.
+A turn begins in one transaction and ends in another. Between them its lease keeps everyone else from writing to the
+session. Also here: what a periodic sweep does with expired leases, sessions and trash.
 """
 
 from collections.abc import Collection, Sequence
@@ -25,6 +26,7 @@ from sessionary.store.database import RaceLost, Tx
 from sessionary.store.tables import arrivals, blobs, deliveries, entries, sessions, turns
 from sessionary.store.tables.sessions import EndedSession
 
+# How many waiting messages one turn takes.
 MOST_ARRIVALS = 100
 STOPPED_RESPONDING = "the agent stopped responding"
 
@@ -40,7 +42,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A key, the session it is on, and what waits for it."""
+    """A key, the session that it is bound to, and the messages that wait for a turn."""
 
     key: SessionKey
     head: SessionHead | None
@@ -49,7 +51,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A turn that runs now: the lease, where it runs, what it was begun with."""
+    """A turn that has begun: its lease, its session, and the messages it began with."""
 
     lease: Lease
     route: routing.Route
@@ -58,7 +60,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class TurnReply:
-    """Something to deliver when a turn ends."""
+    """A message to deliver when a turn ends."""
 
     channel: Channel
     parts: tuple[Part, ...]
@@ -66,7 +68,7 @@ class TurnReply:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What a turn leaves behind, all of it or nothing."""
+    """How a turn ends, and the last of its output; written in one transaction."""
 
     state: TurnState = TurnState.DONE
     reason: str | None = None
@@ -77,7 +79,7 @@ class Ending:
 
 
 def lock_waiting(tx: Tx, key: SessionKey) -> Waiting:
-    """Lock a key until the transaction ends, and return what waits for it."""
+    """Lock a key until the transaction ends, and return the messages that wait for it."""
     head = routing.lock_and_get_current(tx, key)
     found = arrivals.waiting(tx, str(key), profile=key.profile, limit=MOST_ARRIVALS)
     return Waiting(key, head, tuple(found))
@@ -86,28 +88,30 @@ def lock_waiting(tx: Tx, key: SessionKey) -> Waiting:
 def begin(
     tx: Tx, key: SessionKey, *, policy: ResetPolicy, claim: Claim, moment: Moment
 ) -> Begun | None:
-    """Begin a turn with what waits for a key. None: nothing waits, or a turn is running."""
+    """Begin a turn with the waiting messages of a key; return None if there are none, or a turn is running."""
     return begin_with(tx, lock_waiting(tx, key), policy=policy, claim=claim, moment=moment)
 
 
 def begin_with(
-    tx: Tx, found: Waiting, *, policy: ResetPolicy, claim: Claim, moment: Moment
+    tx: Tx, waiting: Waiting, *, policy: ResetPolicy, claim: Claim, moment: Moment
 ) -> Begun | None:
-    """Begin a turn with these arrivals. None: there are none, or a turn is running."""
-    key = found.key
-    if not found.arrivals or (found.head is not None and found.head.running):
+    """Begin a turn with these messages; return None if there are none, or a turn is running."""
+    key, head = waiting.key, waiting.head
+    if not waiting.arrivals or (head is not None and head.running):
         return None
-    last = found.arrivals[-1]
-    route = routing.resolve_route(tx, key, found.head, last.source, policy=policy, moment=moment)
+    last = waiting.arrivals[-1]
+    route = routing.resolve_route(tx, key, head, last.source, policy=policy, moment=moment)
     lease = take_lease(tx, route.session_no, route.session_id, claim=claim, moment=moment)
     prompts = []
-    for arrival in found.arrivals:
-        message = _complete(arrival.message, arrival.source, key)
-        done = log.append(
+    for arrival in waiting.arrivals:
+        message = _with_author(arrival.message, arrival.source, key)
+        appended = log.append(
             tx, route.session_id, message, profile=key.profile, at=arrival.received_at, lease=lease
         )
-        arrivals.take(tx, arrival, session_no=route.session_no, turn_id=lease.turn_id, seq=done.seq)
-        prompts.append(done)
+        arrivals.take(
+            tx, arrival, session_no=route.session_no, turn_id=lease.turn_id, seq=appended.seq
+        )
+        prompts.append(appended)
     return Begun(lease, route, tuple(prompts))
 
 
@@ -122,7 +126,7 @@ def begin_in_session(
     idempotency_key: str | None = None,
     files: tuple[bytes, ...] = (),
 ) -> Begun:
-    """Begin a turn in a session by its id, perhaps with a message."""
+    """Begin a turn in the session with this id, with a message or without; a repeated message raises `Conflict`."""
     _refuse_repeat(tx, idempotency_key, message, profile=profile)
     head = sessions.get(tx, session_id, profile=profile)
     if head is None:
@@ -160,7 +164,7 @@ def begin_for_source(
     idempotency_key: str | None = None,
     files: tuple[bytes, ...] = (),
 ) -> Begun:
-    """Begin a turn in the session of a source, with its message."""
+    """Begin a turn with a message in the session of its source; a repeated message raises `Conflict`."""
     _refuse_repeat(tx, idempotency_key, message, profile=key.profile)
     route = routing.route(tx, key, source, policy=policy, moment=moment)
     lease = take_lease(tx, route.session_no, route.session_id, claim=claim, moment=moment)
@@ -181,7 +185,7 @@ def begin_for_source(
 
 
 def take_lease(tx: Tx, session_no: int, session_id: str, *, claim: Claim, moment: Moment) -> Lease:
-    """Take the lease of a session that no turn is running in."""
+    """Take the lease of a session in which no turn is running; a turn whose lease ran out is interrupted first."""
     turn_id = moment.new_id()
     row = turns.take_session(tx, session_no, turn_id)
     if row is None and interrupt_if_dead(tx, session_no, moment=moment):
@@ -209,8 +213,8 @@ def append_step(
     at: datetime,
     idempotency_key: str | None = None,
 ) -> Appended:
-    """Add a finished step and delete its checkpoint; a stale lease gets `TurnLost`."""
-    done = log.append(
+    """Add a finished step and delete its checkpoint; raise `TurnLost` if the lease is lost."""
+    appended = log.append(
         tx,
         lease.session_id,
         message,
@@ -220,7 +224,7 @@ def append_step(
         lease=lease,
     )
     turns.checkpoint(tx, lease, None)
-    return done
+    return appended
 
 
 def add_step(
@@ -236,31 +240,31 @@ def add_step(
     """Add a finished step with its files and its usage."""
     for data in files:
         blobs.add(tx, data)
-    done = append_step(tx, lease, message, profile=profile, at=moment.now)
+    appended = append_step(tx, lease, message, profile=profile, at=moment.now)
     if used is not None:
         usage.record(
             tx, lease.session_no, used, profile=profile, moment=moment, turn_id=lease.turn_id
         )
-    return done
+    return appended
 
 
 def renew(tx: Tx, lease: Lease, *, seconds: float, now: datetime) -> None:
-    """Extend a turn's lease."""
+    """Extend a turn's lease; raise `TurnLost` if it is lost."""
     if not turns.renew(tx, lease, until=now + timedelta(seconds=seconds)):
-        raise log.turn_lost(lease)
+        raise log.turn_lost_error(lease)
 
 
 def checkpoint(tx: Tx, lease: Lease, text: str) -> None:
-    """Keep what has been streamed so far of the step that is not finished."""
+    """Store the text that has been streamed so far of the unfinished step; raise `TurnLost` if the lease is lost."""
     if not turns.checkpoint(tx, lease, text):
-        raise log.turn_lost(lease)
+        raise log.turn_lost_error(lease)
 
 
 def end(tx: Tx, lease: Lease, ending: Ending, *, profile: str, moment: Moment) -> list[Appended]:
-    """End a turn: its last entries, usage, deliveries and state, all in this transaction."""
+    """End a turn: write its last entries, usage, deliveries and state."""
     for data in ending.files:
         blobs.add(tx, data)
-    done = [
+    appended = [
         log.append(tx, lease.session_id, message, profile=profile, at=moment.now, lease=lease)
         for message in ending.messages
     ]
@@ -281,17 +285,17 @@ def end(tx: Tx, lease: Lease, ending: Ending, *, profile: str, moment: Moment) -
         )
         tx.after_commit(DeliveryAdded(profile, str(reply.channel)))
     if not turns.end(tx, lease.turn_id, state=ending.state, at=moment.now, reason=ending.reason):
-        raise log.turn_lost(lease)
-    if not done:  # each entry has its own row in the feed
+        raise log.turn_lost_error(lease)
+    if not appended:  # an appended entry has added its own row to the feed
         entries.insert_feed(tx, lease.session_no, "turn")
     tx.after_commit(SessionChanged(profile, lease.session_id))
-    return done
+    return appended
 
 
 def end_failed(
     tx: Tx, lease: Lease, *, state: TurnState, reason: str, profile: str, moment: Moment
 ) -> Turn | None:
-    """End a turn by its holder after a failure; its entries stay. None when the lease was lost."""
+    """End the caller's own turn after a failure; its entries stay. Return None if the turn has ended already."""
     return interrupt(tx, lease.turn_id, profile=profile, moment=moment, reason=reason, state=state)
 
 
@@ -304,11 +308,11 @@ def interrupt(
     reason: str,
     state: TurnState = TurnState.INTERRUPTED,
 ) -> Turn | None:
-    """End a turn that was stopped or whose process died; its entries stay. None when it was not running."""
+    """End a turn that was stopped or whose process died; its entries stay. Return None if it was not running."""
     found = turns.get(tx, turn_id, profile=profile)
     if found is None:
         raise NotFound(f"There is no turn {turn_id}.")
-    # Everyone locks the session before the turn. The turn may have ended meanwhile.
+    # Lock the session before the turn, as everywhere; then read the turn again, which may have ended meanwhile.
     routing.lock_and_reload(tx, found[1])
     turn, session_no = turns.get(tx, turn_id, profile=profile) or found
     if turn.state is not TurnState.RUNNING:
@@ -326,7 +330,7 @@ def interrupt(
 
 
 def interrupt_dead(tx: Tx, turn_id: str, *, session_no: int, moment: Moment) -> Turn | None:
-    """Interrupt a turn whose lease ran out. None when it was renewed at the last moment, or has ended."""
+    """Interrupt a turn whose lease ran out; return None if it has been renewed or has ended meanwhile."""
     head = routing.lock_and_reload(tx, session_no)
     if not turns.lock_expired(tx, turn_id, now=moment.now):
         return None
@@ -334,7 +338,7 @@ def interrupt_dead(tx: Tx, turn_id: str, *, session_no: int, moment: Moment) -> 
 
 
 def interrupt_if_dead(tx: Tx, session_no: int, *, moment: Moment) -> bool:
-    """Interrupt the turn that a session is stuck in, if its lease ran out; say whether it was so."""
+    """Interrupt the running turn of a session if its lease ran out; return whether that happened."""
     turn_id = sessions.get_by_no(tx, session_no).running_turn
     if turn_id is None:
         return False
@@ -342,20 +346,20 @@ def interrupt_if_dead(tx: Tx, session_no: int, *, moment: Moment) -> bool:
 
 
 def ask_to_stop(tx: Tx, session_no: int, *, reason: str) -> bool:
-    """Ask the turn that runs in a session, in whatever process, to stop; say whether one runs."""
+    """Ask the running turn of a session, in whichever process it is, to stop; return whether there is one."""
     return turns.ask_to_stop(tx, session_no, reason=reason)
 
 
 def get_stop_reason(tx: Tx, lease: Lease) -> str | None:
-    """Why someone wants this turn to stop, or None."""
+    """Return why this turn was asked to stop, or None; raise `TurnLost` if the lease is lost."""
     stop = turns.get_stop(tx, lease)
     if stop is None:
-        raise log.turn_lost(lease)
+        raise log.turn_lost_error(lease)
     return stop[0]
 
 
 def list_turns(tx: Tx, session_no: int) -> Sequence[Turn]:
-    """A session's turns, oldest first."""
+    """Return a session's turns, oldest first."""
     return turns.of_session(tx, session_no)
 
 
@@ -371,8 +375,8 @@ def _refuse_repeat(
         )
 
 
-def _complete(message: Message, source: Source, key: SessionKey) -> Message:
-    """Add to an arrival's message who wrote it, and the platform's id of it."""
+def _with_author(message: Message, source: Source, key: SessionKey) -> Message:
+    """Return an arrival's message with its author and its id on the platform."""
     complete = replace(
         message,
         person=message.person or source.person,
@@ -381,17 +385,19 @@ def _complete(message: Message, source: Source, key: SessionKey) -> Message:
     return transcript.mark_shared(complete) if key.is_shared else complete
 
 
+# How much one transaction of the sweep handles.
 BATCH = 100
 PURGED_AT_ONCE = 10
+# A lease, or the wait before a delivery is tried again, that is longer was set before the clock was set back.
 LONGEST_LEASE = timedelta(hours=1)
-# Adapters wait at most a day between attempts, whatever a platform asks for.
-LONGEST_WAIT = timedelta(hours=25)
+LONGEST_WAIT = timedelta(hours=25)  # adapters wait at most a day
+# How often the finalizers of a session are tried.
 TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Expired:
-    """A session that a sweep has ended."""
+class ExpiredSession:
+    """A session that the sweep has ended by its reset policy."""
 
     profile: str
     session_id: str
@@ -400,16 +406,16 @@ class Expired:
 
 
 def list_expired_turns(tx: Tx, *, now: datetime) -> list[str]:
-    """The ids of running turns whose lease ran out."""
+    """Return the ids of running turns whose lease ran out."""
     return turns.expired(tx, now=now, limit=BATCH)
 
 
 def interrupt_dead_turns(
     tx: Tx, *, moment: Moment, among: Collection[str] | None = None
 ) -> list[Turn]:
-    """Interrupt the turns whose lease ran out. A turn that is merely slow renews its lease.
+    """Interrupt the turns whose lease ran out; return them. A turn that is merely slow renews its lease.
 
-    `among`: only these turns, which were found expired before.
+    `among` limits this to turns that an earlier call of `list_expired_turns` returned.
     """
     ended = []
     for turn_id in list_expired_turns(tx, now=moment.now):
@@ -423,16 +429,18 @@ def interrupt_dead_turns(
     return ended
 
 
-def follow_clock(tx: Tx, *, now: datetime, lease_seconds: float, send_seconds: float) -> None:
-    """After the clock was set back, shorten leases and waits that were set by the old time."""
+def shorten_overlong_waits(
+    tx: Tx, *, now: datetime, lease_seconds: float, send_seconds: float
+) -> None:
+    """Shorten leases and waits that end too far in the future: they were set before the clock was set back."""
     lease, sending = timedelta(seconds=lease_seconds), timedelta(seconds=send_seconds)
     turns.shorten_leases(tx, until=now + lease, horizon=now + max(LONGEST_LEASE, 2 * lease))
     deliveries.shorten_waits(tx, now=now, lease_until=now + sending, horizon=now + LONGEST_WAIT)
 
 
-def end_expired_sessions(tx: Tx, policies: Policies, *, moment: Moment) -> list[Expired]:
-    """End the sessions that are over by their policy, as the next message would."""
-    ended: list[Expired] = []
+def end_expired_sessions(tx: Tx, policies: Policies, *, moment: Moment) -> list[ExpiredSession]:
+    """End the sessions that are due for a reset by their policy, instead of waiting for the next message."""
+    ended: list[ExpiredSession] = []
     for platform, chat_type in sessions.open_platforms(tx):
         policy = policies.choose(Source(platform=platform, chat_type=chat_type))
         cutoff = policy.cutoff(moment.now)
@@ -447,31 +455,31 @@ def end_expired_sessions(tx: Tx, policies: Policies, *, moment: Moment) -> list[
             if head.is_open:
                 reason = routing.get_reset_reason(tx, head, policy=policy, moment=moment)
             if reason is not None and routing.end_session(tx, head, reason=reason, moment=moment):
-                ended.append(Expired(due.profile, due.id, due.key, reason))
+                ended.append(ExpiredSession(due.profile, due.id, due.key, reason))
     return ended
 
 
 def list_to_finalize(tx: Tx, *, limit: int = BATCH) -> list[EndedSession]:
-    """Ended sessions that wait for their finalizers."""
+    """Return ended sessions whose finalizers must still run."""
     return sessions.due_for_finalizing(tx, tries=TRIES, limit=limit)
 
 
 def mark_finalized(tx: Tx, ended: EndedSession, *, moment: Moment) -> None:
-    """Note that what must follow this end has been done; a later end has its own."""
+    """Record that the finalizers of this end have run; they run again if the session is reopened and ends again."""
     sessions.mark_finalized(tx, ended, at=moment.now)
 
 
 def mark_finalize_failed(tx: Tx, ended: EndedSession, *, error: str, moment: Moment) -> None:
-    """Count a failed try; after the last one it is given up, and the error is kept."""
+    """Count a failed run of the finalizers and store its error; after `TRIES` failures they are not run again."""
     sessions.mark_finalize_failed(tx, ended, error=error, at=moment.now, tries=TRIES)
 
 
 def empty_trash(tx: Tx, *, moment: Moment) -> list[str]:
-    """Purge a few sessions that have been in the trash for too long; return their ids."""
-    stuck = 0
-    while page := purge.expired_trash(tx, now=moment.now, limit=stuck + PURGED_AT_ONCE)[stuck:]:
+    """Purge up to `PURGED_AT_ONCE` sessions that have been in the trash for too long; return their ids."""
+    kept = 0
+    while page := purge.expired_trash(tx, now=moment.now, limit=kept + PURGED_AT_ONCE)[kept:]:
         done = [id for id in page if purge.purge_trash(tx, id, moment=moment)]
         if done:
             return done
-        stuck += len(page)  # these cannot be purged now; look at those after them
+        kept += len(page)  # none of these can be purged now: try those after them
     return []

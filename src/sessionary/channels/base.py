@@ -1,6 +1,6 @@
-"""What all channels share: admitting messages, sending in pieces, streaming edits, backoff, splitting text.
+"""What all channel adapters share: receiving messages, sending deliveries in pieces, streaming replies, backoff.
 
-A platform's adapter is a `ChannelAdapter` with the code that talks to the platform.
+The adapter of a platform is a subclass of `ChannelAdapter` with the code that talks to the platform.
 """
 
 import asyncio
@@ -48,9 +48,9 @@ from sessionary.model.message import Attachment, Message, Part, Role, Text, text
 from sessionary.model.source import Channel, Source
 from sessionary.model.turn import Delivery
 
-# How long to wait for a store that does not say when it can be used again.
+# How long to wait before trying an unavailable store again.
 STORE_WAIT_SECONDS = 1.0
-# A connection that lasted this long was a good one: the next one is made without a pause.
+# After a connection that lasted this long, connect again without a growing pause.
 STEADY_SECONDS = 60.0
 MAX_SEND_PAUSE_SECONDS = 300.0
 logger = logging.getLogger(__name__)
@@ -63,8 +63,8 @@ Json = Mapping[str, Any]
 class ChannelOptions:
     """The settings that channels have in common.
 
-    In groups the agent answers what is addressed to it, or everything (`always`, `always_in`). With `observe` it
-    also reads what people said to each other before. `stream` shows a reply while it is being written.
+    In groups the agent answers the messages that are addressed to it, or all (`always`, `always_in`). With `observe` it
+    is also given what people wrote to each other before. With `stream` a reply is shown while it is being written.
     """
 
     always: bool = False
@@ -98,10 +98,10 @@ def read_megabytes(table: Table, name: str, default: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedMessage:
-    """A message of a person, as a platform delivered it.
+    """A person's message, as a platform delivered it.
 
-    `text` is what the group buffer keeps of a message that is not addressed to the agent. `room` is the part of the
-    chat in which it was said, if that is not the source's channel.
+    `text` is what the group buffer keeps if the message is not addressed to the agent. `room` is the part of the
+    chat in which it was written, if that is not the source's channel.
     """
 
     source: Source
@@ -131,7 +131,7 @@ class ChannelAdapter:
     platform: str
     capabilities: Capabilities
     options: ChannelOptions
-    # Where the platform posts messages, and how we prove that the address is ours.
+    # Where the platform posts messages, and how we prove to it that the address is ours.
     webhook: Webhook | None = None
     challenge: Challenge | None = None
     # What is sent for a delivery without content.
@@ -155,7 +155,7 @@ class ChannelAdapter:
         raise NotImplementedError
 
     async def send_text(self, delivery: Delivery, text: str, index: int) -> str:
-        """Send a piece of a delivery; return the platform's id of the message."""
+        """Send a piece of a delivery; return the id of the message on the platform."""
         raise NotImplementedError
 
     async def send_file(self, delivery: Delivery, file: OutgoingFile, index: int) -> str:
@@ -163,11 +163,11 @@ class ChannelAdapter:
         raise NotImplementedError
 
     async def fetch_file(self, file: IncomingFile, source: Source) -> bytes:
-        """Return the bytes of a file that was sent there; raise `RetryLater` if they may be there later."""
+        """Download a file that a person sent; raise `RetryLater` if it may be available later."""
         raise NotImplementedError
 
     async def edit_text(self, channel: Channel, message_id: str, text: str) -> None:
-        """Replace the text of a message of ours."""
+        """Replace the text of one of our messages."""
         raise NotImplementedError
 
     async def show_partial(self, channel: Channel, message_id: str | None, text: str) -> str:
@@ -181,7 +181,7 @@ class ChannelAdapter:
         """Close connections."""
 
     async def check(self) -> str:
-        """Connect, and return who the bot is; an error says what is missing and how to get it."""
+        """Connect, and return the name of the bot's account; an error says what is missing and how to get it."""
         raise NotImplementedError
 
     def split(self, text: str) -> list[str]:
@@ -193,7 +193,7 @@ class ChannelAdapter:
         return self.options.show_seconds
 
     def part_of(self, file: IncomingFile, data: bytes) -> Part:
-        """Return the part of the message that a file becomes."""
+        """Return the message part for a file that was received."""
         return files.attachment(data, file.media_type, file.name)
 
     async def refuse(self, source: Source, reason: str) -> None:
@@ -202,12 +202,12 @@ class ChannelAdapter:
     # Receiving.
 
     def attach(self, services: DeliveryServices, /) -> None:
-        """Keep what this adapter may call."""
+        """Set the services that this adapter may call."""
         self.services = services
 
     @contextlib.contextmanager
     def receiving(self, receive: Receive) -> Iterator[None]:
-        """Accept posts inside the block; turn a failure of the connection into `RetryLater` with a growing pause."""
+        """Accept webhook posts inside the block; turn a connection failure into `RetryLater` with a growing pause."""
         began = time.monotonic()
         self._receive = receive
         try:
@@ -224,7 +224,7 @@ class ChannelAdapter:
             self._receive = None
 
     async def stay_connected(self, connect: Callable[[], Awaitable[None]]) -> None:
-        """Connect again whenever the connection ends; with growing pauses while it does not last."""
+        """Connect again whenever the connection ends; with growing pauses after short connections."""
         while True:
             began = time.monotonic()
             await connect()
@@ -234,7 +234,7 @@ class ChannelAdapter:
             await asyncio.sleep(0 if is_steady else self.backoff.next())
 
     async def wait_until_refused(self) -> None:
-        """Wait until cancelled, or until the platform refuses our credentials when we send."""
+        """Wait until cancelled; raise `NotAllowed` when the platform refuses our credentials in `send`."""
         self._refused = asyncio.get_running_loop().create_future()
         try:
             await self._refused
@@ -242,9 +242,9 @@ class ChannelAdapter:
             self._refused.cancel()
 
     async def handle_post(self, handle: Callable[[Receive], Awaitable[object]]) -> int:
-        """Handle a verified post; answer 503, so that it is posted again, unless its messages are durable.
+        """Handle a verified webhook post; return 200 if its messages are stored, else 503, so that it is posted again.
 
-        `BadInput` is raised: it would be refused every time.
+        `BadInput` is passed on to the caller: posting it again would not help.
         """
         if self._receive is None:
             return HTTPStatus.SERVICE_UNAVAILABLE
@@ -253,14 +253,16 @@ class ChannelAdapter:
         except BadInput:
             raise
         except SessionaryError as error:
-            logger.warning("%s: a post is not stored and comes again: %s", self.platform, error)
+            logger.warning(
+                "%s: a post was not stored and will be posted again: %s", self.platform, error
+            )
             return HTTPStatus.SERVICE_UNAVAILABLE
         return HTTPStatus.OK
 
     async def admit(self, received: ReceivedMessage, receive: Receive) -> str | None:
-        """Store a message to the agent; add another one to the group buffer, where that is configured.
+        """Store a message to the agent. One that is not addressed to it goes to the group buffer, if `observe` is set.
 
-        Return the arrival's id, "" if the sender may not write to the agent, or None for what is not an arrival.
+        Return the arrival's id, "" if the sender may not write to the agent, or None if the message was not stored.
         """
         source = received.source
         room = received.room or str(source.channel)
@@ -279,12 +281,12 @@ class ChannelAdapter:
             platform_message_id=source.platform_message_id,
             extra=received.extra,
         )
-        # A command takes no lines along.
+        # The lines of the group are not added to a command.
         lines = () if commands.find(message.text) is not None else self._group.lines(room)
         try:
             arrival_id = await receive(source, with_group_lines(message, lines), files=data)
         except BadInput as error:
-            # The platform would offer it forever, and everything after it would wait.
+            # Do not raise: the platform would deliver it again forever, and all later messages would wait.
             logger.warning("%s: a message cannot be stored: %s", self.platform, error)
             await self.refuse(source, str(error))
             return None
@@ -295,7 +297,7 @@ class ChannelAdapter:
     async def observe(
         self, source: Source, text: str, receive: Receive, *, room: str | None = None
     ) -> None:
-        """Add a line to the group buffer, unless a stranger wrote it."""
+        """Add a line to the group buffer, if its sender may write to the agent."""
         if await receive.admits(source):
             room = room or str(source.channel)
             self._group.add(room, source.speaker or "", text, id=source.platform_message_id)
@@ -305,7 +307,7 @@ class ChannelAdapter:
     ) -> tuple[tuple[Part, ...], tuple[bytes, ...]]:
         """Return a part for each file, and the bytes of those that were fetched.
 
-        A file that may be there later raises `RetryLater`, until it has failed too often.
+        `RetryLater` is passed on to the caller, unless this file has failed too often.
         """
         parts: list[Part] = []
         kept: list[bytes] = []
@@ -321,12 +323,12 @@ class ChannelAdapter:
             except FileTooLarge:
                 parts.append(files.not_received_too_large(file.label, limit))
                 continue
-            except SessionaryError as error:  # the message matters more than its file
+            except SessionaryError as error:  # store the message without the file
                 if isinstance(error, RetryLater) and not self._file_failures.is_hopeless(file.id):
                     raise
                 parts.append(files.not_received(file.label, str(error)))
                 continue
-            if len(data) > limit:  # more than the platform told us
+            if len(data) > limit:  # larger than the platform said
                 parts.append(files.not_received_too_large(file.label, limit, len(data)))
                 continue
             part = self.part_of(file, data)
@@ -338,7 +340,7 @@ class ChannelAdapter:
     # Sending.
 
     async def send(self, delivery: Delivery) -> Sent:
-        """Send a delivery; after a failure the next attempt goes on where this one stopped."""
+        """Send a delivery; after a failure the next attempt continues where this one stopped."""
         sent = self._progress.sent(delivery.id)
         try:
             for index, piece in enumerate(self.pieces(delivery)):
@@ -354,12 +356,12 @@ class ChannelAdapter:
         return Sent(next((id for id in reversed(sent) if id), None))
 
     def retry_later(self, delivery: Delivery, error: RetryLater) -> RetryLater:
-        """Return the error with a pause that grows with the attempts, if the platform asked for none."""
+        """Return the error with the pause that the platform asked for, or one that grows with the attempts."""
         pause = Backoff(self.options.pause_seconds, MAX_SEND_PAUSE_SECONDS).at(delivery.attempts)
         return RetryLater(str(error), after=error.after or pause)
 
     def pieces(self, delivery: Delivery) -> list[str | Attachment]:
-        """Return what is sent for a delivery: its text in pieces, then its files; at least one message."""
+        """Return the messages to send for a delivery, at least one: its text in pieces, then its files."""
         attachments = attachments_of(delivery.parts)
         texts = self.split(printable(text_of(delivery.parts)))
         if not texts and not attachments:
@@ -384,7 +386,7 @@ class ChannelAdapter:
             return await self.send_text(delivery, files.not_sent(piece, str(error)), index)
 
     async def open_file(self, delivery: Delivery, file: Attachment) -> OutgoingFile | str:
-        """Return a file of a delivery, or the text that replaces it."""
+        """Return a file of a delivery, or the text to send instead if it cannot be sent."""
         limit = self.options.largest_sent
         if file.size is not None and file.size > limit:
             return files.not_sent_too_large(file, limit)
@@ -394,12 +396,12 @@ class ChannelAdapter:
             return files.not_sent(file, "its bytes are no longer kept")
         if not data:
             return files.not_sent(file, "it is empty")
-        if len(data) > limit:  # more than its entry says
+        if len(data) > limit:  # larger than its entry says
             return files.not_sent_too_large(file, limit)
         return OutgoingFile(files.name_of(file), files.media_type_of(file), data)
 
     async def show(self, channel: Channel, turn_id: str, text: str) -> None:
-        """Show the partial reply of a turn; its delivery becomes the last edit of the same message."""
+        """Show the partial reply of a turn in a message; the delivery of the reply is the last edit of that message."""
         await self._streaming.show(channel, turn_id, text)
 
 
@@ -420,12 +422,12 @@ class Backoff:
         return max(at_least, self.at(self._failures - 1))
 
     def reset(self) -> None:
-        """Begin again after a success."""
+        """Start again with the first pause, after a success."""
         self._failures = 0
 
 
 class PendingQueue(Generic[T]):
-    """Messages of a platform that offers each only once: kept until handled, also when `run` is started again."""
+    """Messages of a platform that delivers each only once: kept until handled, even if `run` is restarted."""
 
     def __init__(self, platform: str) -> None:
         self._platform = platform
@@ -437,7 +439,7 @@ class PendingQueue(Generic[T]):
         self._queue.put_nowait(item)
 
     async def handle_all(self, handle: Callable[[T], Awaitable[None]]) -> None:
-        """Handle one item after the other; one that cannot be stored now is tried again."""
+        """Handle one item after the other; retry one that cannot be stored now."""
         while True:
             item = self._pending = self._pending or await self._queue.get()
             await until_stored(partial(handle, item), self._platform)
@@ -445,7 +447,7 @@ class PendingQueue(Generic[T]):
 
 
 async def until_stored(store: Callable[[], Awaitable[T]], platform: str) -> T:
-    """Store a message that the platform does not offer again; wait while the store is busy or away."""
+    """Store a message that the platform does not deliver again; retry while the store is busy or unavailable."""
     while True:
         try:
             return await store()
@@ -472,8 +474,8 @@ async def until_first_ends(*coroutines: Coroutine[Any, Any, None]) -> None:
 class GroupBuffer:
     """The last lines of each group that were not addressed to the agent.
 
-    They become durable with the message that takes them along. Until then they are in memory only: nobody was told
-    that they would be kept.
+    They are stored together with the next message to the agent. Until then they are only in memory, and a restart
+    loses them.
     """
 
     MAX_LINES = 20
@@ -485,7 +487,7 @@ class GroupBuffer:
         self._ids: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def add(self, room: str, speaker: str, text: str, *, id: str | None = None) -> None:
-        """Keep a line, unless it was added before: platforms deliver a message again, or with a link preview."""
+        """Add a line, unless its id was added before: platforms may deliver a message again, with a link preview."""
         if id is not None and (room, id) in self._ids:
             return
         if id is not None:
@@ -499,25 +501,25 @@ class GroupBuffer:
             self._ids.popitem(last=False)
 
     def lines(self, room: str) -> tuple[str, ...]:
-        """Return what was said since the last message to the agent."""
+        """Return the lines since the last message to the agent."""
         return tuple(self._lines.get(room, ()))
 
     def clear(self, room: str) -> None:
-        """Drop the lines, which are stored with a message now."""
+        """Delete the lines, once they are stored with a message."""
         self._lines.pop(room, None)
 
 
 def with_group_lines(message: Message, lines: tuple[str, ...]) -> Message:
-    """Return the message with what was said before it, marked as not addressed to the agent."""
+    """Return the message with the group's lines before it, marked as not addressed to the agent."""
     if not lines:
         return message
     return replace(message, parts=(*message.parts, transcript.note(lines)))
 
 
 class SendProgress:
-    """The messages of deliveries that stopped half-way, so that the next attempt goes on there.
+    """Which messages of an unfinished delivery were sent, so that the next attempt continues after them.
 
-    It is in memory only: after a restart such a delivery begins anew, and is marked as perhaps sent twice.
+    This is only in memory: after a restart the delivery is sent from its beginning, and marked as perhaps sent twice.
     """
 
     MAX_DELIVERIES = 1000
@@ -526,7 +528,7 @@ class SendProgress:
         self._sent: OrderedDict[str, list[str]] = OrderedDict()
 
     def sent(self, delivery_id: str) -> list[str]:
-        """Return the ids of the messages that were sent; append to it after each one."""
+        """Return the list of ids of the messages that were sent; the caller appends to it after each one."""
         found = self._sent.setdefault(delivery_id, [])
         self._sent.move_to_end(delivery_id)
         while len(self._sent) > self.MAX_DELIVERIES:
@@ -534,7 +536,7 @@ class SendProgress:
         return found
 
     def finish(self, delivery_id: str) -> None:
-        """Forget a delivery that was sent as a whole."""
+        """Forget a delivery that was sent completely."""
         self._sent.pop(delivery_id, None)
 
 
@@ -551,8 +553,8 @@ class StreamingMessage:
 class StreamingMessages:
     """Shows replies while they are written: one message per turn, edited as often as the platform allows.
 
-    `put` writes a text into the message of this id, or into a new one, and returns its id. The delivery becomes the
-    last edit. After a crash the message stays as it was, and the delivery comes as a new one.
+    `put` writes a text into the message with this id, or into a new one, and returns its id. The delivery of the reply
+    is the last edit. After a crash the message stays as it was, and the reply is sent as a new message.
     """
 
     MAX_TURNS = 500
@@ -571,8 +573,8 @@ class StreamingMessages:
     async def show(self, channel: Channel, turn_id: str, text: str) -> None:
         """Edit the message of a turn, unless it is too early or the turn is over.
 
-        An edit goes on when the caller is cancelled: a message whose id we never learned would stay in the chat
-        beside the delivery.
+        The edit is completed even if the caller is cancelled: otherwise a new message, whose id we would not know,
+        would stay in the chat beside the delivery.
         """
         message = self._turns.setdefault(turn_id, StreamingMessage())
         while len(self._turns) > self.MAX_TURNS:
@@ -610,7 +612,7 @@ class StreamingMessages:
         message = None if turn_id is None else self._turns.get(turn_id)
         if message is None:
             return None
-        async with message.lock:  # an edit under way would overwrite the last one
+        async with message.lock:  # wait for an edit in progress, which would overwrite the last one
             message.is_over = True
         id = message.id
         if id is None:
@@ -618,14 +620,16 @@ class StreamingMessages:
         try:
             await edit(id)
         except Unreachable as error:
-            logger.info("a partial reply cannot be finished, the reply is sent anew: %s", error)
+            logger.info(
+                "a partial reply cannot be edited, the reply is sent as a new message: %s", error
+            )
             id = None
         message.id = None
         return id
 
 
 def attachments_of(parts: tuple[Part, ...]) -> list[Attachment]:
-    """Return the files of a delivery."""
+    """Return the files among the parts of a delivery."""
     return [part for part in parts if isinstance(part, Attachment)]
 
 
@@ -633,19 +637,21 @@ def attachments_of(parts: tuple[Part, ...]) -> list[Attachment]:
 
 Measure = Callable[[str], int]
 
-# What opens and closes in one line is not a fence.
+# The line that opens or closes a code block. Backticks that open and close in one line are inline code.
 _FENCE = re.compile(r"^(`{3,}(?=[^`\n]*$)|~{3,})([^\n]*)$")
 _MAX_LANGUAGE = 32
+# Fences are not repeated in each piece if they would take more than this share of it.
 _MAX_SHARE_OF_FENCES = 0.25
+# Do not split a text before this share of what fits.
 _SMALLEST_SHARE = 0.5
 _BEYOND_BASIC_PLANE = 0xFFFF
 _ROOM_FOR_ELLIPSIS = 64
 
 
 def split_text(text: str, longest: int, *, measure: Measure = len) -> list[str]:
-    """Split a text into pieces of at most `longest` units; nothing is lost.
+    """Split a text into pieces of at most `longest` units, as `measure` counts them.
 
-    It is split between paragraphs, else lines, else words. A code fence that is split is closed in one piece and
+    It is split between paragraphs, else lines, else words. A code block that is split is closed in one piece and
     opened again in the next.
     """
     rest = text.strip("\n")
@@ -653,14 +659,14 @@ def split_text(text: str, longest: int, *, measure: Measure = len) -> list[str]:
     fence = ""
     while rest:
         opened = f"{fence}\n" if fence else ""
-        room = longest - measure(opened) - (measure(_fence_mark(fence)) + 1 if fence else 0)
+        space = longest - measure(opened) - (measure(_fence_mark(fence)) + 1 if fence else 0)
         if measure(opened + rest) <= longest:
             pieces.append(opened + rest)
             break
-        head, line, rest = _cut(rest, max(1, room - 8), measure)
+        head, line, rest = _split_once(rest, max(1, space - 8), measure)
         fence = _open_fence(opened + head + line)
         if 2 * measure(fence) > longest * _MAX_SHARE_OF_FENCES:
-            fence = ""  # opening and closing it in every piece would leave no room for the text
+            fence = ""  # opening and closing it in every piece would leave too little space for the text
         closing = f"\n{_fence_mark(fence)}" if fence else ""
         pieces.append(opened + head.rstrip("\n") + closing)
         rest = rest if fence else rest.lstrip("\n")
@@ -668,12 +674,12 @@ def split_text(text: str, longest: int, *, measure: Measure = len) -> list[str]:
 
 
 def preview(text: str, longest: int, *, measure: Measure = len) -> str:
-    """Return as much of an unfinished text as one message holds, with a sign that it goes on."""
+    """Return as much of an unfinished text as fits into one message, with an ellipsis."""
     return f"{split_text(text.strip() or '…', longest - _ROOM_FOR_ELLIPSIS, measure=measure)[0]} …"
 
 
 def printable(text: str) -> str:
-    """Return the text without control characters, and with half characters replaced."""
+    """Return the text without control characters, and with lone surrogates replaced."""
     return "".join(char for char in codec.storable_text(text) if char >= " " or char in "\n\t")
 
 
@@ -683,16 +689,16 @@ def utf16_units(text: str) -> int:
 
 
 def _fence_mark(fence: str) -> str:
-    """Return the marks of a fence without its language."""
+    """Return the backticks or tildes of a fence, without its language."""
     match = _FENCE.match(fence)
     return match[1] if match else ""
 
 
-def _cut(text: str, room: int, measure: Measure) -> tuple[str, str, str]:
-    """Return what fits into the room, the rest of a line that had to be cut, and everything after the cut."""
-    limit = min(len(text), room)
-    while limit > 1 and measure(text[:limit]) > room:
-        limit -= max(1, (measure(text[:limit]) - room) // 2)
+def _split_once(text: str, space: int, measure: Measure) -> tuple[str, str, str]:
+    """Return the part of a text that fits, the rest of the line if a line had to be cut, and the rest of the text."""
+    limit = min(len(text), space)
+    while limit > 1 and measure(text[:limit]) > space:
+        limit -= max(1, (measure(text[:limit]) - space) // 2)
     limit = max(1, limit)
     for mark in ("\n\n", "\n"):
         position = text.rfind(mark, int(limit * _SMALLEST_SHARE), limit)
@@ -721,7 +727,7 @@ def _open_fence(text: str) -> str:
     return opened
 
 
-# Reading values of JSON that anyone may have written.
+# Reading values of untrusted JSON.
 
 
 def text_value(value: Any) -> str:

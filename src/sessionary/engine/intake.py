@@ -1,8 +1,8 @@
-"""The inbox side of the engine: who may write, which messages are commands, and which turns begin.
+"""How messages enter the engine: who may write, which messages are commands, and which turns begin.
 
-Adapters give their messages to `Intake`. Callers who are authenticated already, such as the web API, use `submit` and
-its siblings: functions of a transaction, so that they can store their response with the message. After the commit they
-call `Engine.run_submitted`.
+Adapters pass their messages to `Intake`. Callers that have authenticated the sender, such as the web API, use `submit`,
+`submit_to_session` or `submit_to_new_session`. These join the caller's transaction, so that the caller can store its
+response together with the message. After the commit the caller passes the result to `Engine.run_submitted`.
 """
 
 import logging
@@ -27,7 +27,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What happened to a message; `arrival_id` is None if its sender may not write here."""
+    """What happened to a message.
+
+    `arrival_id` is None if its sender may not write here. `new` is False if it was stored before, or not at all.
+    """
 
     arrival_id: str | None
     new: bool
@@ -40,19 +43,22 @@ class Received:
 class InboundMessage:
     """A message from a platform, with the bytes of its attachments.
 
-    `code` is the pairing code that a sender who is not allowed yet may be given.
+    `pairing_code` is offered to a sender who is not allowed yet.
     """
 
     source: Source
     message: Message
     idempotency_key: str | None = None
     files: Sequence[bytes] = ()
-    code: str = ""
+    pairing_code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A message from an authenticated caller, with the caller's idempotency key."""
+    """A message from an authenticated caller, with the caller's idempotency key.
+
+    With `begin` a turn begins at once, if none is running in the session.
+    """
 
     message: Message
     idempotency_key: str | None = None
@@ -61,11 +67,11 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class SubmissionResult:
-    """The arrival, and the turn that began with it.
+    """The stored arrival, and the turn that began with it.
 
-    `session_id` is the session that contains the message. It is None while the message waits: until a turn takes it,
-    the conversation may be reset or switched, and the message goes where the conversation is then.
-    `current_session_id` is the session that the conversation is on now.
+    `session_id` is the session whose log contains the message. It is None while the message waits for a turn: until
+    then the conversation may be reset or switched to another session, and the message goes to that one.
+    `current_session_id` is the open session of the conversation now.
     """
 
     key: SessionKey
@@ -78,7 +84,7 @@ class SubmissionResult:
 
 
 class Intake:
-    """Stores messages from adapters; this is the `Receive` port."""
+    """Stores messages from adapters; implements the `Receive` port."""
 
     def __init__(self, context: EngineContext, turn_loop: TurnLoop, compactor: Compactor) -> None:
         self._context = context
@@ -88,7 +94,7 @@ class Intake:
     async def __call__(
         self, source: Source, message: Message, /, *, files: Sequence[bytes] = ()
     ) -> str:
-        """Store a message; return its arrival's id, or "" if its sender may not write here."""
+        """Store a message; return the id of its arrival, or "" if its sender may not write here."""
         return (await self.receive(source, message, files=files)).arrival_id or ""
 
     async def admits(self, source: Source, /) -> bool:
@@ -103,9 +109,9 @@ class Intake:
         idempotency_key: str | None = None,
         files: Sequence[bytes] = (),
     ) -> Received:
-        """Run a command, store an arrival, or refuse the sender; durable when this returns.
+        """Store a message, run it if it is a command, or refuse its sender; the outcome is durable on return.
 
-        The turn of an arrival begins in the same transaction if none is running and this process may run one more.
+        Its turn begins in the same transaction, if none is running in its session and this process has a free slot.
         """
         context = self._context
         key = context.key(source)
@@ -123,11 +129,11 @@ class Intake:
                 except (RetryLater, StoreUnavailable):
                     raise
                 except SessionaryError as error:
-                    # Store the message alone; the turn loop answers what cannot begin.
+                    # Store only the message. The turn loop tries again, and tells the sender if no turn can begin.
                     received = await context.store.write(
                         admit, context, inbound, moment=context.moment()
                     )
-                    logger.warning("a turn of %s could not be begun: %s", key, error)
+                    logger.warning("could not begin a turn for %s: %s", key, error)
             else:
                 received = await context.store.write(
                     admit, context, inbound, moment=context.moment()
@@ -157,12 +163,12 @@ def admit(
 ) -> Received:
     """Check the sender, store the arrival, and run it if it is a command.
 
-    Nothing is kept of a sender who is not allowed. `is_authenticated`: the caller has checked the sender.
+    The message of a sender who is not allowed is not stored. With `is_authenticated` the sender is not checked here.
     """
     source, message = inbound.source, inbound.message
     check_person(source.person)
     if not is_authenticated and not is_allowed(tx, context, source):
-        return _refuse_sender(tx, context, source, code=inbound.code, moment=moment)
+        return _refuse_sender(tx, context, source, code=inbound.pairing_code, moment=moment)
     for data in inbound.files:
         blobs.add(tx, data)
     key = context.key(source)
@@ -172,7 +178,7 @@ def admit(
     call = commands.find(message.text)
     if call is None:
         if new and context.settings.while_running is WhileRunning.INTERRUPT:
-            # Ask the running turn, in whichever process, to make way for the newer message.
+            # Ask the running turn, in whichever process it is, to stop because there is a newer message.
             head = routing.get_current(tx, key)
             if head is not None and head.running:
                 turns.ask_to_stop(tx, head.no, reason=notices.NEWER_MESSAGE)
@@ -203,7 +209,7 @@ def is_allowed(tx: Tx, context: EngineContext, source: Source) -> bool:
 def submit(
     tx: Tx, context: EngineContext, source: Source, submission: Submission, *, moment: Moment
 ) -> SubmissionResult:
-    """Store a message in its source's conversation; begin its turn if none is running."""
+    """Store a message in the conversation of its source; begin a turn with it if none is running."""
     key = context.key(source)
     inbound = InboundMessage(source, submission.message, submission.idempotency_key)
     received = admit(tx, context, inbound, moment=moment, is_authenticated=True)
@@ -211,17 +217,17 @@ def submit(
     if submission.begin and received.new and received.answer is None:
         start = begin(tx, key, context=context, moment=moment)
     if received.new and start.begun is None:
-        # Publish the session's head, so that whoever watches it sees that a message waits.
+        # Tell the listeners of the session that a message is waiting.
         head = routing.get_current(tx, key)
         if head is not None and head.running:
             log.notify(tx, head)
-    return _result(tx, key, received, start)
+    return _submission_result(tx, key, received, start)
 
 
 def submit_to_session(
     tx: Tx, context: EngineContext, session_id: str, submission: Submission, *, moment: Moment
 ) -> SubmissionResult:
-    """Store a message for a given session; it waits while a turn is running there."""
+    """Store a message for the session with this id; it waits while a turn is running there."""
     head = log.lock_session(tx, session_id, profile=context.profile)
     if head.read_only:
         raise log.read_only_error(head.id)
@@ -235,24 +241,26 @@ def submit_to_session(
 def submit_to_new_session(
     tx: Tx, context: EngineContext, opening: Opening, submission: Submission, *, moment: Moment
 ) -> SubmissionResult:
-    """Open a session with a message to the agent; a repeated request returns the earlier arrival."""
+    """Open a session with its first message; a repeated request returns the earlier arrival."""
     if submission.idempotency_key is not None:
         earlier = arrivals.get_by_idempotency_key(
             tx, submission.idempotency_key, profile=context.profile
         )
         if earlier is not None:
             received = Received(earlier.id, new=False)
-            return _result(tx, SessionKey.parse(earlier.key), received, TurnStart(None))
+            return _submission_result(tx, SessionKey.parse(earlier.key), received, TurnStart(None))
     id = edit.open_session(tx, opening, moment=moment)
     result = submit_to_session(tx, context, id, submission, moment=moment)
     if result.start.begun is None:
-        # Raising rolls the new session back: there is none without its first message.
+        # The exception rolls back the new session: none may exist without its first message.
         why = result.received.answer or "a budget is used up, or reserved by running turns."
         raise NotAllowed(f"No session was opened: {why}")
     return result
 
 
-def _result(tx: Tx, key: SessionKey, received: Received, start: TurnStart) -> SubmissionResult:
+def _submission_result(
+    tx: Tx, key: SessionKey, received: Received, start: TurnStart
+) -> SubmissionResult:
     arrival = (
         None
         if received.arrival_id is None
@@ -270,13 +278,13 @@ def _result(tx: Tx, key: SessionKey, received: Received, start: TurnStart) -> Su
 def _refuse_sender(
     tx: Tx, context: EngineContext, source: Source, *, code: str, moment: Moment
 ) -> Received:
-    """Answer a stranger's direct message with a pairing code if pairing is on; else stay silent."""
+    """Reply with a pairing code to a direct message, if pairing is on; otherwise send nothing."""
     person = source.person
     policy = context.settings.access_for(source.platform)
-    pairs = policy.strangers is Strangers.PAIR and source.chat_type == ChatType.DM
+    may_pair = policy.strangers is Strangers.PAIR and source.chat_type == ChatType.DM
     if (
         person is not None
-        and pairs
+        and may_pair
         and access.request_pairing(
             tx, source.platform, person, profile=context.profile, code=code, moment=moment
         )

@@ -89,7 +89,7 @@ class Sweeper:
             return
         settings = self._context.settings
         await self._context.store.write(
-            sweeping.follow_clock,
+            sweeping.shorten_overlong_waits,
             now=now,
             lease_seconds=settings.lease_seconds,
             send_seconds=settings.send_seconds * CLAIM_FACTOR,

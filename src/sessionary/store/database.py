@@ -1,4 +1,4 @@
-"""The port to a database: a transaction is a function, and its answer can be awaited or waited for."""
+"""The interface to a database: a transaction is a function, whose outcome can be awaited or waited for in a thread."""
 
 import sys
 import threading
@@ -36,28 +36,28 @@ _Lock = type(threading.Lock())
 
 
 class RaceLost(Exception):
-    """Another transaction was first. The store runs the function again on fresh data."""
+    """Another transaction changed the same data first. The store runs the function again on fresh data."""
 
 
 class Tx(Protocol):
-    """What an action may do in its transaction. It never commits nor waits for the network.
+    """What an action can do in its transaction. An action never commits and never waits for the network.
 
-    A query that only the other database has (a lock, for example) is skipped: no row, no change.
+    A query that exists only for another database, such as a lock, is skipped: it returns and changes no rows.
     """
 
     def one(self, name: str, /, **params: Any) -> Row | None:
-        """The first row of a named query, or None."""
+        """Run a named query; return its first row, or None."""
 
     def all(self, name: str, /, **params: Any) -> list[Row]:
-        """Every row of a named query."""
+        """Run a named query; return all its rows."""
 
     def run(self, name: str, /, **params: Any) -> int:
-        """Run a named statement; the number of rows it changed."""
+        """Run a named statement; return the number of rows it changed."""
 
     def many(self, name: str, rows: Iterable[Mapping[str, Any] | Row], /) -> int:
-        """Run a named statement once per row; the number of rows it changed.
+        """Run a named statement once for each row of parameters; return the number of rows it changed.
 
-        A tuple holds its values in the order in which the statement first names its parameters.
+        The values of a tuple are in the order in which the parameters first occur in the statement.
         """
 
     def script(self, text: str) -> None:
@@ -79,15 +79,15 @@ class Tx(Protocol):
         """
 
     def after_commit(self, event: Any) -> None:
-        """Publish an event once, and only if, this transaction is committed."""
+        """Publish an event after this transaction is committed; never if it is not."""
 
 
 class Pending(Generic[T]):
     """The outcome of a transaction, now or later.
 
     `await pending` in a coroutine, `pending.result()` in a thread: the same object, the same
-    outcome, for any number of waiters. It uses raw locks instead of a condition variable because
-    every append goes through it.
+    outcome, for any number of waiters. It uses plain locks, which are faster than a condition variable,
+    because every append goes through it.
     """
 
     __slots__ = ("_done", "_error", "_on_error", "_value", "_waiters")
@@ -100,16 +100,16 @@ class Pending(Generic[T]):
         self._waiters: list[threading.Lock | asyncio.Future[Any]] = []
 
     def result(self, timeout: float | None = None) -> T:
-        """Wait for the outcome and return or raise it."""
+        """Wait for the outcome; return the value or raise the error."""
         if not self._done:
-            gate = threading.Lock()
-            gate.acquire()
-            self._waiters.append(gate)
-            # The worker may have finished after the first test and missed the new waiter.
-            if not self._done and not gate.acquire(  # type: ignore[redundant-expr]
+            lock = threading.Lock()
+            lock.acquire()
+            self._waiters.append(lock)
+            # Check again: the worker may have finished after the first check, before it could see this waiter.
+            if not self._done and not lock.acquire(  # type: ignore[redundant-expr]
                 timeout=-1 if timeout is None else timeout
             ):
-                raise TimeoutError("the answer is not there yet")
+                raise TimeoutError("the transaction has not finished yet")
         return self._outcome()
 
     def __await__(self) -> Generator[Any, None, T]:
@@ -122,13 +122,13 @@ class Pending(Generic[T]):
 
     @property
     def error(self) -> BaseException | None:
-        """What went wrong, once there is an outcome."""
+        """The error, once there is an outcome; None if there was none."""
         return self._error
 
     async def wait_uncancellable(self) -> BaseException | None:
         """Wait for the outcome; return its error, or None.
 
-        A cancellation takes effect only after the outcome, so that nothing overtakes a write.
+        A cancellation takes effect only when the outcome is there, so that no later write overtakes this one.
         """
         loop = running_loop()
         asyncio = sys.modules["asyncio"]
@@ -148,7 +148,7 @@ class Pending(Generic[T]):
     async def handoff(self, take: Callable[[T], None]) -> T:
         """Pass the value to `take`, even if the caller is cancelled meanwhile; then return it.
 
-        For claims: whatever the database says this process holds must reach its new owner.
+        This is for leases: what the database records as held by this process must reach the code that releases it.
         """
         try:
             await self.wait_uncancellable()
@@ -158,7 +158,7 @@ class Pending(Generic[T]):
         return self.result()
 
     def map(self, change: Callable[[T], U]) -> "Pending[U]":
-        """The same answer, changed by a function that runs where the answer is received."""
+        """Return the same outcome with its value changed by a function, which runs in the waiter's thread or task."""
         return _Mapped(self, change)
 
     def settle(self, value: Any, error: BaseException | None) -> None:
@@ -200,8 +200,8 @@ class _Mapped(Pending[U]):
 
 
 def running_loop(*, committed: Committed = "unknown") -> "asyncio.AbstractEventLoop":
-    """Return the event loop of the caller; raise `BadInput` if it runs under something else."""
-    # A caller in an asyncio loop has loaded asyncio; a blocking program never loads it.
+    """Return the asyncio event loop of the caller; raise `BadInput` if there is none."""
+    # A caller in an asyncio loop has imported asyncio; a program without one is spared the import.
     loaded: Any = sys.modules.get("asyncio")
     try:
         if loaded is not None:
@@ -217,14 +217,14 @@ def running_loop(*, committed: Committed = "unknown") -> "asyncio.AbstractEventL
 
 
 def failed_with(error: BaseException) -> Pending[Any]:
-    """An answer that is an error from the start."""
+    """Return an outcome that is this error."""
     pending: Pending[Any] = Pending()
     pending.settle(None, error)
     return pending
 
 
 def announce(settled: Iterable[Pending[Any]]) -> None:
-    """Wake the waiters of settled answers: threads one by one, each event loop once."""
+    """Wake the waiters of settled outcomes: each thread by its lock, each event loop with one call."""
     loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[Any]]] = {}
     for pending in settled:
         for waiter in pending._waiters:
@@ -236,7 +236,7 @@ def announce(settled: Iterable[Pending[Any]]) -> None:
         try:
             loop.call_soon_threadsafe(_wake, futures)
         except RuntimeError:
-            continue  # the loop was closed: no one waits any more
+            continue  # the loop is closed: nobody in it waits any more
 
 
 def _wake(futures: "list[asyncio.Future[Any]]") -> None:
@@ -246,7 +246,7 @@ def _wake(futures: "list[asyncio.Future[Any]]") -> None:
 
 
 class WriteOutcome(NamedTuple):
-    """What a function of a shared transaction came to; its caller learns of it after the commit."""
+    """The outcome of one function in a shared transaction; its caller gets it after the commit."""
 
     value: Any
     error: BaseException | None
@@ -254,17 +254,17 @@ class WriteOutcome(NamedTuple):
 
 
 class BatchFailed(Exception):
-    """A function failed in a shared transaction, and its work cannot be told from the others'."""
+    """A function failed in a shared transaction, and its changes cannot be undone without those of the others."""
 
 
 class Store(Protocol):
-    """An open database: functions of a transaction go in, answers come out."""
+    """An open database, which runs functions in transactions."""
 
     url: str
 
     @property
     def damage(self) -> Damaged | None:
-        """The first structural damage that was found; while there is one, writes are refused."""
+        """The first structural damage that was found, or None; after that, writes are refused."""
 
     def note_damage(self, error: Damaged) -> None:
         """Record damage that a check found."""
@@ -272,7 +272,7 @@ class Store(Protocol):
     def write(
         self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> Pending[T]:
-        """Run an action in a transaction; the answer comes after the commit is durable."""
+        """Run an action in a transaction; its outcome is there once the commit is durable."""
 
     def read(
         self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
@@ -286,28 +286,28 @@ class Store(Protocol):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Pending[T]:
-        """Run an action that reads log and index; the index has seen every append that returned."""
+        """Run an action that reads the log and the index; the index contains every append that has returned."""
 
     def catch_up(self, seconds: float | None = None) -> Pending["IndexState"]:
-        """Feed the index until it is complete or the time is over; return how far it has come."""
+        """Update the index until it is complete or the time is up; return its state."""
 
     def rebuild_index(self) -> Pending[None]:
-        """Delete the index; the next search makes it again from the log."""
+        """Delete the index; the next search builds it again from the log."""
 
     def index_in_background(self) -> None:
-        """From now on feed the index as the log grows, not only before a search."""
+        """From now on update the index whenever the log grows, not only before a search."""
 
     def scrub(self) -> None:
         """Remove copies of deleted content that the database keeps beside its tables."""
 
     def shrink(self) -> None:
-        """Return the disk space of deleted content to the system."""
+        """Return the disk space of deleted content to the operating system."""
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call back with the events of every commit of this store object; returns how to stop."""
+        """Call `listener` with the events of every commit of this store object; return a function that stops it."""
 
     def close(self) -> None:
-        """Finish what was begun and release the database."""
+        """Finish the transactions that have begun, and close the database."""
 
 
 class DamageLatch:
@@ -319,15 +319,15 @@ class DamageLatch:
         self.found: Damaged | None = None
 
     def note(self, error: BaseException) -> None:
-        """Remember an error if it is the first that says that the database is damaged."""
+        """Keep the error if it is the first one that reports structural damage."""
         if self.found is None and isinstance(error, Damaged) and not isinstance(error, Unreadable):
             self.found = error
-            # A program without logging is a short command: it prints the error itself.
+            # A program that has not imported logging is a short command, which prints the error itself.
             if "logging" in sys.modules:
                 logger(__name__).error("The store is damaged; writes are refused: %s", error)
 
     def refusal(self) -> Damaged | None:
-        """The answer to every write after damage was found: it could destroy what can be saved."""
+        """Return the error for a write after damage was found: writing could destroy what can still be saved."""
         if self.found is None:
             return None
         return Damaged(
@@ -337,13 +337,13 @@ class DamageLatch:
 
 
 class Listeners:
-    """Who is told about the commits of one store object."""
+    """The functions that are called with the events of each commit of one store object."""
 
     def __init__(self) -> None:
         self._all: list[Listener] = []
 
     def add(self, listener: Listener) -> Callable[[], None]:
-        """Add a listener; returns how to remove it. Removing it twice is fine."""
+        """Add a listener; return a function that removes it and may be called twice."""
         self._all = [*self._all, listener]
 
         def remove() -> None:
@@ -352,7 +352,7 @@ class Listeners:
         return remove
 
     def publish(self, events: Sequence[Any]) -> None:
-        """Tell everyone. One that fails is logged: the callers of the commit still wait."""
+        """Call every listener. An error is only logged: the callers are still waiting for their outcomes."""
         if not events:
             return
         for listener in self._all:
@@ -363,7 +363,7 @@ class Listeners:
 
 
 def logger(name: str) -> "logging.Logger":
-    """The logger of a module of the store; a command that has nothing to log saves 3 ms of imports."""
-    import logging
+    """Return the logger of a module of the store."""
+    import logging  # not at the top: a command that logs nothing saves 3 ms
 
     return logging.getLogger(name)

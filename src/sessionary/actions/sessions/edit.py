@@ -286,7 +286,7 @@ def open_with_id(
     found = sessions.get(tx, id, profile=opening.profile)
     if found is not None:
         return found
-    if sessions.profile_of(tx, id) is not None and not sessions.give_up_id(
+    if sessions.profile_of(tx, id) is not None and not sessions.free_purged_id(
         tx, id, new_id=moment.new_id()
     ):
         raise Conflict(f"Session {id} belongs to another profile; nothing was written.")

@@ -1,4 +1,4 @@
-"""The log: the one place where an entry gets its number, and the counts derived from the entries."""
+"""A session's log: appends entries, which get their numbers here; counts messages; the errors for refused changes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,12 +22,13 @@ from sessionary.store.tables import entries, sessions
 from sessionary.store.tables.sessions import LogCounts
 
 MAX_IDEMPOTENCY_KEY = 512
-_PREVIEWED = 400
+# A preview is made from this many characters of a message.
+_PREVIEW_INPUT = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Where an entry is in the log. `repeated`: it was there already."""
+    """Where an entry is in the log. `repeated`: an earlier append with the same idempotency key wrote it."""
 
     session_id: str
     session_no: int
@@ -42,7 +43,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class SessionChanged:
-    """Published after a commit: something about a session is new."""
+    """An event, published after the commit: a session has changed; `seq` is its new entry, if it has one."""
 
     profile: str
     session_id: str
@@ -50,7 +51,7 @@ class SessionChanged:
 
 
 def notify(tx: Tx, head: SessionHead) -> None:
-    """Tell the feed, and after the commit the listeners, that a session has changed."""
+    """Record in the feed, and tell the listeners after the commit, that a session has changed."""
     entries.insert_feed(tx, head.no, "head")
     tx.after_commit(SessionChanged(head.profile, head.id))
 
@@ -65,7 +66,11 @@ def append(
     idempotency_key: str | None = None,
     lease: Lease | None = None,
 ) -> Appended:
-    """Add a message to an open session; exactly once for each idempotency key."""
+    """Add a message to an open session; only once for each idempotency key.
+
+    While a turn is running, its `lease` is required. Raises `TurnLost` if the lease is lost, `Conflict` if the session
+    is read-only, has ended or has a running turn, and `NotFound` if there is none.
+    """
     if idempotency_key is not None:
         earlier = find_repeat(tx, idempotency_key, profile=profile, message=message)
         if earlier is not None:
@@ -73,14 +78,14 @@ def append(
     turn_id = None if lease is None else lease.turn_id
     new = entries.append(tx, session_id, message, profile=profile, at=at, turn_id=turn_id)
     if new is None:
-        raise _refusal(tx, session_id, profile=profile, lease=lease)
+        raise _append_error(tx, session_id, profile=profile, lease=lease)
     no, seq, wants_preview = new
     if wants_preview and (preview := preview_of(message)) is not None:
         sessions.set_preview(tx, no, preview)
     if idempotency_key is not None and not entries.insert_receipt(
         tx, idempotency_key, profile=profile, session_no=no, seq=seq
     ):
-        raise RaceLost  # someone else was first with this key; the next run finds their message
+        raise RaceLost  # another transaction has used this key; when run again, this one finds its message
     tx.after_commit(SessionChanged(profile, session_id, seq))
     return Appended(session_id, no, seq)
 
@@ -93,7 +98,7 @@ def append_mark(
     at: datetime,
     turn_id: str | None = None,
 ) -> int:
-    """Add a compaction or a retraction; return its number. The caller updates the head."""
+    """Add a compaction or a retraction; return its seq. The caller updates the session's head."""
     seq = entries.append_mark(tx, session_no, mark, at=at, turn_id=turn_id)
     if seq is None:
         raise Conflict(
@@ -105,9 +110,9 @@ def append_mark(
 def find_repeat(
     tx: Tx, idempotency_key: str, *, profile: str, message: Message | None = None
 ) -> Appended | None:
-    """What an earlier append with this idempotency key wrote.
+    """Return what an earlier append with this idempotency key wrote, or None.
 
-    Raises `Conflict` if it wrote another message. A purged message cannot be compared.
+    Raises `Conflict` if that was a different message. A purged message is not compared.
     """
     check_idempotency_key(idempotency_key)
     receipt = entries.find_receipt(tx, idempotency_key, profile=profile)
@@ -120,7 +125,7 @@ def find_repeat(
             stored = entries.read(tx, segment, limit=1)
         except NotFound:
             stored = []  # purged
-        if stored and not _is_same(stored[0].body, message):
+        if stored and not _is_same_message(stored[0].body, message):
             raise Conflict(
                 f"The idempotency key {idempotency_key!r} belongs to another message, entry {seq} of session "
                 f"{session_id}; nothing was written. Choose a new key."
@@ -128,21 +133,21 @@ def find_repeat(
     return Appended(session_id or "", session_no, seq, repeated=True)
 
 
-def _is_same(stored: Body, message: Message) -> bool:
+def _is_same_message(stored: Body, message: Message) -> bool:
     if not isinstance(stored, Message) or stored.role is not message.role:
         return False
     if stored.parts == message.parts:
         return True
-    # JSON changes some values: a tuple becomes a list, and so on.
-    return _parts_text(stored) == _parts_text(message)
+    # Compare them as they are stored: JSON turns a tuple into a list, and so on.
+    return _parts_as_stored(stored) == _parts_as_stored(message)
 
 
-def _parts_text(message: Message) -> str:
+def _parts_as_stored(message: Message) -> str:
     return codec.encode(codec.decode(codec.encode(body_to_json(message)["parts"])))
 
 
 def check_idempotency_key(idempotency_key: str) -> None:
-    """Refuse a key that a column could not keep exactly."""
+    """Raise `BadInput` for a key that the database could not store unchanged."""
     if (
         not idempotency_key
         or len(idempotency_key) > MAX_IDEMPOTENCY_KEY
@@ -154,17 +159,17 @@ def check_idempotency_key(idempotency_key: str) -> None:
 
 
 def preview_of(message: Message) -> str | None:
-    """The first words of a person's message, for the head; None for other messages."""
+    """Return the first words of a person's message; None for other messages."""
     if message.role is not Role.USER:
         return None
-    return title.preview(message.text[:_PREVIEWED]) or None
+    return title.preview(message.text[:_PREVIEW_INPUT]) or None
 
 
-def _refusal(tx: Tx, session_id: str, *, profile: str, lease: Lease | None) -> Exception:
-    """Find out why a session took no message."""
+def _append_error(tx: Tx, session_id: str, *, profile: str, lease: Lease | None) -> Exception:
+    """Return the error that says why a session accepted no message."""
     head = sessions.get(tx, session_id, profile=profile)
     if lease is not None:
-        return turn_lost(lease)
+        return turn_lost_error(lease)
     if head is None:
         return NotFound(f"There is no session {session_id}.")
     if head.read_only:
@@ -177,7 +182,7 @@ def _refusal(tx: Tx, session_id: str, *, profile: str, lease: Lease | None) -> E
 
 
 def count_log(tx: Tx, segments: Sequence[Segment]) -> LogCounts:
-    """Count the messages that people see, from the whole log."""
+    """Count the messages that are not retracted, by reading the whole log."""
     marks = entries.marks(tx, segments)
     retracted = transcript.retracted(marks)
     messages = tool_calls = last_reply = 0
@@ -195,13 +200,13 @@ def count_log(tx: Tx, segments: Sequence[Segment]) -> LogCounts:
 
 
 def compacted_seq(marks: Sequence[Entry]) -> int:
-    """The number of the compaction that counts now, or 0."""
+    """Return the seq of the compaction that is in effect, or 0."""
     mark = transcript.latest_compaction(marks)
     return 0 if mark is None else mark.seq
 
 
 def missing_error(tx: Tx, session_id: str, *, profile: str) -> NotFound:
-    """The error for an id that this profile does not have, or whose session was purged."""
+    """Return the error for a session that this profile does not have, or that was purged."""
     purged_at = sessions.purged_at(tx, session_id, profile=profile)
     if purged_at is None:
         return NotFound(f"There is no session {session_id}.")
@@ -209,30 +214,30 @@ def missing_error(tx: Tx, session_id: str, *, profile: str) -> NotFound:
 
 
 def read_only_error(session_id: str) -> Conflict:
-    """The error for a change to a session that nobody may write to."""
+    """Return the error for a change to a read-only session."""
     return Conflict(
         f"Session {session_id} is read-only; nothing was changed. Continue in a copy: fork it."
     )
 
 
 def running_error(session_id: str) -> Conflict:
-    """The error for a change that has to wait for the running turn."""
+    """Return the error for a change that must wait until the running turn ends."""
     return Conflict(
         f"A turn is running in session {session_id}; nothing was changed. Wait for it, or stop it."
     )
 
 
 def ended_error(head: SessionHead) -> Conflict:
-    """The error for a message to a session that is over."""
+    """Return the error for a message to a session that has ended."""
     return Conflict(
         f"Session {head.id} has ended ({head.end_reason}); nothing was changed. Reopen it first."
     )
 
 
-def turn_lost(lease: Lease) -> TurnLost:
-    """The error for a turn whose lease is lost."""
+def turn_lost_error(lease: Lease) -> TurnLost:
+    """Return the error for a turn that has lost its lease."""
     return TurnLost(
-        f"Turn {lease.turn_id} no longer speaks for session {lease.session_id}; "
+        f"Turn {lease.turn_id} has lost its lease on session {lease.session_id}; "
         "nothing was written."
     )
 

@@ -30,7 +30,7 @@ def compact(
     if head.read_only:
         raise log.read_only_error(head.id)
     if lease is not None and head.running_turn != lease.turn_id:
-        raise log.turn_lost(lease)
+        raise log.turn_lost_error(lease)
     if not summary.strip():
         raise BadInput("A compaction needs a summary; nothing was changed.")
     if not 1 <= through <= head.last_seq:
@@ -67,7 +67,7 @@ def retract(
     """
     head = lock_session(tx, id, profile=profile)
     if lease is not None and head.running_turn != lease.turn_id:
-        raise log.turn_lost(lease)
+        raise log.turn_lost_error(lease)
     turn_id = None if lease is None else lease.turn_id
     if head.read_only:
         raise log.read_only_error(head.id)

@@ -1,4 +1,4 @@
-"""Which session a key is bound to: find it, open it, reset it, switch it, hold it."""
+"""Which session a key is bound to: open, reset or switch it; holds that prevent a reset; chats that get a new id."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -28,7 +28,11 @@ from sessionary.store.tables.sessions import Inheritance
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The session that a message goes to, and whether it was opened for it, and why."""
+    """The session that a message goes to, and whether it was opened for this message.
+
+    If it replaces another session, `reset_from` is the id of that one, `reason` says why it ended, and `had_activity`
+    whether it contained messages.
+    """
 
     session_id: str
     session_no: int
@@ -39,13 +43,13 @@ class Route:
 
 
 def get_current(tx: Tx, key: SessionKey) -> SessionHead | None:
-    """The session a key is bound to, ended or not; None when it never had one."""
+    """Return the session that a key is bound to, ended or not; None if it never had one."""
     no = bindings.session_of(tx, str(key), profile=key.profile)
     return None if no is None else sessions.get_by_no(tx, no)
 
 
 def lock_and_get_current(tx: Tx, key: SessionKey) -> SessionHead | None:
-    """Lock a key and its session until the transaction ends; return the session."""
+    """Lock a key and the session it is bound to until the transaction ends; return the session."""
     lock_key(tx, key)
     no = bindings.session_of(tx, str(key), profile=key.profile)
     return None if no is None else lock_and_reload(tx, no)
@@ -54,16 +58,16 @@ def lock_and_get_current(tx: Tx, key: SessionKey) -> SessionHead | None:
 def lock_and_reload(tx: Tx, session_no: int) -> SessionHead:
     """Lock a session until the transaction ends; return its head as it is now.
 
-    A key's lock is not enough: the session may have other keys, and may be named by its id.
+    Locking a key is not enough: the session may be used through another key, or by its id.
     """
     sessions.lock_session_no(tx, session_no)
     return sessions.get_by_no(tx, session_no)
 
 
 def route(tx: Tx, key: SessionKey, source: Source, *, policy: ResetPolicy, moment: Moment) -> Route:
-    """Find the key's session, or open one: the first of the key, or the next after a reset.
+    """Find the key's session; open one if it has none, or if its session has ended or is due for a reset.
 
-    The caller appends in the same transaction, so that no session exists without a message.
+    The caller appends the message in the same transaction, so that no session exists without one.
     """
     check_length(key)
     return resolve_route(
@@ -80,22 +84,22 @@ def resolve_route(
     policy: ResetPolicy,
     moment: Moment,
 ) -> Route:
-    """Decide where a message goes; `head` is the key's session, which is locked already."""
+    """Like `route`; `head` is the session that the key is bound to, already locked."""
     if head is None:
-        return _open(tx, key, source, moment=moment)
+        return _open_session(tx, key, source, moment=moment)
     if head.is_open and not head.read_only and head.folder is not SessionFolder.TRASH:
         reason = get_reset_reason(tx, head, policy=policy, moment=moment)
         if reason is None:
             return Route(head.id, head.no)
         end_session(tx, head, reason=reason, moment=moment)
-        return _open(tx, key, source, moment=moment, after=head, reason=reason)
-    return _open(tx, key, source, moment=moment, after=head, reason=head.end_reason)
+        return _open_session(tx, key, source, moment=moment, previous=head, reason=reason)
+    return _open_session(tx, key, source, moment=moment, previous=head, reason=head.end_reason)
 
 
 def get_reset_reason(
     tx: Tx, head: SessionHead, *, policy: ResetPolicy, moment: Moment
 ) -> ResetReason | None:
-    """Why the policy ends this session now, or None. A running turn or a hold prevents it."""
+    """Return why the policy ends this session now, or None. A running turn or a hold prevents it."""
     reason = policy.due(last_active=head.last_active_at, now=moment.now)
     if reason is None or head.running:
         return None
@@ -105,7 +109,7 @@ def get_reset_reason(
 def reset(
     tx: Tx, key: SessionKey, *, moment: Moment, reason: str = EndReason.NEW
 ) -> SessionHead | None:
-    """End the key's session, so that the next message opens another. None when none was open."""
+    """End the key's session, so that the next message opens a new one; return it, or None if none was open."""
     head = lock_and_get_current(tx, key)
     if head is None or not head.is_open:
         return None
@@ -116,13 +120,13 @@ def reset(
 
 
 def switch(tx: Tx, key: SessionKey, target: SessionHead, *, moment: Moment) -> SessionHead:
-    """Point a key at another session: the old one ends, the target goes on."""
+    """Bind a key to another session: the old one ends if no other chat uses it, the target is reopened."""
     if target.profile != key.profile:
         raise NotAllowed("A key cannot be pointed at a session of another profile.")
     check_length(key)
     lock_key(tx, key)
     old = get_current(tx, key)
-    # In the order of their numbers, so that two switches between the same sessions cannot deadlock.
+    # Lock in the order of their numbers, so that two switches between the same sessions cannot deadlock.
     for no in sorted({target.no} if old is None else {old.no, target.no}):
         sessions.lock_session_no(tx, no)
     old, target = get_current(tx, key), sessions.get_by_no(tx, target.no)
@@ -135,7 +139,7 @@ def switch(tx: Tx, key: SessionKey, target: SessionHead, *, moment: Moment) -> S
     if old is not None and old.no != target.no:
         if old.running:
             raise log.running_error(old.id)
-        if _is_only_key(tx, old, key):
+        if _is_only_chat(tx, old, key):
             end_session(tx, old, reason=EndReason.SWITCH, moment=moment)
     release_key(tx, key, except_session=target.no)
     sessions.reopen(tx, target.no, key=str(key))
@@ -144,7 +148,7 @@ def switch(tx: Tx, key: SessionKey, target: SessionHead, *, moment: Moment) -> S
 
 
 def may_resume(target: SessionHead, source: Source) -> bool:
-    """Whether a source may resume a session: only from the same chat, or by the same person."""
+    """Return whether a source may resume a session: only in the same chat, or for the same person."""
     if target.source.platform != source.platform:
         return False
     if source.chat_id is not None and target.source.chat_id == source.chat_id:
@@ -154,7 +158,7 @@ def may_resume(target: SessionHead, source: Source) -> bool:
 
 
 def end_session(tx: Tx, head: SessionHead, *, reason: str, moment: Moment) -> bool:
-    """Close a session; the first reason wins. Say whether it was open."""
+    """End an open session; return whether it was open. One that has ended keeps its reason."""
     ended = sessions.end(tx, head.no, reason=reason, at=moment.now)
     if ended:
         entries.insert_feed(tx, head.no, "head")
@@ -167,12 +171,12 @@ def bind(tx: Tx, key: SessionKey, session_no: int, *, moment: Moment) -> None:
 
 
 def lock_key(tx: Tx, key: SessionKey) -> None:
-    """Lock a key until the transaction ends. This comes before the binding is read."""
+    """Lock a key until the transaction ends; call this before reading its binding."""
     sessions.lock_key(tx, str(key), profile=key.profile)
 
 
 def set_next_title(tx: Tx, key: SessionKey, title: str | None) -> None:
-    """Set the title for the key's next session; None removes it."""
+    """Set the title that the key's next session will get; None removes it."""
     if title is None:
         bindings.take_next_title(tx, str(key), profile=key.profile)
     else:
@@ -180,7 +184,10 @@ def set_next_title(tx: Tx, key: SessionKey, title: str | None) -> None:
 
 
 def release_key(tx: Tx, key: SessionKey, *, except_session: int | None = None) -> None:
-    """Take a key away from the open session that has it, which goes on under another key or none."""
+    """Take a key from the open session that holds it, unless that is `except_session`.
+
+    That session stays open, under another key or none.
+    """
     no = sessions.open_session_of_key(tx, str(key), profile=key.profile)
     if no is None or no == except_session:
         return
@@ -193,13 +200,13 @@ def release_key(tx: Tx, key: SessionKey, *, except_session: int | None = None) -
     sessions.set_key(tx, no, free[0] if free else None)
 
 
-def _open(
+def _open_session(
     tx: Tx,
     key: SessionKey,
     source: Source,
     *,
     moment: Moment,
-    after: SessionHead | None = None,
+    previous: SessionHead | None = None,
     reason: str | None = None,
 ) -> Route:
     release_key(tx, key)
@@ -208,18 +215,18 @@ def _open(
     title = None if wanted is None else titles.find_free_title(tx, wanted, profile=key.profile)
     by = None if title is None else TitleBy.PERSON
     opening = Opening(key.profile, source, key=str(key), kind=Kind.CHAT, title=title, title_by=by)
-    inherited = None if after is None else Inheritance(after.no, Lineage.RESET)
+    inherited = None if previous is None else Inheritance(previous.no, Lineage.RESET)
     no = sessions.insert(tx, id, opening, at=moment.now, inherited=inherited)
     bind(tx, key, no, moment=moment)
-    if after is None:
+    if previous is None:
         return Route(id, no, opened=True)
-    # Retracted messages do not count.
-    had_activity = after.message_count > 0
-    return Route(id, no, True, reset_from=after.id, reason=reason, had_activity=had_activity)
+    # The count leaves out retracted messages.
+    had_activity = previous.message_count > 0
+    return Route(id, no, True, reset_from=previous.id, reason=reason, had_activity=had_activity)
 
 
-def _is_only_key(tx: Tx, head: SessionHead, key: SessionKey) -> bool:
-    # A key that only names the session, as in the workbench, is no chat.
+def _is_only_chat(tx: Tx, head: SessionHead, key: SessionKey) -> bool:
+    # A key made from a session's id, as the workbench uses, does not stand for a chat: it does not count.
     return all(
         other == str(key) or SessionKey.parse(other).names_session
         for other in bindings.keys_of_session(tx, head.no)
@@ -240,7 +247,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Bindings:
-    """One page of bindings, and where the next begins."""
+    """One page of bindings, and the cursor for the next page."""
 
     items: tuple[Binding, ...]
     next: str | None
@@ -248,7 +255,7 @@ class Bindings:
 
 @dataclass(frozen=True, slots=True)
 class LastReset:
-    """The session that was over before, and why."""
+    """The last session of a key that ended, and why."""
 
     session_id: str
     reason: str
@@ -257,7 +264,10 @@ class LastReset:
 
 @dataclass(frozen=True, slots=True)
 class NextReset:
-    """When a key's session ends by itself if nobody writes, and why the last one did."""
+    """When the policy will reset a key's session if nobody writes, and how the last one ended.
+
+    `held`: a running turn or a hold prevents the reset now.
+    """
 
     policy: ResetPolicy
     resets_at: datetime | None
@@ -273,16 +283,16 @@ def list_bindings(
     cursor: str | None = None,
     chats_only: bool = False,
 ) -> Bindings:
-    """The keys of a profile in order, a page at a time; `chats_only` leaves out keys that only name a session."""
+    """Return a page of a profile's keys in order; `chats_only` leaves out keys that are made from a session's id."""
     if not 1 <= limit <= MAX_LIMIT:
         raise BadInput(f"A page has 1 to {MAX_LIMIT:,} items, not {limit}.")
-    named = str(key_for(at_session(""), profile=profile))
+    session_keys = str(key_for(at_session(""), profile=profile))
     rows = bindings.page(
         tx,
         profile=profile,
         after=cursor or "",
         limit=limit + 1,
-        without=named if chats_only else None,
+        without=session_keys if chats_only else None,
     )
     shown = rows[:limit]
     items = tuple(
@@ -292,7 +302,7 @@ def list_bindings(
 
 
 def find_redacted_key(tx: Tx, redacted: str, *, profile: str) -> str:
-    """The bound key that `redact_key` shortened to this: requests may use redacted keys."""
+    """Return the bound key whose redacted form is this: requests may contain redacted keys."""
     for key in bindings.keys_from(tx, f"{profile}/", profile=profile):
         if redact_key(key) == redacted:
             return key
@@ -300,7 +310,7 @@ def find_redacted_key(tx: Tx, redacted: str, *, profile: str) -> str:
 
 
 def get_next_reset(tx: Tx, head: SessionHead, policies: Policies, *, now: datetime) -> NextReset:
-    """When a key's session will be reset, and how the one before it ended."""
+    """Return when a key's session will be reset, and how the last one ended."""
     policy = policies.choose(head.source)
     due = policy.next_due(last_active=head.last_active_at) if head.is_open else None
     held = head.running or sessions.is_held(tx, head.no, now=now)
@@ -308,25 +318,25 @@ def get_next_reset(tx: Tx, head: SessionHead, policies: Policies, *, now: dateti
 
 
 def _last_reset(tx: Tx, head: SessionHead) -> LastReset | None:
-    over: SessionHead | None = head
+    ended: SessionHead | None = head
     if head.is_open:
-        came = head.lineage is Lineage.RESET and head.parent_id is not None
-        over = sessions.get(tx, head.parent_id or "", profile=head.profile) if came else None
-    if over is None or over.ended_at is None or over.end_reason is None:
+        was_reset = head.lineage is Lineage.RESET and head.parent_id is not None
+        ended = sessions.get(tx, head.parent_id or "", profile=head.profile) if was_reset else None
+    if ended is None or ended.ended_at is None or ended.end_reason is None:
         return None
-    return LastReset(over.id, over.end_reason, over.ended_at)
+    return LastReset(ended.id, ended.end_reason, ended.ended_at)
 
 
 MAX_REASON = 200
 # How a hold without an end is stored.
 _NO_END = datetime(9000, 1, 1, tzinfo=UTC)
-# Locks that other programs keep as holds; only they release them.
-_RESERVED = "hermes/"
+# Reasons with this prefix are locks that another program keeps as holds; only that program releases them.
+_RESERVED_PREFIX = "hermes/"
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A reason not to reset a session, and until when it counts; None: until it is released."""
+    """A reason not to reset a session, and until when; None means until it is released."""
 
     reason: str
     until: datetime | None = None
@@ -335,13 +345,15 @@ class Hold:
 def add_hold(
     tx: Tx, id: str, reason: str, *, profile: str, moment: Moment, until: datetime | None = None
 ) -> Hold:
-    """Keep a session from being reset by its policy; the same reason again sets another end.
+    """Prevent a session's reset by its policy; adding the same reason again replaces its end.
 
-    A person can still end it (`/new`, a switch, `end`).
+    People can still end the session (`/new`, a switch, `end`).
     """
-    name = _reason(reason)
-    if name.startswith(_RESERVED):
-        raise BadInput(f"A reason that begins with {_RESERVED!r} belongs to another program.")
+    name = _normalize_reason(reason)
+    if name.startswith(_RESERVED_PREFIX):
+        raise BadInput(
+            f"A reason that begins with {_RESERVED_PREFIX!r} belongs to another program."
+        )
     if until is not None and until.tzinfo is None:
         raise BadInput(f"The time {until} has no zone; give it one, such as datetime.UTC.")
     if until is not None and until <= moment.now:
@@ -359,25 +371,26 @@ def add_hold(
 def release_hold(
     tx: Tx, id: str, reason: str | None = None, *, profile: str, moment: Moment
 ) -> list[Hold]:
-    """Remove one hold, or all; return those that were removed. Raises `NotFound` for an unknown reason."""
+    """Remove one hold, or all; return the removed ones. Raises `NotFound` if no hold has this reason."""
     head = lock_session(tx, id, profile=profile)
-    wanted = None if reason is None else _reason(reason)
-    gone = [
+    wanted = None if reason is None else _normalize_reason(reason)
+    removed = [
         each
         for each in list_holds(tx, head, now=moment.now)
-        if each.reason == wanted or (wanted is None and not each.reason.startswith(_RESERVED))
+        if each.reason == wanted
+        or (wanted is None and not each.reason.startswith(_RESERVED_PREFIX))
     ]
-    if wanted is not None and not gone:
+    if wanted is not None and not removed:
         raise NotFound(f"Session {head.id} is not held by {wanted!r}; nothing was changed.")
-    for each in gone:
+    for each in removed:
         sessions.delete_hold(tx, head.no, each.reason)
-    if gone:
+    if removed:
         log.notify(tx, head)
-    return gone
+    return removed
 
 
 def list_holds(tx: Tx, head: SessionHead, *, now: datetime) -> list[Hold]:
-    """The holds of a session that have not expired."""
+    """Return the holds of a session that have not expired."""
     return [
         Hold(name, None if until >= _NO_END else until)
         for name, until in sessions.holds_of_session(tx, head.no)
@@ -385,7 +398,7 @@ def list_holds(tx: Tx, head: SessionHead, *, now: datetime) -> list[Hold]:
     ]
 
 
-def _reason(text: str) -> str:
+def _normalize_reason(text: str) -> str:
     name = codec.storable_text(" ".join(text.split()))
     if not name or len(name) > MAX_REASON:
         raise BadInput(f"A hold has a reason of 1 to {MAX_REASON} characters.")
@@ -394,7 +407,7 @@ def _reason(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """The old and the new id of a chat."""
+    """A chat of a platform that got a new id."""
 
     platform: str
     old: str
@@ -402,25 +415,25 @@ class Move:
 
 
 def move_chat(tx: Tx, move: Move, *, profile: str, moment: Moment) -> int:
-    """Move the conversations of a chat to its new id; return how many moved.
+    """Move the conversations of a chat to its new id; return how many moved. A second call changes nothing.
 
-    A conversation that exists under the new id stays as it is. Doing this twice changes nothing.
+    A conversation is not moved if there is one under the new id already.
     """
-    keys = [key for kind in ChatType for key in _keys_of(tx, move, kind, profile=profile)]
-    moved = sum(_rename(tx, key, replace(key, chat=move.new)) for key in keys)
+    keys = [key for kind in ChatType for key in _keys_of_chat(tx, move, kind, profile=profile)]
+    moved = sum(_rename_key(tx, key, replace(key, chat=move.new)) for key in keys)
     for home in access.list_homes(tx, profile=profile):
         if (home.platform, home.chat_id) == (move.platform, move.old):
             access.set_home(tx, replace(home, chat_id=move.new), profile=profile, moment=moment)
     return moved
 
 
-def _keys_of(tx: Tx, move: Move, kind: ChatType, *, profile: str) -> list[SessionKey]:
+def _keys_of_chat(tx: Tx, move: Move, kind: ChatType, *, profile: str) -> list[SessionKey]:
     wanted = SessionKey(profile=profile, platform=move.platform, chat_type=kind, chat=move.old)
     keys = map(SessionKey.parse, bindings.keys_from(tx, str(wanted), profile=profile))
     return [key for key in keys if key.chat == move.old]
 
 
-def _rename(tx: Tx, old: SessionKey, new: SessionKey) -> bool:
+def _rename_key(tx: Tx, old: SessionKey, new: SessionKey) -> bool:
     for key in sorted((old, new), key=str):
         lock_key(tx, key)
     arrivals.rename_key(tx, str(old), str(new), profile=old.profile)

@@ -1,4 +1,4 @@
-"""The loop that begins and runs a turn for each session with waiting messages; and compaction after a turn."""
+"""The loop that begins and runs a turn for each session with waiting messages; and the compaction of sessions."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals
 
-# How often the outcome is offered to a store that is away.
+# How many times to try to enqueue the outcome of a compaction while the store is unavailable.
 NOTIFY_TRIES = 600
 NOT_COMPACTED = "The conversation was not compacted"
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CompactionRequest:
-    """A session to compact, what the summary should keep, and who is told of the outcome."""
+    """A session to compact, what the summary should focus on, and whom to tell the outcome."""
 
     session_id: str
     focus: str | None = None
@@ -44,7 +44,7 @@ class CompactionRequest:
 
 
 class Compactor:
-    """Replaces the beginning of a session, as the model reads it, by a summary."""
+    """Replaces the messages of a session, in what the model is given, with a summary of them."""
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
@@ -57,35 +57,35 @@ class Compactor:
             self.compact(request.session_id, focus=request.focus, notify=request.notify)
         )
         self.running.add(task)
-        task.add_done_callback(self._finished)
+        task.add_done_callback(self._on_finished)
 
-    def _finished(self, task: "asyncio.Task[str]") -> None:
+    def _on_finished(self, task: "asyncio.Task[str]") -> None:
         self.running.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            log.error("a compaction was not finished", exc_info=task.exception())
+            log.error("a compaction failed", exc_info=task.exception())
 
     async def compact(
         self, session_id: str, *, focus: str | None, notify: Source | None = None
     ) -> str:
-        """Summarize a session up to its end; return the text for the person who asked."""
+        """Compact a session as it is now; return the outcome as a text for the person who asked."""
         text = f"{NOT_COMPACTED}: the server stopped. Send /compact to try again."
         try:
-            text = await self._compacted(session_id, focus)
+            text = await self._summarize_and_store(session_id, focus)
         except SessionaryError as error:
             text = f"{NOT_COMPACTED}: {error}"
         finally:
-            # /compact promises a notice; it is also due when the server stops.
+            # /compact promises to report the outcome, also when the server stops.
             if notify is not None:
                 await self._notify(notify, text)
         return text
 
-    async def _compacted(self, session_id: str, focus: str | None) -> str:
+    async def _summarize_and_store(self, session_id: str, focus: str | None) -> str:
         context = self._context
-        head, chat = await context.store.read(_read, session_id, profile=context.profile)
+        head, chat = await context.store.read(_read_session, session_id, profile=context.profile)
         agent = context.agent_for(head.source, None)
         summary, used = await agent.summarizer.summarize(chat, focus=focus)
         await context.store.write(
-            _compact,
+            _store_summary,
             head,
             summary,
             None if used is None else context.priced(used),
@@ -94,7 +94,7 @@ class Compactor:
         return f"Compacted: {estimate(chat):,} tokens became {estimate(summary):,}."
 
     async def _notify(self, source: Source, text: str) -> None:
-        """Enqueue the outcome for a person; retry a limited number of times while the store is away."""
+        """Enqueue the outcome for a person; retry up to NOTIFY_TRIES times while the store is unavailable."""
         context = self._context
         for _ in range(NOTIFY_TRIES):
             try:
@@ -108,12 +108,12 @@ class Compactor:
                 return
 
     def is_due(self, tokens: int) -> bool:
-        """Return whether a context has grown past the threshold."""
+        """Return whether a context of this many tokens must be compacted."""
         limit = self._context.settings.compact_at_tokens
         return limit is not None and tokens > limit
 
 
-def _compact(
+def _store_summary(
     tx: Tx, head: SessionHead, summary: str, used: Usage | None, *, moment: Moment
 ) -> None:
     revise.compact(tx, head.id, summary, profile=head.profile, through=head.last_seq, at=moment.now)
@@ -121,7 +121,7 @@ def _compact(
         usage.record(tx, head.no, used, profile=head.profile, moment=moment)
 
 
-def _read(tx: Tx, session_id: str, *, profile: str) -> tuple[SessionHead, list[Chat]]:
+def _read_session(tx: Tx, session_id: str, *, profile: str) -> tuple[SessionHead, list[Chat]]:
     return read.get_head(tx, session_id, profile=profile), read.read_context(
         tx, session_id, profile=profile
     )
@@ -133,13 +133,13 @@ def _enqueue(tx: Tx, source: Source, text: str, *, context: EngineContext, momen
         outbox.enqueue(tx, channel, (Text(text),), profile=context.profile, moment=moment)
 
 
-# How many keys with waiting messages one round reads.
+# How many keys with waiting messages one round of the loop reads.
 KEYS_PER_ROUND = 200
 
 
 @dataclass(frozen=True, slots=True)
 class TurnStart:
-    """A turn that has begun for a key, and what its run needs; or none."""
+    """The turn that began for a key, and what is needed to run it; `begun` is None if no turn began."""
 
     begun: turns.Begun | None
     source: Source | None = None
@@ -154,19 +154,21 @@ class TurnLoop:
     def __init__(self, context: EngineContext, compactor: Compactor) -> None:
         self._context = context
         self._compactor = compactor
-        # The only key that this process serves; None means all.
+        # The only key for which this process runs turns; None means all keys.
         self.only: SessionKey | None = None
         self._wake: WakeSignal | None = None
         self._running: dict[str, asyncio.Task[bool]] = {}
         self._runs: dict[str, TurnRun] = {}
-        self._titling: set[asyncio.Task[None]] = set()
+        self._title_tasks: set[asyncio.Task[None]] = set()
+        # Keys with a new message since the last round.
         self._arrived: set[str] = set()
+        # Keys whose messages wait because running turns have reserved the rest of a budget.
         self._held_back: set[str] = set()
         self._reserved_slots = 0
         self._stopping = False
 
     async def run(self) -> None:
-        """Run until cancelled; then every running turn is stopped and its end is recorded."""
+        """Run until cancelled; then stop every running turn and record its end."""
         self._stopping = False
         self._wake = WakeSignal(
             self._context.store, self._note_arrival, seconds=self._context.settings.poll_seconds
@@ -181,7 +183,7 @@ class TurnLoop:
             await self._stop_all()
 
     def wake(self) -> None:
-        """Read the inbox now."""
+        """Read the inbox now instead of at the next poll."""
         if self._wake is not None:
             self._wake.wake()
 
@@ -192,7 +194,7 @@ class TurnLoop:
 
     @contextmanager
     def reserve_slot(self, key: SessionKey) -> Iterator[bool]:
-        """Reserve a slot for a turn of this key; yield whether it may begin with its message."""
+        """Reserve a slot, if possible, for a turn that begins while its message is stored; yield whether it was."""
         is_running = self._wake is not None and not self._stopping
         may_begin = is_running and self.has_free_slot and str(key) not in self._running
         self._reserved_slots += may_begin
@@ -202,23 +204,23 @@ class TurnLoop:
             self._reserved_slots -= may_begin
 
     async def finish(self, *, seconds: float) -> None:
-        """Wait for the turns that began while the loop was stopping."""
+        """Wait up to `seconds` for the turns that began while the loop was stopping."""
         if self._running:
             await asyncio.wait(self._running.values(), timeout=seconds)
 
     def run_started(self, key: SessionKey, start: TurnStart) -> None:
-        """Run a turn that began in the transaction of its message, if one did."""
+        """Run the turn that began in the transaction that stored its message, if one began."""
         if start.begun is None:
             return
         name = str(key)
-        if name in self._running:  # a round that read the inbox before us, and will find nothing
+        if name in self._running:  # a task of an earlier round, which will find no message left
             name = f"{name} {start.begun.lease.turn_id}"
         self._start(name, self._run(name, start))
 
     @property
     def turns(self) -> int:
-        """How many turns and title requests run in this process."""
-        return len(self._running) + len(self._titling)
+        """The number of turns and title requests that are running in this process."""
+        return len(self._running) + len(self._title_tasks)
 
     def _note_arrival(self, event: object) -> bool:
         if not isinstance(event, ArrivalReceived) or event.profile != self._context.profile:
@@ -227,14 +229,14 @@ class TurnLoop:
         return True
 
     def _check_stops(self) -> None:
-        """Let the turns whose session got a message check at once whether they must stop."""
+        """Make the running turns whose key got a message check at once whether they must stop."""
         arrived, self._arrived = self._arrived, set()
         for name in arrived & self._runs.keys():
             self._runs[name].check_stop()
 
     async def _begin_waiting(self) -> None:
         try:
-            # Keys that a budget holds back must not crowd the others out of this list.
+            # Keys that are held back stay in this list: read more, so that the others are not left out.
             limit = KEYS_PER_ROUND + len(self._held_back)
             keys = await self._context.store.read(
                 inbox.list_waiting_keys, profile=self._context.profile, limit=limit
@@ -253,32 +255,32 @@ class TurnLoop:
     def _start(self, name: str, turn: Coroutine[Any, Any, bool]) -> None:
         task = asyncio.create_task(turn)
         self._running[name] = task
-        task.add_done_callback(lambda done: self._done(name, done))
+        task.add_done_callback(lambda done: self._on_done(name, done))
 
-    def _done(self, name: str, task: "asyncio.Task[bool]") -> None:
+    def _on_done(self, name: str, task: "asyncio.Task[bool]") -> None:
         self._running.pop(name, None)
         self._runs.pop(name, None)
         if task.cancelled():
             return
         if task.exception() is not None:
-            log.error("a turn of %s ended badly", name, exc_info=task.exception())
+            log.error("a turn of %s failed unexpectedly", name, exc_info=task.exception())
         elif task.result():
-            # Only if there was a turn: a key whose turn runs elsewhere would be tried again without a pause.
+            # Not after every task: a key whose turn runs in another process would be tried again without a pause.
             self.wake()
 
     async def _begin_and_run(self, key: SessionKey) -> bool:
-        """Begin and run one turn for a key; return whether there was one.
+        """Begin and run one turn for a key; return whether to read the inbox again at once.
 
-        After a failure of the store the next round tries again.
+        If the store fails, the next round of the loop tries again.
         """
         context = self._context
         try:
             start = await context.store.write(begin, key, context=context, moment=context.moment())
         except (RetryLater, StoreUnavailable, Conflict) as error:
-            log.warning("a turn of %s could not be begun: %s", key, error)
+            log.warning("could not begin a turn for %s: %s", key, error)
             return False
         except SessionaryError as error:
-            log.warning("the messages that wait for %s cannot be answered: %s", key, error)
+            log.warning("the messages waiting for %s cannot be answered: %s", key, error)
             why = notices.unanswerable(str(error))
             await context.store.write(refuse_all, context, key, why, moment=context.moment())
             return True
@@ -304,17 +306,17 @@ class TurnLoop:
             await asyncio.sleep(self._context.settings.poll_seconds)
             return False
         if state is TurnState.DONE and run.needs_title:
-            self._start_titling(run)
+            self._start_title_request(run)
         return True
 
-    def _start_titling(self, run: TurnRun) -> None:
-        """Request a title in the background: the next turn need not wait for it."""
+    def _start_title_request(self, run: TurnRun) -> None:
+        """Request a title in the background, so that the next turn does not wait for it."""
         task = asyncio.create_task(run.set_title())
-        self._titling.add(task)
-        task.add_done_callback(self._titled)
+        self._title_tasks.add(task)
+        task.add_done_callback(self._on_titled)
 
-    def _titled(self, task: "asyncio.Task[None]") -> None:
-        self._titling.discard(task)
+    def _on_titled(self, task: "asyncio.Task[None]") -> None:
+        self._title_tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.warning("a session got no title", exc_info=task.exception())
 
@@ -332,23 +334,23 @@ class TurnLoop:
         self._stopping = True
         for run in self._runs.values():
             run.stop(SERVER_STOPPED)
-        for task in self._titling:
+        for task in self._title_tasks:
             task.cancel()
-        # Not cancelled: a turn that is just beginning would stay "running" in the store.
-        await asyncio.gather(*self._running.values(), *self._titling, return_exceptions=True)
+        # The turns are awaited, not cancelled: one that is just beginning would stay "running" in the store.
+        await asyncio.gather(*self._running.values(), *self._title_tasks, return_exceptions=True)
 
 
 def begin(tx: Tx, key: SessionKey, *, context: EngineContext, moment: Moment) -> TurnStart:
     """Begin a turn with the waiting messages; refuse those whose budget is used up.
 
-    Messages whose budget is only reserved by running turns go on waiting.
+    Messages wait while running turns have reserved the rest of their budget.
     """
-    allowed = _within_budget(tx, turns.lock_waiting(tx, key), context=context, moment=moment)
+    allowed = _apply_budgets(tx, turns.lock_waiting(tx, key), context=context, moment=moment)
     waiting = allowed.waiting
     if not waiting.arrivals:
         return TurnStart(None, is_held_back=allowed.is_held_back)
     source = waiting.arrivals[0].source
-    # A message that names its session goes there, however old the session is.
+    # A message that was sent to a session by its id goes there: no policy resets that session.
     policy = ResetPolicy() if session_named_by(source) else context.policies.choose(source)
     name = context.agent_for(source, None).name
     claim = turns.Claim(context.holder, context.settings.lease_seconds, name)
@@ -377,7 +379,7 @@ def refuse_all(
 
 @dataclass(frozen=True, slots=True)
 class _WithinBudget:
-    """The messages a turn may begin with, its budgets, and whether one of those holds back the next message."""
+    """The messages a turn may begin with, the budgets they count against, and whether a budget holds back the rest."""
 
     waiting: turns.Waiting
     scopes: tuple[str, ...]
@@ -385,12 +387,12 @@ class _WithinBudget:
     is_held_back: bool
 
 
-def _within_budget(
+def _apply_budgets(
     tx: Tx, found: turns.Waiting, *, context: EngineContext, moment: Moment
 ) -> _WithinBudget:
     """Return the waiting messages whose budgets allow a turn; refuse those whose budget is used up.
 
-    From the first message whose budget is reserved by running turns on, all wait: the order stays.
+    The first message whose budget is reserved by running turns waits, and so do all after it, to keep the order.
     """
     scopes_of = [budgets.scopes_of(arrival.source) for arrival in found.arrivals]
     accounts = budgets.accounts(
@@ -402,13 +404,13 @@ def _within_budget(
     )
     admitted: list[Arrival] = []
     refused: list[tuple[Arrival, str]] = []
-    counted: dict[str, None] = {}
+    counted: dict[str, None] = {}  # the scopes in order, without repeats
     is_held_back = False
     for arrival, scopes in zip(found.arrivals, scopes_of, strict=True):
         limits = [accounts[scope] for scope in scopes if scope in accounts]
-        over = next((each for each in limits if each.is_used_up), None)
-        if over is not None:
-            why = notices.budget_used_up(over.scope, over.budget.per)
+        used_up = next((each for each in limits if each.is_used_up), None)
+        if used_up is not None:
+            why = notices.budget_used_up(used_up.scope, used_up.budget.per)
             refused.append((arrival, why))
         elif any(each.is_reserved for each in limits):
             is_held_back = True
@@ -428,7 +430,7 @@ def _within_budget(
 def _refuse(
     tx: Tx, context: EngineContext, refused: Iterable[tuple[Arrival, str]], *, moment: Moment
 ) -> None:
-    notified: set[tuple[str, str]] = set()
+    notified: set[tuple[str, str]] = set()  # each channel is told each reason once
     for arrival, why in refused:
         arrivals.refuse(tx, arrival, reason=why)
         if (str(arrival.source.channel), why) not in notified:

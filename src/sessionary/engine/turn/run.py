@@ -1,4 +1,4 @@
-"""One turn: its input, its lease, what it records, how it ends."""
+"""Runs one turn: reads its input, renews its lease, records its output and its end."""
 
 import asyncio
 import logging
@@ -38,10 +38,10 @@ log = logging.getLogger(__name__)
 
 
 class LeaseHeartbeat:
-    """Renews a lease while `work` runs, and cancels it when the lease is lost or a stop is requested.
+    """Renews a lease while `work` runs; cancels the work when the lease is lost or a stop is requested.
 
-    At least every second it calls `checkpoint`, which makes durable what the agent has said, and reads whether a stop
-    was requested; it renews after each third of the lease. Use it as an asynchronous context manager.
+    At least every second it calls `checkpoint`, which stores the agent's output so far, and reads whether a stop was
+    requested. It renews the lease after a third of its time. Use it as an asynchronous context manager.
     """
 
     def __init__(
@@ -55,15 +55,15 @@ class LeaseHeartbeat:
         self._lease = lease
         self._work = work
         self._checkpoint = checkpoint
-        self._event = asyncio.Event()
+        self._wake = asyncio.Event()
         self._closing = False
         settings = context.settings
         pause = min(settings.lease_seconds / 3, max(settings.poll_seconds, 0.01))
-        self._pause = min(pause, CHECKPOINT_SECONDS)
-        # Many turns are over before the first check is due.
-        self._timer = asyncio.get_running_loop().call_later(self._pause, self._start)
+        self._interval = min(pause, CHECKPOINT_SECONDS)
+        # The task is started only when the first check is due: many turns end before that.
+        self._timer = asyncio.get_running_loop().call_later(self._interval, self._start)
         self._task: asyncio.Task[None] | None = None
-        self._renewed = time.monotonic(), context.clock.now()
+        self._renewed_at = time.monotonic(), context.clock.now()
         self.lost = False
         self.stop: str | None = None
         self.error: BaseException | None = None
@@ -82,14 +82,14 @@ class LeaseHeartbeat:
     def check_now(self) -> None:
         """Check now whether a stop was requested."""
         self._start()
-        self._event.set()
+        self._wake.set()
 
     async def _close(self) -> None:
         self._timer.cancel()
         self._closing = True
-        self._event.set()
+        self._wake.set()
         if self._task is not None:
-            # Never cancelled: a write that is under way must not overtake the end of the turn.
+            # Not cancelled: a write in progress must finish before the end of the turn is written.
             await asyncio.gather(self._task, return_exceptions=True)
 
     def request_stop(self, reason: str) -> None:
@@ -101,29 +101,29 @@ class LeaseHeartbeat:
         self._timer.cancel()
         if self._task is None and not self._closing:
             self._task = asyncio.create_task(self._run())
-            self._task.add_done_callback(self._ended)
+            self._task.add_done_callback(self._on_ended)
 
     async def _run(self) -> None:
         """Check and renew until closed, or until the work is cancelled."""
         while not self._closing:
-            self._event.clear()
+            self._wake.clear()
             try:
                 await self._check()
             except TurnLost:
                 log.warning("turn %s has lost its lease", self._lease.turn_id)
                 self.lost = True
             except (RetryLater, StoreUnavailable) as error:
-                # The lease may run out meanwhile; the next renewal says so.
+                # If the lease runs out meanwhile, the next renewal raises `TurnLost`.
                 log.warning("turn %s cannot renew its lease: %s", self._lease.turn_id, error)
             if self.lost or self.stop is not None:
                 self._work.cancel()
                 return
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._pause):
-                    await self._event.wait()
+                async with asyncio.timeout(self._interval):
+                    await self._wake.wait()
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        """Cancel the work if the heartbeat itself failed: nothing renews its lease any more."""
+    def _on_ended(self, task: "asyncio.Task[None]") -> None:
+        """Cancel the work if the heartbeat itself failed: nothing renews the lease any more."""
         if not task.cancelled() and task.exception() is not None:
             self.error = task.exception()
             self._work.cancel()
@@ -133,18 +133,18 @@ class LeaseHeartbeat:
         store, seconds = self._context.store, self._context.settings.lease_seconds
         if self._is_renewal_due(seconds / 3):
             stop = await store.write(_renew, self._lease, seconds=seconds, context=self._context)
-            self._renewed = time.monotonic(), self._context.clock.now()
+            self._renewed_at = time.monotonic(), self._context.clock.now()
         else:
             stop = await store.read(turns.get_stop_reason, self._lease)
-        # A stop that this process requested meanwhile stays.
+        # Keep a stop that this process requested in the meantime.
         self.stop = self.stop or stop
 
     def _is_renewal_due(self, seconds: float) -> bool:
-        # By both clocks: other processes judge by the wall clock, which may have been set forward.
-        started, at = self._renewed
+        # By either clock: other processes compare the lease with the wall clock, which may have been set forward.
+        monotonic, wall = self._renewed_at
         return (
-            time.monotonic() - started >= seconds
-            or abs((self._context.clock.now() - at).total_seconds()) >= seconds
+            time.monotonic() - monotonic >= seconds
+            or abs((self._context.clock.now() - wall).total_seconds()) >= seconds
         )
 
 
@@ -153,12 +153,12 @@ def _renew(tx: Tx, lease: Lease, *, seconds: float, context: EngineContext) -> s
     return turns.get_stop_reason(tx, lease)
 
 
-# How long an unsaved reply waits for a store that is away.
+# How long to retry writing a turn's output while the store is unavailable.
 STORE_WAIT_SECONDS = 600.0
 
 T = TypeVar("T")
 _SEPARATORS = ("\n\n", "\n", " ")
-# A piece has at least this share of the longest length.
+# Do not split a text before this share of the longest length.
 _SMALLEST_PIECE = 0.3
 
 
@@ -181,84 +181,87 @@ class TurnTarget:
         *,
         context: EngineContext,
     ) -> tuple[TurnReply, ...]:
-        """Return what is delivered: the reply with its files, or why there is none."""
+        """Return what to deliver when the turn ends: the reply with its files, or why there is none."""
         if self.to is None or reason == notices.NEWER_MESSAGE:
             return ()
         if state is not TurnState.DONE:
-            reply, files = self._failure(state, reason), ()
+            reply, files = self._failure_text(state, reason), ()
         elif self.is_job and reply.strip() == SILENT:
             return ()
         reply = reply or ("" if files else notices.NOTHING_SAID)
-        # Without the adapter in this process the text stays whole: the adapter that sends it splits it.
+        # If the adapter runs in another process, it splits the text when it sends it.
         adapter = context.adapters.get(self.to.platform)
         texts = [reply] if adapter is None else split_text(reply, adapter.capabilities.longest_text)
-        *first, last = [(Text(text),) if text else () for text in texts]
         # The files go with the last piece of text.
+        *first, last = [(Text(text),) if text else () for text in texts]
         last_parts: tuple[Part, ...] = (*last, *files)
         return tuple(TurnReply(self.to, parts) for parts in (*first, last_parts))
 
-    def _failure(self, state: TurnState, reason: str | None) -> str:
+    def _failure_text(self, state: TurnState, reason: str | None) -> str:
         if self.is_job:
             return notices.run_failed(self.source.chat_name or "", reason)
         return notices.unfinished(state, reason)
 
 
 class TurnRecord:
-    """Writes a turn's output to the store: the only place where it is written."""
+    """Writes a turn's output to the store; nothing else does."""
 
     def __init__(self, context: EngineContext, begun: Begun, target: TurnTarget) -> None:
         self._context = context
         self._lease = begun.lease
         self._target = target
-        # Streamed text that no step contains yet; and the step that is not written yet, with its streamed text.
+        # Streamed text of the step that has not come yet.
         self._partial: list[str] = []
         self._is_checkpointed = True
-        self._held: Step | None = None
-        self._draft = ""
-        self._is_doubtful = False
+        # The step that has come but is not written yet, and the text that was streamed for it.
+        self._pending_step: Step | None = None
+        self._pending_text = ""
+        # Whether the commit of the pending step got no answer: it may have been written.
+        self._is_commit_unknown = False
         self._last_seq = max((each.seq for each in begun.prompts), default=0)
-        self._streamed = 0
-        self._output = 0
+        # Counts of characters: streamed for the current step, and all output of the turn.
+        self._streamed_length = 0
+        self._output_length = 0
         self._files: list[Attachment] = []
-        # One write at a time: on PostgreSQL a checkpoint could overtake the step it belongs to.
-        self._writing = asyncio.Lock()
+        # One write at a time: on PostgreSQL a checkpoint could be committed after the step that replaces it.
+        self._write_lock = asyncio.Lock()
         self.reply = ""
-        # Whether the turn must end now: then nothing waits for a store that is away.
-        self.is_hurried = False
+        # Whether the turn must end now: then writes are not retried while the store is unavailable.
+        self.must_end_now = False
 
     def add_delta(self, delta: Delta) -> None:
-        """Add streamed text of a step that has not come yet."""
-        self._count(len(delta.text) or 1)
+        """Add streamed text of the step that has not come yet."""
+        self._count_output(len(delta.text) or 1)
         self.publish("thinking" if delta.thinking else "delta", delta.text)
         if not delta.thinking:
-            self._streamed += len(delta.text)
+            self._streamed_length += len(delta.text)
             self._partial.append(delta.text)
             self._is_checkpointed = False
 
     async def add_step(self, step: Step) -> None:
         """Add a finished step; it is durable at once, unless it may be the last of the turn."""
         message = step.message
-        async with self._writing:
+        async with self._write_lock:
             await self._flush()
-            # What was streamed of it has been counted.
-            self._count(max(1, len(message.text) - self._streamed))
-            self._streamed = 0
+            # The part that was streamed has been counted already.
+            self._count_output(max(1, len(message.text) - self._streamed_length))
+            self._streamed_length = 0
             if message.role is Role.ASSISTANT:
                 self.reply = message.text or self.reply
                 self._files += [part for part in message.parts if isinstance(part, Attachment)]
-            self._held = step
-            self._draft = "".join(self._partial)
+            self._pending_step = step
+            self._pending_text = "".join(self._partial)
             self._partial.clear()
-            # A step that may be the last is written with the end of the turn, in one transaction; but
-            # it waits no longer than a second: see `checkpoint`.
+            # A step that may be the last is written in one transaction with the end of the turn, or
+            # by the next `checkpoint`, at most a second later.
             if message.role is not Role.ASSISTANT or any(
                 isinstance(part, ToolCall) for part in message.parts
             ):
                 await self._with_retries(self._flush)
 
     async def checkpoint(self) -> None:
-        """Make the output so far durable: the step that waits, and the streamed text."""
-        async with self._writing:
+        """Store the output so far: the pending step, and the streamed text."""
+        async with self._write_lock:
             await self._flush()
             if self._partial and not self._is_checkpointed:
                 self._is_checkpointed = True
@@ -268,17 +271,17 @@ class TurnRecord:
                 )
 
     async def end(self, state: TurnState, reason: str | None) -> tuple[TurnState, str | None]:
-        """End the turn with its last messages and deliveries; return how it ended, and why."""
-        await self._with_retries(self._resolve_doubt)
-        step, self._held = self._held, None
-        error = await self._write_end(self._ending(state, reason, step))
+        """Write the end of the turn with its last messages and deliveries; return how it ended, and why."""
+        await self._with_retries(self._resolve_unknown_commit)
+        step, self._pending_step = self._pending_step, None
+        error = await self._write_end(self._build_ending(state, reason, step))
         if isinstance(error, Exception) and not isinstance(
             error, TurnLost | RetryLater | StoreUnavailable
         ):
-            # The output cannot be stored; end the turn without it and say why.
+            # The last step cannot be stored: end the turn without it, and say why.
             log.error("turn %s cannot be stored", self._lease.turn_id, exc_info=error)
-            state, reason = TurnState.FAILED, f"the answer cannot be kept: {error}"
-            error = await self._write_end(self._ending_without(state, reason, step))
+            state, reason = TurnState.FAILED, f"the answer cannot be stored: {error}"
+            error = await self._write_end(self._build_ending_without(state, reason, step))
         if isinstance(error, TurnLost):
             self.publish("lost")
             return TurnState.INTERRUPTED, reason
@@ -293,12 +296,12 @@ class TurnRecord:
             LiveEvent(self._lease.session_id, self._lease.turn_id, kind, data)
         )
 
-    def _ending(self, state: TurnState, reason: str | None, step: Step | None) -> Ending:
+    def _build_ending(self, state: TurnState, reason: str | None, step: Step | None) -> Ending:
         messages: tuple[Message, ...] = () if step is None else (step.message,)
         unfinished = "".join(self._partial)
         if unfinished:
-            mark = "stop" if state is TurnState.DONE else str(state)
-            messages += (Message(Role.ASSISTANT, (Text(unfinished),), finish_reason=mark),)
+            finish = "stop" if state is TurnState.DONE else str(state)
+            messages += (Message(Role.ASSISTANT, (Text(unfinished),), finish_reason=finish),)
             self.reply = unfinished
         files = () if step is None else step.files
         replies = self._target.replies(
@@ -306,20 +309,23 @@ class TurnRecord:
         )
         return Ending(state, reason, messages, self._used(step), replies, files)
 
-    def _ending_without(self, state: TurnState, reason: str, step: Step | None) -> Ending:
-        """Return an end without the step that cannot be stored, but with its streamed text."""
-        message = Message(Role.ASSISTANT, (Text(self._draft),), finish_reason=str(state))
+    def _build_ending_without(self, state: TurnState, reason: str, step: Step | None) -> Ending:
+        """Return an ending without the step that cannot be stored, but with the text streamed for it."""
+        message = Message(Role.ASSISTANT, (Text(self._pending_text),), finish_reason=str(state))
         replies = self._target.replies(
             state, reason, self.reply, self._files, context=self._context
         )
-        return Ending(state, reason, (message,) if self._draft else (), self._used(step), replies)
+        return Ending(
+            state, reason, (message,) if self._pending_text else (), self._used(step), replies
+        )
 
     def _used(self, step: Step | None) -> tuple[Usage, ...]:
         return () if step is None or step.usage is None else (self._context.priced(step.usage),)
 
     async def _flush(self) -> None:
-        await self._resolve_doubt()
-        step = self._held
+        """Write the pending step, if there is one."""
+        await self._resolve_unknown_commit()
+        step = self._pending_step
         if step is None:
             return
         write = self._context.store.write(
@@ -335,40 +341,41 @@ class TurnRecord:
         try:
             done = await _wait_uncancellable(write)
         except (RetryLater, StoreUnavailable) as error:
-            self._is_doubtful = error.committed == "unknown"
-            raise  # it may still go in with the end of the turn
+            self._is_commit_unknown = error.committed == "unknown"
+            raise  # the step stays pending: it may still be written with the end of the turn
         except asyncio.CancelledError:
             if write.error is None:  # cancelled meanwhile, but written
                 self._mark_written(write.result().seq)
             raise
         except BaseException:
-            # A step that cannot be stored leaves its streamed text.
-            self._held = None
-            self._partial.insert(0, self._draft)
+            # The step cannot be stored: drop it, but keep the text that was streamed for it.
+            self._pending_step = None
+            self._partial.insert(0, self._pending_text)
             raise
         self._mark_written(done.seq)
 
     def _mark_written(self, seq: int) -> None:
-        """The step that waited is stored."""
-        self._last_seq, self._held = seq, None
+        """Note that the pending step is stored."""
+        self._last_seq, self._pending_step = seq, None
         self.publish("step")
 
-    async def _resolve_doubt(self) -> None:
-        """Find out whether a step was written whose commit got no answer; nobody else writes to the session now."""
-        if not self._is_doubtful:
+    async def _resolve_unknown_commit(self) -> None:
+        """Find out whether a step was written whose commit got no answer: only this turn writes to the session."""
+        if not self._is_commit_unknown:
             return
         head = await self._context.store.read(
             read.get_head, self._lease.session_id, profile=self._context.profile
         )
-        self._is_doubtful = False
+        self._is_commit_unknown = False
         if head.last_seq > self._last_seq:
             self._mark_written(head.last_seq)
 
     async def _write_end(self, ending: Ending) -> BaseException | None:
         """Write the end of the turn; return the error if that was not possible."""
-        doubts: list[bool] = []
+        may_be_committed = False
 
-        async def put() -> BaseException | None:
+        async def write() -> BaseException | None:
+            nonlocal may_be_committed
             error = await self._context.store.write(
                 budgets.end,
                 self._lease,
@@ -378,55 +385,57 @@ class TurnRecord:
                 spending=self._spending(),
             ).wait_uncancellable()
             if isinstance(error, RetryLater | StoreUnavailable):
-                doubts.append(error.committed == "unknown")
+                may_be_committed = may_be_committed or error.committed == "unknown"
                 raise error
             return error
 
         try:
-            error = await self._with_retries(put)
-        except (RetryLater, StoreUnavailable) as away:
-            return away
-        is_ours = isinstance(error, TurnLost) and any(doubts) and await self._has_ended(ending)
-        return None if is_ours else error
+            error = await self._with_retries(write)
+        except (RetryLater, StoreUnavailable) as unavailable:
+            return unavailable
+        # If an earlier try was committed, the next one finds that the turn is over.
+        if isinstance(error, TurnLost) and may_be_committed and await self._has_ended(ending):
+            return None
+        return error
 
     async def _has_ended(self, ending: Ending) -> bool:
-        """Return whether the turn has this end: the write worked, and only its answer was lost."""
+        """Return whether the turn has ended in this state in the store."""
         id = self._lease.turn_id
         found = await self._context.store.read(table.get, id, profile=self._context.profile)
         return found is not None and found[0].state is ending.state
 
-    async def _with_retries(self, do: Callable[[], Awaitable[T]]) -> T:
-        """Do something with the store, again and again while it is away.
+    async def _with_retries(self, operation: Callable[[], Awaitable[T]]) -> T:
+        """Run an operation of the store; while the store is unavailable, retry for STORE_WAIT_SECONDS.
 
-        No other process can take the turn while the store is away; one that takes it afterwards is noticed then.
+        Meanwhile no other process can take over the turn. If one does so later, the operation raises `TurnLost`.
         """
         until = time.monotonic() + STORE_WAIT_SECONDS
         while True:
             try:
-                return await do()
+                return await operation()
             except (RetryLater, StoreUnavailable) as error:
-                if self.is_hurried or time.monotonic() >= until:
+                if self.must_end_now or time.monotonic() >= until:
                     raise
-                log.warning("turn %s waits for the store: %s", self._lease.turn_id, error)
+                log.warning("turn %s is waiting for the store: %s", self._lease.turn_id, error)
             await asyncio.sleep(self._context.settings.poll_seconds)
 
     def _spending(self) -> budgets.Spending:
         return budgets.Spending(self._target.scopes, budgets.periods(self._context.clock.now()))
 
-    def _count(self, characters: int) -> None:
-        self._output += characters
-        if self._output > self._context.settings.longest_output:
+    def _count_output(self, characters: int) -> None:
+        self._output_length += characters
+        if self._output_length > self._context.settings.longest_output:
             raise BadInput("The agent said more than is allowed in one turn.")
 
 
 async def _wait_uncancellable(write: Pending[T]) -> T:
-    """Wait for a write to finish, also when cancelled: nothing may overtake it."""
+    """Return the result of a write; a cancellation takes effect only after the write, so that none overtakes it."""
     await write.wait_uncancellable()
     return write.result()
 
 
 def split_text(text: str, longest: int) -> list[str]:
-    """Split a text into pieces of at most `longest` characters, where a reader would pause."""
+    """Split a text into pieces of at most `longest` characters, after paragraphs, lines or words if possible."""
     pieces: list[str] = []
     while len(text) > longest:
         cut = _split_position(text, longest)
@@ -436,7 +445,7 @@ def split_text(text: str, longest: int) -> list[str]:
 
 
 def _split_position(text: str, longest: int) -> int:
-    """Return where to split: after a paragraph, a line or a word, if that is not too early."""
+    """Return where to split: after a paragraph, a line or a word, unless the piece would be too short."""
     for separator in _SEPARATORS:
         position = text.rfind(separator, 0, longest - len(separator) + 1)
         if position >= longest * _SMALLEST_PIECE:
@@ -444,7 +453,7 @@ def _split_position(text: str, longest: int) -> int:
     return longest
 
 
-# A runner that never waits yields to the event loop after this many events.
+# After this many events, let other tasks run: a runner may never wait by itself.
 YIELD_EVERY = 64
 # How long a cancelled runner may take to end.
 CANCEL_GRACE_SECONDS = 5.0
@@ -453,44 +462,44 @@ SERVER_STOPPED = "the server stopped"
 
 @dataclass(frozen=True, slots=True)
 class TurnInput:
-    """What the agent is given: the session, its context, where it takes place, and its settings."""
+    """What a turn's agent is given: the session, its messages, facts for the prompt, and its settings."""
 
     head: SessionHead
     context: list[Chat]
-    surroundings: PromptContext
+    prompt_context: PromptContext
     settings: Mapping[str, Any]
 
 
 def read_turn_input(tx: Tx, source: Source, *, route: Route, context: EngineContext) -> TurnInput:
-    """Read what the agent is given, as of the beginning of the turn."""
+    """Read what the agent is given for its turn."""
     head = read.get_head(tx, route.session_id, profile=context.profile)
     entries = read.read_since_compaction(tx, head)
     adapter = context.adapters.get(source.platform)
     notes = adapter.capabilities.notes if adapter is not None else ()
-    redacts = adapter is None or not adapter.capabilities.ids_needed_for_mentions
-    # The agent is told once, in the first turn, why the session before this one was over.
+    may_redact = adapter is None or not adapter.capabilities.ids_needed_for_mentions
+    # Only in the first turn the agent is told why the session before this one ended.
     was_reset = route.opened and route.reset_from is not None and route.reason in set(ResetReason)
-    surroundings = PromptContext(
+    prompt_context = PromptContext(
         source=source,
         shared=transcript.named_from(entries) is not None,
         platform_notes=notes,
         connected=context.deliverable,
         homes=frozenset(access.list_homes(tx, profile=context.profile)),
-        redact=context.redact_people and redacts,
+        redact=context.redact_people and may_redact,
         reset=ResetReason(str(route.reason)) if was_reset else None,
     )
-    return TurnInput(head, transcript.context(entries), surroundings, read.get_settings(tx, head))
+    return TurnInput(head, transcript.context(entries), prompt_context, read.get_settings(tx, head))
 
 
 class TurnRun:
-    """Runs one turn: the agent, its lease, and an end whatever happens."""
+    """Runs the agent for one turn, keeps its lease, and records its end whatever happens."""
 
     def __init__(self, context: EngineContext, begun: Begun, target: TurnTarget) -> None:
         self._context = context
         self._begun = begun
         self._target = target
         self._record = TurnRecord(context, begun, target)
-        self._titled = True
+        self._has_title = True
         self._first_prompt = ""
         self._heartbeat: LeaseHeartbeat | None = None
         self._stop: str | None = None
@@ -498,8 +507,8 @@ class TurnRun:
         self.reason: str | None = None
 
     async def run(self) -> TurnState:
-        """Run the turn; whatever happens, its end is recorded and its people are notified."""
-        work = asyncio.create_task(self._work())
+        """Run the turn and return its final state; a failure is recorded and delivered like a reply."""
+        work = asyncio.create_task(self._run_agent())
         is_cancelled = is_late = False
         async with LeaseHeartbeat(
             self._context, self._begun.lease, work, self._record.checkpoint
@@ -523,9 +532,9 @@ class TurnRun:
         return state
 
     def stop(self, reason: str) -> None:
-        """End the turn now, keeping what the agent has said so far."""
+        """End the turn now; the output so far is kept."""
         self._stop = self._stop or reason
-        self._record.is_hurried = True
+        self._record.must_end_now = True
         if self._heartbeat is not None:
             self._heartbeat.request_stop(reason)
 
@@ -537,7 +546,7 @@ class TurnRun:
     @property
     def needs_title(self) -> bool:
         """Whether the session has no title yet."""
-        return not self._titled
+        return not self._has_title
 
     async def set_title(self) -> None:
         """Give the session a title after its first reply."""
@@ -554,7 +563,7 @@ class TurnRun:
     def _outcome(
         self, work: "asyncio.Task[None]", heartbeat: LeaseHeartbeat, *, is_late: bool
     ) -> tuple[TurnState, str | None]:
-        """Return how the turn ended, and the reason for people."""
+        """Return how the turn ended, and the reason to show to people."""
         error = work.exception() if work.done() and not work.cancelled() else None
         if error is not None and not isinstance(error, Exception):
             raise error
@@ -570,18 +579,18 @@ class TurnRun:
             return TurnState.INTERRUPTED, heartbeat.stop
         error = error or heartbeat.error
         if error is None:
-            return TurnState.FAILED, "the agent gave up by itself"
+            return TurnState.FAILED, "the agent cancelled its own run"
         if isinstance(error, SessionaryError):
             return TurnState.FAILED, str(error)
-        # A runner is foreign code: any failure ends this turn only.
+        # A runner may be third-party code: whatever it raises ends this turn only.
         log.error("turn %s failed", self._begun.lease.turn_id, exc_info=error)
         return TurnState.FAILED, f"{type(error).__name__}: {error}"
 
-    async def _work(self) -> None:
-        request = await self._request()
+    async def _run_agent(self) -> None:
+        request = await self._build_request()
         self._record.publish("began")
         events = 0
-        async for event in self._events(request):
+        async for event in self._stream_events(request):
             match event:
                 case Delta():
                     self._record.add_delta(event)
@@ -593,7 +602,7 @@ class TurnRun:
             if events % YIELD_EVERY == 0:
                 await asyncio.sleep(0)
 
-    async def _events(self, request: TurnRequest) -> AsyncIterator[Delta | Step]:
+    async def _stream_events(self, request: TurnRequest) -> AsyncIterator[Delta | Step]:
         stream = self._target.agent.runner.run(request)
         try:
             async for event in stream:
@@ -603,12 +612,12 @@ class TurnRun:
             if close is not None:
                 await close()
 
-    async def _request(self) -> TurnRequest:
+    async def _build_request(self) -> TurnRequest:
         context = self._context
         turn_input = await context.store.read(
             read_turn_input, self._target.source, route=self._begun.route, context=context
         )
-        self._titled = turn_input.head.title is not None
+        self._has_title = turn_input.head.title is not None
         self._first_prompt = turn_input.head.preview or ""
         if context.settings.compact_at_tokens is not None:
             self.context_tokens = estimate(turn_input.context)
@@ -616,13 +625,15 @@ class TurnRun:
             turn_id=self._begun.lease.turn_id,
             session=turn_input.head,
             source=self._target.source,
-            system_prompt=context.system_prompt(self._target.agent.prompt, turn_input.surroundings),
+            system_prompt=context.system_prompt(
+                self._target.agent.prompt, turn_input.prompt_context
+            ),
             context=turn_input.context,
-            blob=self._blob,
+            blob=self._read_blob,
             settings=turn_input.settings,
         )
 
-    async def _blob(self, name: str) -> bytes:
+    async def _read_blob(self, name: str) -> bytes:
         return await self._context.store.read(
             files.read_blob, name, session_no=self._begun.lease.session_no
         )

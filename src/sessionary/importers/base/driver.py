@@ -1,4 +1,4 @@
-"""Imports units of any format into the store, in order, and only what is new in them."""
+"""Imports the units of one tool, such as files, one after the other; of each only what is new."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -31,11 +31,12 @@ from sessionary.importers.base.session_merger import FIELDS, ImportTarget, Sessi
 from sessionary.store.tables import imports
 from sessionary.store.tables.imports import ReadUnit
 
+# How many items of each kind a report lists.
 SHOWN = 100
 WORDLESS = "sessions without a question or an answer"
-_NO_WORDS = "it has no question and no answer"
+_NO_CONVERSATION = "it has no question and no answer"
 _NOTHING = "nothing in it is part of a conversation"
-_COPY = "all of it is in the session that it was copied from"
+_ONLY_COPIED = "all of it is in the session that it was copied from"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +56,12 @@ class ToolImportReport:
     """
 
     units: int = 0
-    # Units with a session in the store, and those that had been read before.
+    # Units from which at least one session is now stored, and units that have not changed since they were read.
     imported_units: int = 0
     unchanged_units: int = 0
-    # Why nothing was imported from a unit, by its name.
+    # The units from which nothing was imported: the reason, by the unit's name.
     omissions: dict[str, str] = field(default_factory=dict)
+    # Sessions.
     added: int = 0
     extended: int = 0
     unchanged: int = 0
@@ -68,9 +70,9 @@ class ToolImportReport:
     skipped: int = 0
     faults: list[Fault] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
-    # The first of the sessions without a conversation.
+    # The ids of the first sessions without a conversation.
     wordless: list[str] = field(default_factory=list)
-    # Answers that may still grow, and when all of them will count as complete.
+    # Answers that are not imported yet because they may still grow; when all of them will count as complete.
     held_back: int = 0
     held_back_until: datetime | None = None
     notes: list[str] = field(default_factory=list)
@@ -97,7 +99,7 @@ class ToolImportReport:
         self.held_back_until = max(event.until, self.held_back_until or event.until)
 
     def note(self, text: str) -> None:
-        """Add a note for the person, up to a limit."""
+        """Add a note for the person who imports, up to a limit."""
         if len(self.notes) < SHOWN and text not in self.notes:
             self.notes.append(text)
 
@@ -121,7 +123,7 @@ def run(
     own = frozenset(own_files)
     for unit in units:
         to = _target_for(target, unit, report)
-        _read(to, importer, unit, report, own=own, check=check, progress=progress)
+        _import_unit(to, importer, unit, report, own=own, check=check, progress=progress)
         progress(report, unit)
     return report
 
@@ -133,21 +135,21 @@ def preview(
     *,
     check: Check = lambda _: None,
 ) -> ToolImportReport:
-    """Read everything that is new without writing: return what an import would do."""
+    """Read everything that is new, but write nothing; return what an import would do."""
     report = ToolImportReport()
     for unit in units:
         report.units += 1
         to = None if target is None else _target_for(target, unit, report)
-        known = None if to is None else _read_before(to, unit)
-        if _is_done(to, known, unit, report, check=check):
+        known = None if to is None else _find_read_unit(to, unit)
+        if _is_skipped(to, known, unit, report, check=check):
             continue
         preview = _UnitPreview(to, unit, report)
         why: str | None = None
         try:
-            resume = _resume(known, unit)
+            resume = _resume_point(known, unit)
             report.bytes += unit.size - (0 if resume is None else resume.place)
             for event in _events(importer, unit, resume):
-                preview.take(event)
+                preview.add(event)
             preview.end()
         except BadInput as error:
             why = str(error)
@@ -159,11 +161,11 @@ def preview(
         if preview.sessions:
             report.imported_units += 1
         else:
-            report.omit(unit, why or (_NO_WORDS if preview.wordless else _NOTHING))
+            report.omit(unit, why or (_NO_CONVERSATION if preview.wordless else _NOTHING))
     return report
 
 
-def _is_done(
+def _is_skipped(
     target: ImportTarget | None,
     known: ReadUnit | None,
     unit: Unit,
@@ -171,13 +173,13 @@ def _is_done(
     *,
     check: Check,
 ) -> bool:
-    """Whether a unit need not or must not be read; that is noted in the report."""
+    """Return whether a unit need not or must not be read; if so, the report says why."""
     if known is not None and known.stamp == unit.stamp:
         note = known.note if isinstance(known.note, dict) else {}
         if "omitted" not in note:
             report.unchanged_units += 1
             return True
-        # A later version may know how to read it.
+        # Nothing was imported from it before. Another version of this program may be able to read it.
         if target is not None and note.get("version") == target.version:
             report.omit(unit, str(note["omitted"]))
             return True
@@ -189,6 +191,7 @@ def _is_done(
 
 
 def _events(importer: Importer, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+    """Yield the events of a unit from where the last import stopped; from the beginning if it was rewritten."""
     try:
         yield from importer.read(unit, resume)
     except SourceRewritten:
@@ -196,7 +199,7 @@ def _events(importer: Importer, unit: Unit, resume: Resume | None) -> Iterator[E
 
 
 class _UnitPreview:
-    """Reads one unit without importing it."""
+    """Counts what an import of one unit would do."""
 
     def __init__(self, target: ImportTarget | None, unit: Unit, report: ToolImportReport) -> None:
         self._target, self._unit, self._report = target, unit, report
@@ -206,7 +209,8 @@ class _UnitPreview:
         self.sessions = 0
         self.wordless = 0
 
-    def take(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
+        """Count an event."""
         report = self._report
         match event:
             case SessionBegin():
@@ -231,10 +235,10 @@ class _UnitPreview:
         begun, self._begun = self._begun, None
         if begun is None:
             return
-        is_here = self._target is not None and _is_known(self._target, begun.native_id)
-        if is_here or self._has_conversation:
-            self._report.extended += is_here
-            self._report.added += not is_here
+        is_stored = self._target is not None and _is_stored(self._target, begun.native_id)
+        if is_stored or self._has_conversation:
+            self._report.extended += is_stored
+            self._report.added += not is_stored
             self._report.messages += self._messages
             self.sessions += 1
         else:
@@ -248,12 +252,12 @@ class _UnitPreview:
 
 
 def is_conversation(item: MessageEvent | Compacted) -> bool:
-    """Whether it is a message of a person or a model, and not of the program."""
+    """Return whether this is part of a conversation: written by a person or a model, not by the tool."""
     return isinstance(item, Compacted) or item.role in ("user", "assistant")
 
 
-def _is_known(target: ImportTarget, native_id: str) -> bool:
-    """Whether a session with that id is stored."""
+def _is_stored(target: ImportTarget, native_id: str) -> bool:
+    """Return whether the tool's session with this id is stored."""
     found = target.store.read(
         imports.find_session, native_id, profile=target.profile, tool=target.tool
     ).result()
@@ -261,7 +265,7 @@ def _is_known(target: ImportTarget, native_id: str) -> bool:
 
 
 def _target_for(target: ImportTarget, unit: Unit, report: ToolImportReport) -> ImportTarget:
-    """Return where a unit goes: a profile of the tool's becomes a profile here."""
+    """Return where to import a unit: into the profile with the name of the tool's profile, unless one was chosen."""
     if unit.profile in (None, target.profile) or target.is_profile_chosen:
         return target
     report.note(
@@ -276,20 +280,20 @@ def unread_bytes(target: ImportTarget | None, unit: Unit) -> int | None:
     known = (
         None
         if target is None
-        else _read_before(_target_for(target, unit, ToolImportReport()), unit)
+        else _find_read_unit(_target_for(target, unit, ToolImportReport()), unit)
     )
     if known is None:
         return unit.size
     return None if known.stamp == unit.stamp else max(0, unit.size - known.place)
 
 
-def _read_before(target: ImportTarget, unit: Unit) -> ReadUnit | None:
+def _find_read_unit(target: ImportTarget, unit: Unit) -> ReadUnit | None:
     return target.store.read(
         imports.find_unit, unit.name, profile=target.profile, tool=target.tool
     ).result()
 
 
-def _read(
+def _import_unit(
     target: ImportTarget,
     importer: Importer,
     unit: Unit,
@@ -306,20 +310,20 @@ def _read(
             report.fault(unit, "", why)
             report.omit(unit, why)
             return
-    known = _read_before(target, unit)
-    if _is_done(target, known, unit, report, check=check):
+    known = _find_read_unit(target, unit)
+    if _is_skipped(target, known, unit, report, check=check):
         return
     failure: str | None = None
     unit_import: UnitImport | None = None
     try:
-        resume = _resume(known, unit)
+        resume = _resume_point(known, unit)
         seq = None if resume is None or known is None else known.note.get("seq")
         unit_import = UnitImport(target, unit, report, resume=resume, seq=seq, progress=progress)
         try:
-            unit_import.take(importer)
+            unit_import.run(importer)
         except (_Unresumable, SourceRewritten):
             unit_import = UnitImport(target, unit, report, resume=None, progress=progress)
-            unit_import.take(importer)
+            unit_import.run(importer)
     except (BadInput, Conflict) as error:
         failure = str(error)
     except OSError as error:
@@ -332,8 +336,8 @@ def _read(
         report.omit(unit, failure or (_NOTHING if unit_import is None else unit_import.omission))
 
 
-def _resume(known: ReadUnit | None, unit: Unit) -> Resume | None:
-    """Return where to resume, if the bytes before that place are still the same."""
+def _resume_point(known: ReadUnit | None, unit: Unit) -> Resume | None:
+    """Return where to resume reading a unit; None if the bytes before that place have changed."""
     if known is None or known.place <= 0 or known.place > files.size_of(unit.path):
         return None
     if not isinstance(known.note, dict) or known.note.get("tail") != files.tail(
@@ -344,7 +348,7 @@ def _resume(known: ReadUnit | None, unit: Unit) -> Resume | None:
 
 
 class _Unresumable(Exception):
-    """The stored session changed since: the unit is read from its beginning."""
+    """The stored session has changed since the last import: read the unit from its beginning."""
 
 
 class UnitImport:
@@ -364,45 +368,45 @@ class UnitImport:
         self._unit = unit
         self._report = report
         self._resume = resume
-        # The session's last seq when the last import ended.
-        self._seq = seq
+        # The session's last seq when the last import ended; None if the import does not resume.
+        self._resumed_seq = seq
         self._progress = progress
         self._merger: SessionMerger | None = None
-        self._ended: SessionMerger | None = None
+        self._last_merger: SessionMerger | None = None
         self._was_new = False
         self._checkpoint: Checkpoint | None = None
-        # What is counted in the report already: bytes of the unit, messages of the session.
+        # What the report already counts: bytes of the unit, messages of the session.
         self._reported_bytes = 0 if resume is None else resume.place
         self._reported_messages = 0
-        # Whether events came after the checkpoint: then the next import cannot resume.
+        # Whether events came after the last checkpoint: then the next import cannot resume there.
         self._is_past_checkpoint = False
         # How many sessions of the unit are in the store, or why there is none.
         self.sessions = 0
         self.omission = _NOTHING
 
-    def take(self, importer: Importer) -> None:
+    def run(self, importer: Importer) -> None:
         """Import all events of the unit, and record that it was read."""
         for event in importer.read(self._unit, self._resume):
             merger = self._merger
             if type(event) is MessageEvent and merger is not None:
-                # Nearly all events are messages: skip the matching.
+                # A shortcut for speed: nearly all events are messages.
                 self._is_past_checkpoint = True
                 merger.add_message(event)
                 if self._checkpoint is None and merger.is_full:
-                    self._flush_unmarked(merger)
+                    self._flush_without_checkpoint(merger)
             else:
-                self._take(event)
+                self._handle(event)
         self._end()
         self._report_bytes(self._unit.size)
-        self._note_unit()
+        self._record_unit()
 
-    def _take(self, event: Event) -> None:
+    def _handle(self, event: Event) -> None:
         match event:
             case MessageEvent() | Compacted() | Retracted() | Branch() | UsageEvent() | Facts():
                 self._is_past_checkpoint = True
                 if self._merger is not None:
                     self._merge(self._merger, event)
-                    self._flush_unmarked(self._merger)
+                    self._flush_without_checkpoint(self._merger)
             case Checkpoint():
                 self._checkpoint, self._is_past_checkpoint = event, False
                 self._flush_if_full()
@@ -439,7 +443,9 @@ class UnitImport:
 
     def _begin(self, begin: SessionBegin) -> None:
         merger = SessionMerger(self._target, begin, is_resumed=self._resume is not None)
-        if self._resume is not None and not (merger.is_shown and merger.last_seq == self._seq):
+        if self._resume is not None and not (
+            merger.is_shown and merger.last_seq == self._resumed_seq
+        ):
             raise _Unresumable
         if merger.is_purged:
             self.omission = "it was purged here, or someone erased from it"
@@ -448,14 +454,14 @@ class UnitImport:
         self._merger, self._was_new = merger, merger.is_new
 
     def _flush_if_full(self) -> None:
-        """Write what is collected, with the checkpoint: an interrupted import resumes there."""
+        """Write a full batch with the checkpoint, so that an interrupted import can resume there."""
         merger = self._merger
         if merger is not None and merger.is_full:
             merger.flush(is_last=False, unit=self._read_so_far())
             self._report_progress(merger)
 
-    def _flush_unmarked(self, merger: SessionMerger) -> None:
-        """Write what is collected of a unit that is always read from its beginning."""
+    def _flush_without_checkpoint(self, merger: SessionMerger) -> None:
+        """Write a full batch of a unit without checkpoints, which is always read from its beginning."""
         if merger.is_full and self._checkpoint is None and self._resume is None:
             place = (self._unit.name, ReadUnit("", 0))
             merger.flush(is_last=False, unit=None if self._was_new else place)
@@ -476,12 +482,12 @@ class UnitImport:
         self._reported_messages = merger.messages
 
     def _read_so_far(self) -> tuple[str, ReadUnit] | None:
-        """Return the checkpoint without the unit's stamp: that is written at the end of the unit."""
+        """Return how far the unit was read, without its stamp, which is written when all of it was read."""
         if self._checkpoint is None or self._was_new:
             return None
-        return self._unit.name, self._read("")
+        return self._unit.name, self._read_unit("")
 
-    def _read(self, stamp: str) -> ReadUnit:
+    def _read_unit(self, stamp: str) -> ReadUnit:
         checkpoint = self._checkpoint
         if stamp and not self.sessions:
             return ReadUnit(stamp, 0, {"omitted": self.omission, "version": self._target.version})
@@ -496,34 +502,35 @@ class UnitImport:
             return
         if merger.is_new and not merger.has_conversation:
             self._report.ignore_wordless(merger.native_id)
-            self.omission = _NO_WORDS
+            self.omission = _NO_CONVERSATION
             self._reported_messages = 0
             return
         changed = merger.messages > 0
-        # The place is written with the rows: otherwise they would be imported twice.
-        place = None if self._checkpoint is None else (self._unit.name, self._read(""))
-        is_there = merger.flush(is_last=True, unit=place)
-        self._ended = merger
+        # Write the place in the transaction of the rows: otherwise they could be imported twice.
+        place = None if self._checkpoint is None else (self._unit.name, self._read_unit(""))
+        is_stored = merger.flush(is_last=True, unit=place)
+        self._last_merger = merger
         report = self._report
         self._report_messages(merger)
         self._reported_messages = 0
         for text in merger.notes:
             report.note(text)
-        if not is_there:
-            self.omission = _COPY
+        if not is_stored:
+            self.omission = _ONLY_COPIED
             return
         self.sessions += 1
         report.added += self._was_new
         report.extended += not self._was_new and changed
         report.unchanged += not self._was_new and not changed
 
-    def _note_unit(self) -> None:
+    def _record_unit(self) -> None:
+        """Record that the unit was read, and where the next import can resume."""
         to = self._target
-        read = self._read(self._unit.stamp)
+        read = self._read_unit(self._unit.stamp)
         to.store.write(
             merge.put_unit,
             self._unit.name,
-            read if self._ended is None else self._ended.resumable(read),
+            read if self._last_merger is None else self._last_merger.resumable(read),
             profile=to.profile,
             tool=to.tool,
             moment=to.moment,

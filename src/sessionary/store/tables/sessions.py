@@ -1,4 +1,4 @@
-"""The table of sessions: one row per session, read as heads; its locks, holds and drafts."""
+"""The table of sessions, whose rows are read as `SessionHead`; their locks, holds and drafts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,17 +25,19 @@ from sessionary.store.database import REMEDY, Row, Tx
 from sessionary.store.queries import pg_array_literal
 from sessionary.store.tables import blobs
 
+# Above every seq and every time in microseconds.
 FAR_FUTURE = 2**62
 _KINDS = {kind.value: kind for kind in Kind}
 _FOLDERS = {folder.value: folder for folder in SessionFolder}
 _INHERITING = {lineage.value for lineage in Lineage if lineage.inherits}
-_HeadTwin = mutable_class(SessionHead)
-_TotalTwin = mutable_class(UsageTotal)
+# Building these first is faster: see `mutable_class`.
+_MutableHead = mutable_class(SessionHead)
+_MutableTotal = mutable_class(UsageTotal)
 
 
 @dataclass(frozen=True, slots=True)
 class LogCounts:
-    """What a head says about its log."""
+    """What a session's head says about its log."""
 
     message_count: int = 0
     tool_call_count: int = 0
@@ -56,7 +58,7 @@ class Inheritance:
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """What a list does not show of a session."""
+    """The columns of a session that are not part of its head."""
 
     settings: Any
     prompt_hash: str | None
@@ -69,7 +71,7 @@ class Details:
 
 
 class SessionRef(NamedTuple):
-    """A session on a page of all sessions, purged ones included."""
+    """A session on a page of all sessions, including purged ones."""
 
     no: int
     id: str
@@ -77,7 +79,7 @@ class SessionRef(NamedTuple):
 
 
 class ChildRow(NamedTuple):
-    """A session that came from another one; `inherits`: it shares the parent's log up to `base_seq`."""
+    """A child of a session; `inherits`: it shares the parent's log up to `base_seq`."""
 
     no: int
     inherits: bool
@@ -86,7 +88,7 @@ class ChildRow(NamedTuple):
 
 
 class AncestorRow(NamedTuple):
-    """A session in the line of those whose history is shared; `base_seq` is how much it inherits."""
+    """A session, or an ancestor whose log it shares; `base_seq` is the last entry that it inherits in turn."""
 
     no: int
     id: str
@@ -95,7 +97,7 @@ class AncestorRow(NamedTuple):
 
 
 class DueSession(NamedTuple):
-    """An open session that nobody has written to for longer than its policy allows."""
+    """An open session that has been inactive for longer than its policy allows."""
 
     no: int
     id: str
@@ -104,7 +106,7 @@ class DueSession(NamedTuple):
 
 
 class EndedSession(NamedTuple):
-    """An ended session that waits for its finalizers, and how often they have failed."""
+    """An ended session whose finalizers must still run, and how often they have failed."""
 
     no: int
     id: str
@@ -117,7 +119,7 @@ class EndedSession(NamedTuple):
 def insert(
     tx: Tx, id: str, opening: Opening, *, at: datetime, inherited: Inheritance | None = None
 ) -> int:
-    """Write a new session's row; return its number."""
+    """Insert a new session; return its number."""
     source = opening.source
     person = source.person
     counts = inherited.counts if inherited else LogCounts()
@@ -162,18 +164,18 @@ def insert(
 
 
 def get(tx: Tx, id: str, *, profile: str) -> SessionHead | None:
-    """The head of a session of this profile; foreign looks like missing."""
+    """Return the head of a session; None if there is none with this id in this profile."""
     row = tx.one("get_head", id=codec.storable_text(id), profile=profile)
     return None if row is None else head(row)
 
 
 def get_by_no(tx: Tx, no: int) -> SessionHead:
-    """The head of a session that is known to be there."""
+    """Return the head of a session that must exist; raise `Damaged` if it does not."""
     return head(existing(tx.one("get_head_by_no", no=no), no))
 
 
 def by_numbers(tx: Tx, numbers: Iterable[int]) -> dict[int, SessionHead]:
-    """The heads of sessions that are known to be there, by number."""
+    """Return the heads of sessions that must exist, by number; raise `Damaged` if one does not."""
     wanted = set(numbers)
     rows = tx.all("get_heads_by_no", numbers=pg_array_literal(wanted))
     found = {row[0]: head(row) for row in rows}
@@ -183,19 +185,19 @@ def by_numbers(tx: Tx, numbers: Iterable[int]) -> dict[int, SessionHead]:
 
 
 def missing(no: int) -> Damaged:
-    """The error for a session that another row refers to: sessions are never deleted."""
+    """Return the error for a missing session that another row refers to: the rows of sessions are never deleted."""
     return Damaged(f"Session number {no} is missing: the store is damaged. {REMEDY}")
 
 
 def existing(row: Row | None, no: int) -> Row:
-    """The row of a session that another row refers to; raises `Damaged` if it is missing."""
+    """Return the row of a session that must exist; raise `Damaged` if it is None."""
     if row is None:
         raise missing(no)
     return row
 
 
 def purged_at(tx: Tx, id: str, *, profile: str) -> datetime | None:
-    """When a session was purged; None when it was not."""
+    """Return when a session was purged; None if it was not."""
     row = tx.one("purged_at", id=codec.storable_text(id), profile=profile)
     return None if row is None else from_micros(row[0])
 
@@ -203,26 +205,26 @@ def purged_at(tx: Tx, id: str, *, profile: str) -> datetime | None:
 def ids_by_prefix(
     tx: Tx, beginning: str, *, profile: str, limit: int
 ) -> list[tuple[str, str | None]]:
-    """The ids that begin so, in order, each with its title."""
+    """Return the ids with this beginning, in order, each with its title."""
     beyond = beginning + "\U0010ffff"
     rows = tx.all("ids_by_prefix", profile=profile, first=beginning, beyond=beyond, limit=limit)
     return [(id, title) for id, title in rows]
 
 
 def highest_titles(tx: Tx, beginning: str, *, profile: str, fewest: int, most: int) -> list[str]:
-    """Of the titles with this beginning and a number, the last for each number of digits."""
+    """Return the highest of the titles with this beginning and a number, for each number of digits."""
     rows = tx.all("highest_titles", profile=profile, beginning=beginning, fewest=fewest, most=most)
     return [title for (title,) in rows if title is not None]
 
 
 def settings(tx: Tx, no: int) -> Any:
-    """The model's settings that a session has of its own, as they came; None without any."""
+    """Return a session's own settings for the model, unchanged; None if it has none."""
     row = existing(tx.one("get_settings", no=no), no)
     return None if row[0] is None else codec.decode(row[0])
 
 
 def details(tx: Tx, no: int) -> Details:
-    """The rest of a session's facts."""
+    """Return the columns of a session that are not part of its head."""
     row = existing(tx.one("get_details", no=no), no)
     settings, prompt_hash, workspace, extra, draft, finalized_at, compacted_seq, epoch = row
     return Details(
@@ -238,7 +240,7 @@ def details(tx: Tx, no: int) -> Details:
 
 
 def page(tx: Tx, *, profile: str | None, after: int, limit: int) -> list[SessionRef]:
-    """Return sessions by number, of one profile or of all; purged ones are among them."""
+    """Return sessions in the order of their numbers, of one profile or of all, including purged ones."""
     if profile is None:
         rows = tx.all("page_of_all_sessions", after=after, limit=limit)
     else:
@@ -247,7 +249,7 @@ def page(tx: Tx, *, profile: str | None, after: int, limit: int) -> list[Session
 
 
 def children(tx: Tx, no: int) -> list[ChildRow]:
-    """Return the sessions that came from a session, oldest first, purged ones too."""
+    """Return the children of a session, oldest first, including purged ones."""
     return [
         ChildRow(child_no, lineage in _INHERITING, base_seq, folder)
         for child_no, _, lineage, base_seq, folder in tx.all("children", no=no)
@@ -255,18 +257,18 @@ def children(tx: Tx, no: int) -> list[ChildRow]:
 
 
 def ancestors(tx: Tx, no: int) -> list[AncestorRow]:
-    """Return a session and those whose history it shares, nearest first."""
+    """Return a session and the ancestors whose log it shares, nearest first."""
     return [AncestorRow(*row) for row in tx.all("ancestors", no=no)]
 
 
 def profile_of(tx: Tx, id: str) -> str | None:
-    """Return the profile of a session, purged or not; None when there is no such id."""
+    """Return the profile of a session, purged or not; None if no session has this id."""
     row = tx.one("profile_of", id=id)
     return None if row is None else str(row[0])
 
 
 def id_by_title(tx: Tx, title: str | None, *, profile: str) -> str | None:
-    """Return the id of the session with exactly this title."""
+    """Return the id of the session with exactly this title, or None."""
     row = tx.one("id_by_title", profile=profile, title=title)
     return None if row is None else str(row[0])
 
@@ -302,10 +304,10 @@ def list_heads(
     limit: int,
     skip: int,
 ) -> list[SessionHead]:
-    """Return heads, newest beginning or newest activity first, without some platforms."""
+    """Return heads, the latest begun or the latest active first; `without` leaves out platforms."""
     hidden = "".join(f"\n{column(each)}\n" for each in without)
     rows = tx.all(
-        "list_by_last_word" if by_activity else "list_by_beginning",
+        "list_by_last_active" if by_activity else "list_by_beginning",
         profile=profile,
         platform=column(platform),
         without=hidden or None,
@@ -317,7 +319,7 @@ def list_heads(
 
 
 def child_heads(tx: Tx, no: int) -> list[SessionHead]:
-    """Return the sessions that came from a session, newest first; not those in the trash."""
+    """Return the children of a session, newest first, without those in the trash."""
     return [head(row) for row in tx.all("child_heads", no=no)]
 
 
@@ -334,7 +336,7 @@ def set_title(tx: Tx, no: int, title: str | None, *, by: TitleBy | None) -> None
 def set_folder(
     tx: Tx, no: int, folder: SessionFolder, *, archived: bool, trashed_at: datetime | None
 ) -> None:
-    """Write the list in which a session appears, and the facts that this follows from."""
+    """Write the folder of a session, and the two facts from which it is derived."""
     tx.run(
         "set_folder",
         no=no,
@@ -360,12 +362,12 @@ def delete_draft(tx: Tx, no: int) -> None:
 
 
 def end(tx: Tx, no: int, *, reason: str, at: datetime) -> bool:
-    """Close an open session in which no turn runs; say whether it was one."""
+    """End a session, unless it has ended or a turn is running; return whether it was ended."""
     return bool(tx.run("end_session", no=no, at=to_micros(at), reason=column(reason)))
 
 
 def reopen(tx: Tx, no: int, *, key: str | None) -> None:
-    """Let a session go on, under this key or none."""
+    """Make a session open again, under this key or none."""
     tx.run("reopen_session", no=no, key=key)
 
 
@@ -375,7 +377,7 @@ def set_key(tx: Tx, no: int, key: str | None) -> None:
 
 
 def open_session_of_key(tx: Tx, key: str, *, profile: str) -> int | None:
-    """Return the number of the open session that holds a key."""
+    """Return the number of the open session that holds a key, or None."""
     row = tx.one("open_session_of_key", profile=profile, key=key)
     return None if row is None else int(row[0])
 
@@ -383,13 +385,13 @@ def open_session_of_key(tx: Tx, key: str, *, profile: str) -> int | None:
 def set_end(
     tx: Tx, no: int, *, ended_at: datetime | None, reason: str | None, key: str | None
 ) -> None:
-    """Write a session's end, or None for an open one, and the key it holds."""
+    """Write when and why a session ended (None: it is open), and the key it holds."""
     at = None if ended_at is None else to_micros(ended_at)
     tx.run("set_end", no=no, ended_at=at, reason=reason, key=key)
 
 
-def give_up_id(tx: Tx, id: str, *, new_id: str) -> bool:
-    """Let a purged session's id be used again; say whether a purged session had it."""
+def free_purged_id(tx: Tx, id: str, *, new_id: str) -> bool:
+    """Rename a purged session, so that its id can be used again; return whether a purged session had it."""
     return bool(tx.run("rename_tombstone", id=id, new_id=new_id))
 
 
@@ -399,7 +401,7 @@ def set_pinned(tx: Tx, no: int, *, pinned: bool) -> None:
 
 
 def set_read_only(tx: Tx, no: int) -> None:
-    """Let nobody write to a session any more."""
+    """Make a session read-only."""
     tx.run("set_read_only", no=no)
 
 
@@ -409,7 +411,7 @@ def set_labels(tx: Tx, no: int, labels: Sequence[str]) -> None:
 
 
 def set_extra(tx: Tx, no: int, extra: Mapping[str, Any]) -> None:
-    """Write what programs keep with a session."""
+    """Write the extra data that programs store with a session."""
     tx.run("set_extra", no=no, extra=codec.encode(extra))
 
 
@@ -425,12 +427,12 @@ def set_preview(tx: Tx, no: int, preview: str) -> None:
 
 
 def set_compacted(tx: Tx, no: int, seq: int) -> None:
-    """Write which compaction counts now."""
+    """Write the seq of the compaction that is in effect."""
     tx.run("set_compacted", no=no, compacted_seq=seq)
 
 
 def set_counts(tx: Tx, no: int, counts: LogCounts) -> None:
-    """Write what a head says about its log."""
+    """Write what a session's head says about its log."""
     tx.run(
         "set_counts",
         no=no,
@@ -443,14 +445,14 @@ def set_counts(tx: Tx, no: int, counts: LogCounts) -> None:
 
 
 def open_platforms(tx: Tx) -> list[tuple[str, str]]:
-    """The platforms and chat types in which a key has an open session."""
+    """Return the platforms and chat types for which a key has an open session."""
     return [(platform, kind) for platform, kind in tx.all("places_with_open_sessions")]
 
 
 def due_for_reset(
     tx: Tx, platform: str, chat_type: str, *, cutoff: datetime, now: datetime, limit: int
 ) -> list[DueSession]:
-    """Open sessions without activity since the cut-off, without a running turn or a hold."""
+    """Return open sessions that were last active before the cutoff and have no running turn and no hold."""
     rows = tx.all(
         "due_for_reset",
         platform=platform,
@@ -463,7 +465,7 @@ def due_for_reset(
 
 
 def due_for_finalizing(tx: Tx, *, tries: int, limit: int) -> list[EndedSession]:
-    """Ended sessions whose finalizers have not succeeded, nor failed this often."""
+    """Return ended sessions whose finalizers have not succeeded, and have failed fewer than `tries` times."""
     rows = tx.all("due_for_finalizing", tries=tries, limit=limit)
     return [
         EndedSession(no, id, profile, reason, count, from_micros(ended_at))
@@ -472,14 +474,14 @@ def due_for_finalizing(tx: Tx, *, tries: int, limit: int) -> list[EndedSession]:
 
 
 def mark_finalized(tx: Tx, ended: EndedSession, *, at: datetime) -> None:
-    """Note that what must follow this end has been done; a later end is not marked."""
+    """Record that the finalizers of this end have run; a later end of the same session is not marked."""
     tx.run("mark_finalized", no=ended.no, at=to_micros(at), ended_at=to_micros(ended.ended_at))
 
 
 def mark_finalize_failed(
     tx: Tx, ended: EndedSession, *, error: str, at: datetime, tries: int
 ) -> None:
-    """Count a failed try with its error; the last of these tries ends it."""
+    """Count a failed run of the finalizers and store its error; after `tries` failures they are not run again."""
     tx.run(
         "mark_finalize_failed",
         no=ended.no,
@@ -491,33 +493,33 @@ def mark_finalize_failed(
 
 
 def subagents_below(tx: Tx, no: int) -> list[int]:
-    """The numbers of a session's subagents at any depth."""
+    """Return the numbers of a session's subagents at any depth."""
     return [found for (found,) in tx.all("subagents_below", no=no)]
 
 
 def segments(tx: Tx, no: int, *, through: int | None = None) -> list[Segment]:
-    """The parts of the log that make up a session's history, oldest first."""
+    """Return the parts of the log that make up a session's history, oldest first."""
     found: list[Segment] = []
     upper = FAR_FUTURE if through is None else through
-    line = ancestors(tx, no)
-    if not line:
+    chain = ancestors(tx, no)
+    if not chain:
         raise missing(no)
-    for own_no, id, base_seq, last_seq in line:
+    for own_no, id, base_seq, last_seq in chain:
         last = min(upper, last_seq)
         if last > base_seq:
             found.append(Segment(own_no, id, base_seq + 1, last))
         upper = min(upper, base_seq)
     if upper > 0:
-        # A fork's numbers go on from its parent's: a history that begins above 1 has lost one.
+        # A fork continues the numbers of its parent: if the first is not 1, an ancestor is missing.
         raise Damaged(
-            f"The session that {line[-1].id} continues is missing: the store is damaged. {REMEDY}"
+            f"The session that {chain[-1].id} continues is missing: the store is damaged. {REMEDY}"
         )
     found.reverse()
     return found
 
 
 def head(row: Row) -> SessionHead:
-    """A row of `head_columns` as a value."""
+    """Return the head in a row of `head_columns`; raise `Damaged` if it cannot be read."""
     try:
         return _head(row)
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
@@ -536,7 +538,7 @@ def _head(row: Row) -> SessionHead:
         *sums, running_turn, parent_id, lineage,
     ) = row
     # fmt: on
-    made = _HeadTwin(
+    made = _MutableHead(
         no,
         id,
         profile,
@@ -575,24 +577,24 @@ def _head(row: Row) -> SessionHead:
 
 
 def _total(sums: Iterable[int]) -> UsageTotal:
-    made = _TotalTwin(None, *sums)
+    made = _MutableTotal(None, *sums)
     made.__class__ = UsageTotal
     found: UsageTotal = made
     return found
 
 
 def first_entry_no(session_no: int) -> int:
-    """The number before a session's first entry; system prompts are referred to from here."""
+    """Return the number before that of a session's first entry; references to system prompts have it."""
     return session_no << 24
 
 
 def moment(micros: int | None) -> datetime | None:
-    """A time that may not have come yet."""
+    """Return a time from a column that may be NULL."""
     return None if micros is None else from_micros(micros)
 
 
 def column(text: str | None) -> str | None:
-    """A text in a form that a column can hold."""
+    """Return a text in a form that a column of the database can hold."""
     return None if text is None else codec.storable_text(text)
 
 
@@ -601,26 +603,26 @@ def _optional_json(value: Any) -> str | None:
 
 
 def lock_key(tx: Tx, key: str, *, profile: str) -> None:
-    """Lock a name of a profile: a session key, a budget, an id that is about to be used.
+    """Lock a name in a profile until the transaction ends: a session key, a budget, an id that is about to be used.
 
-    It comes before what depends on it is read: PostgreSQL lets two readers see nothing, and each write.
+    Lock before reading what depends on it: on PostgreSQL two transactions may both find nothing, and both write.
     """
     tx.one("lock_key", profile=profile, key=key)
 
 
 def lock_session(tx: Tx, id: str, *, profile: str) -> int | None:
-    """Lock a session's row; its number, or None when the profile has no such session."""
+    """Lock a session's row; return its number, or None if the profile has no such session."""
     row = tx.one("lock_session", id=codec.storable_text(id), profile=profile)
     return None if row is None else int(row[0])
 
 
 def lock_session_no(tx: Tx, no: int) -> None:
-    """Lock the row of a session that is known to be there, purged or not."""
+    """Lock the row of a session that must exist, purged or not."""
     tx.one("lock_session_no", no=no)
 
 
 def put_hold(tx: Tx, session_no: int, name: str, *, expires_at: datetime) -> None:
-    """Write a hold; the same name again gets another end."""
+    """Write a hold; if there is one with this name, replace its end."""
     tx.run("insert_hold", no=session_no, name=name, expires_at=to_micros(expires_at))
 
 
@@ -630,15 +632,15 @@ def delete_hold(tx: Tx, session_no: int, name: str) -> None:
 
 
 def delete_expired_holds(tx: Tx, session_no: int, *, now: datetime) -> None:
-    """Remove the holds of a session that are over."""
+    """Remove the expired holds of a session."""
     tx.run("delete_expired_holds", no=session_no, now=to_micros(now))
 
 
 def is_held(tx: Tx, session_no: int, *, now: datetime) -> bool:
-    """Return whether a hold keeps a session from being reset now."""
+    """Return whether a hold prevents the reset of a session now."""
     return tx.one("is_held", no=session_no, now=to_micros(now)) is not None
 
 
 def holds_of_session(tx: Tx, session_no: int) -> list[tuple[str, datetime]]:
-    """Return the names and ends of a session's holds, expired ones too."""
+    """Return the names and ends of a session's holds, including expired ones."""
     return [(name, from_micros(at)) for name, at in tx.all("holds_of_session", no=session_no)]

@@ -36,7 +36,7 @@ SELECT {{head_columns}} FROM {{head_tables}}
 WHERE {{beginning_filters}}
 ORDER BY s.began_at DESC, s.no DESC LIMIT :limit OFFSET :skip;
 
--- name: list_by_last_word
+-- name: list_by_last_active
 SELECT {{head_columns}} FROM {{head_tables}}
 WHERE {{beginning_filters}}
 ORDER BY s.last_active_at DESC, s.no DESC LIMIT :limit OFFSET :skip;
