@@ -75,8 +75,9 @@ def test_a_standby_takes_over_and_nothing_acknowledged_is_lost(
                 each.start()
             wait_for(history, 60)
             primary.kill()
+            before = history.count(Outcome.OK)
             standby.promote()
-            wait_for(history, history.count(Outcome.OK) + 60)
+            wait_for(history, before + 60)
             stop.set()
             for each in writers:
                 each.join(60)
@@ -89,7 +90,8 @@ def test_a_standby_takes_over_and_nothing_acknowledged_is_lost(
     record_property("counts", f"failovers=1 acknowledged={acknowledged} broken={len(broken)}")
     assert broken == []
     assert damage == ()
-    assert len(history.attempts) > history.count(Outcome.OK), "nothing was cut off"
+    # Whether an attempt was under way when the primary died is chance; that others go on is not.
+    assert acknowledged >= before + 60
 
 
 def wait_for(history: History, answers: int) -> None:
