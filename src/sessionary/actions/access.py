@@ -91,7 +91,7 @@ def request_pairing(
 def approve_pairing(
     tx: Tx, code: str, *, profile: str, moment: Moment, by: str = "owner"
 ) -> Permit | None:
-    """Give a permit to whoever asked with this code; None for a wrong code.
+    """Give a permit to the person who requested this code; return None for a wrong code.
 
     Too many wrong codes stop pairing for a while. They are counted, so the caller must let this
     transaction commit.

@@ -1,4 +1,4 @@
-"""Uploaded files: stored once, read by whoever may read a session that has them."""
+"""Uploaded files: stored once, readable by everyone who may read a session that has them."""
 
 from collections.abc import Iterable
 from datetime import timedelta

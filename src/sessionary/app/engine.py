@@ -98,7 +98,7 @@ def build_engine(
         system_prompt=registry.assemble,
         priced=partial(_priced, client),
         adapters=channels,
-        # Also channels of other processes: whoever ends a turn puts its reply into the outbox.
+        # Also channels of other processes: the process that ends a turn enqueues its reply.
         deliverable=frozenset({*channels, *settings.channels}),
         policies=client.policies,
         isolation=client.isolation,

@@ -91,6 +91,6 @@ def _print_csv(rows: list[UsageTotal]) -> None:
     writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
     writer.writeheader()
     for item in items:
-        # A spreadsheet runs what begins like a formula, whoever wrote it.
+        # A spreadsheet evaluates text that begins like a formula.
         group = item["group"] or ""
         writer.writerow(item | {"group": f"'{group}" if group.startswith(FORMULA) else group})

@@ -178,7 +178,7 @@ def undo(tx: Tx, request: CommandRequest) -> CommandResult:
 def retry(tx: Tx, request: CommandRequest) -> CommandResult:
     """Take back the last answer and put the question again."""
     head = _current(tx, request)
-    # Whoever asks twice means the question that waits already, not the one before it. The command
+    # A second /retry means the question that is waiting already, not the one before it. The command
     # itself is in the inbox too.
     inbox = arrivals.waiting(tx, str(request.key), profile=head.profile, limit=2)
     if any(find(each.message.text) is None for each in inbox):

@@ -16,7 +16,7 @@ from sessionary.model.source import Isolation, SessionKey, Source, key_for
 from sessionary.model.usage import Usage
 from sessionary.store.database import Store
 
-# Whoever writes here was authenticated by the machine or by the web server.
+# Platforms whose senders were authenticated by the operating system or by the web server.
 TRUSTED = frozenset({"terminal", "web", "schedule"})
 
 

@@ -68,7 +68,7 @@ class Engine:
         if ending:
             await asyncio.wait(ending, timeout=STOP_SECONDS - LAST_SECONDS)
         for compaction in self.compactor.running:
-            compaction.cancel()  # whoever asked for it is told that it was not done
+            compaction.cancel()  # the person who asked for it is told that it was not done
         await _wait_for(ending, seconds=max(0.0, until - time.monotonic()))
         await self.turns.finish(seconds=max(0.0, until - time.monotonic()))
         closing = [

@@ -9,14 +9,14 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sessionary.actions import access, inbox, outbox, turns
+from sessionary.actions import access, inbox, turns
 from sessionary.actions.sessions import edit, log, routing
 from sessionary.clock import Moment
 from sessionary.engine import commands, notices
 from sessionary.engine.context import TRUSTED, EngineContext, Strangers, WhileRunning
 from sessionary.engine.turn.loop import CompactionRequest, Compactor, TurnLoop, TurnStart, begin
 from sessionary.errors import NotAllowed, RetryLater, SessionaryError, StoreUnavailable
-from sessionary.model.message import Message, Text
+from sessionary.model.message import Message
 from sessionary.model.session import Opening, SessionFolder
 from sessionary.model.source import ChatType, SessionKey, Source, at_session, check_person
 from sessionary.store.database import Tx
@@ -187,7 +187,7 @@ def admit(
         return Received(arrival.id, new=False)
     result = commands.run(tx, context, call, key, source, moment=moment)
     arrivals.mark_answered(tx, arrival, command=call.name)
-    _reply(tx, context, source, result.text, moment=moment)
+    notices.send(tx, context, source, result.text, moment=moment)
     return Received(arrival.id, True, result.compaction, result.text)
 
 
@@ -289,11 +289,5 @@ def _refuse_sender(
             tx, source.platform, person, profile=context.profile, code=code, moment=moment
         )
     ):
-        _reply(tx, context, source, notices.pairing(code), moment=moment)
+        notices.send(tx, context, source, notices.pairing(code), moment=moment)
     return Received(None, False)
-
-
-def _reply(tx: Tx, context: EngineContext, source: Source, text: str, *, moment: Moment) -> None:
-    channel = source.channel
-    if channel is not None and source.platform in context.deliverable:
-        outbox.enqueue(tx, channel, (Text(text),), profile=context.profile, moment=moment)

@@ -1,10 +1,23 @@
 """The notices that Sessionary itself sends to people."""
 
+from sessionary.actions import outbox
+from sessionary.clock import Moment
+from sessionary.engine.context import EngineContext
+from sessionary.model.message import Text
+from sessionary.model.source import Source
 from sessionary.model.terminal import one_line
 from sessionary.model.turn import TurnState
+from sessionary.store.database import Tx
 
 NEWER_MESSAGE = "a newer message came"
 NOTHING_SAID = "(The agent said nothing.)"
+
+
+def send(tx: Tx, context: EngineContext, source: Source, text: str, *, moment: Moment) -> None:
+    """Enqueue a notice for the channel of a source, if this installation delivers to its platform."""
+    channel = source.channel
+    if channel is not None and channel.platform in context.deliverable:
+        outbox.enqueue(tx, channel, (Text(text),), profile=context.profile, moment=moment)
 
 
 def unfinished(state: TurnState, reason: str | None) -> str:

@@ -150,7 +150,7 @@ def begin_turn(
 def visible_entries(tx: Tx, thread: ExternalThread, *, limit: int | None = None) -> list[Entry]:
     """The messages that a model reads: without retracted ones, and with a summary for what it replaces.
 
-    With `limit`, only the last so many.
+    With `limit`, only that many of the latest.
     """
     head = find_session(tx, thread)
     if head is None:

@@ -86,7 +86,7 @@ def interruptible_stdin() -> Iterator[Callable[[], None]]:
         yield lambda: _end(go)
     finally:
         sys.stdin = before
-        _end(go)  # whoever still reads
+        _end(go)  # for threads that still read
         for number in (go, come, output):
             os.close(number)
 

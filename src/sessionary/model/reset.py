@@ -57,7 +57,7 @@ class ResetPolicy:
         return None
 
     def cutoff(self, now: datetime) -> datetime | None:
-        """Whoever was last active before this instant is due now; None when nobody ever is."""
+        """Return the instant before which a last activity makes a session due now; None if none ever is."""
         now = _utc(now)
         cutoffs = []
         if self._watches_idle and self.idle < now - datetime.min.replace(tzinfo=UTC):

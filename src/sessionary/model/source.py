@@ -214,7 +214,7 @@ class Source:
 
     @property
     def speaker(self) -> str | None:
-        """What to call whoever wrote: the name, else an id."""
+        """Return the writer's name, or else an id."""
         return self.user_name or self.user_id or self.user_id_alt
 
     @property

@@ -381,7 +381,7 @@ def _append_moved(
     *,
     moment: Moment,
 ) -> None:
-    """Append retracted messages again, except for those that this request has added anew.
+    """Append retracted messages again, except for those that this request has added again.
 
     They are not compared with the rest of the log: that was done when they were first appended.
     """

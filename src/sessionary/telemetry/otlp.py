@@ -13,7 +13,7 @@ from sessionary.telemetry.span import LogRecord, Span, SpanEvent
 JSON = "application/json"
 PROTOBUF = "application/x-protobuf"
 MEDIA_TYPES = (JSON, PROTOBUF)
-# Parsed, a hostile request of so many bytes takes about 4 GB; one of 512 spans with whole contexts fits.
+# Parsed, a hostile request of this size takes about 4 GB; one of 512 spans with whole contexts fits.
 MAX_BYTES = 48 * 1024 * 1024
 MAX_RECORDS = 20_000
 MAX_DEPTH = 32

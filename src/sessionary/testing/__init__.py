@@ -1,1 +1,1 @@
-"""Suites and fakes for whoever writes an adapter or a runner; install `sessionary[testing]`."""
+"""Test suites and fakes for authors of adapters and runners; install `sessionary[testing]`."""

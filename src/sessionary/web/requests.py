@@ -153,7 +153,7 @@ class NewPermit(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class BindingChange(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A key, and the session it shall be on; without one it begins anew."""
+    """A key, and the session to point it at; without one the next message opens a new session."""
 
     key: str
     session_id: str | None = None

@@ -147,7 +147,7 @@ class _UvicornServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the signals to whoever started us."""
+        """Leave the signals to the program that started us."""
         yield
 
     def leave(self) -> None:

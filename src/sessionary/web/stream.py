@@ -45,7 +45,7 @@ class FeedReader:
     `position` is what a client may resume from: it stays below every change that was not sent yet.
     PostgreSQL numbers changes before they are committed: a lower number may appear later. A
     number that is missing is a hole, looked at again for a while; `position` stays below it too, so
-    that whoever resumes there misses nothing and sees a few changes twice.
+    that a client that resumes there misses nothing and sees a few changes twice.
     """
 
     def __init__(

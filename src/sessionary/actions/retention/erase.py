@@ -138,7 +138,7 @@ def erase(
         retention.clear_unassigned_arrivals, subject.person_id, page=PAGE, **whose
     ).result()
     store.write(_finish, subject, receipt, profile=profile, moment=moment).result()
-    # The index holds their words until it is made anew; the next search does that.
+    # The index holds their words until it is rebuilt, which the next search does.
     store.rebuild_index().result()
     store.scrub()
     return receipt

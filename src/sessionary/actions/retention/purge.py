@@ -143,4 +143,4 @@ def _release_ancestors(tx: Tx, no: int, *, needed: int, profile: str) -> None:
         known[ancestor.no] = needed = _needed_by_children(tx, ancestor.no, known)
         retention.delete_log(tx, ancestor.no, keep_through=needed, profile=profile)
         if needed >= ancestor.base_seq:
-            return  # whoever needs it also reads its ancestors
+            return  # a session that needs it also reads its ancestors

@@ -86,7 +86,7 @@ class Hit:
 class SearchResult:
     """The result of a search. `more`: there are more matches than were counted.
 
-    `behind`: so many changes are not in the index yet. `missing`: what the query names and
+    `behind`: the number of changes that are not in the index yet. `missing`: what the query names and
     is not there. `step_hits`: matches in tool output and reasoning that are not shown.
     `relaxed`: nothing has all of the words, these have some. `beginnings`: nothing has the words
     as they were typed, these have longer words that begin with them.

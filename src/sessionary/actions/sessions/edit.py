@@ -104,7 +104,7 @@ def end(
 
 
 def reopen(tx: Tx, id: str, *, profile: str) -> SessionHead:
-    """Let a session go on. Its key stays with whoever has it by now."""
+    """Reopen a session. If another session has its key by now, that one keeps it."""
     head = log.lock_session(tx, id, profile=profile)
     if head.is_open:
         return head

@@ -148,7 +148,7 @@ def list_retracted(tx: Tx, id: str, *, profile: str) -> list[tuple[int, int]]:
 
 
 def recount(tx: Tx, head: SessionHead) -> LogCounts:
-    """The head's counts, made anew from the log."""
+    """Count the log again, for comparison with the head."""
     return log.count_log(tx, sessions.segments(tx, head.no))
 
 

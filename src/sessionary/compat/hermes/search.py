@@ -41,7 +41,7 @@ class SearchFilter:
         )
 
     def options(self, sort: str | None, wanted: int) -> SearchOptions:
-        """The options of our search, for about so many results."""
+        """Return the options of our search for about this many results."""
         known = tuple(role for role in self.roles or () if role in ROLES)
         is_known = len(known) == len(self.roles or ())
         return SearchOptions(

@@ -81,7 +81,7 @@ class SessionStore:
         place = to_source(source)
         key = key_for(place, profile=self._store.profile, isolation=self._isolation())
         name = print_key(key)
-        call = GatewayMessage(place, self._policy(source, name), anew=force_new)
+        call = GatewayMessage(place, self._policy(source, name), force_new=force_new)
         entry = self._store.write(_get_or_create, key, call, moment=self._store.moment())
         self._keys[name] = key
         entry.origin = source
@@ -173,7 +173,7 @@ class SessionStore:
         return self._store.write(_suspend_recent, profile=profile, seconds=max_age_seconds, now=now)
 
     def prune_old_entries(self, max_age_days: float) -> int:
-        """Unbind keys that were not used for so many days (0 or less: none); return how many."""
+        """Unbind keys that were not used for this many days (0 or less: none); return how many."""
         if max_age_days <= 0:
             return 0
         pruned = self._store.write(
@@ -222,7 +222,7 @@ class GatewayMessage:
 
     source: Source
     policy: ResetPolicy
-    anew: bool = False
+    force_new: bool = False
 
 
 def _get_or_create(
@@ -233,8 +233,8 @@ def _get_or_create(
     policy = call.policy
     if head is not None and head.is_open:
         known = rows.kept_fields(tx, head).get("entry", {})
-        if call.anew or known.get("suspended"):
-            reason = EndReason.NEW if call.anew else SUSPENDED
+        if call.force_new or known.get("suspended"):
+            reason = EndReason.NEW if call.force_new else SUSPENDED
             routing.end_session(tx, head, reason=reason, moment=moment)
             head = sessions.get_by_no(tx, head.no)
         elif known.get("resume_pending"):

@@ -116,7 +116,7 @@ class SessionDB:
         source: str | None = None,
         sessions_dir: Path | None = None,
     ) -> int:
-        """Delete sessions that ended so many days ago; return how many."""
+        """Delete sessions that ended at least this many days ago; return how many."""
         before = self._store.moment().now - timedelta(days=older_than_days)
         found = list(
             purge.find_prunable(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from sessionary.actions import inbox, outbox, turns, usage
+from sessionary.actions import inbox, turns, usage
 from sessionary.actions.inbox import ArrivalReceived
 from sessionary.actions.sessions import read, revise
 from sessionary.clock import Moment
@@ -17,7 +17,6 @@ from sessionary.engine.context import EngineContext, WakeSignal
 from sessionary.engine.turn import budgets
 from sessionary.engine.turn.run import SERVER_STOPPED, TurnRun, TurnTarget
 from sessionary.errors import Conflict, RetryLater, SessionaryError, StoreUnavailable
-from sessionary.model.message import Text
 from sessionary.model.reset import ResetPolicy, ResetReason
 from sessionary.model.session import SessionHead
 from sessionary.model.source import SessionKey, Source, session_named_by
@@ -99,7 +98,7 @@ class Compactor:
         for _ in range(NOTIFY_TRIES):
             try:
                 await context.store.write(
-                    _enqueue, source, text, context=context, moment=context.moment()
+                    notices.send, context, source, text, moment=context.moment()
                 )
             except (RetryLater, StoreUnavailable) as error:
                 log.warning("the outcome of a compaction cannot be enqueued now: %s", error)
@@ -125,12 +124,6 @@ def _read_session(tx: Tx, session_id: str, *, profile: str) -> tuple[SessionHead
     return read.get_head(tx, session_id, profile=profile), read.read_context(
         tx, session_id, profile=profile
     )
-
-
-def _enqueue(tx: Tx, source: Source, text: str, *, context: EngineContext, moment: Moment) -> None:
-    channel = source.channel
-    if channel is not None and channel.platform in context.deliverable:
-        outbox.enqueue(tx, channel, (Text(text),), profile=context.profile, moment=moment)
 
 
 # How many keys with waiting messages one round of the loop reads.
@@ -365,7 +358,7 @@ def begin(tx: Tx, key: SessionKey, *, context: EngineContext, moment: Moment) ->
         )
         budgets.reserve(tx, begun.lease.turn_id, allowed.accounts, expected, profile=key.profile)
     if route.had_activity and route.reason in set(ResetReason) and policy.notifies(source.platform):
-        _notify(tx, context, source, notices.reset(route.reason), moment=moment)
+        notices.send(tx, context, source, notices.reset(route.reason), moment=moment)
     return TurnStart(begun, source, allowed.scopes)
 
 
@@ -435,10 +428,4 @@ def _refuse(
         arrivals.refuse(tx, arrival, reason=why)
         if (str(arrival.source.channel), why) not in notified:
             notified.add((str(arrival.source.channel), why))
-            _notify(tx, context, arrival.source, why, moment=moment)
-
-
-def _notify(tx: Tx, context: EngineContext, source: Source, text: str, *, moment: Moment) -> None:
-    channel = source.channel
-    if channel is not None and channel.platform in context.deliverable:
-        outbox.enqueue(tx, channel, (Text(text),), profile=context.profile, moment=moment)
+            notices.send(tx, context, arrival.source, why, moment=moment)

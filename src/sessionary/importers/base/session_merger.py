@@ -235,7 +235,7 @@ class SessionMerger:
     """Merges the events of one session into the log that the store has of it.
 
     The log only grows. What a tool repeats is recognised and not written again; what it changed is
-    retracted and appended anew; what it no longer has stays. So a file can be read from its beginning
+    retracted and appended again; what it no longer has stays. So a file can be read from its beginning
     at any time, and a tree of messages becomes one log in which each branch was once the current one.
     """
 
@@ -262,7 +262,7 @@ class SessionMerger:
         self._is_resumed = is_resumed
         self._lookups_left = MAX_LOOKUPS
         self._session = self._find(begin.native_id)
-        # The list columns of a session that an earlier import left unfinished are derived anew.
+        # The list columns of a session that an earlier import left unfinished are derived again.
         self._needs_rebuild = self._session is not None and self._session.is_hidden
         self._origin = None if self._session else self._find_origin()
         self._history_left = self._open_known_history(is_resumed=is_resumed)
@@ -520,7 +520,7 @@ class SessionMerger:
         if parent is FOLLOWS or parent == FOLLOWS:
             return self._position
         if parent is None:
-            # A second root: the conversation began anew.
+            # A second root: the conversation started over.
             return 0
         found = self._seq_of(parent)
         return self._position if found is None else found

@@ -570,7 +570,7 @@ class TranscriptReader:
         """Return the message that a line follows, if it is not the last one."""
         named = line.parent
         if named is None:
-            # A prompt without a parent begins the conversation anew.
+            # A prompt without a parent starts the conversation over.
             is_root = self._is_linked and line.parentUuid is None
             is_anew = (
                 is_root and line.type == "user" and not line.isMeta and line.uuid and self._tip

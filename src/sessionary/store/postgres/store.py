@@ -53,7 +53,7 @@ CONNECTIONS = 16
 WAIT_SECONDS = 10.0
 CATCH_UP_SECONDS = 30.0
 CONNECT_SECONDS = 5
-# Closing waits so long for what was begun, then cuts the connections.
+# How long closing waits for running transactions before it cuts their connections.
 FINISH_SECONDS = 3.0
 CUT_SECONDS = 0.5
 # Changes above the watermark are compared one by one: beyond this number the watermark moves up first.
@@ -513,7 +513,7 @@ def _commit(connection: Connection) -> None:
 
 
 class Workers:
-    """At most so many threads that work off a queue, started as they are needed.
+    """A pool of threads that work off a queue; each is started when it is needed.
 
     Like an executor without futures: every job has its own way to report its outcome.
     """

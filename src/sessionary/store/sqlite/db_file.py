@@ -208,7 +208,7 @@ def is_there(path: str, *, create: bool) -> bool:
     if store_id is not None:
         raise StoreUnavailable(
             f"The store at {path} is gone or empty, but it was here ({store_id}). Nothing was made in its place. "
-            f"Bring the file back, run `sessionary restore`, or remove {identity_file(path)} to begin anew."
+            f"Bring the file back, run `sessionary restore`, or remove {identity_file(path)} to start an empty one."
         )
     if not create:
         raise NotFound(f"There is no store at {path}; nothing was made.")

@@ -24,7 +24,7 @@ from sessionary.store.database import Row
 
 BUSY_MS = 5000
 STEPS = 1_000_000
-# A query is stopped after so many million steps; reading a row takes about a hundred.
+# A query is stopped after this many million steps; reading a row takes about a hundred.
 MAX_MILLION_STEPS = 20_000
 MAX_VALUE = 64 * 1024 * 1024
 FIRST_BYTES = b"SQLite format 3\x00"

@@ -50,7 +50,7 @@ MAX_RACES = 5
 MAX_BATCH = 512
 POLL_SECONDS = 0.00005
 MAX_WAIT_SECONDS = 0.003
-# The batcher stops waiting after so many polls without a new job, and skips at most so many waits.
+# The batcher stops waiting after IDLE_POLLS polls without a new job, and skips at most MAX_SKIPS waits.
 IDLE_POLLS = 2
 MAX_SKIPS = 32
 

@@ -188,7 +188,7 @@ def put_texts(tx: Tx, session_no: int, rows: Iterable[LogRow]) -> None:
 
 
 def rewrite(tx: Tx, row: Row, text: str) -> None:
-    """Write an entry anew with other words for the same; its number must be marked for that."""
+    """Replace the stored body of an entry with an equivalent one; its number must be marked for that."""
     number, kind, role, at, turn_id, _ = row
     tx.run("delete_entries", first=number, last=number)
     tx.run(

@@ -33,7 +33,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Counts for whoever looks after a store."""
+    """Counts for the operator of a store."""
 
     dead_turns: int
     waiting_arrivals: int

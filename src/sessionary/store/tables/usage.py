@@ -167,13 +167,13 @@ def of_session(tx: Tx, session_no: int) -> list[tuple[str | None, Usage]]:
 
 
 def delete_calls(tx: Tx, session_no: int, prefix: str) -> None:
-    """Delete the calls of a session whose ids begin so, and count its total anew."""
+    """Delete the calls of a session whose ids have this prefix, and recompute its total."""
     tx.run("delete_calls_from", no=session_no, first=prefix, beyond=prefix + "\U0010ffff")
     set_total(tx, session_no, total_of_session(tx, session_no))
 
 
 def total_of_session(tx: Tx, session_no: int) -> UsageTotal:
-    """The sum of a session's calls, added up anew."""
+    """Compute the sum of a session's calls."""
     row = tx.one("usage_of_session", no=session_no)
     assert row is not None
     return UsageTotal(*row)

@@ -62,7 +62,7 @@ async def list_bindings(
 
 @router.post("/bindings", tags=["bindings"], openapi_extra=request_body(BindingChange))
 async def bind(request: Request, context: ContextDep, caller: Writer) -> Response:
-    """Point a key at another session, or without one let it begin anew."""
+    """Point a key at another session; without one the next message opens a new session."""
     body, raw = await read_body(request, BindingChange)
     moment, is_redacted = context.moment(), is_redacted_key(body.key)
     given = None if is_redacted else SessionKey.parse(body.key)

@@ -159,7 +159,7 @@ def file_name(tool: str) -> str:
 def _excerpt(
     context: WebContext, caller: Caller, session_id: str, *, budget: int, left: ContentOptions
 ) -> HandoverExcerpt:
-    """What of a session is handed over to whoever asks."""
+    """Return what is handed over of a session."""
     return exports.handover_excerpt(
         context.store, session_id, profile=caller.profile, budget=budget, options=left.extent
     )

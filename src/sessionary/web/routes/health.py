@@ -84,7 +84,7 @@ async def readyz(context: ContextDep) -> Response:
 async def metrics(request: Request, context: ContextDep, caller: Reader) -> Response:
     """Numbers in Prometheus' words: no names, no texts.
 
-    Whoever is of the profile that is served here hears of the server too.
+    A caller of the profile that is served here also gets the facts about the server.
     """
     waiting, sending, running = await context.store.read(
         arrivals.count_work, profile=caller.profile

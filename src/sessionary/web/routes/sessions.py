@@ -344,7 +344,7 @@ async def list_sources(
     caller: Reader,
     folder: SessionFolder | Literal["all"] = SessionFolder.CHATS,
 ) -> Response:
-    """Sessions of a folder by source, and by folder; `most` means «so many or more»."""
+    """Sessions of a folder by source, and by folder; a count that equals `most` means that many or more."""
     if folder == SessionFolder.GONE:
         raise BadInput("What was purged is in no list.")
     folders = (

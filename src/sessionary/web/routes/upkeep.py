@@ -1,4 +1,4 @@
-"""`/upkeep`: backups, checks and shrinking of the store, for whoever owns it."""
+"""`/upkeep`: backups, checks and shrinking of the store, for its owner."""
 
 import asyncio
 

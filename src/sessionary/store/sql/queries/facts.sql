@@ -11,7 +11,7 @@ UPDATE sessions SET prompt_hash = :prompt_hash WHERE no = :no;
 UPDATE sessions SET ended_at = CAST(:ended_at AS BIGINT), end_reason = :reason, key = :key WHERE no = :no;
 
 -- name: rename_tombstone
--- A purged session gives its id up to whoever brings it again.
+-- Free the id of a purged session for a session that is imported again.
 UPDATE sessions SET id = :new_id WHERE id = :id AND folder = 'gone';
 
 -- name: delete_binding

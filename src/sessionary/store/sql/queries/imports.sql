@@ -41,5 +41,5 @@ SELECT u.call_id, u.session_no, u.input_tokens, u.output_tokens, u.cache_read_to
 FROM usage u WHERE u.profile = :profile AND u.call_id {{among_names}};
 
 -- name: set_imported_facts
--- What a tool says anew of a session that is here; what people made of it stays.
+-- Update what the tool knows of an imported session; changes that people made stay.
 UPDATE sessions SET model = COALESCE(:model, model), extra = :extra WHERE no = :no;

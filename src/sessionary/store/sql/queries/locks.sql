@@ -5,5 +5,5 @@
 SELECT no FROM sessions WHERE id = :id AND profile = :profile AND folder <> 'gone' {{for_no_key_update}};
 
 -- name: lock_dead_turn
--- A turn whose lease ran out and stays so: whoever renews it waits, and finds that it has ended.
+-- Lock a turn whose lease has run out: a holder that renews it waits, and then finds that it has ended.
 SELECT id FROM turns WHERE id = :id AND state = 'running' AND lease_until < :now {{for_update}};

@@ -51,7 +51,7 @@ UPDATE deliveries SET state = 'waiting', not_before = :not_before, reason = :rea
 WHERE id = :id AND state = 'sending' AND holder = :holder;
 
 -- name: mark_abandoned
--- A sender gives up only what it still holds; without a name it is given up whoever holds it.
+-- A sender abandons only what it still holds; without a holder's name any delivery is abandoned.
 UPDATE deliveries SET state = 'abandoned', reason = :reason, holder = NULL, lease_until = NULL
 WHERE id = :id AND state IN ('waiting', 'sending')
   AND (CAST(:holder AS TEXT) IS NULL OR (state = 'sending' AND holder = :holder));

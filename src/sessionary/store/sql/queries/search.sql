@@ -2,7 +2,7 @@
 
 -- name: search_filters
 -- A session in the trash is hidden, unless a fork still shows what is asked for. A document whose session is
--- missing passes: whoever shows it finds that the store is damaged.
+-- missing passes: showing it reports that the store is damaged.
 (s.no IS NULL OR s.profile = :profile AND d.at >= :after AND d.at < :before
   AND (:projects = '' OR :projects LIKE '%,' || s.project_no || ',%')
   AND (s.folder NOT IN ('trash', 'gone') OR EXISTS (

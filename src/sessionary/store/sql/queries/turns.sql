@@ -46,7 +46,7 @@ RETURNING session_no;
 SELECT id FROM turns WHERE state = 'running' AND lease_until < :now ORDER BY lease_until LIMIT :limit;
 
 -- name: shorten_leases
--- No lease is that long: the clock was set back since. Whoever is alive renews it.
+-- No lease is that long: the clock was set back since. A live holder renews it.
 UPDATE turns SET lease_until = :until WHERE state = 'running' AND lease_until > :horizon;
 
 -- name: delete_turns

@@ -4,7 +4,7 @@
 SELECT 1 FROM pg_tables WHERE tablename = 'schema_migrations' AND schemaname = current_schema();
 
 -- name: server_time
--- What time the server has, whoever asks.
+-- The time of the server.
 SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT);
 
 -- name: check_references
