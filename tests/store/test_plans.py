@@ -26,6 +26,14 @@ STEPS = {
         "sessions USING INDEX sessions_by_model (profile=? AND model>?)",
         "s USING INDEX sessions_by_model (profile=? AND model>?)",
     },
+    "list_done_deliveries_of_channel": {
+        "d USING INDEX deliveries_done_by_channel (profile=? AND channel=? AND no<?)",
+        "s USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
+    },
+    "list_done_deliveries_of_platform": {
+        "d USING INDEX deliveries_done_by_platform (profile=? AND platform=? AND no<?)",
+        "s USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
+    },
     "count_waiting": {
         "arrivals USING COVERING INDEX arrivals_waiting (profile=?)",
         "s USING INTEGER PRIMARY KEY (rowid=?)",
@@ -60,7 +68,15 @@ ARRIVALS = """
 INSERT INTO arrivals (id, profile, idem, key, source, message, received_at, state, session_no)
 SELECT 'a' || no, 'main', 'i' || no, key, '{}', '{}', 1, 'taken', no FROM sessions
 """
+DELIVERIES = """
+INSERT INTO deliveries (id, profile, platform, chat_id, channel, parts, state, not_before, created_at, sent_at)
+SELECT 'd' || x, 'main', platform, 'c', platform || ':c', '[]', 'sent', x, x, x
+FROM (SELECT x, CASE WHEN x = 1 THEN 'slack' ELSE 'telegram' END AS platform FROM generate_series(1, 3000) x) made
+"""
+LISTED = {"profile": "main", "before": 2**62, "state": None, "limit": 50}
 ASKED = {
+    "list_done_deliveries_of_channel": {**LISTED, "channel": "slack:c", "platform": None},
+    "list_done_deliveries_of_platform": {**LISTED, "channel": None, "platform": "slack"},
     "places_with_open_sessions": {},
     "highest_titles": {"profile": "main", "beginning": "hello #", "fewest": 1, "most": 9},
     "models_of_profile": {"profile": "main", "limit": 500},
@@ -76,12 +92,12 @@ ASKED = {
 
 
 @pytest.mark.parametrize(("name", "asked"), ASKED.items(), ids=ASKED.keys())
-def test_postgres_walks_through_no_sessions_and_no_inbox(
+def test_postgres_walks_through_no_sessions_no_inbox_and_no_outbox(
     emptied: Callable[[], str], name: str, asked: dict[str, object]
 ) -> None:
     with psycopg.connect(emptied(), autocommit=True) as server:
-        analyze = ("ANALYZE sessions", "ANALYZE arrivals")
-        for statement in (SESSIONS, MODELS, TITLES, ARRIVALS, *analyze):
+        analyze = ("ANALYZE sessions", "ANALYZE arrivals", "ANALYZE deliveries")
+        for statement in (SESSIONS, MODELS, TITLES, ARRIVALS, DELIVERIES, *analyze):
             server.execute(statement)
         server.execute("SET enable_seqscan = off")
         text = f"EXPLAIN (ANALYZE, TIMING OFF) {queries.load_for_psycopg()[name]}".encode()

@@ -15,6 +15,7 @@ from sessionary.actions.sessions.lists import (
     SortOrder,
     list_sessions,
 )
+from sessionary.actions.transfer import jsonl_import
 from sessionary.errors import BadInput, Conflict, NotFound, Purged
 from sessionary.model.message import Text
 from sessionary.model.session import Kind, SessionFolder
@@ -26,6 +27,7 @@ from sessionary.store.tables import usage as usage_table
 from tests.support.store_turns import HERE
 from tests.support.suite import Suite, refused
 from tests.support.world import World
+from tests.transfer import exported, imported
 
 GROUP = Source("telegram", "g", chat_type=ChatType.GROUP)
 LARGE = "x" * 50_000
@@ -98,6 +100,19 @@ class ListSuite(Suite):
         assert ids(world, project="P", platform="slack") == []
         with refused(NotFound, "'Q'"):
             page(world, project="Q")
+
+    def test_pinned_sessions_of_other_projects_are_not_listed(self, world: World) -> None:
+        other, inside, unpinned = (world.session(text) for text in "abc")
+        world.write(projects.add, "P", profile="main", moment=world.moment())
+        for session in (inside, unpinned):
+            world.write(projects.move_session, session, "P", profile="main")
+        for session in (other, inside):
+            world.write(edit.pin, session, profile="main", pinned=True)
+
+        assert ids(world, project="P", pinned=True) == [inside]
+        filters = SessionFilters(project="P")
+        found = world.read(lists.list_pinned_first, filters, profile="main")
+        assert [head.id for head in found.items] == [inside, unpinned]
 
     @pytest.mark.parametrize("odd", ["\ud800", "a\x00b", "%", "'"])
     def test_any_text_is_a_legal_filter(self, world: World, odd: str) -> None:
@@ -331,6 +346,35 @@ class PurgeSuite(Suite):
         assert (purged.entries, purged.kept_for_others) == (2, 2)
         assert world.texts(fork.id) == [LARGE, "2", "own"]
         assert world.head(fork.id).parent_id == parent
+        assert verify.verify(world.store).broken == ()
+
+    def test_a_fork_whose_parent_is_purged_while_it_is_imported_is_refused(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        parent = world.session("1", "2")
+        fork = world.fork(parent, 2).id
+        world.say(fork, "own")
+        text = exported(world.store)
+        world.purge(fork)
+        no = world.head(parent).no
+
+        class PurgingStore:
+            """The store, in which someone purges the parent right before the fork is shown."""
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(world.store, name)
+
+            def write(self, action: Any, *args: Any, **kwargs: Any) -> Any:
+                if action is jsonl_import._show:
+                    world.purge(parent)
+                return world.store.write(action, *args, **kwargs)
+
+        monkeypatch.setattr(jsonl_import, "SMALL_BYTES", 0)
+        report = imported(PurgingStore(), text)  # type: ignore[arg-type]
+
+        assert [each.session_id for each in report.refused] == [fork]
+        assert "was purged meanwhile" in report.refused[0].reason
+        assert world.read(retention.log_size, no)[0] == 0
         assert verify.verify(world.store).broken == ()
 
     def test_what_was_kept_for_forks_goes_with_the_last_of_them(self, world: World) -> None:

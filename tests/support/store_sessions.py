@@ -293,6 +293,42 @@ class SessionSuite(Suite):
         assert world.head(fork).folder is SessionFolder.CHATS
         assert world.texts(fork) == ["a", "b"]
 
+    def test_subagents_are_purged_with_their_parent(self, world: World) -> None:
+        """Subagents of subagents too; a fork of one keeps what it reads."""
+        parent = world.session("a", "b")
+        child = _subagent(world, parent)
+        grandchild = _subagent(world, child)
+        fork = world.fork(grandchild).id
+        words = world.texts(grandchild)
+
+        purged = world.purge(parent)
+
+        assert purged.entries == 2 + len(words)
+        for gone in (parent, child, grandchild):
+            with refused(Purged, gone):
+                world.head(gone)
+        assert world.texts(fork) == words
+
+    def test_a_restored_subagent_outlives_its_parent_in_the_trash(self, world: World) -> None:
+        parent = world.session("a")
+        restored, trashed = _subagent(world, parent), _subagent(world, parent)
+        world.write(edit.trash, parent, profile="main", moment=world.moment())
+        world.write(edit.restore, restored, profile="main")
+
+        world.purge(parent)
+
+        assert world.head(restored).trashed_at is None
+        with refused(Purged, trashed):
+            world.head(trashed)
+
+    def test_a_session_whose_subagent_is_at_work_is_not_purged(self, world: World) -> None:
+        parent = world.session("a")
+        child = _subagent(world, parent)
+        world.begin_in(child, "go on")
+
+        with refused(Conflict, child, unchanged=world):
+            world.purge(parent)
+
     def test_a_subagent_that_was_trashed_by_itself_stays_in_the_trash(self, world: World) -> None:
         """The parent brings back only what went with it."""
         parent = world.session("a")

@@ -1,16 +1,16 @@
 """Purge: the only deletion. What other sessions inherit is kept for them."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
-from sessionary.actions.sessions import log, routing
+from sessionary.actions.sessions import edit, log, routing
 from sessionary.actions.sessions.log import lock_session
 from sessionary.clock import Moment
 from sessionary.errors import Damaged, NotFound
 from sessionary.model.message import MAX_SEQ
-from sessionary.model.session import SessionFolder
+from sessionary.model.session import SessionFolder, SessionHead
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import entries, retention, sessions
 
@@ -20,7 +20,7 @@ PAGE = 200
 
 @dataclass(frozen=True, slots=True)
 class PurgeResult:
-    """What a purge deleted, and up to which entry the log was kept for others."""
+    """How many entries a purge deleted, of subagents too, and up to which entry the log was kept for others."""
 
     session_id: str
     entries: int
@@ -37,10 +37,25 @@ class Prunable:
 
 
 def purge(tx: Tx, id: str, *, profile: str, moment: Moment) -> PurgeResult:
-    """Delete a session's words for ever. A tombstone and its costs stay."""
+    """Delete the words of a session and of its subagents for ever. A tombstone of each and its costs stay.
+
+    From the trash, a subagent that was restored there by itself is left alone.
+    """
     head = lock_session(tx, id, profile=profile)
-    if head.running:
-        raise log.running_error(head.id)
+    family = [
+        each
+        for each in edit.lock_subagents(tx, head)
+        if head.trashed_at is None or each.trashed_at is not None
+    ]
+    for each in (head, *family):
+        if each.running:
+            raise log.running_error(each.id)
+    deleted = sum(_purge_alone(tx, each, moment=moment).entries for each in family)
+    purged = _purge_alone(tx, head, moment=moment)
+    return replace(purged, entries=purged.entries + deleted)
+
+
+def _purge_alone(tx: Tx, head: SessionHead, *, moment: Moment) -> PurgeResult:
     needed = _needed_by_children(tx, head.no)
     if needed:
         # A pack may hold words that others need beside words that are deleted.
@@ -48,9 +63,9 @@ def purge(tx: Tx, id: str, *, profile: str, moment: Moment) -> PurgeResult:
     else:
         retention.delete_packs(tx, head.no)
     retention.bury(tx, head, at=moment.now)
-    deleted = retention.delete_log(tx, head.no, keep_through=needed, profile=profile)
+    deleted = retention.delete_log(tx, head.no, keep_through=needed, profile=head.profile)
     if needed < head.base_seq:
-        _release_ancestors(tx, head.no, needed=needed, profile=profile)
+        _release_ancestors(tx, head.no, needed=needed, profile=head.profile)
     entries.insert_feed(tx, head.no, "gone")
     return PurgeResult(head.id, deleted, needed)
 
@@ -97,7 +112,10 @@ def prune(
         head = lock_session(tx, session_id, profile=profile)
     except NotFound:
         return None
-    if head.ended_at is None or head.ended_at >= before or head.pinned or head.running:
+    family = (head, *edit.lock_subagents(tx, head))
+    if head.ended_at is None or head.ended_at >= before:
+        return None
+    if any(each.pinned or each.running for each in family):
         return None
     return purge(tx, session_id, profile=profile, moment=moment)
 

@@ -143,7 +143,7 @@ def trash(tx: Tx, id: str, *, profile: str, moment: Moment) -> SessionHead:
     """
     head = log.lock_session(tx, id, profile=profile)
     if head.trashed_at is None:
-        family = [head, *(each for each in _subagents(tx, head) if each.trashed_at is None)]
+        family = [head, *(each for each in lock_subagents(tx, head) if each.trashed_at is None)]
         for each in family:
             _refuse_running(each)
         for each in family:
@@ -231,7 +231,7 @@ def _take_out_of_trash(tx: Tx, head: SessionHead) -> None:
     if head.trashed_at is None:
         return
     # A subagent that was trashed on its own has another time, and stays.
-    same = [each for each in _subagents(tx, head) if each.trashed_at == head.trashed_at]
+    same = [each for each in lock_subagents(tx, head) if each.trashed_at == head.trashed_at]
     for each in (head, *same):
         if each.end_reason == EndReason.TRASH:
             sessions.reopen(tx, each.no, key=_key_if_free(tx, each))
@@ -247,8 +247,8 @@ def _notify_parent(tx: Tx, head: SessionHead) -> None:
             log.notify(tx, parent)
 
 
-def _subagents(tx: Tx, head: SessionHead) -> list[SessionHead]:
-    """The subagents of a session at any depth, each locked; purged ones are left out."""
+def lock_subagents(tx: Tx, head: SessionHead) -> list[SessionHead]:
+    """Lock the subagents of a session, at any depth, and return them; purged ones are left out."""
     found = [routing.lock_and_reload(tx, no) for no in sessions.subagents_below(tx, head.no)]
     return [each for each in found if each.folder is not SessionFolder.GONE]
 

@@ -174,8 +174,7 @@ def _rows(
     folders = (
         (filters.folder, SessionFolder.AUTOMATION) if filters.and_automation else (filters.folder,)
     )
-    # Pinned sessions are few; they are listed whatever their project.
-    project_no = None if filters.pinned else _project_no(tx, filters.project, profile=profile)
+    project_no = _project_no(tx, filters.project, profile=profile)
     order = filters.order
     lists: list[list[SessionHead]] = []
     for folder in dict.fromkeys(folders):

@@ -556,6 +556,21 @@ def _covers(tx: Tx, no: int, need: int) -> bool:
     return reached == need
 
 
+def lock_inherited(tx: Tx, line: SessionLine, parent_no: int | None) -> None:
+    """Lock the history that a session continues, which is about to be shown; a purge waits, or has come before.
+
+    Raises `Conflict` if something of it was purged while the session was filled: a purge does not see hidden forks.
+    """
+    if parent_no is None or not line.inherits:
+        return
+    for ancestor in sessions.ancestors(tx, parent_no):
+        sessions.lock_session_no(tx, ancestor.no)
+    if not _covers(tx, parent_no, line.base_seq):
+        raise Conflict(
+            f"session {line.parent_id}, which it continues, was purged meanwhile; it was not imported"
+        )
+
+
 def _put(tx: Tx, target: _RestoreTarget, lines: Iterable[Line], *, profile: str) -> int:
     """Write what is not there yet; how many turns and calls were new."""
     new = 0
@@ -607,6 +622,7 @@ def _show(
     moment: Moment,
 ) -> RestoreOutcome:
     """Show a session that is complete: write its facts and its keys."""
+    lock_inherited(tx, source.session, target.parent_no)
     notes: list[str] = []
     last = max(target.have, source.last_seq)
     line = fit_facts(tx, source.session, target.no, last, notes)

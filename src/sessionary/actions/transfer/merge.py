@@ -249,6 +249,8 @@ def _make(tx: Tx, batch: WriteBatch) -> Imported:
 def _show(
     tx: Tx, batch: WriteBatch, session: Imported, *, moment: Moment, notes: list[str]
 ) -> None:
+    parent_no = None if batch.descent is None else batch.descent.parent.no
+    jsonl_import.lock_inherited(tx, batch.line, parent_no)
     line = _active(tx, batch, session) if batch.is_involved else batch.line
     line = msgspec.structs.replace(line, read_through=session.last_seq)
     line = jsonl_import.fit_facts(tx, _numbered(tx, line), session.no, session.last_seq, notes)
@@ -257,7 +259,7 @@ def _show(
         session.no,
         line,
         last_seq=session.last_seq,
-        parent_no=None if batch.descent is None else batch.descent.parent.no,
+        parent_no=parent_no,
         project_no=jsonl_import.project_of(tx, line, moment=moment),
     )
     sessions.set_counts(tx, session.no, _counts(tx, batch, session))

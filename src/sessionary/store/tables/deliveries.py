@@ -67,22 +67,31 @@ def list_page(
     channel: str | None = None,
 ) -> list[Delivery]:
     """Deliveries with numbers below `before`, newest first."""
-    # What is open and what was abandoned have indexes of their own: most deliveries are sent.
-    query = {
-        DeliveryState.WAITING: "list_open_deliveries",
-        DeliveryState.SENDING: "list_open_deliveries",
-        DeliveryState.ABANDONED: "list_abandoned_deliveries",
+    params = {
+        "profile": profile,
+        "before": before,
+        "state": state,
+        "platform": platform,
+        "channel": channel,
+        "limit": limit,
     }
-    rows = tx.all(
-        "list_deliveries" if state is None else query.get(state, "list_deliveries"),
-        profile=profile,
-        before=before,
-        state=None if state is None else str(state),
-        platform=platform,
-        channel=channel,
-        limit=limit,
-    )
-    return [_delivery(row) for row in rows]
+    # Each query reads along an index: most deliveries are sent, and most channels send little.
+    is_open = state in (DeliveryState.WAITING, DeliveryState.SENDING)
+    if is_open:
+        done = None
+    elif channel is not None:
+        done = "list_done_deliveries_of_channel"
+    elif state is DeliveryState.ABANDONED:
+        done = "list_abandoned_deliveries"
+    elif platform is not None:
+        done = "list_done_deliveries_of_platform"
+    else:
+        return [_delivery(row) for row in tx.all("list_deliveries", **params)]
+    rows = [] if done is None else tx.all(done, **params)
+    if is_open or state is None:
+        rows += tx.all("list_open_deliveries", **params)
+        rows.sort(key=lambda row: row[0], reverse=True)
+    return [_delivery(row) for row in rows[:limit]]
 
 
 def ids_by_prefix(tx: Tx, beginning: str, *, profile: str, limit: int) -> list[str]:

@@ -61,15 +61,12 @@ def list_by_activity(
 ) -> list[SessionHead]:
     """The sessions of a folder before a cursor, newest activity first."""
     query = "list_by_activity"
-    params: dict[str, int | str | None] = {}
     if pinned:
         query = "list_pinned"
     elif project_no is not None:
         query = "list_by_project"
-        params["project_no"] = project_no
     elif platform is not None:
         query = "list_by_platform"
-        params["platform"] = column(platform)
     rows = tx.all(
         query,
         profile=profile,
@@ -81,8 +78,8 @@ def list_by_activity(
         model=column(model),
         only_platform=column(platform),
         only_open=None if is_open is None else int(is_open),
+        only_project=project_no,
         limit=limit,
-        **params,
     )
     return [head(row) for row in rows]
 
@@ -153,7 +150,7 @@ def _count_params(
         "only_open": None if filters.is_open is None else int(filters.is_open),
         "only_pinned": 1 if filters.pinned else None,
         "only_read_only": None if filters.read_only is None else int(filters.read_only),
-        "project_no": filters.project_no,
+        "only_project": filters.project_no,
     }
 
 

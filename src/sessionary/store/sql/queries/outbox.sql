@@ -91,22 +91,30 @@ WHERE id = :id AND {{not_being_sent}};
 -- name: deliveries_by_prefix
 SELECT id FROM deliveries WHERE id >= :first AND id < :beyond AND profile = :profile ORDER BY id LIMIT :limit;
 
--- name: delivery_filters
-d.profile = :profile AND d.no < :before AND (CAST(:state AS TEXT) IS NULL OR d.state = :state)
-AND (CAST(:platform AS TEXT) IS NULL OR d.platform = :platform)
-AND (CAST(:channel AS TEXT) IS NULL OR d.channel = :channel)
-
 -- name: list_deliveries
-SELECT {{delivery_columns}} FROM deliveries d LEFT JOIN sessions s ON s.no = d.session_no
-WHERE {{delivery_filters}} ORDER BY d.no DESC LIMIT :limit;
+SELECT {{delivery_columns}} FROM deliveries d LEFT JOIN sessions s ON s.no = d.session_no WHERE {{listed_deliveries}};
 
 -- name: list_open_deliveries
 SELECT {{delivery_columns}} FROM deliveries d LEFT JOIN sessions s ON s.no = d.session_no
-WHERE d.state IN ('waiting', 'sending') AND {{delivery_filters}} ORDER BY d.no DESC LIMIT :limit;
+WHERE d.state IN ('waiting', 'sending') AND {{listed_deliveries}};
 
 -- name: list_abandoned_deliveries
 SELECT {{delivery_columns}} FROM deliveries d LEFT JOIN sessions s ON s.no = d.session_no
-WHERE d.state = 'abandoned' AND {{delivery_filters}} ORDER BY d.no DESC LIMIT :limit;
+WHERE d.state = 'abandoned' AND {{listed_deliveries}};
+
+-- name: list_done_deliveries_of_channel
+SELECT {{delivery_columns}} FROM deliveries d LEFT JOIN sessions s ON s.no = d.session_no
+WHERE d.state IN ('sent', 'redirected', 'abandoned') AND d.channel = :channel AND {{listed_deliveries}};
+
+-- name: list_done_deliveries_of_platform
+SELECT {{delivery_columns}} FROM deliveries d LEFT JOIN sessions s ON s.no = d.session_no
+WHERE d.state IN ('sent', 'redirected', 'abandoned') AND d.platform = :platform AND {{listed_deliveries}};
+
+-- name: listed_deliveries
+d.profile = :profile AND d.no < :before AND (CAST(:state AS TEXT) IS NULL OR d.state = :state)
+AND (CAST(:platform AS TEXT) IS NULL OR d.platform = :platform)
+AND (CAST(:channel AS TEXT) IS NULL OR d.channel = :channel)
+ORDER BY d.no DESC LIMIT :limit
 
 -- name: forget_deliveries
 -- A purged session's words leave the outbox too; what was not sent is not sent empty, but given up.

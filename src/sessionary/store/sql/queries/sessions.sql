@@ -131,38 +131,30 @@ SELECT s.id,
     (SELECT t.state FROM turns t WHERE t.session_no = s.no ORDER BY t.no DESC LIMIT 1)
 FROM sessions s WHERE s.no {{among_numbers}};
 
+-- name: before_by_activity
+(s.last_active_at, s.no) < (:before_at, :before_no) AND s.last_active_at >= :since AND {{list_filters}}
+ORDER BY s.last_active_at DESC, s.no DESC LIMIT :limit
+
 -- name: list_by_activity
 SELECT {{head_columns}} FROM {{head_tables}}
 WHERE s.profile = :profile AND s.folder = :folder
-  AND (s.last_active_at, s.no) < (:before_at, :before_no)
-  AND s.last_active_at >= :since
-  AND {{list_filters}}
-ORDER BY s.last_active_at DESC, s.no DESC LIMIT :limit;
+  AND {{before_by_activity}};
 
 -- name: list_by_platform
 SELECT {{head_columns}} FROM {{head_tables}}
-WHERE s.profile = :profile AND s.platform = :platform AND s.folder = :folder
-  AND (s.last_active_at, s.no) < (:before_at, :before_no)
-  AND s.last_active_at >= :since
-  AND {{list_filters}}
-ORDER BY s.last_active_at DESC, s.no DESC LIMIT :limit;
+WHERE s.profile = :profile AND s.platform = :only_platform AND s.folder = :folder
+  AND {{before_by_activity}};
 
 -- name: list_by_project
 SELECT {{head_columns}} FROM {{head_tables}}
-WHERE s.project_no = :project_no AND s.profile = :profile AND s.folder = :folder
-  AND (s.last_active_at, s.no) < (:before_at, :before_no)
-  AND s.last_active_at >= :since
-  AND {{list_filters}}
-ORDER BY s.last_active_at DESC, s.no DESC LIMIT :limit;
+WHERE s.project_no = :only_project AND s.profile = :profile AND s.folder = :folder
+  AND {{before_by_activity}};
 
 -- name: list_pinned
 -- Few are pinned, whatever their folder: it is no help in finding them.
 SELECT {{head_columns}} FROM {{head_tables}}
 WHERE s.profile = :profile AND s.pinned = 1 AND s.folder || '' = :folder
-  AND (s.last_active_at, s.no) < (:before_at, :before_no)
-  AND s.last_active_at >= :since
-  AND {{list_filters}}
-ORDER BY s.last_active_at DESC, s.no DESC LIMIT :limit;
+  AND {{before_by_activity}};
 
 -- name: ordered_tables
 session_orders o JOIN sessions s ON s.no = o.session_no LEFT JOIN projects p ON p.no = s.project_no LEFT JOIN sessions parent ON parent.no = s.parent_no
@@ -208,6 +200,7 @@ DELETE FROM session_orders WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.no
   AND (CAST(:model AS TEXT) IS NULL OR s.model = :model)
   AND (CAST(:only_platform AS TEXT) IS NULL OR s.platform = :only_platform)
   AND (CAST(:only_open AS BIGINT) IS NULL OR (s.ended_at IS NULL) = (:only_open = 1))
+  AND (CAST(:only_project AS BIGINT) IS NULL OR s.project_no = :only_project)
 
 -- name: platforms_in_folder
 -- The platforms of a folder, one step through the index for each: few, however many sessions there are.
@@ -258,7 +251,6 @@ SELECT COUNT(*) FROM (SELECT 1 FROM sessions WHERE profile = :profile AND folder
 {{list_filters}}
   AND (CAST(:only_pinned AS BIGINT) IS NULL OR s.pinned = 1)
   AND (CAST(:only_read_only AS BIGINT) IS NULL OR s.read_only = :only_read_only)
-  AND (CAST(:project_no AS BIGINT) IS NULL OR s.project_no = :project_no)
 
 -- name: count_in_folder
 -- How many of a folder's newest sessions fit a list's filters, up to a limit.
