@@ -3,6 +3,8 @@
 import sys
 from typing import TYPE_CHECKING, Any
 
+from sessionary.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from sessionary.client.client import Sessionary
     from sessionary.client.client import connect as open
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
     from sessionary.model.session import SessionHead
     from sessionary.model.source import Channel, Person, Source
     from sessionary.model.usage import Usage
-
-__version__ = "0.1.0"
 
 NOT_ON_WINDOWS = "Sessionary runs on Linux and macOS. On Windows, use it in WSL (`wsl --install`)."
 

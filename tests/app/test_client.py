@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import sessionary
-from sessionary.client.client import Machine, Sessionary, connect
+from sessionary.client.client import Sessionary, connect
 from sessionary.client.session import LEASE_SECONDS
 from sessionary.errors import BadInput, Conflict, NotFound, TurnLost
 from sessionary.model.source import ChatType, Source
@@ -28,8 +28,8 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def client(tmp_path: Path, clock: FakeClock) -> Iterator[Sessionary]:
-    machine = Machine(clock, SequentialIds())
-    with connect(tmp_path / "sessionary.db", home=str(tmp_path), machine=machine) as opened:
+    path = tmp_path / "sessionary.db"
+    with connect(path, home=str(tmp_path), clock=clock, ids=SequentialIds()) as opened:
         yield opened
 
 
@@ -235,8 +235,8 @@ def test_a_policy_of_the_configuration_resets_a_session(tmp_path: Path, clock: F
     (tmp_path / "sessionary.toml").write_text(
         '[reset.platform.web]\nmode = "idle"\nidle_minutes = 10\n'
     )
-    machine = Machine(clock, SequentialIds())
-    with connect(tmp_path / "sessionary.db", home=str(tmp_path), machine=machine) as client:
+    path = tmp_path / "sessionary.db"
+    with connect(path, home=str(tmp_path), clock=clock, ids=SequentialIds()) as client:
         old = client.session(ALICE).append("user", "one")
         clock.tick(601)
         new = client.session(ALICE).append("user", "two")

@@ -45,8 +45,8 @@ async def client(store_client: Sessionary) -> AsyncIterator[Client]:
     tools = SessionTools(
         store_client.store,
         store_client.profile,
-        store_client.machine.clock,
-        store_client.machine.ids,
+        store_client.clock,
+        store_client.ids,
     )
     async with Client(server.build(tools)) as connected:
         yield connected
@@ -214,7 +214,7 @@ async def test_a_pack_has_the_first_question_and_the_summary_that_holds(
     store_client: Sessionary,
 ) -> None:
     chat = session(store_client, "old", "build me a boat", *(f"step {n}" for n in range(220)))
-    now = store_client.machine.clock.now()
+    now = store_client.clock.now()
     assert chat.id is not None
     store_client.store.write(
         revise.compact, chat.id, "We built the hull.", profile="main", through=10, at=now

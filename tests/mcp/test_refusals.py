@@ -39,8 +39,8 @@ async def client(home: Path) -> AsyncIterator[Client]:
         tools = SessionTools(
             store_client.store,
             store_client.profile,
-            store_client.machine.clock,
-            store_client.machine.ids,
+            store_client.clock,
+            store_client.ids,
         )
         async with Client(server.build(tools, write=True)) as connected:
             yield connected

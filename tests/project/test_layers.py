@@ -12,8 +12,8 @@ LAYERS = [
     {"testing"},
     {"__main__"},
     {"cli"},
-    {"app"},
     {"client"},
+    {"app"},
     {"web", "mcp", "channels", "agents", "importers", "integrations", "compat", "telemetry"},
     {"formats"},
     {"engine"},
@@ -21,7 +21,7 @@ LAYERS = [
     {"store"},
     {"prices"},
     {"model"},
-    {"config", "errors", "clock"},
+    {"config", "errors", "clock", "version"},
 ]
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from sessionary.app.context import AppContext
 from sessionary.app.server import WebImports
-from sessionary.client.client import Machine as RealMachine
-from sessionary.client.client import Sessionary
+from sessionary.clock import RandomIds, SystemClock
 from sessionary.config import Config
 from sessionary.errors import BadInput
 from sessionary.model.access import Scope
@@ -183,8 +183,8 @@ async def test_a_real_machine_is_looked_at_and_imported(
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     a_session(tmp_path, days=26)
-    store_client = Sessionary(store, Config(tmp_path, store.url), RealMachine.real())
-    server: Served = await servers(imports=WebImports(store_client))
+    app = AppContext(store, Config(tmp_path, store.url), clock=SystemClock(), ids=RandomIds())
+    server: Served = await servers(imports=WebImports(app))
     client = await server.client()
 
     (found,) = (await client.get("/imports"))["items"]

@@ -9,8 +9,8 @@ from typing import Self
 
 from sessionary.actions import turns
 from sessionary.actions.sessions import lists, read, routing
+from sessionary.app.context import AppContext
 from sessionary.app.engine import Agents, build_engine
-from sessionary.client.client import Sessionary
 from sessionary.clock import Moment
 from sessionary.config import engine as engine_config
 from sessionary.engine import commands, intake
@@ -56,12 +56,10 @@ class _Answer:
 class TerminalChat:
     """The conversation of the person at this terminal; each message is stored before it is answered."""
 
-    def __init__(self, client: Sessionary, *, agent: str | None = None) -> None:
-        self._client = client
-        self._agents = Agents(
-            engine_config.read(client.config), folder=client.config.home, default=agent
-        )
-        self._engine = build_engine(client, agents=self._agents)
+    def __init__(self, app: AppContext, *, agent: str | None = None) -> None:
+        self._app = app
+        self._agents = Agents(engine_config.read(app.config), folder=app.config.home, default=agent)
+        self._engine = build_engine(app, agents=self._agents)
         self._context = self._engine.context
         self._session_id: str | None = None
         self.source = Source(platform=TERMINAL, user_id=_user())
@@ -77,7 +75,7 @@ class TerminalChat:
 
     async def begin(self, *, ref: str | None = None, new: bool = False) -> SessionHead | None:
         """Switch to the named session, begin a new one, or continue the terminal's last one."""
-        return await self._context.store.write(_place, self._client, self.source, ref=ref, new=new)
+        return await self._context.store.write(_place, self._app, self.source, ref=ref, new=new)
 
     async def send(self, text: str) -> AsyncIterator[LiveEvent]:
         """Send a message, and yield what happens until it is answered."""
@@ -112,7 +110,7 @@ class TerminalChat:
 
     def earlier_prompts(self) -> list[str]:
         """Return what the person wrote in this session, oldest first."""
-        return self._context.store.read(_prompts, self._client, self.source).result()
+        return self._context.store.read(_prompts, self._app, self.source).result()
 
     async def stop(self) -> None:
         """Stop the running turn."""
@@ -191,11 +189,11 @@ def _accept(
 
 
 def _place(
-    tx: Tx, client: Sessionary, source: Source, *, ref: str | None, new: bool
+    tx: Tx, app: AppContext, source: Source, *, ref: str | None, new: bool
 ) -> SessionHead | None:
-    key, moment = client.key(source), client.moment()
+    key, moment = app.key(source), app.moment()
     if ref is not None:
-        target = read.find(tx, ref, profile=client.profile)
+        target = read.find(tx, ref, profile=app.profile)
         return routing.switch(tx, key, target, moment=moment)
     if new:
         routing.reset(tx, key, moment=moment)
@@ -204,11 +202,11 @@ def _place(
     return head if head is not None and head.is_open else None
 
 
-def _prompts(tx: Tx, client: Sessionary, source: Source) -> list[str]:
-    head = routing.get_current(tx, client.key(source))
+def _prompts(tx: Tx, app: AppContext, source: Source) -> list[str]:
+    head = routing.get_current(tx, app.key(source))
     if head is None:
         return []
-    entries = read.read_window(tx, head.id, profile=client.profile, limit=200).entries
+    entries = read.read_window(tx, head.id, profile=app.profile, limit=200).entries
     return [
         each.body.text
         for each in entries

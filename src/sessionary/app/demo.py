@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sessionary import prices
-from sessionary.actions.sessions import append, edit, log, projects, revise, routing
+from sessionary.actions.sessions import append, edit, lists, log, projects, revise, routing
+from sessionary.app.context import AppContext
 from sessionary.app.demo_scenes import (
     JOBS,
     MODELS,
@@ -21,7 +22,6 @@ from sessionary.app.demo_scenes import (
     THINGS,
     Subject,
 )
-from sessionary.client.client import Sessionary
 from sessionary.clock import Ids, Moment, encode_id, to_micros
 from sessionary.errors import Conflict
 from sessionary.model.message import Message, message
@@ -69,35 +69,38 @@ class _SeededIds:
         return encode_id(to_micros(at) // 1000, self._rng.getrandbits(80))
 
 
-def fill(client: Sessionary, *, count: int = SESSIONS, seed: int = SEED) -> DemoResult:
+def fill(app: AppContext, *, count: int = SESSIONS, seed: int = SEED) -> DemoResult:
     """Fill an empty store; one that has sessions raises Conflict."""
-    if client.sessions(limit=1).items:
+    has_sessions = app.store.read(
+        lists.list_sessions, lists.SessionFilters(), profile=app.profile, limit=1
+    ).result()
+    if has_sessions.items:
         raise Conflict(
             "This store has sessions, and the demo needs an empty one; nothing was changed. "
             "Name another directory: sessionary --home DIR demo"
         )
     rng = random.Random(seed)
     ids: Ids = _SeededIds(random.Random(seed))
-    now = client.machine.clock.now()
+    now = app.clock.now()
     began = Moment(now - timedelta(days=_DAYS), ids)
     for name, colour in PROJECTS:
-        client.store.write(
-            projects.add, name, profile=client.profile, moment=began, colour=colour
+        app.store.write(
+            projects.add, name, profile=app.profile, moment=began, colour=colour
         ).result()
     messages = 0
     taken: Counter[str] = Counter()
     for place in range(count):
-        session = _titled(_make_session(client, rng, place, count=count, now=now), taken)
-        client.store.write(_write, session, ids=ids).result()
+        session = _titled(_make_session(app, rng, place, count=count, now=now), taken)
+        app.store.write(_write, session, ids=ids).result()
         messages += len(session.messages)
     chat = Source("telegram", "204518", chat_name="Mei", chat_type="dm", user_id="204518", user_name="Mei")  # fmt: skip
 
     def act(tx: Tx) -> DemoResult:
-        features = _FeatureSessions(tx, profile=client.profile, ids=ids, now=now)
-        added = features.write(client.key(chat), chat)
+        features = _FeatureSessions(tx, profile=app.profile, ids=ids, now=now)
+        added = features.write(app.key(chat), chat)
         return DemoResult(count + added, messages + features.messages)
 
-    return client.store.write(act).result()
+    return app.store.write(act).result()
 
 
 def _titled(session: _DemoSession, taken: Counter[str]) -> _DemoSession:
@@ -132,20 +135,20 @@ def _write(tx: Tx, session: _DemoSession, *, ids: Ids) -> None:
 
 
 def _make_session(
-    client: Sessionary, rng: random.Random, place: int, *, count: int, now: datetime
+    app: AppContext, rng: random.Random, place: int, *, count: int, now: datetime
 ) -> _DemoSession:
     # Recent days have more: half of all sessions are from the last three weeks.
     age = _DAYS * (1 - (place + 1) / count) ** 2.2
     at = now - timedelta(days=age, minutes=rng.randrange(5, 300))
     if place % 13 == 5:
-        return _job(client, rng, at)
+        return _job(app, rng, at)
     subject = SUBJECTS[rng.randrange(len(SUBJECTS))]
     thing, person = rng.choice(THINGS), rng.choice(PEOPLE)
     platform, kind, _ = rng.choices(PLACES, [each[2] for each in PLACES])[0]
     source = _source(platform, kind, person, rng)
     words = {"thing": thing, "Thing": thing[0].upper() + thing[1:], "person": person}
     opening = Opening(
-        client.profile, source, title=_fill_in(subject.title, words), model=rng.choice(MODELS)
+        app.profile, source, title=_fill_in(subject.title, words), model=rng.choice(MODELS)
     )
     rounds = _LONG if place == count // 3 else rng.randrange(1, len(subject.asks) + 1)
     messages = tuple(_conversation(rng, subject, words, at, rounds=rounds, model=opening.model))
@@ -153,15 +156,15 @@ def _make_session(
     return _DemoSession(
         opening,
         messages,
-        client.key(source) if is_bound else None,
+        app.key(source) if is_bound else None,
         rng.choice(PROJECTS)[0] if rng.random() < 0.25 else None,
         place in (count - 3, count - 40),
     )
 
 
-def _job(client: Sessionary, rng: random.Random, at: datetime) -> _DemoSession:
+def _job(app: AppContext, rng: random.Random, at: datetime) -> _DemoSession:
     title, prompt, answer = rng.choice(JOBS)
-    opening = Opening(client.profile, Source("schedule"), kind=Kind.JOB, title=title)
+    opening = Opening(app.profile, Source("schedule"), kind=Kind.JOB, title=title)
     messages = (
         append.NewMessage(message("user", prompt), at=at),
         append.NewMessage(message("assistant", answer), at=at + timedelta(seconds=9)),

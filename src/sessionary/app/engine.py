@@ -9,7 +9,7 @@ from sessionary import config
 from sessionary.actions import schedules
 from sessionary.agents import registry
 from sessionary.agents.settings import AgentSettings
-from sessionary.client.client import Sessionary
+from sessionary.app.context import AppContext
 from sessionary.config import engine as engine_config
 from sessionary.config.engine import EngineSettings
 from sessionary.engine.context import (
@@ -75,36 +75,36 @@ class Agents:
 
 
 def build_engine(
-    client: Sessionary,
+    app: AppContext,
     *,
     adapters: Mapping[str, Adapter] | None = None,
     agents: Agents | None = None,
     instrumentation: "Instrumentation | None" = None,
 ) -> Engine:
     """Build an engine on an open store, with this process's channels; instrumented if wanted."""
-    settings = engine_config.read(client.config)
-    chosen = agents or Agents(settings, folder=client.config.home)
+    settings = engine_config.read(app.config)
+    chosen = agents or Agents(settings, folder=app.config.home)
     channels = dict(adapters or {})
     if instrumentation is not None:
         channels = {name: instrumentation.adapter(each) for name, each in channels.items()}
     context = EngineContext(
-        store=client.store if instrumentation is None else instrumentation.store(client.store),
-        clock=client.machine.clock,
-        ids=client.machine.ids,
-        holder=client.holder,
+        store=app.store if instrumentation is None else instrumentation.store(app.store),
+        clock=app.clock,
+        ids=app.ids,
+        holder=app.holder,
         agent_for=chosen.choose
         if instrumentation is None
         else instrumentation.agents(chosen.choose),
         system_prompt=registry.assemble,
-        priced=partial(_priced, client),
+        priced=partial(_priced, app),
         adapters=channels,
         # Also channels of other processes: the process that ends a turn enqueues its reply.
         deliverable=frozenset({*channels, *settings.channels}),
-        policies=client.policies,
-        isolation=client.isolation,
+        policies=app.policies,
+        isolation=app.isolation,
         settings=engine_settings(settings),
-        profile=client.profile,
-        redact_people=client.config.redact_people,
+        profile=app.profile,
+        redact_people=app.config.redact_people,
     )
     return Engine(context)
 
@@ -141,27 +141,27 @@ def engine_settings(given: EngineSettings) -> Settings:
     )
 
 
-def _priced(client: Sessionary, used: Usage) -> Usage:
+def _priced(app: AppContext, used: Usage) -> Usage:
     # Loaded with the first usage: the table of prices would add 50 ms of CPU to every start.
     from sessionary import prices
 
-    return prices.priced(used, at=client.machine.clock.now())
+    return prices.priced(used, at=app.clock.now())
 
 
-async def run_schedule(client: Sessionary, name: str) -> Run:
+async def run_schedule(app: AppContext, name: str) -> Run:
     """Run a schedule once, now, in this process, and return the run."""
-    agents = Agents(engine_config.read(client.config), folder=client.config.home)
-    engine = build_engine(client, agents=agents)
+    agents = Agents(engine_config.read(app.config), folder=app.config.home)
+    engine = build_engine(app, agents=agents)
     context = engine.context
     due = await context.store.write(
         schedules.run_now,
         name,
-        profile=client.profile,
+        profile=app.profile,
         holder=context.holder,
         seconds=context.settings.lease_seconds,
         moment=context.moment(),
     )
     await engine.scheduler.run_one(due)
     await agents.close()
-    latest = await context.store.read(schedules.list_runs, name, profile=client.profile, limit=1)
+    latest = await context.store.read(schedules.list_runs, name, profile=app.profile, limit=1)
     return latest[0]

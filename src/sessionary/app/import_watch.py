@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 import watchfiles
 
 from sessionary.app import imports
+from sessionary.app.context import AppContext
 from sessionary.app.imports import ImportProgress, ImportRequest, OnProgress, ToolImport
-from sessionary.client.client import Sessionary
 from sessionary.errors import SessionaryError
 from sessionary.importers.base import files
 from sessionary.importers.base.driver import Fault
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def in_background(client: Sessionary, names: Sequence[str]) -> AsyncIterator[None]:
+async def in_background(client: AppContext, names: Sequence[str]) -> AsyncIterator[None]:
     """Import the named tools' records inside the block."""
     requests = imports.default_requests(imports.this_user(), names, must_exist=False)
     stop = threading.Event()
@@ -61,7 +61,7 @@ class ImportStopped(Exception):
 
 
 def watch(
-    client: Sessionary,
+    client: AppContext,
     requests: Sequence[ImportRequest],
     *,
     stop: threading.Event,
@@ -106,7 +106,7 @@ class _WatchLoop:
 
     def __init__(
         self,
-        client: Sessionary,
+        client: AppContext,
         *,
         stop: threading.Event,
         on_import: Callable[[ToolImport], None],

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
-import sessionary
 from sessionary import config
-from sessionary.client.client import Machine, Sessionary
+from sessionary.app.context import AppContext
+from sessionary.clock import SystemClock
 from sessionary.errors import BadInput, NotFound
 from sessionary.importers import registry
 from sessionary.importers.base import driver, files
@@ -21,6 +21,7 @@ from sessionary.importers.base.session_merger import ImportTarget
 from sessionary.importers.registry import Recogniser
 from sessionary.store.filesystem import BESIDE
 from sessionary.store.open import sqlite_path
+from sessionary.version import __version__
 
 # Records that their tool will delete within this time are counted apart.
 SOON = timedelta(days=7)
@@ -191,13 +192,13 @@ def _resolved(path: Path) -> Path:
         return path
 
 
-def now(client: Sessionary | None) -> datetime:
+def now(client: AppContext | None) -> datetime:
     """Return the time of the client's clock, or of the system's without a client."""
-    return (Machine.real() if client is None else client.machine).clock.now()
+    return (SystemClock() if client is None else client.clock).now()
 
 
 def discover(
-    client: Sessionary | None, where: UserEnvironment, *, now: datetime
+    client: AppContext | None, where: UserEnvironment, *, now: datetime
 ) -> list[Discovery]:
     """Return what is on this machine, tool by tool; without a client all of it is new."""
     found = [_discovery(client, request, now=now) for request in default_requests(where)]
@@ -205,7 +206,7 @@ def discover(
 
 
 def preview(
-    client: Sessionary | None, requests: Sequence[ImportRequest], *, is_profile_chosen: bool = False
+    client: AppContext | None, requests: Sequence[ImportRequest], *, is_profile_chosen: bool = False
 ) -> ImportResult:
     """Return what an import would do, without changing anything."""
     plan = _plan_imports(client, requests, is_profile_chosen=is_profile_chosen)
@@ -216,7 +217,7 @@ def preview(
 
 
 def run(
-    client: Sessionary,
+    client: AppContext,
     requests: Sequence[ImportRequest],
     on_progress: OnProgress = lambda _: None,
     *,
@@ -290,7 +291,7 @@ class _ImportPlan:
 
 
 def _plan_imports(
-    client: Sessionary | None, requests: Sequence[ImportRequest], *, is_profile_chosen: bool
+    client: AppContext | None, requests: Sequence[ImportRequest], *, is_profile_chosen: bool
 ) -> _ImportPlan:
     """Find the units of each request; raises `BadInput` or `NotFound` if the only one has none."""
     for request in requests:
@@ -392,7 +393,7 @@ def _refuse_closed(place: Path) -> None:
         raise BadInput(f"{place} cannot be read ({error.strerror}); it was left alone.") from error
 
 
-def _run(client: Sessionary, part: _ToolPlan, on_progress: OnProgress) -> ToolImportReport:
+def _run(client: AppContext, part: _ToolPlan, on_progress: OnProgress) -> ToolImportReport:
     assert part.target is not None
     own = [
         found
@@ -422,7 +423,7 @@ def _found(importer: Importer, place: Path) -> list[Unit]:
         raise BadInput(f"{where} cannot be read ({error.strerror}); it was left alone.") from error
 
 
-def _discovery(client: Sessionary | None, request: ImportRequest, *, now: datetime) -> Discovery:
+def _discovery(client: AppContext | None, request: ImportRequest, *, now: datetime) -> Discovery:
     assert request.tool is not None
     importer = registry.importer(request.tool)
     target = None if client is None else _target(client, importer)
@@ -458,7 +459,7 @@ def _listed(importer: Importer, place: Path) -> list[Unit]:
 
 
 def _target(
-    client: Sessionary, importer: Importer, *, is_profile_chosen: bool = False
+    client: AppContext, importer: Importer, *, is_profile_chosen: bool = False
 ) -> ImportTarget:
     return ImportTarget(
         client.store,
@@ -467,7 +468,7 @@ def _target(
         importer.title,
         client.moment(),
         is_profile_chosen=is_profile_chosen,
-        version=sessionary.__version__,
+        version=__version__,
     )
 
 
@@ -510,7 +511,7 @@ def _outcome(part: _ToolPlan, report: ToolImportReport) -> ToolImport:
     )
 
 
-def _database(client: Sessionary | None) -> str | None:
+def _database(client: AppContext | None) -> str | None:
     return None if client is None else client.config.database
 
 

@@ -5,25 +5,25 @@ import signal
 from collections.abc import Callable
 from contextlib import closing
 
-import sessionary
-from sessionary.client.client import Sessionary
+from sessionary.app.context import AppContext
 from sessionary.mcp import server, stdio
 from sessionary.mcp.tools import SessionTools
+from sessionary.version import __version__
 
 HTTP_CONNECTIONS = 128
 
 
 async def serve_mcp(
-    client: Sessionary, *, write: bool, http: str | None, tell: Callable[[str], None]
+    app: AppContext, *, write: bool, http: str | None, tell: Callable[[str], None]
 ) -> None:
     """Serve until the client leaves, or over HTTP until the process is asked to stop."""
     address = None if http is None else server.check_address(http)
-    tools = SessionTools(client.store, client.profile, client.machine.clock, client.machine.ids)
-    built = server.build(tools, write=write, version=sessionary.__version__)
+    tools = SessionTools(app.store, app.profile, app.clock, app.ids)
+    built = server.build(tools, write=write, version=__version__)
     if address is None:
         await _serve_standard_input(built)
     else:
-        await _serve_http(client, built, *address, tell=tell)
+        await _serve_http(app, built, *address, tell=tell)
 
 
 async def _serve_standard_input(built: server.SessionaryMCPServer) -> None:
@@ -50,7 +50,7 @@ async def _serve_standard_input(built: server.SessionaryMCPServer) -> None:
 
 
 async def _serve_http(
-    client: Sessionary,
+    app: AppContext,
     built: server.SessionaryMCPServer,
     host: str,
     port: int,
@@ -65,12 +65,12 @@ async def _serve_http(
     from sessionary.web.server import address_of, listen
 
     built.requires_token = True
-    app = server.TokenGuard(
-        built.streamable_http_app(host=host), client.store, profile=client.profile
+    guarded = server.TokenGuard(
+        built.streamable_http_app(host=host), app.store, profile=app.profile
     )
     connections = OpenConnections(Limits(connections=HTTP_CONNECTIONS), knows_callers=False)
     with closing(listen(host, port)) as listening:
         tell(
             f"MCP is served at {address_of(listening)}/mcp. Programs need a token: sessionary tokens add"
         )
-        await uvicorn.Server(ServerConfig(app, connections)).serve(sockets=[listening])
+        await uvicorn.Server(ServerConfig(guarded, connections)).serve(sockets=[listening])

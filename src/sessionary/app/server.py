@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-import sessionary
 from sessionary import config
 from sessionary.actions import verify
+from sessionary.app.context import AppContext
 from sessionary.app.engine import Agents, build_engine
 from sessionary.channels import registry
-from sessionary.client.client import Sessionary
 from sessionary.config import engine as engine_config
 from sessionary.config.server import WebTable, read_imports, read_telemetry, read_web
 from sessionary.engine.ports import Adapter
@@ -29,6 +28,7 @@ from sessionary.store.open import sqlite_path
 from sessionary.store.sqlite import db_file
 from sessionary.store.sqlite.store import SqliteStore
 from sessionary.telemetry.ingest import TelemetryIngest
+from sessionary.version import __version__
 from sessionary.web import server
 from sessionary.web.context import WebContext, WebSettings
 from sessionary.web.server import Ready
@@ -59,7 +59,7 @@ class ListenAddress:
 
 
 async def serve(
-    client: Sessionary,
+    app: AppContext,
     address: ListenAddress,
     *,
     adapters: Mapping[str, Adapter] | None = None,
@@ -72,45 +72,45 @@ async def serve(
     8 for turns and channels.
     """
     registry.quiet_libraries()
-    settings = engine_config.read(client.config)
-    web = read_web(client.config, config.environment())
+    settings = engine_config.read(app.config)
+    web = read_web(app.config, config.environment())
     # A server checks its own files.
-    path = sqlite_path(client.store.url)
+    path = sqlite_path(app.store.url)
     is_unclean = path is not None and db_file.has_unfolded_wal(path)
     is_over = threading.Event()
-    is_read_only = await _is_read_only(client.store)
-    agents = Agents(settings, folder=client.config.home)
-    exporter = open_exporter(client)
+    is_read_only = await _is_read_only(app.store)
+    agents = Agents(settings, folder=app.config.home)
+    exporter = open_exporter(app)
     instrumentation = None if exporter is None else exporter.instrumentation
-    engine = build_engine(client, adapters=adapters, agents=agents, instrumentation=instrumentation)
-    ingest = open_ingest(client)
+    engine = build_engine(app, adapters=adapters, agents=agents, instrumentation=instrumentation)
+    ingest = open_ingest(app)
     running = engine.context.adapters
     parts = WebContext(
         store=engine.context.store,
-        profile=client.profile,
+        profile=app.profile,
         engine=None if is_read_only else engine,
-        settings=_web_settings(web, client.config.zone),
-        policies=client.policies,
-        clock=client.machine.clock,
-        ids=client.machine.ids,
+        settings=_web_settings(web, app.config.zone),
+        policies=app.policies,
+        clock=app.clock,
+        ids=app.ids,
         webhooks={name: each.webhook for name, each in running.items() if each.webhook},
         challenges={name: each.challenge for name, each in running.items() if each.challenge},
         traces=None if ingest is None else ingest.ingest_spans,
         logs=None if ingest is None else ingest.ingest_logs,
-        imports=WebImports(client),
-        upkeep=WebUpkeep(client, web),
+        imports=WebImports(app),
+        upkeep=WebUpkeep(app, web),
     )
     await server.check_exposure(parts, address.host, exposed=address.exposed)
     if not is_read_only:
-        client.store.index_in_background()
+        app.store.index_in_background()
         await engine.start()
     checking = (
         None
         if path is None
-        else asyncio.create_task(_check_regularly(client.store, path, is_over, at_once=is_unclean))
+        else asyncio.create_task(_check_regularly(app.store, path, is_over, at_once=is_unclean))
     )
     try:
-        async with nullcontext() if is_read_only else import_watcher(client):
+        async with nullcontext() if is_read_only else import_watcher(app):
             await server.serve(
                 parts,
                 host=address.host,
@@ -168,7 +168,7 @@ def _nothing(_: Tx) -> None:
 
 
 async def serve_and_close(
-    client: Sessionary,
+    app: AppContext,
     address: ListenAddress,
     *,
     adapters: Mapping[str, Adapter],
@@ -176,21 +176,21 @@ async def serve_and_close(
 ) -> None:
     """Run until the process is asked to stop, then close the store: that takes at most 20 seconds."""
     try:
-        await serve(client, address, adapters=adapters, on_ready=on_ready)
+        await serve(app, address, adapters=adapters, on_ready=on_ready)
     finally:
         # Closed here: later, a thread that waits for a silent database would delay the end of the loop.
-        await asyncio.to_thread(client.store.close)
+        await asyncio.to_thread(app.store.close)
 
 
-def import_watcher(client: Sessionary) -> AbstractAsyncContextManager[None]:
+def import_watcher(app: AppContext) -> AbstractAsyncContextManager[None]:
     """Import other tools' records as they grow, if that is configured."""
-    names = read_imports(client.config).watch
+    names = read_imports(app.config).watch
     if not names:
         return nullcontext()
     # Imported here: the importers and the file watcher take 70 ms of CPU that other servers save.
     from sessionary.app.import_watch import in_background
 
-    return in_background(client, names)
+    return in_background(app, names)
 
 
 def _web_settings(web: WebTable, zone: ZoneInfo) -> WebSettings:
@@ -205,16 +205,16 @@ def _web_settings(web: WebTable, zone: ZoneInfo) -> WebSettings:
     )
 
 
-def channels_of(client: Sessionary) -> dict[str, Adapter]:
+def channels_of(app: AppContext) -> dict[str, Adapter]:
     """Build the configured channels."""
-    named = engine_config.read(client.config).channels
+    named = engine_config.read(app.config).channels
     environ = config.environment()
     return {name: registry.build(name, values, environ) for name, values in named.items()}
 
 
-def open_exporter(client: Sessionary) -> "TelemetryExporter | None":
+def open_exporter(app: AppContext) -> "TelemetryExporter | None":
     """Start sending our spans and metrics; None if that is not configured."""
-    settings = read_telemetry(client.config, config.environment())
+    settings = read_telemetry(app.config, config.environment())
     if not settings.export:
         return None
     try:
@@ -226,29 +226,29 @@ def open_exporter(client: Sessionary) -> "TelemetryExporter | None":
         log.warning("%s; the variables OTEL_* name a collector that gets nothing.", _OTEL_NEEDED)
         return None
     return TelemetryExporter(
-        endpoint=settings.endpoint, content=settings.content, version=sessionary.__version__
+        endpoint=settings.endpoint, content=settings.content, version=__version__
     )
 
 
-def open_ingest(client: Sessionary) -> TelemetryIngest | None:
+def open_ingest(app: AppContext) -> TelemetryIngest | None:
     """What receives other programs' spans and log records; None if that is turned off."""
-    settings = read_telemetry(client.config, config.environment())
+    settings = read_telemetry(app.config, config.environment())
     if not settings.receive:
         return None
-    return TelemetryIngest(client.store, client.machine.clock, client.machine.ids)
+    return TelemetryIngest(app.store, app.clock, app.ids)
 
 
 class WebUpkeep:
     """Backup, verify and shrink for the web interface, as the commands do them."""
 
-    def __init__(self, client: Sessionary, web: WebTable) -> None:
-        self._client = client
-        self._folder = web.backup_folder or client.config.home / BACKUP_FOLDER
+    def __init__(self, app: AppContext, web: WebTable) -> None:
+        self._app = app
+        self._folder = web.backup_folder or app.config.home / BACKUP_FOLDER
         self._keep = web.keep_backups
 
     def overview(self) -> Json:
         """Return the backups there are, and the size of the store."""
-        store = self._client.store
+        store = self._app.store
         return {
             "folder": str(self._folder),
             "keep": self._keep,
@@ -266,14 +266,14 @@ class WebUpkeep:
 
     def _backup(self, tell: Tell) -> Json:
         """Back up all profiles; the file gets its name only after it was checked."""
-        machine = self._client.machine
+        app = self._app
         _make_folder(self._folder)
-        file = backup.new_backup_path(self._folder, machine.clock.now())
+        file = backup.new_backup_path(self._folder, app.clock.now())
         made = backup.backup(
-            self._client.store,
+            app.store,
             file,
-            clock=machine.clock,
-            ids=machine.ids,
+            clock=app.clock,
+            ids=app.ids,
             progress=lambda done, whole: tell({"done": done, "whole": whole}),
         )
         deleted = [] if self._keep is None else backup.delete_old_backups(self._folder, self._keep)
@@ -288,7 +288,7 @@ class WebUpkeep:
 
     def _verify(self, tell: Tell) -> Json:
         found = verify.verify(
-            self._client.store, progress=lambda done: tell({"done": done, "whole": 0})
+            self._app.store, progress=lambda done: tell({"done": done, "whole": 0})
         )
         broken = [
             {"invariant": each.invariant, "where": each.where, "what": each.what}
@@ -302,7 +302,7 @@ class WebUpkeep:
         }
 
     def _shrink(self, tell: Tell) -> Json:
-        store = self._client.store
+        store = self._app.store
         assert isinstance(store, SqliteStore)
         before = _size(store.path)
         store.shrink(on_step=lambda: tell({"done": 0, "whole": 0}))
@@ -329,17 +329,15 @@ class WebImports:
     The importers are loaded on first use: they would add 70 ms of CPU to every start.
     """
 
-    def __init__(self, client: Sessionary) -> None:
-        self._client = client
+    def __init__(self, app: AppContext) -> None:
+        self._app = app
 
     def discover(self) -> list[dict[str, Any]]:
         """Return the records that are on this machine, by tool."""
         from sessionary.app import imports
 
-        now = self._client.machine.clock.now()
-        return [
-            _fields(each) for each in imports.discover(self._client, imports.this_user(), now=now)
-        ]
+        now = self._app.clock.now()
+        return [_fields(each) for each in imports.discover(self._app, imports.this_user(), now=now)]
 
     def run(
         self, tools: Sequence[str], *, dry_run: bool, tell: Callable[[dict[str, Any]], None]
@@ -349,11 +347,11 @@ class WebImports:
 
         requests = imports.default_requests(imports.this_user(), tools)
         if dry_run:
-            found = imports.preview(self._client, requests, is_profile_chosen=True)
+            found = imports.preview(self._app, requests, is_profile_chosen=True)
             return [_fields(each) for each in found.outcomes]
         # The browser is logged in to this profile alone: nothing is written to another.
         done = imports.run(
-            self._client,
+            self._app,
             requests,
             lambda progress: tell(asdict(progress)),
             is_profile_chosen=True,

@@ -23,12 +23,10 @@ LINK_BYTES = 32
 @pass_console
 def list_access(console: Console) -> None:
     """List the people who are allowed, and those who ask to be."""
-    with console.client() as client:
-        now = client.moment().now
-        permits = client.reading(access_actions.list_permits, profile=client.profile).result()
-        asking = client.reading(
-            access_actions.list_pairings, profile=client.profile, now=now
-        ).result()
+    with console.open() as app:
+        now = app.moment().now
+        permits = app.store.read(access_actions.list_permits, profile=app.profile).result()
+        asking = app.store.read(access_actions.list_pairings, profile=app.profile, now=now).result()
     found = [
         (each.platform, each.person_id, each.name, "allowed", each.given_at) for each in permits
     ]
@@ -43,7 +41,7 @@ def list_access(console: Console) -> None:
             Column("STATE"),
             Column("SINCE"),
         ),
-        [[*(word or "" for word in who), console.time_cell(at, client)] for *who, at in found],
+        [[*(word or "" for word in who), console.time_cell(at, app)] for *who, at in found],
         empty="Nobody was allowed by a command. sessionary.toml may allow people too: [access.PLATFORM].",
     )
 
@@ -53,9 +51,9 @@ def list_access(console: Console) -> None:
 @pass_console
 def approve(console: Console, code: str) -> None:
     """Allow the person who was given this pairing code."""
-    with console.client() as client:
-        permit = client.writing(
-            access_actions.approve_pairing, code, profile=client.profile, moment=client.moment()
+    with console.open() as app:
+        permit = app.store.write(
+            access_actions.approve_pairing, code, profile=app.profile, moment=app.moment()
         ).result()
     if permit is None:
         raise NotFound(
@@ -72,14 +70,14 @@ def approve(console: Console, code: str) -> None:
 @pass_console
 def allow(console: Console, platform: str, person: str, *, name: str | None) -> None:
     """Allow a person, by the id that their platform gives them."""
-    with console.client(create=True) as client:
+    with console.open(create=True) as app:
         person = access_actions.check_person(person)
-        client.writing(
+        app.store.write(
             access_actions.permit,
             platform,
             person,
-            profile=client.profile,
-            moment=client.moment(),
+            profile=app.profile,
+            moment=app.moment(),
             name=name,
         ).result()
     value = {"platform": platform, "person": person, "name": name}
@@ -92,9 +90,9 @@ def allow(console: Console, platform: str, person: str, *, name: str | None) -> 
 @pass_console
 def revoke_access(console: Console, platform: str, person: str) -> None:
     """Withdraw a person's permission."""
-    with console.client() as client:
-        was_allowed = client.writing(
-            access_actions.revoke, platform, person, profile=client.profile
+    with console.open() as app:
+        was_allowed = app.store.write(
+            access_actions.revoke, platform, person, profile=app.profile
         ).result()
     if not was_allowed:
         raise NotFound(f"{person} was not allowed on {platform}; nothing was changed.")
@@ -115,13 +113,13 @@ def revoke_access(console: Console, platform: str, person: str) -> None:
 def add_token(console: Console, *, scope: str, name: str) -> None:
     """Create a token for this profile; it is shown once, and only its hash is kept."""
     secret = credentials.make_secret(secrets.token_bytes(SECRET_BYTES))
-    with console.client(create=True) as client:
-        made = client.writing(
+    with console.open(create=True) as app:
+        made = app.store.write(
             credentials.add_token,
             secret,
-            profile=client.profile,
+            profile=app.profile,
             scope=Scope(scope),
-            moment=client.moment(),
+            moment=app.moment(),
             name=name,
         ).result()
     if not console.json:
@@ -133,8 +131,8 @@ def add_token(console: Console, *, scope: str, name: str) -> None:
 @pass_console
 def list_tokens(console: Console) -> None:
     """List the tokens of this profile, including revoked ones."""
-    with console.client() as client:
-        found = client.reading(credentials.list_tokens, profile=client.profile).result()
+    with console.open() as app:
+        found = app.store.read(credentials.list_tokens, profile=app.profile).result()
     console.print_list(
         [_token_json(each) for each in found],
         (
@@ -149,7 +147,7 @@ def list_tokens(console: Console) -> None:
                 each.id,
                 each.name,
                 each.scope,
-                console.time_cell(each.created_at, client),
+                console.time_cell(each.created_at, app),
                 "valid" if each.revoked_at is None else "revoked",
             ]
             for each in found
@@ -169,9 +167,9 @@ def revoke_token(console: Console, token: str) -> None:
 
     TOKEN is its id or its name.
     """
-    with console.client() as client:
-        gone = client.writing(
-            credentials.revoke_token, token, profile=client.profile, moment=client.moment()
+    with console.open() as app:
+        gone = app.store.write(
+            credentials.revoke_token, token, profile=app.profile, moment=app.moment()
         ).result()
     console.answer(_token_json(gone), f"Token {gone.name or gone.id} is revoked.")
 
@@ -205,11 +203,11 @@ def clear_password(console: Console) -> None:
 
 
 def _store_hash(console: Console, hashed: str | None, text: str) -> None:
-    with console.client(create=hashed is not None) as client:
-        client.writing(
-            credentials.set_password, hashed, profile=client.profile, moment=client.moment()
+    with console.open(create=hashed is not None) as app:
+        app.store.write(
+            credentials.set_password, hashed, profile=app.profile, moment=app.moment()
         ).result()
-    console.answer({"profile": client.profile, "password": hashed is not None}, text)
+    console.answer({"profile": app.profile, "password": hashed is not None}, text)
 
 
 @command(
@@ -232,9 +230,9 @@ def login_link(console: Console, *, address: str) -> None:
     if not address.startswith(("http://", "https://")):
         raise BadInput(f"{address!r} is not an address; write one like http://127.0.0.1:8741.")
     code = secrets.token_hex(LINK_BYTES)
-    with console.client() as client:
-        client.writing(
-            credentials.add_login_link, code, profile=client.profile, moment=client.moment()
+    with console.open() as app:
+        app.store.write(
+            credentials.add_login_link, code, profile=app.profile, moment=app.moment()
         ).result()
     link = f"{address.rstrip('/')}/login?code={code}"
     if not console.json:

@@ -40,13 +40,13 @@ def backup(
         raise click.UsageError("Name a FILE, or a directory with --into.")
     if keep is not None and folder is None:
         raise click.UsageError("--keep needs --into.")
-    with console.client() as client:
+    with console.open() as app:
         target = (
             file if folder is None else backup_store.new_backup_path(folder, SystemClock().now())
         )
         assert target is not None
         made = backup_store.backup(
-            client.store,
+            app.store,
             target,
             clock=SystemClock(),
             ids=RandomIds(),
@@ -133,15 +133,15 @@ def migrate(console: Console, url: str) -> None:
     All profiles are copied. The source is not changed, and nothing may write to it meanwhile. If the
     copy was interrupted, the same command continues it.
     """
-    with console.client() as client:
-        if _is_same(client.config.database, url):
+    with console.open() as app:
+        if _is_same(app.config.database, url):
             raise BadInput("The store cannot be copied to itself; nothing was changed.")
         target = open_store(
             url, create=True, clock=SystemClock(), ids=RandomIds(), half_copied=True
         )
         try:
             report = copy_store(
-                client.store,
+                app.store,
                 target,
                 progress=lambda table, rows: console.progress(f"{table}: {rows:,} rows"),
             )

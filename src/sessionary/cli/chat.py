@@ -66,9 +66,9 @@ def chat(
         TerminalChat,  # loads the engine, which `chat --help` does not need
     )
 
-    with console.client(create=True) as client:
-        ref = None if ref is None else find_head(client, ref).id
-        conversation = TerminalChat(client, agent=agent)
+    with console.open(create=True) as app:
+        ref = None if ref is None else find_head(app, ref).id
+        conversation = TerminalChat(app, agent=agent)
         code = asyncio.run(_run(console, conversation, message, ref=ref, new=new))
     if code:
         raise SystemExit(code)

@@ -18,7 +18,7 @@ from sessionary.errors import BadInput, NotFound
 from sessionary.model.terminal import display_width, fit, one_line, safe_terminal
 
 if TYPE_CHECKING:
-    from sessionary.client.client import Sessionary
+    from sessionary.app.context import AppContext
 
 FALLBACK_WIDTH = 80
 FALLBACK_HEIGHT = 24
@@ -52,27 +52,27 @@ class Console:
     _pager: "IO[str] | None" = field(default=None, init=False, repr=False)
     _notes: list[str] = field(default_factory=list, init=False, repr=False)
 
-    def client(self, *, create: bool = False) -> "Sessionary":
+    def open(self, *, create: bool = False) -> "AppContext":
         """Open the store. Without `create` a missing store raises NotFound."""
         # The store is loaded only for a valid command line: help and usage errors start without it.
-        from sessionary.client.client import connect
+        from sessionary.app.context import open_app
 
         try:
-            return connect(self.database, home=self.home, profile=self.profile, create=create)
+            return open_app(self.database, home=self.home, profile=self.profile, create=create)
         except NotFound as error:
             raise NotFound(f"{error} {HOW_TO_BEGIN}") from error
 
-    def zone(self, client: "Sessionary") -> tzinfo | None:
+    def zone(self, app: "AppContext") -> tzinfo | None:
         """Return the zone to show times in: the configured one, or None for this machine's."""
         if self.utc:
             return UTC
-        return client.config.zone if "zone" in client.config.file else None
+        return app.config.zone if "zone" in app.config.file else None
 
-    def time_cell(self, at: datetime, client: "Sessionary") -> str:
+    def time_cell(self, at: datetime, app: "AppContext") -> str:
         """Format a time for a table: on a terminal in the person's zone, in a pipe as RFC 3339 in UTC."""
         if not self.is_terminal:
             return times.second(at)
-        return at.astimezone(self.zone(client)).strftime("%Y-%m-%d %H:%M:%S")
+        return at.astimezone(self.zone(app)).strftime("%Y-%m-%d %H:%M:%S")
 
     def answer(self, value: Any, text: str) -> None:
         """Print the answer: with --json the value, else the text."""

@@ -35,10 +35,10 @@ def list_deliveries(
     console: Console, *, state: str | None, channel: str | None, limit: int, cursor: str | None
 ) -> None:
     """List deliveries, newest first."""
-    with console.client() as client:
-        page = client.reading(
+    with console.open() as app:
+        page = app.store.read(
             outbox.list_deliveries,
-            profile=client.profile,
+            profile=app.profile,
             limit=limit,
             state=None if state is None else DeliveryState(state),
             channel=channel,
@@ -78,9 +78,9 @@ def show(console: Console, id: str) -> None:
 
     ID is a delivery's id, or the beginning of only one.
     """
-    with console.client() as client:
-        found = client.reading(outbox.find, id, profile=client.profile).result()
-        zone = client.config.zone
+    with console.open() as app:
+        found = app.store.read(outbox.find, id, profile=app.profile).result()
+        zone = app.config.zone
     if console.json:
         console.emit(delivery_json(found, whole=True))
         return
@@ -115,10 +115,8 @@ def retry(console: Console, id: str) -> None:
 
     A running server of the same profile sends it.
     """
-    with console.client() as client:
-        done = client.writing(
-            outbox.retry, id, profile=client.profile, moment=client.moment()
-        ).result()
+    with console.open() as app:
+        done = app.store.write(outbox.retry, id, profile=app.profile, moment=app.moment()).result()
     twice = " An earlier attempt may have arrived." if done.maybe_twice else ""
     _tell(console, done, f"Delivery {done.id} to {done.channel} is sent next.{twice}")
 
@@ -134,14 +132,14 @@ def redirect(console: Console, id: str, channel: str) -> None:
     home channel.
     """
     target = Channel.parse(channel)
-    with console.client() as client:
-        made = client.writing(
+    with console.open() as app:
+        made = app.store.write(
             outbox.redirect,
             id,
             target,
-            profile=client.profile,
-            moment=client.moment(),
-            platforms=frozenset(engine_config.read(client.config).channels),
+            profile=app.profile,
+            moment=app.moment(),
+            platforms=frozenset(engine_config.read(app.config).channels),
         ).result()
     _tell(console, made, f"Redirected to {made.channel}, as delivery {made.id}.")
 
@@ -152,12 +150,12 @@ def redirect(console: Console, id: str, channel: str) -> None:
 @pass_console
 def abandon(console: Console, id: str, *, reason: str) -> None:
     """Abandon a waiting delivery: it is not sent, and the next one for its chat is."""
-    with console.client() as client:
-        done = client.writing(
+    with console.open() as app:
+        done = app.store.write(
             outbox.abandon_by_owner,
             id,
-            profile=client.profile,
-            moment=client.moment(),
+            profile=app.profile,
+            moment=app.moment(),
             reason=reason,
         ).result()
     _tell(console, done, f"Delivery {done.id} to {done.channel} is abandoned.")

@@ -39,7 +39,7 @@ from sessionary.store.open import open_store
 from sessionary.store.tables import sessions
 
 if TYPE_CHECKING:
-    from sessionary.client.client import Sessionary
+    from sessionary.app.context import AppContext
     from sessionary.store.database import Tx
 
 OURS = "sessionary"
@@ -109,18 +109,18 @@ def import_(
 
 
 def _discover(console: Console) -> None:
-    with _client_if_any(console) as client:
-        now = imports.now(client)
-        found = imports.discover(client, imports.this_user(), now=now)
+    with _app_if_any(console) as app:
+        now = imports.now(app)
+        found = imports.discover(app, imports.this_user(), now=now)
     value = {"items": [to_json(each) for each in found]}
     console.answer(value, discovery_text(found, now=now, width=console.width))
 
 
 def _run(console: Console, plan: ImportPlan) -> None:
-    with console.client(create=True) as client:
-        total = import_exports(console, client, plan.exports)
+    with console.open(create=True) as app:
+        total = import_exports(console, app, plan.exports)
         result = imports.run(
-            client,
+            app,
             plan.requests,
             ProgressMeter(console.progress).show,
             is_profile_chosen=console.profile is not None,
@@ -130,10 +130,10 @@ def _run(console: Console, plan: ImportPlan) -> None:
 
 
 def _preview(console: Console, plan: ImportPlan) -> None:
-    with _client_if_any(console) as client:
-        total = preview_exports(client, plan.exports)
+    with _app_if_any(console) as app:
+        total = preview_exports(app, plan.exports)
         asked = console.profile is not None
-        result = imports.preview(client, plan.requests, is_profile_chosen=asked)
+        result = imports.preview(app, plan.requests, is_profile_chosen=asked)
     _answer(console, total, result, dry_run=True)
 
 
@@ -177,14 +177,14 @@ def _watch(console: Console, plan: ImportPlan) -> None:
             console.print(outcome_text(outcome, dry_run=False))
             console.flush()
 
-    with console.client(create=True) as client:
+    with console.open(create=True) as app:
         before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
         for each in before:
             signal.signal(each, lambda *_: stop.set())
         try:
             console.note("Watching; Ctrl-C ends it.")
             meter = ProgressMeter(console.progress)
-            watch(client, plan.requests, stop=stop, on_import=show, on_progress=meter.show)
+            watch(app, plan.requests, stop=stop, on_import=show, on_progress=meter.show)
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)
@@ -278,10 +278,10 @@ def _near(word: str) -> str:
     return f" (did you mean the source {' or '.join(near)}?)" if near else ""
 
 
-def _client_if_any(console: Console) -> "AbstractContextManager[Sessionary | None]":
-    """Return the client, or None without a store: a preview does not need one."""
+def _app_if_any(console: Console) -> "AbstractContextManager[AppContext | None]":
+    """Return the open store, or None if there is none: a preview does not need one."""
     try:
-        return console.client()
+        return console.open()
     except NotFound:
         return nullcontext()
 
@@ -290,21 +290,21 @@ STDIN = "-"
 _HEAD = 4096
 
 
-def import_exports(console: Console, client: "Sessionary", paths: Sequence[str]) -> ExportTotal:
+def import_exports(console: Console, app: "AppContext", paths: Sequence[str]) -> ExportTotal:
     """Import our own exports; `-` is standard input."""
     total = ExportTotal()
     for path in paths:
         with _opened(path) as file:
-            total.add(_import_export(console, client, file))
+            total.add(_import_export(console, app, file))
     return total
 
 
-def preview_exports(client: "Sessionary | None", paths: Sequence[str]) -> ExportTotal:
+def preview_exports(app: "AppContext | None", paths: Sequence[str]) -> ExportTotal:
     """Return what an import of our own exports would do."""
     total = ExportTotal()
     for path in paths:
         with _opened(path) as file:
-            total.add(_preview_export(client, file))
+            total.add(_preview_export(app, file))
     return total
 
 
@@ -318,17 +318,17 @@ def _opened(path: str) -> AbstractContextManager[BinaryIO]:
     return nullcontext(sys.stdin.buffer) if path == STDIN else open(path, "rb")
 
 
-def _import_export(console: Console, client: "Sessionary", file: BinaryIO) -> ImportReport:
+def _import_export(console: Console, app: "AppContext", file: BinaryIO) -> ImportReport:
     return jsonl_import.import_jsonl(
-        client.store,
+        app.store,
         jsonl_import.lines_of(file),
-        moment=client.moment(),
+        moment=app.moment(),
         profile=console.profile,
         progress=lambda done: console.progress(f"{done:,} sessions"),
     )
 
 
-def _preview_export(client: "Sessionary | None", file: BinaryIO) -> ImportReport:
+def _preview_export(app: "AppContext | None", file: BinaryIO) -> ImportReport:
     """Import into a temporary store, and count what is in the real one already."""
     clock, ids = SystemClock(), RandomIds()
     with tempfile.TemporaryDirectory(prefix="sessionary-import-") as folder:
@@ -340,7 +340,7 @@ def _preview_export(client: "Sessionary | None", file: BinaryIO) -> ImportReport
             ids_read = beside.read(_all_ids).result()
         finally:
             beside.close()
-    known = 0 if client is None else sum(_is_stored(client, each) for each in ids_read)
+    known = 0 if app is None else sum(_is_stored(app, each) for each in ids_read)
     return ImportReport(
         added=report.added - known,
         unchanged=known,
@@ -359,9 +359,9 @@ def _all_ids(tx: "Tx") -> list[str]:
     return found
 
 
-def _is_stored(client: "Sessionary", session_id: str) -> bool:
+def _is_stored(app: "AppContext", session_id: str) -> bool:
     try:
-        client.reading(head_of, session_id, profile=client.profile).result()
+        app.store.read(head_of, session_id, profile=app.profile).result()
     except SessionaryError:
         return False
     return True

@@ -39,21 +39,19 @@ def prune(console: Console, *, older_than: str, source: str | None, apply_it: bo
     """
     times.span(older_than)
     sessions = entries = amount = 0
-    with console.client() as client:
-        moment = client.moment()
-        before = times.parse_time(older_than, now=moment.now, zone=console.zone(client))
-        found = purge.find_prunable(
-            client.store, profile=client.profile, before=before, platform=source
-        )
+    with console.open() as app:
+        moment = app.moment()
+        before = times.parse_time(older_than, now=moment.now, zone=console.zone(app))
+        found = purge.find_prunable(app.store, profile=app.profile, before=before, platform=source)
         for each in found:
             if (
                 apply_it
-                and not client.writing(
+                and not app.store.write(
                     purge.prune,
                     each.session_id,
-                    profile=client.profile,
+                    profile=app.profile,
                     before=before,
-                    moment=client.moment(),
+                    moment=app.moment(),
                 ).result()
             ):
                 continue
@@ -101,11 +99,11 @@ def pack(console: Console, *, older_than: str, apply_it: bool, shrink: bool) -> 
     times.span(older_than)
     if shrink and not apply_it:
         raise click.UsageError("--shrink needs --apply.")
-    with console.client() as client:
-        before = times.parse_time(older_than, now=client.moment().now, zone=console.zone(client))
+    with console.open() as app:
+        before = times.parse_time(older_than, now=app.moment().now, zone=console.zone(app))
         if not apply_it:
             found = sum(
-                1 for _ in packing.candidates(client.store, profile=client.profile, before=before)
+                1 for _ in packing.candidates(app.store, profile=app.profile, before=before)
             )
             console.answer(
                 {"applied": False, "sessions": found},
@@ -113,12 +111,12 @@ def pack(console: Console, *, older_than: str, apply_it: bool, shrink: bool) -> 
             )
             return
         done = packing.pack(
-            client.store,
-            profile=client.profile,
+            app.store,
+            profile=app.profile,
             before=before,
             progress=lambda sessions: console.progress(f"{sessions:,} sessions"),
         )
-        path = sqlite_path(client.config.database)
+        path = sqlite_path(app.config.database)
     console.end_progress()
     if shrink and path is not None:
         vacuum(path, wait_seconds=WAIT_SECONDS)
@@ -164,16 +162,14 @@ def erase(console: Console, platform: str, person: str, *, apply_it: bool) -> No
     their messages are emptied. The receipt says what was erased and what remains.
     """
     subject = ErasureSubject(platform, person)
-    with console.client() as client:
+    with console.open() as app:
 
         def progress(seen: int) -> None:
             console.progress(f"{seen:,} sessions")
 
         if not apply_it:
             found = list(
-                erasing.find_content(
-                    client.store, subject, profile=client.profile, progress=progress
-                )
+                erasing.find_content(app.store, subject, profile=app.profile, progress=progress)
             )
             console.end_progress()
             _tell_plan(console, found)
@@ -181,7 +177,7 @@ def erase(console: Console, platform: str, person: str, *, apply_it: bool) -> No
                 console.note(NO_MESSAGES.format(person=person, platform=platform))
             return
         receipt = erasing.erase(
-            client.store, subject, profile=client.profile, moment=client.moment(), progress=progress
+            app.store, subject, profile=app.profile, moment=app.moment(), progress=progress
         )
     console.end_progress()
     console.answer(
@@ -197,8 +193,8 @@ def erase(console: Console, platform: str, person: str, *, apply_it: bool) -> No
 @pass_console
 def erasures(console: Console) -> None:
     """List the receipts of erasures, oldest first; a person appears only as a hash."""
-    with console.client() as client:
-        found = client.reading(retention.receipts, profile=client.profile).result()
+    with console.open() as app:
+        found = app.store.read(retention.receipts, profile=app.profile).result()
     console.print_list(
         found,
         (
@@ -211,7 +207,7 @@ def erasures(console: Console) -> None:
         [
             [
                 str(each["id"]),
-                console.time_cell(datetime.fromisoformat(str(each["at"])), client),
+                console.time_cell(datetime.fromisoformat(str(each["at"])), app),
                 str(each["person"]),
                 *(f"{each[name]:,}" for name in ("sessions_purged", "messages_erased")),
             ]
@@ -256,13 +252,13 @@ def scan_secrets(console: Console, refs: tuple[str, ...]) -> None:
     Only secrets of a known form are found, and only a part of each is shown. Nothing is changed: revoke
     what you find, then purge its session or mask it with `sessionary export --mask-secrets`.
     """
-    with console.client() as client:
-        ids = list(dict.fromkeys(find_head(client, ref).id for ref in refs)) or None
+    with console.open() as app:
+        ids = list(dict.fromkeys(find_head(app, ref).id for ref in refs)) or None
         found = list(
             secrets.scan(
-                client.store,
+                app.store,
                 ids,
-                profile=client.profile,
+                profile=app.profile,
                 progress=lambda done: console.progress(f"{done:,} sessions"),
             )
         )

@@ -20,7 +20,7 @@ from sessionary.model.view import head_json, policy_json, time_text
 from sessionary.store.database import Tx
 
 if TYPE_CHECKING:
-    from sessionary.client.client import Sessionary
+    from sessionary.app.context import AppContext
 
 
 @command("explain", example="sessionary route explain --platform telegram --type group --chat -100")
@@ -46,31 +46,31 @@ def explain(console: Console, **asked: str | None) -> None:
         thread_id=asked["thread"],
         user_id=asked["person"],
     )
-    with console.client() as client:
-        value = _explained(client, source)
+    with console.open() as app:
+        value = _explained(app, source)
     console.answer(value, _explanation_text(value))
 
 
-def _explained(client: "Sessionary", source: Source) -> dict[str, Any]:
-    key = client.key(source)
-    policy = client.policies.choose(source)
-    head, due = client.reading(_look, client, key, policy).result()
+def _explained(app: "AppContext", source: Source) -> dict[str, Any]:
+    key = app.key(source)
+    policy = app.policies.choose(source)
+    head, due = app.store.read(_look, app, key, policy).result()
     return {
         "key": str(key),
-        "reasons": keys.explain(source, profile=client.profile, isolation=client.isolation),
+        "reasons": keys.explain(source, profile=app.profile, isolation=app.isolation),
         "binding": None if head is None else _binding_json(head),
-        "policy": _policy(client, source, policy),
+        "policy": _policy(app, source, policy),
         "next_message": _next(head, due),
     }
 
 
 def _look(
-    tx: "Tx", client: "Sessionary", key: keys.SessionKey, policy: ResetPolicy
+    tx: "Tx", app: "AppContext", key: keys.SessionKey, policy: ResetPolicy
 ) -> tuple[SessionHead | None, str | None]:
     head = routing.get_current(tx, key)
     if head is None or not head.is_open:
         return head, None
-    return head, routing.get_reset_reason(tx, head, policy=policy, moment=client.moment())
+    return head, routing.get_reset_reason(tx, head, policy=policy, moment=app.moment())
 
 
 def _binding_json(head: SessionHead) -> dict[str, Any]:
@@ -82,10 +82,10 @@ def _binding_json(head: SessionHead) -> dict[str, Any]:
     }
 
 
-def _policy(client: "Sessionary", source: Source, policy: ResetPolicy) -> dict[str, Any]:
-    if source.platform in client.policies.by_platform:
+def _policy(app: "AppContext", source: Source, policy: ResetPolicy) -> dict[str, Any]:
+    if source.platform in app.policies.by_platform:
         why = f"set for the platform {source.platform}"
-    elif source.chat_type in client.policies.by_type:
+    elif source.chat_type in app.policies.by_type:
         why = f"set for chats of type {source.chat_type}"
     else:
         why = "the default"
@@ -144,11 +144,11 @@ route = group(
 @pass_console
 def list_bindings(console: Console, *, limit: int, cursor: str | None) -> None:
     """List the session keys, and the session that each is on."""
-    with console.client() as client:
-        page = client.reading(
-            routing.list_bindings, profile=client.profile, limit=limit, cursor=cursor
+    with console.open() as app:
+        page = app.store.read(
+            routing.list_bindings, profile=app.profile, limit=limit, cursor=cursor
         ).result()
-        now, zone = client.moment().now, console.zone(client)
+        now, zone = app.moment().now, console.zone(app)
     console.print_list(
         [_item_json(each) for each in page.items],
         (
@@ -177,9 +177,9 @@ def list_bindings(console: Console, *, limit: int, cursor: str | None) -> None:
 def reset(console: Console, key: str) -> None:
     """End a key's session; the next message opens a new one."""
     parsed = SessionKey.parse(key)
-    with console.client() as client:
-        _refuse_foreign(parsed, client.profile)
-        ended = client.writing(_reset, parsed, moment=client.moment()).result()
+    with console.open() as app:
+        _refuse_foreign(parsed, app.profile)
+        ended = app.store.write(_reset, parsed, moment=app.moment()).result()
     what = "no session was open" if ended is None else f"session {ended.id} ended"
     value = {"key": str(parsed), "ended_session_id": None if ended is None else ended.id}
     console.answer(value, f"{parsed}: {what}; the next message opens a new one.")
@@ -192,10 +192,10 @@ def reset(console: Console, key: str) -> None:
 def switch(console: Console, key: str, ref: str) -> None:
     """Switch a key to another session; the old one ends."""
     parsed = SessionKey.parse(key)
-    with console.client() as client:
-        _refuse_foreign(parsed, client.profile)
-        head = client.writing(
-            _switch, parsed, find_head(client, ref).id, moment=client.moment()
+    with console.open() as app:
+        _refuse_foreign(parsed, app.profile)
+        head = app.store.write(
+            _switch, parsed, find_head(app, ref).id, moment=app.moment()
         ).result()
     console.answer(
         {"key": str(parsed), "session": head_json(head)}, f"{parsed} is now on session {head.id}."

@@ -5,10 +5,10 @@ import asyncio
 import click
 
 from sessionary.actions import schedules
+from sessionary.app.context import AppContext
 from sessionary.cli.console import Column, Console
 from sessionary.cli.times import span
 from sessionary.cli.tree import command, group, pass_console
-from sessionary.client.client import Sessionary
 from sessionary.config import zone_named
 from sessionary.model.schedule import Run, RunState, Schedule, Timing
 from sessionary.model.source import TERMINAL, Source
@@ -38,8 +38,8 @@ def add(console: Console, name: str, timing: str, prompt: str, **options: str | 
 
     TIMING is five cron fields, a shortcut such as @daily, `every 15m`, or `at 2026-12-24T18:00`.
     """
-    with console.client(create=True) as client:
-        zone = client.config.zone if options["zone"] is None else zone_named(options["zone"])
+    with console.open(create=True) as app:
+        zone = app.config.zone if options["zone"] is None else zone_named(options["zone"])
         plan = schedules.ScheduleSpec(
             name=name,
             timing=Timing(timing, zone),
@@ -49,10 +49,10 @@ def add(console: Console, name: str, timing: str, prompt: str, **options: str | 
             origin=Source(platform=TERMINAL),
             grace=span(options["grace"] or "1h"),
         )
-        made = client.writing(
-            schedules.add, plan, profile=client.profile, moment=client.moment()
+        made = app.store.write(
+            schedules.add, plan, profile=app.profile, moment=app.moment()
         ).result()
-    at = _next_run(console, client, made)
+    at = _next_run(console, app, made)
     console.answer(_json(made), f"Schedule {made.name} added; it runs next at {at}.")
 
 
@@ -60,8 +60,8 @@ def add(console: Console, name: str, timing: str, prompt: str, **options: str | 
 @pass_console
 def list_schedules(console: Console) -> None:
     """List the schedules and their next runs."""
-    with console.client() as client:
-        found = client.reading(schedules.list_schedules, profile=client.profile).result()
+    with console.open() as app:
+        found = app.store.read(schedules.list_schedules, profile=app.profile).result()
     console.print_list(
         [_json(each) for each in found],
         (Column("NAME", flexible=True), Column("TIMING"), Column("NEXT"), Column("TO")),
@@ -69,7 +69,7 @@ def list_schedules(console: Console) -> None:
             [
                 each.name,
                 each.timing.text,
-                "paused" if each.paused else _next_run(console, client, each),
+                "paused" if each.paused else _next_run(console, app, each),
                 each.deliver_to,
             ]
             for each in found
@@ -86,16 +86,14 @@ def list_schedules(console: Console) -> None:
 @pass_console
 def runs(console: Console, name: str, limit: int) -> None:
     """List the latest runs of a schedule, newest first."""
-    with console.client() as client:
-        found = client.reading(
-            schedules.list_runs, name, profile=client.profile, limit=limit
-        ).result()
+    with console.open() as app:
+        found = app.store.read(schedules.list_runs, name, profile=app.profile, limit=limit).result()
     console.print_list(
         [_run_json(each) for each in found],
         (Column("DUE"), Column("STATE"), Column("SESSION"), Column("REASON", flexible=True)),
         [
             [
-                console.time_cell(each.due_at, client),
+                console.time_cell(each.due_at, app),
                 each.state,
                 each.session_id or "",
                 each.reason or "",
@@ -114,8 +112,8 @@ def run(console: Console, name: str) -> None:
     # The other schedule commands do not need the engine.
     from sessionary.app.engine import run_schedule
 
-    with console.client() as client:
-        done = asyncio.run(run_schedule(client, name))
+    with console.open() as app:
+        done = asyncio.run(run_schedule(app, name))
     console.answer(_run_json(done), f"Schedule {name}: {done.state}, session {done.session_id}.")
     if done.state is not RunState.DONE:
         raise SystemExit(1)
@@ -144,27 +142,27 @@ def resume(console: Console, name: str) -> None:
 @pass_console
 def remove(console: Console, name: str) -> None:
     """Remove a schedule; its runs and their sessions stay."""
-    with console.client() as client:
-        now = client.moment().now
-        gone = client.writing(schedules.remove, name, profile=client.profile, now=now).result()
+    with console.open() as app:
+        now = app.moment().now
+        gone = app.store.write(schedules.remove, name, profile=app.profile, now=now).result()
     console.answer(_json(gone), f"Schedule {gone.name} removed; its sessions stay.")
 
 
 def _set_paused(console: Console, name: str, *, paused: bool) -> tuple[Schedule, str]:
     """Pause or resume a schedule; return it with the time of its next run."""
-    with console.client() as client:
-        made = client.writing(
+    with console.open() as app:
+        made = app.store.write(
             schedules.pause,
             name,
-            profile=client.profile,
+            profile=app.profile,
             paused=paused,
-            now=client.moment().now,
+            now=app.moment().now,
         ).result()
-        return made, _next_run(console, client, made)
+        return made, _next_run(console, app, made)
 
 
-def _next_run(console: Console, client: Sessionary, made: Schedule) -> str:
-    return "never" if made.next_at is None else console.time_cell(made.next_at, client)
+def _next_run(console: Console, app: AppContext, made: Schedule) -> str:
+    return "never" if made.next_at is None else console.time_cell(made.next_at, app)
 
 
 def _json(made: Schedule) -> Json:

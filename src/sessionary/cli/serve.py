@@ -31,11 +31,11 @@ def serve(console: Console, *, host: str, port: int, exposed: bool, no_channels:
 
     It prints its address and a link that logs in one browser, once, within a minute.
     """
-    with console.client(create=True) as client:
+    with console.open(create=True) as app:
         # Loads the web server and the engine: two seconds that `serve --help` and a refusal do not need.
         from sessionary.app import server
 
-        where = shown_url(client.store.url)
+        where = shown_url(app.store.url)
 
         def ready(found: Any) -> None:
             value = {
@@ -56,8 +56,8 @@ def serve(console: Console, *, host: str, port: int, exposed: bool, no_channels:
             console.flush()
 
         address = server.ListenAddress(host, port, exposed)
-        adapters = {} if no_channels else server.channels_of(client)
-        asyncio.run(server.serve_and_close(client, address, adapters=adapters, on_ready=ready))
+        adapters = {} if no_channels else server.channels_of(app)
+        asyncio.run(server.serve_and_close(app, address, adapters=adapters, on_ready=ready))
     console.note("Stopped.")
 
 
@@ -95,8 +95,8 @@ def mcp(console: Console, *, http: str | None, write: bool) -> None:
         from sessionary.app.mcp import serve_mcp
     except ModuleNotFoundError as error:
         raise BadInput(f"MCP needs an extra: install sessionary[mcp] ({error}).") from error
-    with console.client() as store_client:
-        asyncio.run(serve_mcp(store_client, write=write, http=http, tell=console.note))
+    with console.open() as app:
+        asyncio.run(serve_mcp(app, write=write, http=http, tell=console.note))
 
 
 @command("demo", example="sessionary demo --home demo\nsessionary serve --home demo")
@@ -115,9 +115,9 @@ def demo(console: Console, *, sessions: int) -> None:
     """
     from sessionary.app.demo import fill  # large texts that `demo --help` does not need
 
-    with console.client(create=True) as client:
-        filled = fill(client, count=sessions)
-        where = shown_url(client.store.url)
+    with console.open(create=True) as app:
+        filled = fill(app, count=sessions)
+        where = shown_url(app.store.url)
     value = {"sessions": filled.sessions, "messages": filled.messages, "database": where}
     contents = f"{counted(filled.sessions, 'session')} and {counted(filled.messages, 'message')}"
     place = "".join(

@@ -21,7 +21,7 @@ from sessionary.store.sqlite import db_file
 from sessionary.store.tables import upkeep
 
 if TYPE_CHECKING:
-    from sessionary.client.client import Sessionary
+    from sessionary.app.context import AppContext
 
 SHOWN_SIZES = 12
 # How long the index is updated between two progress messages.
@@ -35,9 +35,9 @@ def verify(console: Console) -> None:
 
     Every session of every profile is compared with its log, its usage and its turns.
     """
-    with console.client() as client:
+    with console.open() as app:
         found = checking.verify(
-            client.store, progress=lambda done: console.progress(f"{done:,} sessions checked")
+            app.store, progress=lambda done: console.progress(f"{done:,} sessions checked")
         )
     console.end_progress()
     broken = [
@@ -72,22 +72,22 @@ def rebuild(console: Console, *, index: bool) -> None:
     if index:
         _rebuild_index(console)
         return
-    with console.client() as client:
+    with console.open() as app:
         wrong = checking.rebuild(
-            client.store, progress=lambda done: console.progress(f"{done:,} sessions rebuilt")
+            app.store, progress=lambda done: console.progress(f"{done:,} sessions rebuilt")
         )
     console.end_progress()
     console.answer({"changed": wrong}, f"{count(wrong, 'session')} corrected.")
 
 
 def _rebuild_index(console: Console) -> None:
-    with console.client() as client:
-        client.store.rebuild_index().result()
-        state = client.store.catch_up(0).result()
+    with console.open() as app:
+        app.store.rebuild_index().result()
+        state = app.store.catch_up(0).result()
         total = state.behind
         while state.behind:
             console.progress(f"{max(0, total - state.behind):,} of {total:,} changes indexed")
-            state = client.store.catch_up(STEP_SECONDS).result()
+            state = app.store.catch_up(STEP_SECONDS).result()
     console.end_progress()
     console.answer({"indexed": total}, f"{count(total, 'change')} indexed.")
 
@@ -96,8 +96,8 @@ def _rebuild_index(console: Console) -> None:
 @pass_console
 def stats(console: Console) -> None:
     """Count what is in the store, of all profiles, and show what takes the space."""
-    with console.client() as client:
-        found = client.reading(upkeep.stats).result()
+    with console.open() as app:
+        found = app.store.read(upkeep.stats).result()
     names = (
         "sessions",
         "open_sessions",
@@ -164,10 +164,10 @@ def doctor(console: Console) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _index(client: "Sessionary", path: str | None) -> Finding:
+def _index(app: "AppContext", path: str | None) -> Finding:
     from sessionary.store.search.health import examine  # compiles the tokenizer's patterns
 
-    health = examine(client.store, path)
+    health = examine(app.store, path)
     if health.problem is not None:
         do = "The conversations are safe. Rebuild it with: sessionary rebuild --index"
         return Finding("search index", "bad", f"damaged ({health.problem})", do)
@@ -263,25 +263,25 @@ def _room(folder: str) -> Finding:
 def _store_findings(console: Console) -> Iterator[Finding]:
     """Yield what the open store reports, or why it does not open."""
     try:
-        with console.client() as client:
-            yield from _opened(client)
+        with console.open() as app:
+            yield from _opened(app)
     except NotFound:
         raise
     except SessionaryError as error:
         yield Finding("store", "bad", str(error), "Nothing can be stored until this is fixed.")
 
 
-def _opened(client: "Sessionary") -> Iterator[Finding]:
-    dialect = "postgres" if sqlite_path(client.config.database) is None else "sqlite"
+def _opened(app: "AppContext") -> Iterator[Finding]:
+    dialect = "postgres" if sqlite_path(app.config.database) is None else "sqlite"
     yield Finding("schema", "ok", f"{dialect}, {migrations.known(dialect)[-1].name}")
-    broken = client.reading(checking.check_database).result()
+    broken = app.store.read(checking.check_database).result()
     for each in broken:
         do = "Keep the file, and `sessionary restore` a backup."
         yield Finding("integrity", "bad", f"{each.invariant}: {each.where}: {each.what}", do)
     if not broken:
         yield Finding("integrity", "ok", "no damage found (`sessionary verify` looks deeper)")
-    yield _index(client, sqlite_path(client.config.database))
-    found = client.reading(upkeep.health, now=client.moment().now).result()
+    yield _index(app, sqlite_path(app.config.database))
+    found = app.store.read(upkeep.health, now=app.moment().now).result()
     waiting = (
         f"{count(found.waiting_arrivals, 'arrival')} and "
         f"{count(found.open_deliveries, 'delivery')} waiting"

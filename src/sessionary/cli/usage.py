@@ -2,9 +2,11 @@
 
 import csv
 import sys
+from collections.abc import Sequence
 
 import click
 
+from sessionary.actions import usage as usage_actions
 from sessionary.cli import times
 from sessionary.cli.console import Column, Console, money
 from sessionary.cli.tree import command, pass_console
@@ -32,15 +34,17 @@ def usage(console: Console, *, by: str, since: str | None, until: str | None, as
     """
     if as_csv and console.json:
         raise click.UsageError("--csv and --json exclude each other.")
-    with console.client() as client:
-        now, zone = client.moment().now, console.zone(client)
-        rows = client.usage(
+    with console.open() as app:
+        now, zone = app.moment().now, console.zone(app)
+        rows = app.store.read(
+            usage_actions.sum_usage,
             by,
+            profile=app.profile,
             since=None if since is None else times.parse_time(since, now=now, zone=zone),
             until=None
             if until is None
             else times.parse_time(until, now=now, zone=zone, at_end=True),
-        )
+        ).result()
     if console.json:
         console.emit({"items": [usage_json(row) for row in rows], "next": None, "by": by})
     elif as_csv:
@@ -52,7 +56,7 @@ def usage(console: Console, *, by: str, since: str | None, until: str | None, as
         console.note("No model calls.")
 
 
-def _print_table(console: Console, rows: list[UsageTotal], *, by: str) -> None:
+def _print_table(console: Console, rows: Sequence[UsageTotal], *, by: str) -> None:
     columns = [Column(by.upper(), flexible=True)]
     columns += [
         Column(heading, right=True)
@@ -70,12 +74,12 @@ def _line(name: str, row: UsageTotal) -> list[str]:
     return [name, f"{row.calls:,}", *tokens, money(row.cost_microusd) + partly]
 
 
-def _sum(rows: list[UsageTotal]) -> UsageTotal:
+def _sum(rows: Sequence[UsageTotal]) -> UsageTotal:
     fields = [name for name in UsageTotal.__dataclass_fields__ if name != "group"]
     return UsageTotal(None, *(sum(getattr(row, name) for row in rows) for name in fields))
 
 
-def _tell_unknown(console: Console, rows: list[UsageTotal]) -> None:
+def _tell_unknown(console: Console, rows: Sequence[UsageTotal]) -> None:
     total = _sum(rows)
     if total.unknown_cost_calls:
         share = total.unknown_cost_calls / total.calls
@@ -85,7 +89,7 @@ def _tell_unknown(console: Console, rows: list[UsageTotal]) -> None:
         )
 
 
-def _print_csv(rows: list[UsageTotal]) -> None:
+def _print_csv(rows: Sequence[UsageTotal]) -> None:
     items = [usage_json(row) for row in rows]
     names = list(usage_json(UsageTotal()))
     writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")

@@ -2,33 +2,37 @@
 
 from collections.abc import Callable
 from datetime import datetime, tzinfo
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from sessionary.actions.sessions import projects
+from sessionary.actions.retention import purge as purging
+from sessionary.actions.sessions import append as appending
+from sessionary.actions.sessions import edit, projects, revise, routing
 from sessionary.cli.console import Console, count, read_input
-from sessionary.cli.sessions.refs import find_head, find_session, ref_argument
+from sessionary.cli.sessions.refs import find_head, ref_argument
 from sessionary.cli.times import clock_time, parse_time, span
 from sessionary.cli.tree import command, pass_console
-from sessionary.client.session import Session
 from sessionary.errors import BadInput
-from sessionary.model.message import Role
-from sessionary.model.session import Kind, SessionHead
+from sessionary.model.message import Role, message
+from sessionary.model.session import Kind, Opening, SessionHead
 from sessionary.model.source import TERMINAL, Person, Source
 from sessionary.model.usage import Usage
 from sessionary.model.view import head_json, hold_json
 
 if TYPE_CHECKING:
-    from sessionary.client.client import Sessionary
+    from sessionary.app.context import AppContext
 
 
-def _change(
-    console: Console, ref: str, change: Callable[[Session], SessionHead], what: str
-) -> None:
+# Changes the session with an id, and returns it as it is then.
+Change = Callable[["AppContext", str], SessionHead]
+
+
+def _change(console: Console, ref: str, change: Change, what: str) -> None:
     """Change the session that a person names, and print it as it is now."""
-    with console.client() as client:
-        head = change(find_session(client, ref))
+    with console.open() as app:
+        head = change(app, find_head(app, ref).id)
     _tell(console, head, what)
 
 
@@ -37,9 +41,7 @@ def _tell(console: Console, head: SessionHead, what: str) -> None:
     console.answer(head_json(head), f"{head.id} {what}: {name}" if name else f"{head.id} {what}")
 
 
-def _change_command(
-    name: str, about: str, change: Callable[[Session], SessionHead], what: str
-) -> click.Command:
+def _change_command(name: str, about: str, change: Change, what: str) -> click.Command:
     """Make a command that takes nothing but a session."""
 
     @command(name, example=f"sessionary sessions {name} Capitals", help=about)
@@ -51,38 +53,60 @@ def _change_command(
     return change_session
 
 
-pin = _change_command("pin", "Keep a session at the top of lists.", Session.pin, "pinned")
+def _set_pinned(app: "AppContext", id: str, *, pinned: bool) -> SessionHead:
+    return app.store.write(edit.pin, id, profile=app.profile, pinned=pinned).result()
+
+
+def _set_archived(app: "AppContext", id: str, *, archived: bool) -> SessionHead:
+    return app.store.write(edit.archive, id, profile=app.profile, archived=archived).result()
+
+
+def _trash(app: "AppContext", id: str) -> SessionHead:
+    return app.store.write(edit.trash, id, profile=app.profile, moment=app.moment()).result()
+
+
+def _restore(app: "AppContext", id: str) -> SessionHead:
+    return app.store.write(edit.restore, id, profile=app.profile).result()
+
+
+def _reopen(app: "AppContext", id: str) -> SessionHead:
+    return app.store.write(edit.reopen, id, profile=app.profile).result()
+
+
+pin = _change_command(
+    "pin", "Keep a session at the top of lists.", partial(_set_pinned, pinned=True), "pinned"
+)
 unpin = _change_command(
     "unpin",
     "No longer keep a session at the top of lists.",
-    lambda session: session.pin(pinned=False),
+    partial(_set_pinned, pinned=False),
     "unpinned",
 )
 archive = _change_command(
     "archive",
     "Hide a session from the list; `list --archived` shows it.",
-    Session.archive,
+    partial(_set_archived, archived=True),
     "archived",
 )
 unarchive = _change_command(
     "unarchive",
     "Bring a session back from the archive.",
-    lambda session: session.archive(archived=False),
+    partial(_set_archived, archived=False),
     "unarchived",
 )
 trash = _change_command(
     "trash",
     "Move a session and its subagents to the trash for 30 days; `restore` takes them out.",
-    Session.trash,
+    _trash,
     "trashed",
 )
 restore = _change_command(
     "restore",
     "Take a session out of the trash, with the subagents that were trashed with it.",
-    Session.restore,
+    _restore,
     "restored",
 )
-reopen = _change_command("reopen", "Open an ended session again.", Session.reopen, "reopened")
+reopen = _change_command("reopen", "Open an ended session again.", _reopen, "reopened")
 
 
 @command("rename", example='sessionary sessions rename 01jx4k "Capitals of Europe"')
@@ -91,7 +115,10 @@ reopen = _change_command("reopen", "Open an ended session again.", Session.reope
 @pass_console
 def rename(console: Console, ref: str, title: str) -> None:
     """Give a session a title; an empty one removes it."""
-    _change(console, ref, lambda session: session.rename(title), "renamed")
+    with console.open() as app:
+        id = find_head(app, ref).id
+        head = app.store.write(edit.rename, id, title, profile=app.profile).result()
+    _tell(console, head, "renamed")
 
 
 @command("purge", example="sessionary sessions purge Capitals --yes")
@@ -103,14 +130,16 @@ def purge(console: Console, ref: str, *, yes: bool) -> None:
 
     Messages that forks of it continue from are kept for them. Its usage stays in the reports.
     """
-    with console.client() as client:
-        head = find_head(client, ref)
+    with console.open() as app:
+        head = find_head(app, ref)
         name = (
             f"{head.id} ({head.title or head.preview})" if head.preview or head.title else head.id
         )
         messages = count(head.message_count, "message")
         console.confirm(f"Session {name} with {messages} would be deleted forever.", yes=yes)
-        gone = client.find(head.id).purge()
+        gone = app.store.write(
+            purging.purge, head.id, profile=app.profile, moment=app.moment()
+        ).result()
     value = {
         "session_id": gone.session_id,
         "entries": gone.entries,
@@ -129,8 +158,15 @@ def purge(console: Console, ref: str, *, yes: bool) -> None:
 @pass_console
 def fork(console: Console, ref: str, *, at: int | None, title: str | None) -> None:
     """Begin a session with another's history up to an entry; nothing is copied."""
-    with console.client() as client:
-        head = find_session(client, ref).fork(at, title=title).head()
+    with console.open() as app:
+        head = app.store.write(
+            edit.fork,
+            find_head(app, ref).id,
+            profile=app.profile,
+            moment=app.moment(),
+            at_seq=at,
+            title=title,
+        ).result()
     _tell(console, head, "forked")
 
 
@@ -140,7 +176,12 @@ def fork(console: Console, ref: str, *, at: int | None, title: str | None) -> No
 @pass_console
 def end(console: Console, ref: str, *, reason: str) -> None:
     """Close a session. One that has ended keeps its reason."""
-    _change(console, ref, lambda session: session.end(reason), "ended")
+    with console.open() as app:
+        id, moment = find_head(app, ref).id, app.moment()
+        head = app.store.write(
+            edit.end, id, profile=app.profile, moment=moment, reason=reason
+        ).result()
+    _tell(console, head, "ended")
 
 
 @command(
@@ -155,9 +196,9 @@ def move(console: Console, ref: str, project: str | None, *, to_none: bool) -> N
     """Move a session to a project, or out of one with --none."""
     if (project is None) is not to_none:
         raise click.UsageError("Name a project, or give --none.")
-    with console.client() as client:
-        head = client.writing(
-            projects.move_session, find_head(client, ref).id, project, profile=client.profile
+    with console.open() as app:
+        head = app.store.write(
+            projects.move_session, find_head(app, ref).id, project, profile=app.profile
         ).result()
     _tell(console, head, "moved")
 
@@ -168,7 +209,10 @@ def move(console: Console, ref: str, project: str | None, *, to_none: bool) -> N
 @pass_console
 def undo(console: Console, ref: str, rounds: int) -> None:
     """Take back the person's last N messages and the replies to them; nothing is deleted."""
-    _change(console, ref, lambda session: session.undo(rounds), "undone")
+    with console.open() as app:
+        id, now = find_head(app, ref).id, app.clock.now()
+        head = app.store.write(revise.undo, id, profile=app.profile, rounds=rounds, at=now).result()
+    _tell(console, head, "undone")
 
 
 NEW = "new"
@@ -229,23 +273,31 @@ def append(console: Console, ref: str, text: str, **asked: Any) -> None:
     if not content:
         raise BadInput("There is no text to append; nothing was written.")
     person = None if asked["person"] is None else Person(asked["person"])
-    with console.client(create=ref == NEW) as client:
-        session = _new_session(client, asked) if ref == NEW else find_session(client, ref)
-        done = session.append(
-            asked["role"],
-            content,
+    with console.open(create=ref == NEW) as app:
+        new = appending.NewMessage(
+            message(asked["role"], content, person=person),
             idempotency_key=asked["idempotency_key"],
-            usage=_usage(asked),
-            person=person,
+            usage=app.priced(_usage(asked)),
         )
+        if ref == NEW:
+            pending = app.store.write(
+                appending.append_to_new_session, _opening(app, asked), new, moment=app.moment()
+            )
+        else:
+            id = find_head(app, ref).id
+            pending = app.store.write(
+                appending.append_to_session, id, new, profile=app.profile, moment=app.moment()
+            )
+        done = pending.result()
     value = {"id": done.id, "session_id": done.session_id, "seq": done.seq}
     again = " (already stored)" if done.repeated else ""
     console.answer(value | {"repeated": done.repeated}, f"{done.session_id} #{done.seq}{again}")
 
 
-def _new_session(client: "Sessionary", asked: dict[str, Any]) -> "Session":
+def _opening(app: "AppContext", asked: dict[str, Any]) -> Opening:
     source = Source(platform=asked["source"] or TERMINAL, chat_id=asked["chat"])
-    return client.new_session(source, title=asked["title"], kind=Kind(asked["kind"] or Kind.CHAT))
+    kind = Kind(asked["kind"] or Kind.CHAT)
+    return Opening(app.profile, source, kind=kind, title=asked["title"])
 
 
 def _usage(asked: dict[str, Any]) -> Usage | None:
@@ -273,12 +325,13 @@ def hold(console: Console, ref: str, *, reason: str, until: str | None) -> None:
 
     An explicit command (/new, a switch, `sessions end`) still ends it.
     """
-    with console.client() as client:
-        zone = client.config.zone
-        end = None if until is None else _hold_end(until, now=client.moment().now, zone=zone)
-        session = find_session(client, ref)
-        made = session.hold(reason, until=end)
-        id = session.head().id
+    with console.open() as app:
+        zone = app.config.zone
+        end = None if until is None else _hold_end(until, now=app.moment().now, zone=zone)
+        id = find_head(app, ref).id
+        made = app.store.write(
+            routing.add_hold, id, reason, profile=app.profile, moment=app.moment(), until=end
+        ).result()
     moment = "until it is released" if end is None else f"until {clock_time(end, zone=zone)}"
     value = {"session_id": id, **hold_json(made.reason, made.until)}
     console.answer(value, f"{id} is held {moment}: {made.reason}")
@@ -294,10 +347,11 @@ def hold(console: Console, ref: str, *, reason: str, until: str | None) -> None:
 @pass_console
 def release(console: Console, ref: str, *, reason: str | None) -> None:
     """Release one hold of a session, or all of them."""
-    with console.client() as client:
-        session = find_session(client, ref)
-        gone = session.release(reason)
-        id = session.head().id
+    with console.open() as app:
+        id = find_head(app, ref).id
+        gone = app.store.write(
+            routing.release_hold, id, reason, profile=app.profile, moment=app.moment()
+        ).result()
     items = [hold_json(each.reason, each.until) for each in gone]
     names = ", ".join(each.reason for each in gone)
     text = f"{id} is released: {names}" if gone else f"{id} was not held."

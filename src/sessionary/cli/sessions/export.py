@@ -21,7 +21,7 @@ from sessionary.model.record import ExportOptions
 from sessionary.store import filesystem
 
 if TYPE_CHECKING:
-    from sessionary.client.client import Sessionary
+    from sessionary.app.context import AppContext
 
 
 EXPORTERS = {
@@ -84,16 +84,16 @@ def export(
     _check(console, refs, form=form, everything=everything, output=output, tool=tool, budget=budget)
     if output is not None:
         refuse_to_overwrite(output, force=force)
-    with console.client() as client:
-        ids = list(dict.fromkeys(find_head(client, ref).id for ref in refs))
+    with console.open() as app:
+        ids = list(dict.fromkeys(find_head(app, ref).id for ref in refs))
         if tool is not None:
             tokens = exports.HANDOVER_BUDGET if budget is None else budget
             made = exports.handover_excerpt(
-                client.store, ids[0], profile=client.profile, budget=tokens, options=options
+                app.store, ids[0], profile=app.profile, budget=tokens, options=options
             )
             _hand_over(console, made, tool, output, force=force)
             return
-        pieces = _pieces(client, ids if refs else None, form, options)
+        pieces = _pieces(app, ids if refs else None, form, options)
         _write(console, pieces, form, output, force=force)
 
 
@@ -158,10 +158,10 @@ def _print(console: Console, pieces: Iterator[str]) -> None:
 
 
 def _pieces(
-    client: "Sessionary", ids: list[str] | None, form: str, options: ExportOptions
+    app: "AppContext", ids: list[str] | None, form: str, options: ExportOptions
 ) -> Iterator[str]:
     """Yield the export in pieces of whole lines."""
-    for piece in EXPORTERS[form](client.store, ids, profile=client.profile, options=options):
+    for piece in EXPORTERS[form](app.store, ids, profile=app.profile, options=options):
         shown = piece if form == "jsonl" else piece.translate(CONTROL_CHARACTERS)
         yield shown if shown.endswith("\n") else f"{shown}\n"
 

@@ -72,18 +72,18 @@ def list_sessions(console: Console, **asked: Any) -> None:
         asked["pinned"] or asked["pinned_first"]
     ):
         raise click.UsageError("--pinned and --pinned-first need --sort activity.")
-    with console.client() as client:
-        now = client.moment().now
-        filters = _filters(asked, folder=folder, now=now, zone=console.zone(client))
+    with console.open() as app:
+        now = app.moment().now
+        filters = _filters(asked, folder=folder, now=now, zone=console.zone(app))
         action = lists.list_pinned_first if asked["pinned_first"] else lists.list_sessions
-        page = client.reading(
+        page = app.store.read(
             action,
             filters,
-            profile=client.profile,
+            profile=app.profile,
             limit=asked["limit"],
             cursor=asked["cursor"],
         ).result()
-        zone = console.zone(client)
+        zone = console.zone(app)
     if console.json:
         # A list for people does not need the JSON of messages and parts.
         from sessionary.model.view import head_json

@@ -15,8 +15,8 @@ from sessionary.model.view import time_text
 @pass_console
 def list_projects(console: Console) -> None:
     """List the projects with their number of sessions."""
-    with console.client() as client:
-        found = client.projects()
+    with console.open() as app:
+        found = app.store.read(project_actions.list_projects, profile=app.profile).result()
     console.print_list(
         [_json(each) for each in found],
         (Column("NAME", flexible=True), Column("SESSIONS", right=True), Column("COLOUR")),
@@ -31,9 +31,9 @@ def list_projects(console: Console) -> None:
 @pass_console
 def add(console: Console, name: str, *, colour: str | None) -> None:
     """Create a project."""
-    with console.client(create=True) as client:
-        made = client.writing(
-            project_actions.add, name, profile=client.profile, moment=client.moment(), colour=colour
+    with console.open(create=True) as app:
+        made = app.store.write(
+            project_actions.add, name, profile=app.profile, moment=app.moment(), colour=colour
         ).result()
     console.answer(_json(made), f"Project {made.name} added.")
 
@@ -44,9 +44,9 @@ def add(console: Console, name: str, *, colour: str | None) -> None:
 @pass_console
 def rename(console: Console, name: str, new_name: str) -> None:
     """Rename a project."""
-    with console.client() as client:
-        made = client.writing(
-            project_actions.change, name, profile=client.profile, new_name=new_name
+    with console.open() as app:
+        made = app.store.write(
+            project_actions.change, name, profile=app.profile, new_name=new_name
         ).result()
     console.answer(_json(made), f"Project {name} is now {made.name}.")
 
@@ -57,9 +57,9 @@ def rename(console: Console, name: str, new_name: str) -> None:
 @pass_console
 def colour(console: Console, name: str, colour: str) -> None:
     """Set a project's colour."""
-    with console.client() as client:
-        made = client.writing(
-            project_actions.change, name, profile=client.profile, colour=colour
+    with console.open() as app:
+        made = app.store.write(
+            project_actions.change, name, profile=app.profile, colour=colour
         ).result()
     console.answer(_json(made), f"Project {made.name} is now {made.colour}.")
 
@@ -69,8 +69,8 @@ def colour(console: Console, name: str, colour: str) -> None:
 @pass_console
 def remove(console: Console, name: str) -> None:
     """Delete a project; its sessions stay, without a project."""
-    with console.client() as client:
-        gone = client.writing(project_actions.remove, name, profile=client.profile).result()
+    with console.open() as app:
+        gone = app.store.write(project_actions.remove, name, profile=app.profile).result()
     console.answer(_json(gone), f"Project {gone.name} removed; its sessions stay.")
 
 

@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from sessionary.actions.sessions import lists, read
 from sessionary.cli.console import Console
 from sessionary.errors import Ambiguous, NotFound, SessionaryError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from sessionary.client.client import Sessionary
-    from sessionary.client.session import Session
+    from sessionary.actions.search.search import SearchResult
+    from sessionary.app.context import AppContext
     from sessionary.model.session import SessionHead
 
 OFFERED = 30
@@ -36,8 +37,8 @@ class Ref(click.ParamType):  # type: ignore[type-arg] # before click 8.3 it take
         from click.shell_completion import CompletionItem  # only completion needs it
 
         try:
-            with ctx.ensure_object(Console).client() as client:
-                heads = client.sessions(limit=200).items
+            with ctx.ensure_object(Console).open() as app:
+                heads = _recent(app)
         except SessionaryError:
             return []
         names = [(head.title or head.id, head.preview) for head in heads]
@@ -54,22 +55,17 @@ def ref_argument(function: F) -> F:
     return click.argument("ref", type=REF, metavar="REF")(function)
 
 
-def find_session(client: "Sessionary", ref: str) -> "Session":
-    """Return the session that a person names."""
-    return client.find(find_head(client, ref).id)
-
-
-def find_head(client: "Sessionary", ref: str) -> "SessionHead":
+def find_head(app: "AppContext", ref: str) -> "SessionHead":
     """Return the head of the session that a person names.
 
     If no id or exact title matches: a title in other capitals, or what a list shows as the title,
     even shortened. Several matches raise Ambiguous; without any, NotFound suggests similar titles.
     """
     try:
-        return client.head(ref)
+        return app.store.read(read.find, ref, profile=app.profile).result()
     except NotFound as missing:
         shown = _without_marks(ref)
-        found = _titled_alike(client, shown) or _beginning_alike(client, shown)
+        found = _titled_alike(app, shown) or _beginning_alike(app, shown)
         if len(found) == 1:
             return found[0]
         if found:
@@ -77,7 +73,7 @@ def find_head(client: "Sessionary", ref: str) -> "SessionHead":
             raise Ambiguous(
                 f"{ref!r} may be one of several sessions: {names}.", [head.id for head in found]
             ) from None
-        near = _near_titles(client, shown)
+        near = _near_titles(app, shown)
         if not near:
             raise
         listed = ", ".join(f"“{title}”" for title in near)
@@ -91,20 +87,20 @@ def _without_marks(ref: str) -> str:
     return shown
 
 
-def _titled_alike(client: "Sessionary", shown: str) -> "list[SessionHead]":
+def _titled_alike(app: "AppContext", shown: str) -> "list[SessionHead]":
     """Return sessions with this title in any capitals, or whose title was shortened to this."""
-    return _matching(client, shown, roles=("title",), label=lambda head: head.title)
+    return _matching(app, shown, roles=("title",), label=lambda head: head.title)
 
 
-def _beginning_alike(client: "Sessionary", shown: str) -> "list[SessionHead]":
+def _beginning_alike(app: "AppContext", shown: str) -> "list[SessionHead]":
     """Return sessions without a title that begin with these words: lists show the words instead."""
     return _matching(
-        client, shown, roles=(), label=lambda head: head.preview if head.title is None else None
+        app, shown, roles=(), label=lambda head: head.preview if head.title is None else None
     )
 
 
 def _matching(
-    client: "Sessionary",
+    app: "AppContext",
     shown: str,
     *,
     roles: tuple[str, ...],
@@ -121,25 +117,43 @@ def _matching(
         return []
     phrase = f'"{" ".join(whole[:8])}"'
     found = {}
-    for hit in client.search(phrase, limit=RECENT, all_hits=False, roles=roles):
+    for hit in _search(app, phrase, limit=RECENT, roles=roles):
         text = " ".join(fold(label(hit.session) or "").split())
         if text == wanted or (shown.endswith(CUT) and text.startswith(wanted)):
             found[hit.session.id] = hit.session
     return list(found.values())
 
 
-def _near_titles(client: "Sessionary", shown: str) -> list[str]:
+def _near_titles(app: "AppContext", shown: str) -> list[str]:
     """Return titles with similar spelling or some of the words."""
     import difflib  # only an unknown name needs it
 
-    heads = client.sessions(limit=RECENT).items
+    heads = _recent(app)
     titles = {head.title.casefold(): head.title for head in heads if head.title}
     near = [
         titles[each] for each in difflib.get_close_matches(shown.casefold(), titles, n=SUGGESTED)
     ]
-    found = client.search(shown, limit=SUGGESTED, roles=("title",))
+    found = _search(app, shown, limit=SUGGESTED, roles=("title",))
     near += [hit.session.title for hit in found if hit.session.title]
     return list(dict.fromkeys(near))[:SUGGESTED]
+
+
+def _recent(app: "AppContext") -> "tuple[SessionHead, ...]":
+    """Return the most recent sessions."""
+    filters = lists.SessionFilters()
+    page = app.store.read(lists.list_sessions, filters, profile=app.profile, limit=RECENT)
+    return page.result().items
+
+
+def _search(app: "AppContext", text: str, *, limit: int, roles: tuple[str, ...]) -> "SearchResult":
+    """Return the best hit of each session."""
+    from sessionary.actions.search import search  # an id or an exact title is found without it
+
+    options = search.SearchOptions(limit=limit, roles=roles)
+    now = app.clock.now()
+    return app.store.search(
+        search.search, text, profile=app.profile, options=options, now=now
+    ).result()
 
 
 def _label(head: "SessionHead") -> str:

@@ -12,9 +12,11 @@ from sessionary.actions.search.search import (
     MOST_HITS,
     SORTS,
     Hit,
+    SearchOptions,
     SearchResult,
     result_json,
 )
+from sessionary.actions.search.search import search as run_search
 from sessionary.cli import times
 from sessionary.cli.console import Console, count
 from sessionary.cli.sessions.refs import REF, find_head
@@ -24,7 +26,7 @@ from sessionary.model.snippet import CLOSE, OPEN
 from sessionary.model.terminal import display_width, fit, one_line, safe_terminal
 
 if TYPE_CHECKING:
-    from sessionary.client.client import Sessionary
+    from sessionary.app.context import AppContext
 
 
 # How long the index is updated between two progress messages.
@@ -62,12 +64,11 @@ def search(console: Console, query: tuple[str, ...], **asked: Any) -> None:
     All words must match. "A phrase" matches words in that order, -word excludes, word* matches a prefix;
     OR, AND and NOT are operators. Filters: role: source: from: in: session: tool: before: after:
     """
-    with console.client() as client:
+    with console.open() as app:
         if asked["session"] is not None:
-            asked["session"] = find_head(client, asked["session"]).id
-        _catch_up(console, client)
-        found = client.search(
-            " ".join(query),
+            asked["session"] = find_head(app, asked["session"]).id
+        _catch_up(console, app)
+        options = SearchOptions(
             sort=asked["sort"],
             limit=asked["limit"],
             cursor=asked["cursor"],
@@ -76,7 +77,10 @@ def search(console: Console, query: tuple[str, ...], **asked: Any) -> None:
             session=asked["session"],
             source=asked["source"],
         )
-        now, zone = client.moment().now, console.zone(client)
+        now, zone = app.clock.now(), console.zone(app)
+        found = app.store.search(
+            run_search, " ".join(query), profile=app.profile, options=options, now=now
+        ).result()
     if console.json:
         console.emit(result_json(found))
         return
@@ -85,15 +89,15 @@ def search(console: Console, query: tuple[str, ...], **asked: Any) -> None:
     _tell_the_rest(console, found)
 
 
-def _catch_up(console: Console, client: "Sessionary") -> None:
+def _catch_up(console: Console, app: "AppContext") -> None:
     """Bring the index up to date; show the progress if that takes long."""
-    state = client.store.catch_up(STEP_SECONDS).result()
+    state = app.store.catch_up(STEP_SECONDS).result()
     total = state.behind
     while state.behind:
         known = state.watermark
         done = max(0, total - state.behind)
         console.progress(f"Indexing: {done:,} of {total:,} changes")
-        state = client.store.catch_up(STEP_SECONDS).result()
+        state = app.store.catch_up(STEP_SECONDS).result()
         if state.watermark == known and state.behind >= total:
             break  # no progress: the answer says what is missing
         total = max(total, state.behind)

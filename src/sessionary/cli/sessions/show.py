@@ -30,7 +30,7 @@ from sessionary.model.terminal import one_line, safe_terminal
 from sessionary.model.view import entry_json, head_json, hold_json
 
 if TYPE_CHECKING:
-    from sessionary.client.client import Sessionary
+    from sessionary.app.context import AppContext
 
 SHOWN_TO_PEOPLE = 100
 PAGE = 500
@@ -72,17 +72,17 @@ def show(console: Console, ref: str, **asked: Any) -> None:
     REF is an id, the beginning of one, or a title.
     """
     _refuse_contradictions(asked)
-    with console.client() as client:
-        head = find_head(client, ref)
+    with console.open() as app:
+        head = find_head(app, ref)
         with console.paged():
             if asked["context"]:
-                _show_context(console, client, head)
+                _show_context(console, app, head)
             elif asked["raw"]:
-                _show_raw(console, client, head)
+                _show_raw(console, app, head)
             elif asked["everything"]:
-                _show_all(console, _Printer(console, client, plain=asked["plain"]), head)
+                _show_all(console, _Printer(console, app, plain=asked["plain"]), head)
             else:
-                _show_window(console, _Printer(console, client, plain=asked["plain"]), head, asked)
+                _show_window(console, _Printer(console, app, plain=asked["plain"]), head, asked)
 
 
 def _refuse_contradictions(asked: dict[str, Any]) -> None:
@@ -97,12 +97,12 @@ def _refuse_contradictions(asked: dict[str, Any]) -> None:
 def _show_window(
     console: Console, printer: "_Printer", head: SessionHead, asked: dict[str, Any]
 ) -> None:
-    client = printer.client
+    app = printer.app
     limit = asked["limit"] or (MAX_LIMIT if console.json else SHOWN_TO_PEOPLE)
-    window = client.reading(
+    window = app.store.read(
         read.read_window,
         head.id,
-        profile=client.profile,
+        profile=app.profile,
         limit=limit,
         before=asked["before"],
         after=asked["after"],
@@ -114,7 +114,7 @@ def _show_window(
     edge = str(shown[-1 if forward else 0].seq) if more else None
     if console.json:
         items = [entry_json(entry) for entry in shown]
-        console.emit({**_about(client, head), "items": items, "next": edge})
+        console.emit({**_about(app, head), "items": items, "next": edge})
         return
     printer.heading(head)
     for entry in shown:
@@ -126,44 +126,44 @@ def _show_window(
 
 def _show_all(console: Console, printer: "_Printer", head: SessionHead) -> None:
     if console.json:
-        items = (entry_json(entry) for entry in _walk(printer.client, head))
-        console.emit_items(items, before=_about(printer.client, head))
+        items = (entry_json(entry) for entry in _walk(printer.app, head))
+        console.emit_items(items, before=_about(printer.app, head))
         return
     printer.heading(head)
-    for entry in _walk(printer.client, head):
+    for entry in _walk(printer.app, head):
         printer.entry(entry)
 
 
-def _about(client: "Sessionary", head: SessionHead) -> dict[str, Any]:
-    held = [hold_json(each.reason, each.until) for each in _holds(client, head)]
-    return {"session": _session_json(client, head), "holds": held}
+def _about(app: "AppContext", head: SessionHead) -> dict[str, Any]:
+    held = [hold_json(each.reason, each.until) for each in _holds(app, head)]
+    return {"session": _session_json(app, head), "holds": held}
 
 
-def _holds(client: "Sessionary", head: SessionHead) -> list[Hold]:
-    return client.reading(list_holds, head, now=client.moment().now).result()
+def _holds(app: "AppContext", head: SessionHead) -> list[Hold]:
+    return app.store.read(list_holds, head, now=app.moment().now).result()
 
 
-def _show_raw(console: Console, client: "Sessionary", head: SessionHead) -> None:
-    items = (entry_json(entry) for entry in _walk_log(client, head))
+def _show_raw(console: Console, app: "AppContext", head: SessionHead) -> None:
+    items = (entry_json(entry) for entry in _walk_log(app, head))
     if console.json:
-        console.emit_items(items, before={"session": _session_json(client, head)})
+        console.emit_items(items, before={"session": _session_json(app, head)})
         return
     for item in items:
         console.print(json.dumps(item))
 
 
-def _origin(client: "Sessionary", head: SessionHead) -> read.SessionOrigin:
-    return client.reading(read.get_origin, head.id, profile=client.profile).result()
+def _origin(app: "AppContext", head: SessionHead) -> read.SessionOrigin:
+    return app.store.read(read.get_origin, head.id, profile=app.profile).result()
 
 
-def _session_json(client: "Sessionary", head: SessionHead) -> dict[str, Any]:
+def _session_json(app: "AppContext", head: SessionHead) -> dict[str, Any]:
     """Return a head as JSON, with where the session comes from."""
-    origin = _origin(client, head)
+    origin = _origin(app, head)
     return head_json(head) | {"workspace": origin.workspace, "imported": origin.imported}
 
 
-def _show_context(console: Console, client: "Sessionary", head: SessionHead) -> None:
-    chats = client.reading(read.read_context, head.id, profile=client.profile).result()
+def _show_context(console: Console, app: "AppContext", head: SessionHead) -> None:
+    chats = app.store.read(read.read_context, head.id, profile=app.profile).result()
     if console.json:
         console.emit({"items": chats, "next": None})
         return
@@ -177,22 +177,22 @@ def _show_context(console: Console, client: "Sessionary", head: SessionHead) -> 
         console.print()
 
 
-def _walk(client: "Sessionary", head: SessionHead) -> Iterator[Entry]:
+def _walk(app: "AppContext", head: SessionHead) -> Iterator[Entry]:
     """Yield the whole transcript; each page is a read of its own, so none stays open for long."""
     after, more = 0, True
     while more:
-        window = client.reading(
-            read.read_window, head.id, profile=client.profile, limit=PAGE, after=after
+        window = app.store.read(
+            read.read_window, head.id, profile=app.profile, limit=PAGE, after=after
         ).result()
         yield from window.entries
         more = window.more_after
         after = window.entries[-1].seq if window.entries else after
 
 
-def _walk_log(client: "Sessionary", head: SessionHead) -> Iterator[Entry]:
+def _walk_log(app: "AppContext", head: SessionHead) -> Iterator[Entry]:
     after = 0
-    while page := client.reading(
-        read.read_log, head.id, profile=client.profile, after=after, limit=PAGE
+    while page := app.store.read(
+        read.read_log, head.id, profile=app.profile, after=after, limit=PAGE
     ).result():
         yield from page
         after = page[-1].seq
@@ -201,10 +201,10 @@ def _walk_log(client: "Sessionary", head: SessionHead) -> Iterator[Entry]:
 class _Printer:
     """Prints a transcript, with coloured roles and rendered Markdown if the terminal can show them."""
 
-    def __init__(self, console: Console, client: "Sessionary", *, plain: bool) -> None:
+    def __init__(self, console: Console, app: "AppContext", *, plain: bool) -> None:
         self._console = console
-        self.client = client
-        self._zone = console.zone(client)
+        self.app = app
+        self._zone = console.zone(app)
         self._renders = console.has_styles and not plain
 
     def heading(self, head: SessionHead) -> None:
@@ -223,8 +223,8 @@ class _Printer:
         if head.project:
             facts.append(f"project {head.project}")
         name = safe_terminal(one_line(head.title or head.preview or "(no text)"))
-        held = [_hold_line(each, zone=self._zone) for each in _holds(self.client, head)]
-        place = _place(_origin(self.client, head))
+        held = [_hold_line(each, zone=self._zone) for each in _holds(self.app, head)]
+        place = _place(_origin(self.app, head))
         lines = [head.id, " · ".join(facts), *([place] if place else []), *held]
         rest = [safe_terminal(one_line(line)) for line in lines]
         self._console.print_styled("\n".join([self._console.style(name, BOLD), *rest, ""]))
