@@ -1,4 +1,4 @@
-"""What every test may use, and the rule that no test is skipped in silence."""
+"""Fixtures for every test, and the rule that a skipped test fails."""
 
 import os
 from collections.abc import Generator, Iterator
@@ -10,8 +10,8 @@ import pytest
 
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.store.open import open_store
-from tests.support.child import ServerUnavailable
 from tests.support.dovecot import Dovecot
+from tests.support.external_server import ServerUnavailable
 from tests.support.postgres import (
     PostgresServer,
     PostgresUnavailable,
@@ -27,17 +27,17 @@ TOOLS = Path(__file__).parents[1] / ".tools"
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
-# Test ids that may be skipped or expected to fail, each with the reason. Empty is good.
+# Ids of tests that may be skipped or expected to fail, each with the reason.
 MAY_BE_SKIPPED: dict[str, str] = {}
 
-# The same examples on every machine; `--hypothesis-profile=explore` looks further.
+# The same examples on every machine; `--hypothesis-profile=explore` tries more.
 hypothesis.settings.register_profile("steady", derandomize=True, deadline=None, print_blob=True)
 hypothesis.settings.register_profile("explore", max_examples=2000, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("steady")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the tests that may take long: at the end one worker would wait for another."""
+    """Begin with the tests that may take long, so that at the end no worker waits for another."""
 
     def longest_first(item: pytest.Item) -> float:
         limit = item.get_closest_marker("timeout")
@@ -50,18 +50,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    return _refuse_silence((yield))
+    return _fail_if_skipped((yield))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    return _refuse_silence((yield))
+    return _fail_if_skipped((yield))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What the tests of faults saw: kills, requests, acknowledged, lost, doubled."""
+    """Print the counts of the fault tests: kills, requests, acknowledged, lost, doubled."""
     counted = [
         (report.nodeid, value)
         for report in terminalreporter.stats.get("passed", [])
@@ -74,7 +74,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"{nodeid.rpartition('::')[2]}: {value}")
 
 
-def _refuse_silence(report: Report) -> Report:
+def _fail_if_skipped(report: Report) -> Report:
     """Turn a skip, an expected failure or its unexpected success into a failure."""
     is_silent = report.skipped or hasattr(report, "wasxfail")
     if is_silent and report.nodeid not in MAY_BE_SKIPPED:
@@ -91,8 +91,8 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _a_home_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep the tests away from the conversations of whoever runs them."""
+def _separate_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the tests away from the conversations of the person who runs them."""
     with pytest.MonkeyPatch.context() as environ:
         for name in list(os.environ):
             if name.startswith("SESSIONARY_") and not name.startswith("SESSIONARY_TEST_"):

@@ -18,8 +18,8 @@ from sessionary.model.message import Attachment, Message, Role, Text, ToolCall, 
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
 from tests.support.postgres import Server
+from tests.support.transfer import PICTURE, attach, exported, fill, imported
 from tests.support.world import World
-from tests.transfer import PICTURE, attach, exported, fill, imported
 
 Fresh = Callable[[], Store]
 

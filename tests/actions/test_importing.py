@@ -16,8 +16,8 @@ from sessionary.model import record
 from sessionary.model.source import Source
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
+from tests.support.transfer import exported, fill, imported
 from tests.support.world import ANN, World
-from tests.transfer import exported, fill, imported
 
 Fresh = Callable[[], Store]
 
@@ -296,7 +296,7 @@ def test_what_has_grown_in_the_file_is_appended_here(fresh: Fresh) -> None:
     here, there = World(fresh()), World(fresh())
     session = here.session("one", "two")
     imported(there.store, exported(here.store))
-    here.say(session, "three")
+    here.append_text(session, "three")
     report = imported(there.store, exported(here.store))
     assert (report.extended, report.entries) == (1, 1)
     assert there.texts(session) == ["one", "two", "three"]
@@ -308,7 +308,7 @@ def test_what_has_grown_here_stays_as_it_is(fresh: Fresh) -> None:
     here, there = World(fresh()), World(fresh())
     session = here.session("one", "two")
     imported(there.store, exported(here.store))
-    there.say(session, "three")
+    there.append_text(session, "three")
     before = exported(there.store)
     assert imported(there.store, exported(here.store)).unchanged == 1
     assert exported(there.store) == before
@@ -318,10 +318,10 @@ def test_logs_that_part_are_refused_and_the_others_go_on(fresh: Fresh) -> None:
     here, there = World(fresh()), World(fresh())
     session = here.session("one", "two")
     imported(there.store, exported(here.store))
-    here.say(session, "three")
-    there.say(session, "drei")
+    here.append_text(session, "three")
+    there.append_text(session, "drei")
     fork = here.fork(session)
-    here.say(fork.id, "four")
+    here.append_text(fork.id, "four")
     other = here.session("another")
     report = imported(there.store, exported(here.store))
     assert [each.session_id for each in report.refused] == [session, fork.id]

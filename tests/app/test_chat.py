@@ -23,7 +23,7 @@ from sessionary.store.database import Tx
 from sessionary.store.tables import access, arrivals, deliveries
 
 # Agents on a busy machine; nothing waits for so long.
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 ELSEWHERE = Source(platform="webhook", chat_id="7", user_id="7", platform_message_id="1")
 CONFIGURED = """
 [engine]
@@ -70,7 +70,7 @@ def all_at_once(_: TurnRequest) -> Iterator[Event]:
 
 
 async def said(talk: TerminalChat, text: str) -> list[LiveEvent]:
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         return [live async for live in talk.send(text)]
 
 
@@ -128,7 +128,7 @@ async def test_a_reply_of_a_process_without_the_channel_is_put_into_the_outbox(
     engine = build_engine(client, adapters={})
     await engine.start()
     try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while (  # noqa: ASYNC110 - the record is what is looked at
                 _arrival(client, other).turn_id is None or engine.turns.turns
             ):
@@ -152,7 +152,7 @@ async def test_an_answer_that_another_process_gives_is_heard(client: Sessionary)
         key = key_for(talk.source, profile="main")
         lease = await client.store.write(_take_elsewhere, key, client)
         heard: list[LiveEvent] = []
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             async for live in talk.send("and now?"):
                 heard.append(live)
                 if live.kind == "waiting":

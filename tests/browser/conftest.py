@@ -44,9 +44,9 @@ WRITE = "Write a message"
 PHONE = {"width": 390, "height": 780}
 # A machine that does much else is slow, not wrong. Well above the longest pause between two attempts
 # of a page to reach its server, which is 30 seconds.
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 POLL_MS = 50
-expect.set_options(timeout=PATIENCE_SECONDS * 1_000)
+expect.set_options(timeout=TIMEOUT_SECONDS * 1_000)
 # The longest time in which a tab does not answer, in `window.longest`, from now on.
 WATCH_PAUSES = """() => {
     window.longest = 0
@@ -94,7 +94,7 @@ def eventually(page: Page, claim: str | Callable[[], Any], arg: Any = None) -> A
     The claim is a JavaScript function, called with `arg` in the page, or a Python function. A bounding box, a
     computed style, a number of streams: what `expect` has no assertion for.
     """
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         value = page.evaluate(claim, arg) if isinstance(claim, str) else claim()
         if value:
@@ -102,7 +102,7 @@ def eventually(page: Page, claim: str | Callable[[], Any], arg: Any = None) -> A
         if time.monotonic() > deadline:
             name = claim if isinstance(claim, str) else claim.__qualname__
             raise AssertionError(
-                f"not true after {PATIENCE_SECONDS} s: {name}; last value: {value!r}"
+                f"not true after {TIMEOUT_SECONDS} s: {name}; last value: {value!r}"
             )
         page.wait_for_timeout(POLL_MS)
 
@@ -194,7 +194,7 @@ class Served:
 
     def stop(self, *, kill: bool = False) -> None:
         """End it, politely or not."""
-        self.process.stop(PATIENCE_SECONDS, kill=kill)
+        self.process.stop(TIMEOUT_SECONDS, kill=kill)
 
 
 def start(home: Path, port: int = 0, *, user_home: Path | None = None) -> Served:
@@ -398,7 +398,7 @@ class Visitor:
             storage_state=json.loads(state) if state else None,
             permissions=["clipboard-read", "clipboard-write"],
         )
-        context.set_default_timeout(PATIENCE_SECONDS * 1_000)
+        context.set_default_timeout(TIMEOUT_SECONDS * 1_000)
         context.add_init_script(KEEP_TOASTS)
         if script is not None:
             context.add_init_script(script)

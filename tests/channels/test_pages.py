@@ -234,7 +234,7 @@ async def test_slack_posts_to_the_address_that_its_page_names(reader: Reader) ->
 
             proof = {"type": "url_verification", "challenge": "prove it"}
             assert await fake.posts_to(door, proof, secret=SIGNING_SECRET) == "prove it"
-            fake.by_post, fake.door = True, door
+            fake.by_post, fake.webhook_handler = True, door
             await fake.writes("hello", number=1)
             await until(lambda: len(fake.posts) == 1, "an answer")
 

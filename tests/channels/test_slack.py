@@ -102,7 +102,7 @@ class PostingPlatform(SlackPlatform):
             SlackOptions(largest_file=1000, largest_sent=1000, pause_seconds=0.1, **rules),
             client=self.client(),
         )
-        self.door = adapter.webhook
+        self.webhook_handler = adapter.webhook
         return adapter
 
     async def forges(self, text: str, *, number: int) -> int:
@@ -114,8 +114,10 @@ class PostingPlatform(SlackPlatform):
     async def _posted(self, text: str, number: int, *, secret: str, age: float) -> int:
         event = {"type": "message", "channel": self.chat.chat_id, "channel_type": "im"}
         event |= {"user": ADA, "text": text, "ts": self.ts(number)}
-        assert self.door is not None
-        status = await self.posts_to(self.door, self.event(event), age=age, secret=secret)
+        assert self.webhook_handler is not None
+        status = await self.posts_to(
+            self.webhook_handler, self.event(event), age=age, secret=secret
+        )
         assert isinstance(status, int)
         return status
 
@@ -392,11 +394,14 @@ async def test_a_token_that_is_revoked_while_we_listen_stops_the_channel(
 
 async def test_slack_gets_its_challenge_back(posting: PostingPlatform) -> None:
     posting.adapter()
-    assert posting.door is not None
+    assert posting.webhook_handler is not None
     challenge = {"type": "url_verification", "challenge": "3eZbrw1a"}
 
-    assert await posting.posts_to(posting.door, challenge, secret=SIGNING_SECRET) == "3eZbrw1a"
-    assert await posting.posts_to(posting.door, challenge, secret="another") == 401
+    assert (
+        await posting.posts_to(posting.webhook_handler, challenge, secret=SIGNING_SECRET)
+        == "3eZbrw1a"
+    )
+    assert await posting.posts_to(posting.webhook_handler, challenge, secret="another") == 401
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b"\xff", b"{" * 100_000])

@@ -22,7 +22,7 @@ from sessionary.model.turn import Lease
 from sessionary.store.database import Tx
 from tests.cli.conftest import Program
 
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 AGENTS = """
 [agents.whole]
 kind = "python"
@@ -127,7 +127,7 @@ def test_ctrl_c_stops_the_turn_and_keeps_what_was_said(talking: Program) -> None
         assert process.stdout is not None
         assert process.stdout.read(9) == "It begins"
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=PATIENCE_SECONDS)
+        out, err = process.communicate(timeout=TIMEOUT_SECONDS)
 
     assert (process.returncode, out) == (130, "\n")
     assert err == "(interrupted: stopped by you; /retry asks again)\n"
@@ -147,7 +147,7 @@ def test_who_presses_ctrl_c_twice_does_not_wait_for_a_turn_elsewhere(talking: Pr
             process.send_signal(signal.SIGINT)
             _wait_until_stop_is_asked(client, lease, process)
             process.send_signal(signal.SIGINT)
-            _, err = process.communicate(timeout=PATIENCE_SECONDS)
+            _, err = process.communicate(timeout=TIMEOUT_SECONDS)
 
     assert (process.returncode, err) == (130, "sessionary: Interrupted.\n")
 

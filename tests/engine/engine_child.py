@@ -19,7 +19,7 @@ from sessionary.model.turn import Delivery
 from sessionary.model.usage import Usage
 from sessionary.store.open import open_store
 from sessionary.testing.fakes import LoopbackAdapter, ScriptedRunner, scripted_agent
-from tests.support.engine_world import assembled
+from tests.support.engine_world import render_context_only
 from tests.walks.writing_child import nurse
 
 SETTINGS = Settings(
@@ -82,7 +82,7 @@ async def _live(order: dict[str, Any]) -> None:
         ids=RandomIds(),
         holder=order["name"],
         agent_for=lambda _, __: agent,
-        system_prompt=assembled,
+        system_prompt=render_context_only,
         priced=lambda used: used,
         adapters={"loopback": wire},
         deliverable=frozenset({"loopback"}),

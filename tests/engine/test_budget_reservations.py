@@ -23,10 +23,10 @@ from sessionary.store.open import open_store
 from sessionary.store.tables import access, upkeep
 from tests.engine.engine_child import TOKENS_PER_TURN
 from tests.support.engine_world import QUICK, EngineWorld
-from tests.walks.nursery import Child, Nursery
+from tests.support.fork_server import ForkedProcess, ForkServer
 
 CHATS = 15
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
 class GatedRunner:
@@ -250,15 +250,15 @@ def test_two_processes_keep_to_one_budget_whoever_is_killed(
     arrivals = [f"{number}.0" for number in range(80)]
     # No turn loses its lease on a busy machine; what the dead hold is free again after five seconds.
     order = {"person": "u", "budget_tokens": 1000, "lease_seconds": 5 if is_killed else 600}
-    with Nursery(tmp_path, "tests.engine.engine_child") as nursery:
-        first = nursery.bear(url, arrivals=arrivals[:40], **order)
-        second = nursery.bear(url, arrivals=arrivals[40:], **order)
+    with ForkServer(tmp_path, "tests.engine.engine_child") as forks:
+        first = forks.fork(url, arrivals=arrivals[:40], **order)
+        second = forks.fork(url, arrivals=arrivals[40:], **order)
         if is_killed:
-            until = time.monotonic() + PATIENCE_SECONDS
+            until = time.monotonic() + TIMEOUT_SECONDS
             while not second.lines():  # it has taken in its first message
                 assert time.monotonic() < until, "the second process took nothing in"
                 time.sleep(0.002)
-            nursery.bury(second)
+            forks.kill(second)
             _until_quiet(store, first, len(arrivals) // 2)
         else:
             _until_quiet(store, first, len(arrivals) // 2)
@@ -275,8 +275,8 @@ def test_two_processes_keep_to_one_budget_whoever_is_killed(
         assert found.tokens == 1020
 
 
-def _until_quiet(store: Store, living: Child, came: int) -> None:
-    until = time.monotonic() + PATIENCE_SECONDS
+def _until_quiet(store: Store, living: ForkedProcess, came: int) -> None:
+    until = time.monotonic() + TIMEOUT_SECONDS
     while True:
         found = store.read(upkeep.backlog).result()
         acknowledged = sum("ack" in line for line in living.lines())

@@ -19,7 +19,7 @@ async def test_what_waits_to_be_sent_goes_out(world: EngineWorld) -> None:
     engine = await world.started()
     await world.says(engine, "hello")
     await world.until(lambda: bool(tries))
-    await world.until_outbox_rests()
+    await world.until_outbox_is_idle()
     world.clock.tick(days=-30)
     await world.settle(engine)
     await engine.stop()

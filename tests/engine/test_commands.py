@@ -13,14 +13,14 @@ from sessionary.model.session import Lineage
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Store
 from sessionary.testing.fakes import scripted_agent
-from tests.support.engine_world import PATIENCE_SECONDS, EngineWorld
-from tests.support.mortal import Fate
-from tests.support.unruly import UnrulyRunner
+from tests.support.crash import CrashPoint
+from tests.support.engine_world import TIMEOUT_SECONDS, EngineWorld
+from tests.support.misbehaving_runner import MisbehavingRunner
 
 
-def _die(fate: Fate) -> None:
-    fate.dead = True
-    fate.step()
+def _crash_now(crash: CrashPoint) -> None:
+    crash.crashed = True
+    crash.step()
 
 
 NAMES = "new resume sessions title undo retry branch compact usage status stop sethome help whoami"
@@ -201,11 +201,11 @@ async def test_an_interrupted_turn_is_told_of_where_it_was_asked(world: EngineWo
     await world.asks(engine, "/title Diary", chat="a")
     await world.asks(engine, "/resume Diary", chat="b")
     await engine.stop()
-    fate = Fate()
-    world.runner.between = partial(_die, fate)
-    dying = await world.started(fate)
+    crash = CrashPoint()
+    world.runner.between = partial(_crash_now, crash)
+    dying = await world.started(crash)
     await world.says(dying, "lost", chat="b", number="9")
-    await world.until(lambda: fate.dead)
+    await world.until(lambda: crash.crashed)
     await dying.stop()
     world.runner.between = lambda: None
 
@@ -295,8 +295,8 @@ async def test_a_compaction_that_a_planned_stop_cuts_short_is_told_of(
 ) -> None:
     """F2, P7: whoever reads «you will be told» is told."""
     # It is cut short after a fifth of a second; to say so it has as long as a busy machine needs.
-    monkeypatch.setattr(engine_module, "LAST_SECONDS", PATIENCE_SECONDS)
-    monkeypatch.setattr(engine_module, "STOP_SECONDS", PATIENCE_SECONDS + 0.2)
+    monkeypatch.setattr(engine_module, "LAST_SECONDS", TIMEOUT_SECONDS)
+    monkeypatch.setattr(engine_module, "STOP_SECONDS", TIMEOUT_SECONDS + 0.2)
     endless = Endless()
     agent = replace(scripted_agent(world.runner), summarizer=endless)
     world.use(agent_for=lambda _, __: agent)
@@ -361,10 +361,10 @@ async def test_usage_status_whoami_title_and_home_say_where_one_is(world: Engine
 async def test_stop_reaches_a_turn_in_another_process(store: Store) -> None:
     """The words until then are kept and marked, the person is told, the next goes on."""
     world = EngineWorld(store)
-    unruly = UnrulyRunner(["some words", UnrulyRunner.HANG])
-    one = await world.started(runner=unruly)
+    misbehaving = MisbehavingRunner(["some words", MisbehavingRunner.HANG])
+    one = await world.started(runner=misbehaving)
     await world.says(one, "hello")
-    await world.until(lambda: unruly.hanging == 1)
+    await world.until(lambda: misbehaving.hanging == 1)
     two = await world.started()
 
     await world.says(two, "/stop", number="2")

@@ -23,7 +23,7 @@ async def outage(world: EngineWorld, error: BaseException) -> int:
     await world.says(engine, "hello")
     await world.until(lambda: bool(tries))
     while world.clock.now() < back + OUTAGE and not world.adapter.sent:
-        await world.until_outbox_rests()
+        await world.until_outbox_is_idle()
         world.clock.tick(20)
     await world.settle(engine)
     await engine.stop()

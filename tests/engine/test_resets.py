@@ -16,8 +16,8 @@ from sessionary.model.schedule import Timing
 from sessionary.model.session import EndReason
 from sessionary.store.database import Store
 from sessionary.testing.fakes import moment_of
+from tests.support.crash import CrashPoint
 from tests.support.engine_world import EngineWorld
-from tests.support.mortal import Fate
 
 BERLIN = ZoneInfo("Europe/Berlin")
 IDLE = ResetPolicy(mode=ResetMode.IDLE, idle=timedelta(minutes=60))
@@ -196,16 +196,16 @@ async def test_a_reset_survives_the_process_that_made_it(store: Store) -> None:
     await engine.stop()
     old = await world.head()
     world.clock.tick(hours=2)
-    fate = Fate()
+    crash = CrashPoint()
 
     def die() -> None:
-        fate.dead = True
-        fate.step()
+        crash.crashed = True
+        crash.step()
 
     world.runner.between = die
-    dying = await world.started(fate)
+    dying = await world.started(crash)
     await world.says(dying, "again", number="2")
-    await world.until(lambda: fate.dead)
+    await world.until(lambda: crash.crashed)
     await dying.stop()
     new = await world.head()
     active = new.last_active_at

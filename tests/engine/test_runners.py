@@ -17,14 +17,14 @@ from sessionary.errors import BadInput
 from sessionary.model.message import Message, message
 from sessionary.model.turn import Turn, TurnState
 from sessionary.store.database import Store
-from tests.support.engine_world import PATIENCE_SECONDS, QUICK, EngineWorld
-from tests.support.unruly import UnrulyRunner
+from tests.support.engine_world import QUICK, TIMEOUT_SECONDS, EngineWorld
+from tests.support.misbehaving_runner import MisbehavingRunner
 
 AFTERWARDS = "Your message is kept. Send /retry to try again."
 
 
 async def misbehaves(
-    store: Store, deeds: Iterable[Any], *, is_late: bool = False, **settings: Any
+    store: Store, script: Iterable[Any], *, is_late: bool = False, **settings: Any
 ) -> tuple[EngineWorld, Turn, list[str]]:
     """One turn that goes wrong in chat 1 beside a good one in chat 2, and a good one after it.
 
@@ -32,8 +32,8 @@ async def misbehaves(
     short enough to wait for would pass for the good turns too on a busy machine.
     """
     world = EngineWorld(store, settings=replace(QUICK, **settings))
-    good, unruly = world.runner, UnrulyRunner(deeds)
-    agents = {"1": turn_taker(world, unruly), "2": turn_taker(world, good)}
+    good, misbehaving = world.runner, MisbehavingRunner(script)
+    agents = {"1": turn_taker(world, misbehaving), "2": turn_taker(world, good)}
     world.use(agent_for=lambda source, _: agents[source.chat_id or "2"])
     engine = await world.started()
     # The clock by which the event loop keeps deadlines; never set back while an engine runs.
@@ -42,7 +42,7 @@ async def misbehaves(
         await world.says(engine, "bad", chat="1")
         await world.says(engine, "good", chat="2")
         if is_late:
-            await world.until(lambda: unruly.hanging == 1)
+            await world.until(lambda: misbehaving.hanging == 1)
             await world.until(lambda: bool(world.adapter.texts("loopback:2")))
             patch.setattr(loop, "time", partial(_ahead, loop.time, world.settings.turn_seconds))
         await world.settle(engine)
@@ -51,7 +51,7 @@ async def misbehaves(
         agents["1"] = agents["2"]
         assert (await world.asks(engine, "next"))[-1] == "re: next"
     finally:
-        unruly.let_go.set()
+        misbehaving.release.set()
         await engine.stop()
         patch.undo()
     return world, ended, world.adapter.texts("loopback:1")
@@ -75,7 +75,7 @@ async def bodies(world: EngineWorld) -> list[tuple[str, str | None]]:
 async def test_one_that_hangs_is_ended_at_its_deadline(store: Store) -> None:
     """F17: the words until then are kept and marked."""
     world, ended, sent = await misbehaves(
-        store, ["some", " words", UnrulyRunner.HANG], is_late=True, turn_seconds=600
+        store, ["some", " words", MisbehavingRunner.HANG], is_late=True, turn_seconds=600
     )
 
     assert (ended.state, ended.reason) == (TurnState.FAILED, "it took longer than 600 s")
@@ -90,7 +90,7 @@ async def test_one_that_does_not_even_go_when_cancelled_is_left_behind(
     monkeypatch.setattr(run, "CANCEL_GRACE_SECONDS", 0.05)
     world, ended, _ = await misbehaves(
         store,
-        ["words", UnrulyRunner.STUBBORN, Step(message("assistant", "too late"))],
+        ["words", MisbehavingRunner.HANG_UNCANCELLABLE, Step(message("assistant", "too late"))],
         is_late=True,
         turn_seconds=600,
     )
@@ -212,12 +212,12 @@ async def test_words_are_durable_within_a_second_also_while_the_agent_pauses(sto
     # Where it looks for messages rarely, and renews its lease rarely: neither makes it durable.
     rarely: Settings = replace(QUICK, poll_seconds=600, lease_seconds=6000)
     world = EngineWorld(store, settings=rarely)
-    unruly = UnrulyRunner(
-        [Step(message("assistant", "a step")), "and", " words", UnrulyRunner.HANG]
+    misbehaving = MisbehavingRunner(
+        [Step(message("assistant", "a step")), "and", " words", MisbehavingRunner.HANG]
     )
-    engine = await world.started(runner=unruly)
+    engine = await world.started(runner=misbehaving)
     await world.says(engine, "hello")
-    await world.until(lambda: unruly.hanging == 1)
+    await world.until(lambda: misbehaving.hanging == 1)
 
     async def is_durable() -> bool:
         return [each.partial for each in await world.turns()] == ["and words"]
@@ -256,10 +256,10 @@ async def test_what_could_not_be_written_down_is_not_done(store: Store) -> None:
 async def test_a_planned_stop_ends_turns_in_the_record(store: Store) -> None:
     """F2: the words are kept; the person is told by whoever runs next."""
     world = EngineWorld(store)
-    unruly = UnrulyRunner(["some words", UnrulyRunner.HANG])
-    engine = await world.started(runner=unruly)
+    misbehaving = MisbehavingRunner(["some words", MisbehavingRunner.HANG])
+    engine = await world.started(runner=misbehaving)
     await world.says(engine, "hello")
-    await world.until(lambda: unruly.hanging == 1)
+    await world.until(lambda: misbehaving.hanging == 1)
     await engine.stop()
 
     (ended,) = await world.turns()
@@ -275,12 +275,12 @@ async def test_a_newer_message_interrupts_where_that_is_wished(store: Store) -> 
     """`interrupt`, in whatever process the turn runs; both messages are in the context."""
     interrupting: Settings = replace(QUICK, while_running=WhileRunning.INTERRUPT)
     world = EngineWorld(store, settings=interrupting)
-    unruly = UnrulyRunner(["some words", UnrulyRunner.HANG])
-    one = await world.started(runner=unruly)
+    misbehaving = MisbehavingRunner(["some words", MisbehavingRunner.HANG])
+    one = await world.started(runner=misbehaving)
     await world.says(one, "first", number="1")
-    await world.until(lambda: unruly.hanging == 1)
-    unruly.deeds = ["answer"]
-    two = await world.started(runner=unruly)
+    await world.until(lambda: misbehaving.hanging == 1)
+    misbehaving.script = ["answer"]
+    two = await world.started(runner=misbehaving)
 
     await world.says(two, "second", number="2")
     await world.settle(one)
@@ -299,15 +299,15 @@ async def test_a_newer_message_interrupts_where_that_is_wished(store: Store) -> 
 async def test_a_newer_message_waits_by_default(store: Store) -> None:
     """`queue`."""
     world = EngineWorld(store)
-    unruly = UnrulyRunner(["some words", UnrulyRunner.HANG, " and more"])
-    engine = await world.started(runner=unruly)
+    misbehaving = MisbehavingRunner(["some words", MisbehavingRunner.HANG, " and more"])
+    engine = await world.started(runner=misbehaving)
     await world.says(engine, "first", number="1")
-    await world.until(lambda: unruly.hanging == 1)
+    await world.until(lambda: misbehaving.hanging == 1)
     await world.says(engine, "second", number="2")
     await asyncio.sleep(0.1)
     assert len(await world.turns()) == 1
 
-    unruly.let_go.set()
+    misbehaving.release.set()
     await world.settle(engine)
     await engine.stop()
     assert [each.state for each in await world.turns()] == [TurnState.DONE, TurnState.DONE]
@@ -316,11 +316,11 @@ async def test_a_newer_message_waits_by_default(store: Store) -> None:
 async def test_a_clock_set_forward_kills_no_living_turn(store: Store) -> None:
     """F12: liveness is a lease that is renewed, not an age that is guessed."""
     # Longer than any pause of a busy machine: whoever is alive has renewed its lease by then.
-    world = EngineWorld(store, settings=replace(QUICK, confirm_seconds=PATIENCE_SECONDS))
-    unruly = UnrulyRunner(["words", UnrulyRunner.HANG, " after"])
-    engine = await world.started(runner=unruly)
+    world = EngineWorld(store, settings=replace(QUICK, confirm_seconds=TIMEOUT_SECONDS))
+    misbehaving = MisbehavingRunner(["words", MisbehavingRunner.HANG, " after"])
+    engine = await world.started(runner=misbehaving)
     await world.says(engine, "hello")
-    await world.until(lambda: unruly.hanging == 1)
+    await world.until(lambda: misbehaving.hanging == 1)
     other = await world.started()
 
     async def is_renewed() -> bool:
@@ -330,7 +330,7 @@ async def test_a_clock_set_forward_kills_no_living_turn(store: Store) -> None:
         world.clock.tick(days=3)
         await world.eventually(is_renewed)
 
-    unruly.let_go.set()
+    misbehaving.release.set()
     await world.settle(engine)
     await engine.stop()
     await other.stop()

@@ -23,9 +23,9 @@ from sessionary.model.session import Kind, SessionFolder
 from sessionary.model.source import Source
 from sessionary.store.database import Store
 from sessionary.testing.fakes import moment_of
-from tests.support.engine_world import PATIENCE_SECONDS, QUICK, EngineWorld
-from tests.support.mortal import Fate
-from tests.support.unruly import UnrulyRunner
+from tests.support.crash import CrashPoint
+from tests.support.engine_world import QUICK, TIMEOUT_SECONDS, EngineWorld
+from tests.support.misbehaving_runner import MisbehavingRunner
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -57,7 +57,7 @@ async def later(world: EngineWorld, *engines: Engine, seconds: float = 3600) -> 
 
 async def ended(world: EngineWorld, count: int) -> None:
     """Wait until so many runs are over."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             found = [run.state for run in await runs(world)]
             if len(found) >= count and RunState.RUNNING not in found:
@@ -217,7 +217,7 @@ async def test_a_person_who_is_told_silent_reads_it(world: EngineWorld) -> None:
 
 async def test_a_failure_is_always_delivered(world: EngineWorld) -> None:
     """With the task's name and the reason."""
-    engine = await world.started(runner=UnrulyRunner(["[SILENT]", ValueError("boom")]))
+    engine = await world.started(runner=MisbehavingRunner(["[SILENT]", ValueError("boom")]))
     await planned(world)
     await later(world, engine)
     await engine.stop()
@@ -252,12 +252,12 @@ async def test_a_run_that_cannot_begin_is_failed_and_delivered(store: Store) -> 
 
 async def test_a_run_whose_process_died_is_failed_and_delivered(world: EngineWorld) -> None:
     """P9: once, by whoever notices; what it had said is kept."""
-    fate = Fate()
-    world.runner.between = partial(_die, fate)
+    crash = CrashPoint()
+    world.runner.between = partial(_crash_now, crash)
     await planned(world)
     world.clock.tick(3600)
-    dying = await world.started(fate)
-    await world.until(lambda: fate.dead)
+    dying = await world.started(crash)
+    await world.until(lambda: crash.crashed)
     await dying.stop()
     assert [run.state for run in await runs(world)] == [RunState.RUNNING]
 
@@ -276,22 +276,22 @@ async def test_a_run_whose_process_died_is_failed_and_delivered(world: EngineWor
     ]
 
 
-def _die(fate: Fate) -> None:
-    fate.dead = True
-    fate.step()
+def _crash_now(crash: CrashPoint) -> None:
+    crash.crashed = True
+    crash.step()
 
 
 async def test_a_run_that_had_ended_when_its_process_died_is_done(world: EngineWorld) -> None:
     """P9: the reply is on its way; it is not said to have failed."""
     await planned(world)
     world.clock.tick(3600)
-    fate = Fate()
-    dying = await world.started(fate)
+    crash = CrashPoint()
+    dying = await world.started(crash)
     bus = dying.context.bus
     with bus.listen() as events:
         while (live := await events.get()) is None or live.kind != "ended":
             pass
-        fate.dead = True
+        crash.crashed = True
     await dying.stop()
     world.clock.tick(120)
     engine = await world.started()
@@ -466,11 +466,11 @@ async def test_a_used_up_budget_fails_the_run_and_says_so(store: Store) -> None:
 async def test_a_planned_stop_fails_a_run_visibly(store: Store) -> None:
     """F2, P9."""
     world = EngineWorld(store)
-    unruly = UnrulyRunner(["words", UnrulyRunner.HANG])
-    engine = await world.started(runner=unruly)
+    misbehaving = MisbehavingRunner(["words", MisbehavingRunner.HANG])
+    engine = await world.started(runner=misbehaving)
     await planned(world)
     world.clock.tick(3600)
-    await world.until(lambda: unruly.hanging == 1)
+    await world.until(lambda: misbehaving.hanging == 1)
     await engine.stop()
 
     (run,) = await runs(world)

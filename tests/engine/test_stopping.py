@@ -16,7 +16,7 @@ from sessionary.model.schedule import RunState, Timing
 from sessionary.store.database import Tx
 from sessionary.store.tables import upkeep
 from sessionary.testing.fakes import moment_of
-from tests.support.engine_world import PATIENCE_SECONDS, EngineWorld
+from tests.support.engine_world import TIMEOUT_SECONDS, EngineWorld
 
 
 class Held:
@@ -29,12 +29,12 @@ class Held:
 
     def __call__(self, tx: Tx, **what: Any) -> list[Any]:
         self.is_there.set()
-        assert self.may_go_on.wait(PATIENCE_SECONDS)
+        assert self.may_go_on.wait(TIMEOUT_SECONDS)
         return self._claim(tx, **what)
 
     async def stops(self, engine: Engine) -> None:
         """Stop the engine while its loop claims."""
-        assert await asyncio.to_thread(self.is_there.wait, PATIENCE_SECONDS)
+        assert await asyncio.to_thread(self.is_there.wait, TIMEOUT_SECONDS)
         stopping = asyncio.create_task(engine.stop())
         await asyncio.sleep(0.05)
         self.may_go_on.set()

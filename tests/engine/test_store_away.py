@@ -11,7 +11,7 @@ from sessionary.engine.turn import budgets
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Store, Tx
 from tests.engine.away import AwayStore
-from tests.support.engine_world import PATIENCE_SECONDS, EngineWorld
+from tests.support.engine_world import TIMEOUT_SECONDS, EngineWorld
 
 ANSWERED = ["hello", "", "", "re: hello"]
 
@@ -84,13 +84,13 @@ async def test_a_turn_that_is_stopped_while_a_step_is_written_says_it_once(
 
     def held(tx: Tx, *args: Any, **kwargs: Any) -> Any:
         is_there.set()
-        assert may_go_on.wait(PATIENCE_SECONDS)
+        assert may_go_on.wait(TIMEOUT_SECONDS)
         return step(tx, *args, **kwargs)
 
     monkeypatch.setattr(budgets, "step", held)
     engine = await world.started()
     await world.says(engine, "hello")
-    assert await asyncio.to_thread(is_there.wait, PATIENCE_SECONDS)
+    assert await asyncio.to_thread(is_there.wait, TIMEOUT_SECONDS)
     stopping = asyncio.create_task(engine.stop())
     await world.until(lambda: engine.turns._stopping)
     may_go_on.set()

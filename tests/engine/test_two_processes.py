@@ -19,12 +19,12 @@ from sessionary.store.open import open_store
 from sessionary.store.tables import arrivals as inbox
 from sessionary.store.tables import upkeep
 from tests.engine.engine_child import source_of
-from tests.walks.nursery import Child, Nursery
+from tests.support.fork_server import ForkedProcess, ForkServer
 
 CHATS = 200
 ARRIVALS = 2000
 KILLS = 5
-PATIENCE_SECONDS = 200.0
+TIMEOUT_SECONDS = 200.0
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -44,22 +44,22 @@ def test_every_arrival_is_answered_once_whoever_dies(
     arrivals = [f"{number % CHATS}.{number // CHATS}" for number in range(ARRIVALS)]
     rng = random.Random(7)
     began = time.monotonic()
-    with Nursery(tmp_path, "tests.engine.engine_child") as nursery:
+    with ForkServer(tmp_path, "tests.engine.engine_child") as forks:
         twice = [rng.sample(arrivals, ARRIVALS) for _ in range(2)]
-        steady = nursery.bear(url, arrivals=twice[0])
-        mortal: list[Child] = []
+        steady = forks.fork(url, arrivals=twice[0])
+        killed: list[ForkedProcess] = []
         for kill in range(KILLS):
             share = twice[1][kill :: KILLS + 1]
-            mortal.append(nursery.bear(url, arrivals=share))
-            nursery.wait(rng.uniform(0.3, 1.2))
-            nursery.bury(mortal[-1])
+            killed.append(forks.fork(url, arrivals=share))
+            forks.let_run(rng.uniform(0.3, 1.2))
+            forks.kill(killed[-1])
         # What the dead did not acknowledge is sent again, as a platform would.
-        acknowledged = {line["ack"] for each in mortal for line in each.lines() if "ack" in line}
-        mortal.append(
-            nursery.bear(url, arrivals=[each for each in twice[1] if each not in acknowledged])
+        acknowledged = {line["ack"] for each in killed for line in each.lines() if "ack" in line}
+        killed.append(
+            forks.fork(url, arrivals=[each for each in twice[1] if each not in acknowledged])
         )
-        _until_quiet(store, [steady, mortal[-1]])
-        reports = [line for each in (steady, *mortal) for line in each.lines()]
+        _until_quiet(store, [steady, killed[-1]])
+        reports = [line for each in (steady, *killed) for line in each.lines()]
     seconds = time.monotonic() - began
 
     heads = _sessions(store)
@@ -105,9 +105,9 @@ def _all_answered(
         assert unanswered <= told[chat], f"chat {chat} waits for an answer"
 
 
-def _until_quiet(store: Store, living: list[Child]) -> None:
+def _until_quiet(store: Store, living: list[ForkedProcess]) -> None:
     """Until all is taken in, answered and sent."""
-    until = time.monotonic() + PATIENCE_SECONDS
+    until = time.monotonic() + TIMEOUT_SECONDS
     while True:
         assert all(child.is_alive() for child in living), [child.lines()[-1:] for child in living]
         found = store.read(upkeep.backlog).result()

@@ -8,8 +8,8 @@ from sessionary.errors import RetryLater, Unreachable
 from sessionary.model.message import Text
 from sessionary.model.turn import Delivery
 from sessionary.testing.fakes import moment_of
-from tests.support.engine_world import PATIENCE_SECONDS, EngineWorld
-from tests.support.mortal import Died, Fate
+from tests.support.crash import CrashPoint, ProcessCrashed
+from tests.support.engine_world import TIMEOUT_SECONDS, EngineWorld
 
 ANSWERED = ["hello", "", "", "re: hello"]
 
@@ -63,19 +63,19 @@ async def test_a_process_that_dies_at_any_step_loses_and_doubles_nothing(
 async def _dies_at(world: EngineWorld, step: int) -> bool:
     """A message to a process that dies at a step, and another after it; whether it died."""
     chat = f"chat-{step}"
-    fate = Fate(step)
+    crash = CrashPoint(step)
     # The agent's events and the platform's answers are moments too.
-    world.runner.between = fate.step
-    world.adapter.before = world.adapter.after = lambda _: fate.step()
-    first = await world.started(fate)
+    world.runner.between = crash.step
+    world.adapter.before = world.adapter.after = lambda _: crash.step()
+    first = await world.started(crash)
     acknowledged = True
     try:
         await world.says(first, "hello", chat=chat, number=str(step))
-    except Died:
+    except ProcessCrashed:
         acknowledged = False
-    await _until_dead_or_quiet(world, first, fate)
-    died = fate.dead
-    fate.dead = True
+    await _until_dead_or_quiet(world, first, crash)
+    died = crash.crashed
+    crash.crashed = True
     await first.stop()
 
     world.clock.tick(300)
@@ -98,13 +98,13 @@ async def _dies_at(world: EngineWorld, step: int) -> bool:
     return died
 
 
-async def _until_dead_or_quiet(world: EngineWorld, engine: Engine, fate: Fate) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not fate.dead:
+async def _until_dead_or_quiet(world: EngineWorld, engine: Engine, crash: CrashPoint) -> None:
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while not crash.crashed:
             try:
                 if await world._is_quiet(engine):
                     return
-            except Died:
+            except ProcessCrashed:
                 return
             await asyncio.sleep(0.005)
 
@@ -130,7 +130,7 @@ async def test_retry_after_is_obeyed_and_the_delivery_comes_later(world: EngineW
     engine = await world.started()
     await world.says(engine, "hello")
     await world.until(lambda: bool(tries))
-    await world.until_outbox_rests()
+    await world.until_outbox_is_idle()
     world.clock.tick(39)
     await _outbox_looks(world)
     assert len(tries) == 1, "not before its time"
@@ -156,7 +156,7 @@ async def test_an_answer_that_was_lost_is_sent_again_and_marked(world: EngineWor
     engine = await world.started()
     await world.says(engine, "hello")
     await world.until(lambda: bool(lost))
-    await world.until_outbox_rests()
+    await world.until_outbox_is_idle()
     world.clock.tick(10)
     await world.settle(engine)
     await engine.stop()

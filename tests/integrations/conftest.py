@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 
 from sessionary.client.client import Sessionary, connect
-from tests.emptying import empty
 from tests.integrations.driving import ROOT, Urls, weather_model
-from tests.support.child import ServerUnavailable
 from tests.support.environment import installed
+from tests.support.external_server import ServerUnavailable
 from tests.support.model_server import ModelServer
 from tests.support.postgres import Server
+from tests.support.shared_database import delete_all_rows
 
 KINDS = ("sqlite", "postgres")
 
 
 @pytest.fixture
 def new_url(postgres: Server, migrated: str, tmp_path: Path) -> Iterator[Callable[[str], str]]:
-    """Gives the address of an empty store."""
+    """Gives the address of an delete_all_rows store."""
     given: list[str] = []
 
     def new(kind: str) -> str:
@@ -43,15 +43,15 @@ def shared(postgres: Server, migrated: str) -> Iterator[str]:
 
 @pytest.fixture(params=KINDS)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty store on each database."""
+    """An delete_all_rows store on each database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/sessionary.db"
-    return empty(request.getfixturevalue("shared"))
+    return delete_all_rows(request.getfixturevalue("shared"))
 
 
 @pytest.fixture
 def urls(new_url: Callable[[str], str]) -> Urls:
-    """An empty store on each database, for programs that use both."""
+    """An delete_all_rows store on each database, for programs that use both."""
     return tuple(new_url(kind) for kind in KINDS)
 
 

@@ -41,7 +41,7 @@ PEOPLE = 500
 SHARES = {"telegram": 100, "discord": 90, "slack": 90, "whatsapp": 90, "signal": 70, "webhook": 30}
 MAIL, ROOMS = 20, 10
 LOOK_SECONDS = 0.02
-PATIENCE_SECONDS = 600.0
+TIMEOUT_SECONDS = 600.0
 # Measured: 9 MB from the first thousand to the fifth, caches that fill; at 20,000 messages it has
 # been level since 10,000.
 MOST_GROWTH_MB = 32.0
@@ -62,7 +62,7 @@ class Town:
         listening = asyncio.ensure_future(self._listen())
         people = [self._talk(place, person) for place in self.places for person in place.people]
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 await asyncio.gather(*people)
         finally:
             listening.cancel()

@@ -27,10 +27,10 @@ from sessionary.model.source import Source
 from sessionary.model.tokens import estimate
 from sessionary.model.usage import Usage
 from tests.mcp.test_server import asked
-from tests.support.child import free_port
+from tests.support.external_server import free_port
 
 # A program on a busy machine; nothing waits for so long.
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -261,7 +261,7 @@ class Served:
     @asynccontextmanager
     async def client(self, who: str) -> AsyncIterator[Client]:
         async with (
-            httpx2.AsyncClient(headers=self.headers(who), timeout=PATIENCE_SECONDS) as http,
+            httpx2.AsyncClient(headers=self.headers(who), timeout=TIMEOUT_SECONDS) as http,
             Client(streamable_http_client(self.address, http_client=http)) as caller,
         ):
             yield caller
@@ -269,7 +269,7 @@ class Served:
     async def post(self, body: Any = None, **headers: str) -> httpx2.Response:
         """A request without the library's client."""
         accept = {"Accept": "application/json, text/event-stream"}
-        async with httpx2.AsyncClient(timeout=PATIENCE_SECONDS) as program:
+        async with httpx2.AsyncClient(timeout=TIMEOUT_SECONDS) as program:
             return await program.post(self.address, headers=accept | headers, json=body or {})
 
 
@@ -374,7 +374,7 @@ async def test_over_http_another_site_is_refused_with_a_token_too(
 
 
 async def _listening(port: int) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             try:
                 _, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -23,7 +23,7 @@ from sessionary.model.source import Source
 from sessionary.model.tokens import estimate
 
 # A program on a busy machine; nothing waits for so long.
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ async def test_a_client_that_leaves_in_the_middle_of_a_line_ends_the_server(home
     process.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "init')
     process.stdin.close()
 
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         out, err = await process.communicate()
 
     assert process.returncode == 0
@@ -202,7 +202,7 @@ async def test_rubbish_on_standard_input_does_not_end_the_server(home: Path) -> 
     process.stdin.write(b"rubbish\n\xff\xfe\n[]\n{}\n")
     process.stdin.write(json.dumps(_HELLO).encode() + b"\n")
 
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while json.loads(await process.stdout.readline()).get("id") != 1:
             pass
         process.stdin.close()
@@ -224,7 +224,7 @@ async def test_half_a_letter_in_a_call_is_answered_and_kept_visibly(home: Path) 
     asked = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}
     process.stdin.write(b"\n".join([hello, begun, json.dumps(asked).encode(), b""]))
 
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while (told := json.loads(await process.stdout.readline())).get("id") != 2:
             pass
         process.stdin.close()
@@ -247,7 +247,7 @@ async def test_ctrl_c_ends_the_server_with_one_line(home: Path) -> None:
     assert process.stdout is not None
     process.stdin.write(json.dumps(_HELLO).encode() + b"\n")
 
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await process.stdout.readline()
         process.send_signal(signal.SIGINT)
         _, err = await process.communicate()
@@ -263,7 +263,7 @@ async def test_a_client_that_no_longer_reads_ends_the_server_quietly(home: Path)
     assert process.stdin is not None
     process.stdin.write(json.dumps(_HELLO).encode() + b"\n")
 
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         _, err = await process.communicate()
 
     assert process.returncode in (0, 141)
@@ -274,7 +274,7 @@ async def test_a_port_that_is_taken_is_told_in_one_line(home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         process = await _program(home, "--http", address)
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             _, err = await process.communicate()
 
     assert process.returncode == 1

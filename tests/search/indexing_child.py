@@ -15,7 +15,7 @@ def main(url: str, name: str) -> None:
     while True:
         for _ in range(20):
             number += 1
-            world.say(session, f"child {name} says word{number} and more")
+            world.append_text(session, f"child {name} says word{number} and more")
         library.store.rebuild_index().result() if number % 100 == 0 else None
         library.find("says")
         sys.stdout.write(f"{number}\n")

@@ -22,7 +22,7 @@ def tool(text: str, name: str = "shell") -> Message:
 def test_a_message_is_found_as_soon_as_its_append_has_returned(library: Library) -> None:
     session = library.session("hello")
     for number in range(5):
-        library.say(session, f"pineapple number{number}")
+        library.append_text(session, f"pineapple number{number}")
 
         assert library.find(f"number{number}").total == 1
     assert library.find("pineapple", all_hits=True).total == 5
@@ -43,9 +43,9 @@ def test_a_hit_says_where_when_and_by_whom(library: Library) -> None:
 
 def test_neighbours_are_of_the_same_session(library: Library) -> None:
     one, two = library.session("one begins"), library.session("two begins")
-    library.say(one, "apple", role="assistant")
-    library.say(two, "cherry", role="assistant")
-    library.say(one, "one ends")
+    library.append_text(one, "apple", role="assistant")
+    library.append_text(two, "cherry", role="assistant")
+    library.append_text(one, "one ends")
 
     (hit,) = library.find("apple").hits
 
@@ -55,7 +55,7 @@ def test_neighbours_are_of_the_same_session(library: Library) -> None:
 def test_neighbours_pass_over_tools(library: Library) -> None:
     session = library.session("list the files")
     library.append(session, tool("a.txt b.txt"))
-    library.say(session, "two files, aardvark", role="assistant")
+    library.append_text(session, "two files, aardvark", role="assistant")
 
     (hit,) = library.find("aardvark").hits
 

@@ -330,7 +330,7 @@ def test_a_full_disk_under_the_index_stops_no_append(
         library.store.index_in_background()
         session = library.session("start")
         for number in range(100):
-            library.say(session, " ".join(f"seal{number}x{word}" for word in range(50)))
+            library.append_text(session, " ".join(f"seal{number}x{word}" for word in range(50)))
 
         found = library.find("walrus", all_hits=True)
 
@@ -409,7 +409,7 @@ def test_nothing_is_lost_while_many_write_and_feed_at_once(on_postgres: Library)
         library = Library(store, name=f"writer{number}")
         session = library.session("begin")
         for count in range(60):
-            library.say(session, f"otter w{number}x{count}")
+            library.append_text(session, f"otter w{number}x{count}")
             if library.find(f"w{number}x{count}").total != 1:
                 missed.append(f"w{number}x{count}")
         store.close()

@@ -14,7 +14,7 @@ from tests.cli.conftest import Program, sessionary  # noqa: F401
 from tests.search.conftest import Library
 from tests.store.conftest import Opener
 from tests.store.raw import execute
-from tests.transfer import exported, imported
+from tests.support.transfer import exported, imported
 
 PAGE = 4096
 
@@ -50,7 +50,7 @@ def spoil(library: Library, statement: str) -> None:
 def test_a_sound_index_is_called_sound(library: Library) -> None:
     library.purge(library.session("gone soon"))
     fork = library.fork(library.session("a", "b")).id
-    library.say(fork, "c")
+    library.append_text(fork, "c")
     library.find("walrus")
 
     assert health(library).problem is None
@@ -67,7 +67,7 @@ def test_what_the_index_has_not_seen_yet_is_no_damage(library: Library) -> None:
 def test_a_purged_session_that_comes_back_shorter_is_no_damage(library: Library) -> None:
     id = library.session("a seal")
     earlier = exported(library.store, [id])
-    library.say(id, "a penguin")
+    library.append_text(id, "a penguin")
     library.purge(id)
     assert imported(library.store, earlier).added == 1
 

@@ -57,7 +57,7 @@ def test_nothing_is_found_across_profiles(library: Library) -> None:
 def test_within_a_fork_its_whole_history_is_searched(library: Library) -> None:
     session = library.session("peanut one", "peanut two", "peanut three")
     fork = library.fork(session, 2)
-    library.say(fork.id, "peanut four")
+    library.append_text(fork.id, "peanut four")
 
     assert len(library.hits("peanut")) == 4
     assert {hit.text for hit in library.hits("peanut", session=fork.id)} == {
@@ -71,7 +71,7 @@ def test_within_a_fork_its_whole_history_is_searched(library: Library) -> None:
 def test_what_a_fork_still_shows_is_found_when_its_parent_is_away(library: Library) -> None:
     session = library.session("pistachio one", "pistachio two", "pistachio three")
     fork = library.fork(session, 2)
-    library.say(fork.id, "and on")
+    library.append_text(fork.id, "and on")
     library.write(edit.trash, session, profile="main", moment=library.moment())
 
     shown = library.hits("pistachio")
@@ -90,7 +90,7 @@ def test_a_search_sees_what_another_process_has_appended(open_again: Opener) -> 
     session = one.session("chestnut from one")
     assert two.find("chestnut").total == 1
 
-    two.say(session, "chestnut from two")
+    two.append_text(session, "chestnut from two")
 
     assert one.find("chestnut", all_hits=True).total == 2
     two.purge(session)
@@ -102,7 +102,7 @@ def test_an_index_that_feeds_itself_is_complete_when_it_is_asked(store: Store) -
     store.index_in_background()
     session = library.session("start")
     for number in range(300):
-        library.say(session, f"acorn {number}")
+        library.append_text(session, f"acorn {number}")
 
     assert library.find("acorn", all_hits=True).total == 300
     assert store.catch_up(0).result().behind == 0

@@ -17,8 +17,8 @@ pytest.register_assert_rewrite(
 from sessionary.clock import RandomIds, SystemClock  # noqa: E402
 from sessionary.store.database import Store  # noqa: E402
 from sessionary.store.open import open_store  # noqa: E402
-from tests.emptying import empty  # noqa: E402
 from tests.support.postgres import Server  # noqa: E402
+from tests.support.shared_database import delete_all_rows  # noqa: E402
 from tests.support.world import World  # noqa: E402
 
 KINDS = ("sqlite-memory", "sqlite-file", "postgres")
@@ -35,13 +35,13 @@ def emptied(postgres: Server, migrated: str) -> Iterator[Callable[[], str]]:
     """One database for many tests, one after the other: emptying it is cheaper than a new one."""
     url = postgres.create_database(template=migrated)
 
-    yield lambda: empty(url)
+    yield lambda: delete_all_rows(url)
     postgres.drop_database(url)
 
 
 @pytest.fixture(params=KINDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    """An empty store of each kind."""
+    """An delete_all_rows store of each kind."""
     with ExitStack() as ending:
         store = opened(_url(request, tmp_path, request.param))
         ending.callback(store.close)

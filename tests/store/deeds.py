@@ -61,7 +61,7 @@ def open_session(s: Story, a: int, b: int) -> Any:
 
 def say(s: Story, a: int, b: int) -> Any:
     idempotency_key = f"key {b}" if b % 3 == 0 else None
-    return s.world.say(
+    return s.world.append_text(
         s.session(a), _pick(TEXTS, b), role=_pick(list(Role), b), idempotency_key=idempotency_key
     )
 

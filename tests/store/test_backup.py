@@ -26,8 +26,8 @@ from sessionary.store.backup import BackupReport, RestoreReport, backup, inspect
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
 from sessionary.store.sqlite import db_file
+from tests.support.transfer import exported, fill
 from tests.support.world import World
-from tests.transfer import exported, fill
 
 CLOCK, IDS = SystemClock(), RandomIds()
 
@@ -104,7 +104,7 @@ def test_a_backup_under_load_has_all_that_was_acknowledged_before(
 
     def write() -> None:
         while not stop.is_set():
-            acknowledged.append(world.say(session, f"message {len(acknowledged)}").seq)
+            acknowledged.append(world.append_text(session, f"message {len(acknowledged)}").seq)
 
     writer = threading.Thread(target=write)
     writer.start()

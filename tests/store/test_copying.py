@@ -16,8 +16,8 @@ from sessionary.store.open import open_store
 from sessionary.store.sqlite import db_file
 from sessionary.store.sqlite.store import SqliteStore
 from tests.store.raw import execute
+from tests.support.transfer import exported, fill, imported
 from tests.support.world import World
-from tests.transfer import exported, fill, imported
 from tools import copy_sql
 
 
@@ -116,7 +116,7 @@ def test_the_copy_goes_on_with_numbers_that_no_one_has(stores: list[Store]) -> N
     session = world.session("a new day")
     assert world.head(session).no > max(row[0] for row in everything(here)["sessions"])
     world.talk("and again")
-    world.say(made["rich"], "more")
+    world.append_text(made["rich"], "more")
     assert verify.verify(there).broken == ()
 
 
@@ -208,7 +208,7 @@ def test_a_change_of_the_source_meanwhile_is_found(stores: list[Store], urls: li
 
     def progress(table: str, rows: int) -> None:
         if table == "sessions" and not said:
-            said.append(world.say(session, "wait, there is more"))
+            said.append(world.append_text(session, "wait, there is more"))
 
     with pytest.raises(Conflict, match="changed while they were copied"):
         copy_store.copy_store(here, there, progress=progress)

@@ -13,8 +13,8 @@ from sessionary.errors import Damaged
 from sessionary.store.database import Store
 from tests.store.conftest import Opener
 from tests.store.raw import execute
+from tests.support.transfer import exported, imported
 from tests.support.world import ANN, World
-from tests.transfer import exported, imported
 
 REFUSED = (apsw.ConstraintError, psycopg.errors.RaiseException)
 
@@ -61,11 +61,11 @@ def test_the_log_refuses_to_be_changed(world: World, statement: str) -> None:
 def test_the_repeat_of_a_message_that_an_older_export_lacks_is_no_damage(world: World) -> None:
     session = world.session("a")
     earlier = exported(world.store, [session])
-    world.say(session, "b", idempotency_key="once")
+    world.append_text(session, "b", idempotency_key="once")
     world.purge(session)
     assert imported(world.store, earlier).added == 1
 
-    assert world.say(session, "b", idempotency_key="once").repeated
+    assert world.append_text(session, "b", idempotency_key="once").repeated
 
     assert world.store.damage is None
     assert world.texts(session) == ["a"]

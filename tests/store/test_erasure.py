@@ -35,7 +35,7 @@ def shared(world: World) -> str:
     made = world.session("platypus opens the talk", source=GROUP)
     world.append(made, said(EVA, "okapi from Ann"))
     world.append(made, said(BEN, "giraffe from Ben"))
-    world.say(made, "an answer", role="assistant")
+    world.append_text(made, "an answer", role="assistant")
     return made
 
 
@@ -120,7 +120,7 @@ def test_who_speaks_is_named_as_before_when_a_summary_was_erased(world: World) -
 def test_a_fork_of_their_conversation_keeps_the_answers_only(world: World) -> None:
     own = world.talk("my okapi", "nice!", source=ANN)
     branch = world.fork(own, 2).id
-    world.say(branch, "go on", role="assistant")
+    world.append_text(branch, "go on", role="assistant")
 
     erased(world)
 

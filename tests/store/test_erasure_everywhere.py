@@ -47,7 +47,7 @@ def shared(world: World, first: str = "okapi from Ann") -> str:
     made = world.session("a door opens", source=replace(GROUP, user_id="zoe"))
     world.append(made, said(EVA, first))
     world.append(made, said(BEN, "giraffe from Ben"))
-    world.say(made, "an answer", role="assistant")
+    world.append_text(made, "an answer", role="assistant")
     return made
 
 
@@ -111,7 +111,7 @@ def happen(world: World, ids: list[str], happening: str, number: int) -> None:
         case "he":
             world.append(id, said(BEN, f"giraffe {number}"))
         case "agent":
-            world.say(id, "an answer", role="assistant")
+            world.append_text(id, "an answer", role="assistant")
         case "fork":
             ids.append(world.fork(id, 1 + number).id)
             world.append(ids[-1], said(BEN, "giraffe in a fork"))

@@ -40,7 +40,7 @@ if sys.argv[2] == "limit":
 acked, refused = [], []
 for number in range(400):
     try:
-        acked.append(world.say(session, f"{number} " + "x" * 9000).seq)
+        acked.append(world.append_text(session, f"{number} " + "x" * 9000).seq)
     except SessionaryError as error:
         refused.append((error.kind, error.committed))
         break
@@ -50,7 +50,7 @@ if sys.argv[2] == "limit":
 else:
     import os
     os.unlink(sys.argv[3])
-after = world.say(session, "after").seq
+after = world.append_text(session, "after").seq
 print(json.dumps([acked, refused, readable, after, world.texts(session)[-1]]))
 world.store.close()
 """

@@ -67,7 +67,7 @@ def test_verify_reports_the_sums_of_an_earlier_version_and_rebuild_makes_them_ri
     assert verify.rebuild(world.store) == 1
     assert verify.verify(world.store).broken == ()
     assert world.head(session).usage.input_tokens == LARGEST
-    world.say(session, "writing goes on")
+    world.append_text(session, "writing goes on")
     assert world.texts(session) == ["a", "writing goes on"]
 
 

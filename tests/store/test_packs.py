@@ -14,8 +14,8 @@ from sessionary.errors import Damaged
 from sessionary.model.message import Attachment, Message, Role, Text, ToolCall, ToolResult
 from sessionary.store.database import Row, Store, Tx
 from sessionary.store.tables import blobs, retention
+from tests.support.transfer import HOSTILE, exported
 from tests.support.world import ANN, World
-from tests.transfer import HOSTILE, exported
 
 LARGE = "a large text with a wombat " * 3000
 
@@ -32,7 +32,7 @@ def filled(world: World) -> str:
     world.append(made, Message(Role.USER, (Text(LARGE), Attachment(picture))))
     world.append(made, Message(Role.ASSISTANT, (ToolCall("c", "f", {"$blob": "mine"}),)))
     world.append(made, Message(Role.TOOL, (ToolResult("c", {"$blob": 7}),)))
-    world.say(made, HOSTILE)
+    world.append_text(made, HOSTILE)
     return made
 
 
@@ -75,7 +75,7 @@ def test_a_packed_session_reads_as_before_and_takes_less_room(world: World) -> N
 def test_packing_again_packs_only_what_is_new(world: World) -> None:
     made = filled(world)
     packed(world)
-    world.say(made, "one more")
+    world.append_text(made, "one more")
 
     assert packed(world).messages == 1
     assert packed(world) == pack.PackResult()
@@ -113,7 +113,7 @@ def test_unpacking_gives_back_the_log_as_it_was(world: World) -> None:
 def test_a_fork_of_a_packed_session_outlives_it(world: World) -> None:
     made = filled(world)
     branch = world.fork(made, 10).id
-    world.say(branch, "on my own")
+    world.append_text(branch, "on my own")
     packed(world)
 
     world.purge(made)

@@ -22,8 +22,8 @@ from sessionary.store.open import open_store
 from sessionary.store.tables import retention
 from tests.store.conftest import opened
 from tests.store.deeds import DEEDS, Story, do, plain
+from tests.support.transfer import exported
 from tests.support.world import ANN, World
-from tests.transfer import exported
 
 MOMENTS = st.tuples(st.sampled_from(range(len(DEEDS))), st.integers(0, 11), st.integers(0, 11))
 
@@ -123,7 +123,7 @@ def world(store: Store) -> World:
 def test_large_texts_are_not_heaped_into_one_pack(world: World) -> None:
     made = world.session("hello", source=ANN)
     for number in range(6):
-        world.say(made, f"{number}" * (retention.PACK_BYTES // 2))
+        world.append_text(made, f"{number}" * (retention.PACK_BYTES // 2))
     before = world.everything()
 
     packed(world)
@@ -136,7 +136,7 @@ def test_a_session_of_many_marks_is_packed_to_its_end(world: World) -> None:
     made = world.session("one", "two", source=ANN)
     packed(world)
     world.write(_many_marks, made, at=world.clock.now())
-    world.say(made, "three")
+    world.append_text(made, "three")
     before = world.everything()
 
     packed(world)
@@ -167,9 +167,9 @@ def test_what_is_damaged_can_be_purged(world: World) -> None:
 
 def test_who_reads_while_it_is_packed_reads_the_same(world: World) -> None:
     made = world.session(*(f"words {n}" for n in range(250)), source=ANN)
-    world.say(made, "large " * 20_000)
+    world.append_text(made, "large " * 20_000)
     branch = world.fork(made, 240).id
-    world.say(branch, "mine")
+    world.append_text(branch, "mine")
     wanted = [(world.texts(made), world.texts(branch))]
     no = world.head(made).no
 
@@ -188,7 +188,7 @@ def test_who_reads_while_it_is_packed_reads_the_same(world: World) -> None:
 def test_purged_words_of_a_packed_session_are_in_no_file(tmp_path: Path, world: World) -> None:
     made = world.session("okapi " * 5000, "an okapi", source=ANN)
     branch = world.fork(made, 1).id
-    world.say(branch, "mine")
+    world.append_text(branch, "mine")
     packed(world)
     finds(world, "okapi")
 

@@ -9,10 +9,10 @@ import pytest
 from benchmarks import populate
 from sessionary.actions import verify
 from sessionary.store.database import Store
-from tests.emptying import empty
 from tests.project.code import ROOT
 from tests.store.conftest import opened
 from tests.support.postgres import Server
+from tests.support.shared_database import delete_all_rows
 from tests.support.store_lists import PurgeSuite
 from tests.support.store_log import LogSuite
 
@@ -33,7 +33,7 @@ def run(url: str, script: str) -> None:
 def partitioned(postgres: Server, migrated: str) -> Iterator[Callable[[], str]]:
     url = postgres.create_database(template=migrated)
     run(url, SMALL)
-    yield lambda: empty(url)
+    yield lambda: delete_all_rows(url)
     postgres.drop_database(url)
 
 

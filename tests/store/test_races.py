@@ -247,7 +247,7 @@ def test_an_append_and_an_end_come_one_after_the_other(worlds: list[World]) -> N
         session = one.session("a")
 
         done, head = at_once(
-            lambda: one.say(session, "b"),  # noqa: B023
+            lambda: one.append_text(session, "b"),  # noqa: B023
             lambda: two.write(edit.end, session, profile="main", moment=two.moment()),  # noqa: B023
         )
 
@@ -311,6 +311,6 @@ def test_unrelated_actions_do_not_wait_for_a_slow_one(worlds: list[World]) -> No
 
     pending = one.store.write(slow)
     entered.wait(10)
-    two.say(free, "not held up")
+    two.append_text(free, "not held up")
     leave.set()
     pending.result()

@@ -380,7 +380,7 @@ def test_a_read_that_starts_after_an_answer_shows_it(open_again: Opener) -> None
     one, two = World(open_again(), name="one"), World(open_again(), name="two")
     session = one.session("0")
     for number in range(1, 20):
-        (one if number % 2 else two).say(session, str(number))
+        (one if number % 2 else two).append_text(session, str(number))
         other = two if number % 2 else one
         assert other.texts(session)[-1] == str(number)
 

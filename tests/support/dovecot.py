@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.support.child import Child, ServerUnavailable, answers, free_port
+from tests.support.external_server import ExternalServer, ServerUnavailable, answers, free_port
 
 if os.name == "posix":
     import fcntl
@@ -73,11 +73,13 @@ class Dovecot:
         (self._home / "mail").mkdir()
         (self._home / "users").mkdir()
         (self._home / "dovecot.conf").write_text(self._settings())
-        self._child = Child([program, "-F", "-c", self._home / "dovecot.conf"], self._home)
-        self._child.wait_until(lambda: answers(self.port), seconds=START_SECONDS, what="dovecot")
+        self._server = ExternalServer(
+            [program, "-F", "-c", self._home / "dovecot.conf"], self._home
+        )
+        self._server.wait_until(lambda: answers(self.port), seconds=START_SECONDS, what="dovecot")
 
     def add_user(self, name: str, password: str) -> Path:
-        """Make a mailbox; the directory where new mails are put."""
+        """Make a mailbox; return the directory where new mails are put."""
         folder = self._home / "mail" / name
         for each in (folder, folder / "new", folder / "cur", folder / "tmp"):
             each.mkdir()
@@ -86,17 +88,17 @@ class Dovecot:
         return folder
 
     def set_password(self, name: str, password: str) -> None:
-        """From now on only this one is good; the server notices another time or another length."""
+        """Replace the password; the server notices a file with another time or another length."""
         (self._home / "users" / name).write_text(f"{name}:{{PLAIN}}{password}\n")
 
     def own(self, path: Path) -> None:
-        """Give a file to whoever owns the mails."""
+        """Make the user who owns the mails the owner of a file."""
         if os.geteuid() == 0:
             os.chown(path, *self._owner)
 
     def stop(self) -> None:
-        """End the server, and leave nothing behind."""
-        self._child.stop()
+        """Stop the server and remove its directory."""
+        self._server.stop()
 
     def _settings(self) -> str:
         is_root = os.geteuid() == 0
@@ -131,7 +133,7 @@ def _check_version(program: str) -> None:
 
 
 def _installed() -> str:
-    """Install the server, where we may: as root, with apt."""
+    """Install the server with apt, if we are root."""
     apt = shutil.which("apt-get")
     if apt is None or os.geteuid() != 0:
         raise ServerUnavailable(
@@ -178,5 +180,5 @@ def _run(command: list[str]) -> str | None:
         check=False,
         env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
     )
-    lines = done.stdout.strip().splitlines() or ["it said nothing"]
+    lines = done.stdout.strip().splitlines() or ["it printed nothing"]
     return None if done.returncode == 0 else lines[-1][:300]

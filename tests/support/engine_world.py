@@ -26,7 +26,7 @@ from sessionary.testing.fakes import (
     SequentialIds,
     scripted_agent,
 )
-from tests.support.mortal import Fate, MortalStore
+from tests.support.crash import CrashingStore, CrashPoint
 
 QUICK = Settings(
     lease_seconds=30,
@@ -35,13 +35,13 @@ QUICK = Settings(
     confirm_seconds=0.03,
     access={"loopback": AccessPolicy(everyone=True)},
 )
-# No test waits so long on a machine that does only this; one under load may.
-PATIENCE_SECONDS = 60.0
-_AFTER_ALL = 2**62
+# Far more than any test needs; a machine under load may need it.
+TIMEOUT_SECONDS = 60.0
+_BEYOND_LAST = 2**62
 
 
 class EngineWorld:
-    """Starts engines on one store, one after the other or several at once."""
+    """One store, on which engines are started one after the other or several at once."""
 
     def __init__(self, store: Store, *, settings: Settings = QUICK, **context: Any) -> None:
         self.store = store
@@ -54,17 +54,19 @@ class EngineWorld:
         self._engines = 0
         self._asked = 0
 
-    def context(self, fate: Fate | None = None, *, runner: Runner | None = None) -> EngineContext:
-        """The parts of another process on the same store."""
+    def context(
+        self, crash: CrashPoint | None = None, *, runner: Runner | None = None
+    ) -> EngineContext:
+        """The engine context of another process on the same store."""
         self._engines += 1
         agent = scripted_agent(runner or self.runner)
         made = EngineContext(
-            store=self.store if fate is None else MortalStore(self.store, fate),
+            store=self.store if crash is None else CrashingStore(self.store, crash),
             clock=self.clock,
             ids=self.ids,
             holder=f"engine-{self._engines}",
             agent_for=lambda _, __: agent,
-            system_prompt=assembled,
+            system_prompt=render_context_only,
             priced=lambda used: used,
             adapters={self.adapter.platform: self.adapter},
             deliverable=frozenset({self.adapter.platform}),
@@ -74,13 +76,15 @@ class EngineWorld:
         return replace(made, **self._context)
 
     def use(self, **context: Any) -> None:
-        """Make engines with other parts from now on."""
+        """Replace these parts of the context of every engine from now on."""
         self._context |= context
 
-    async def started(self, fate: Fate | None = None, *, runner: Runner | None = None) -> Engine:
-        """An engine that runs. A mortal one looks around rarely: its steps are the walk's."""
-        context = self.context(fate, runner=runner)
-        if fate is not None:
+    async def started(
+        self, crash: CrashPoint | None = None, *, runner: Runner | None = None
+    ) -> Engine:
+        """Start an engine. One with a crash point polls rarely, so that its steps are only those of the test."""
+        context = self.context(crash, runner=runner)
+        if crash is not None:
             rarely = replace(self.settings, poll_seconds=30, sweep_seconds=300)
             context = replace(context, settings=rarely)
         engine = Engine(context)
@@ -88,7 +92,7 @@ class EngineWorld:
         return engine
 
     def source(self, chat: str = "1", number: str = "1", **fields: Any) -> Source:
-        """Where a test's message comes from."""
+        """The source of a test's message."""
         given = {"platform": "loopback", "user_id": "u", "user_name": "Ada", **fields}
         return Source(chat_id=chat, platform_message_id=number, **given)
 
@@ -99,41 +103,41 @@ class EngineWorld:
         return await engine.receive(self.source(chat, number, **fields), message("user", text))
 
     async def asks(self, engine: Engine, text: str, *, chat: str = "1", **fields: Any) -> list[str]:
-        """A person writes something new and waits until all is quiet; what the chat was sent."""
+        """A person writes something new; wait until all is done and return what the chat was sent."""
         self._asked += 1
         before = len(self.adapter.texts(f"loopback:{chat}"))
         await self.says(engine, text, chat=chat, number=f"asked-{self._asked}", **fields)
         await self.settle(engine)
         return self.adapter.texts(f"loopback:{chat}")[before:]
 
-    async def until(self, is_so: Callable[[], bool]) -> None:
-        """Wait until something is so."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not is_so():  # noqa: ASYNC110 - no one rings for everything
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until a condition holds."""
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            while not condition():  # noqa: ASYNC110 - there is no event for every condition
                 await asyncio.sleep(0.003)
 
-    async def eventually(self, is_so: Callable[[], Awaitable[bool]]) -> None:
-        """Wait until something that must be awaited, such as a question to the store, is so."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not await is_so():  # noqa: ASYNC110 - no one rings for everything
+    async def eventually(self, condition: Callable[[], Awaitable[bool]]) -> None:
+        """Wait until a condition holds that must be awaited, such as a read from the store."""
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            while not await condition():  # noqa: ASYNC110 - there is no event for every condition
                 await asyncio.sleep(0.003)
 
-    async def until_outbox_rests(self) -> None:
-        """Wait until nothing is being sent and nothing is due: only a later time changes that.
+    async def until_outbox_is_idle(self) -> None:
+        """Wait until no delivery is being sent or due: from then on only a later time changes that.
 
         A test that moves the clock sooner competes with the outbox, which reads the clock when it
-        notes the outcome of a sending.
+        records the outcome of an attempt.
         """
-        await self.eventually(self._outbox_rests)
+        await self.eventually(self._outbox_is_idle)
 
     async def settle(self, engine: Engine | None = None) -> None:
-        """Wait until nothing waits and nothing runs."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        """Wait until no arrival, delivery or turn is waiting or running."""
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while not await self._is_quiet(engine):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
     async def head(self, chat: str = "1", **fields: Any) -> SessionHead:
-        """The session that a chat is on."""
+        """The current session of a chat."""
         head = await self.store.read(routing.get_current, key_for(self.source(chat, **fields)))
         assert head is not None, f"no session for chat {chat}"
         return head
@@ -149,14 +153,14 @@ class EngineWorld:
 
     async def texts_of(self, session_id: str) -> list[str]:
         """What people read in a session."""
-        return [said.text for said in await self.messages(session_id)]
+        return [message.text for message in await self.messages(session_id)]
 
     async def turns(self, chat: str = "1") -> list[Turn]:
         """The turns of a chat's current session."""
         return list(await self.store.read(turns.list_turns, (await self.head(chat)).no))
 
     async def sessions(self, folder: SessionFolder = SessionFolder.CHATS) -> list[SessionHead]:
-        """All sessions of a folder, the latest first."""
+        """All sessions of a folder, the most recent first."""
         page = await self.store.read(
             lists.list_sessions, lists.SessionFilters(folder=folder), profile="main"
         )
@@ -166,11 +170,11 @@ class EngineWorld:
         """The rows of the outbox: what was sent, waits or was given up."""
         return list(
             await self.store.read(
-                deliveries.list_page, profile="main", before=_AFTER_ALL, limit=100
+                deliveries.list_page, profile="main", before=_BEYOND_LAST, limit=100
             )
         )
 
-    async def _outbox_rests(self) -> bool:
+    async def _outbox_is_idle(self) -> bool:
         found = await self.deliveries()
         return not any(
             each.state is DeliveryState.SENDING
@@ -184,6 +188,6 @@ class EngineWorld:
         return idle and not (found.waiting_arrivals or found.open_deliveries or found.running_turns)
 
 
-def assembled(_: str | None, surroundings: PromptContext) -> str:
-    """A system prompt of the surroundings alone."""
-    return render(surroundings)
+def render_context_only(_: str | None, context: PromptContext) -> str:
+    """A system prompt that consists of the context section alone."""
+    return render(context)

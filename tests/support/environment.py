@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.support.child import ServerUnavailable
+from tests.support.external_server import ServerUnavailable
 
 if os.name == "posix":
     import fcntl
@@ -57,6 +57,6 @@ def _run(command: Sequence[str | Path], wanted: Sequence[str]) -> None:
         check=False,
     )
     if done.returncode != 0:
-        said = (done.stdout.strip().splitlines() or ["it said nothing"])[-1][:300]
+        reason = (done.stdout.strip().splitlines() or ["it printed nothing"])[-1][:300]
         what = ", ".join(wanted)
-        raise ServerUnavailable(f"the tests need {what}, which could not be installed: {said}")
+        raise ServerUnavailable(f"the tests need {what}, which could not be installed: {reason}")

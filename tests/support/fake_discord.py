@@ -46,11 +46,11 @@ class FakeDiscord(PlatformServer):
         self.channels = {GENERAL, THREAD}
         self.may_read_everything = True
         self.forgets_sessions = False
-        # What is written in the moment in which a new connection begins.
+        # Called while a new connection is being set up, to write a message just then.
         self.written_at_once: list[str] = []
         self._log: list[Json] = []
         self._nonces: dict[str, Json] = {}
-        self._said: dict[str, list[Json]] = {}
+        self._messages: dict[str, list[Json]] = {}
         # An id tells the time in milliseconds since 2015.
         self._last_id = (int(time.time() * 1000) - _EPOCH) << 22
 
@@ -141,11 +141,11 @@ class FakeDiscord(PlatformServer):
         return f"3{person}"
 
     async def dispatch(self, event: str, data: Json) -> None:
-        """Tell the bot; one that is away hears of it when it resumes."""
+        """Send an event to the bot; one that is offline gets it when it resumes."""
         packet = {"op": _DISPATCH, "t": event, "s": len(self._log) + 1, "d": data}
         self._log.append(packet)
         for socket in list(self.sockets):
-            await _told(socket, packet)
+            await _send_packet(socket, packet)
 
     async def hang_up(self, code: int) -> None:
         """Close every connection to the gateway with a code."""
@@ -170,24 +170,24 @@ class FakeDiscord(PlatformServer):
     async def _gateway(self, request: web.Request) -> web.StreamResponse:
         socket = web.WebSocketResponse()
         await socket.prepare(request)
-        await _told(socket, {"op": _HELLO, "d": {"heartbeat_interval": 41250}})
+        await _send_packet(socket, {"op": _HELLO, "d": {"heartbeat_interval": 41250}})
         try:
             async for packet in socket:
                 if packet.type is WSMsgType.TEXT:
-                    await self._hears(socket, json.loads(packet.data))
+                    await self._handle_packet(socket, json.loads(packet.data))
         finally:
             self.sockets.discard(socket)
         return socket
 
-    async def _hears(self, socket: web.WebSocketResponse, packet: Json) -> None:
+    async def _handle_packet(self, socket: web.WebSocketResponse, packet: Json) -> None:
         data = packet.get("d")
         if packet["op"] == _HEARTBEAT:
-            await _told(socket, {"op": _ACK})
+            await _send_packet(socket, {"op": _ACK})
         elif packet["op"] in (_IDENTIFY, _RESUME) and isinstance(data, dict):
             if data["token"] != TOKEN or self.is_revoked:
                 await socket.close(code=4004, message=b"Authentication failed.")
             elif packet["op"] == _RESUME and self.forgets_sessions:
-                await _told(socket, {"op": _INVALID, "d": False})
+                await _send_packet(socket, {"op": _INVALID, "d": False})
             elif packet["op"] == _RESUME:
                 await self._resume(socket, int(data["seq"] or 0))
             elif data["intents"] & _MESSAGE_CONTENT and not self.may_read_everything:
@@ -207,19 +207,19 @@ class FakeDiscord(PlatformServer):
         first = len(self._log)
         for event, data in (("READY", ready), ("GUILD_CREATE", _guild())):
             self._log.append({"op": _DISPATCH, "t": event, "s": len(self._log) + 1, "d": data})
-        await self._tell_from(socket, first)
+        await self._send_from(socket, first)
         while self.written_at_once:
             await self.writes(self.written_at_once.pop(0))
 
     async def _resume(self, socket: web.WebSocketResponse, seq: int) -> None:
-        await self._tell_from(socket, seq)
-        await _told(socket, {"op": _DISPATCH, "t": "RESUMED", "s": len(self._log), "d": {}})
+        await self._send_from(socket, seq)
+        await _send_packet(socket, {"op": _DISPATCH, "t": "RESUMED", "s": len(self._log), "d": {}})
 
-    async def _tell_from(self, socket: web.WebSocketResponse, seq: int) -> None:
-        """Tell what is in the log, also what is added meanwhile; then tell what comes."""
+    async def _send_from(self, socket: web.WebSocketResponse, seq: int) -> None:
+        """Send the log from a position, also what is added meanwhile; then what comes."""
         while seq < len(self._log):
             seq += 1
-            await _told(socket, self._log[seq - 1])
+            await _send_packet(socket, self._log[seq - 1])
         self.sockets.add(socket)
 
     # REST
@@ -240,23 +240,23 @@ class FakeDiscord(PlatformServer):
         return refusal or _answer(self.commands)
 
     async def _callback(self, request: web.Request) -> web.StreamResponse:
-        said = await _body(request)
-        self.confirmed.append(said["data"]["content"])
+        body = await _body(request)
+        self.confirmed.append(body["data"]["content"])
         about = {"id": request.match_info["id"], "type": 2}
         return _answer({"interaction": about, "resource": None})
 
     async def _get_channel(self, request: web.Request) -> web.StreamResponse:
         id = request.match_info["id"]
-        said = self._said.get(id)
+        messages = self._messages.get(id)
         made = _direct(id) if id.startswith("3") else _channel(id)
-        made["last_message_id"] = said[-1]["id"] if said else None
+        made["last_message_id"] = messages[-1]["id"] if messages else None
         return self._refusal(request) or self._unknown(id) or _answer(made)
 
     async def _list_messages(self, request: web.Request) -> web.StreamResponse:
-        """The newest first: before an id, if one is named."""
+        """The newest messages first: those before an id, if one is given."""
         id, asked = request.match_info["id"], request.query
         before = int(asked.get("before", 2**63))
-        found = [each for each in self._said.get(id, []) if int(each["id"]) < before]
+        found = [each for each in self._messages.get(id, []) if int(each["id"]) < before]
         page = found[::-1][: int(asked.get("limit", 50))]
         return self._refusal(request) or self._unknown(id) or _answer(page)
 
@@ -314,12 +314,12 @@ class FakeDiscord(PlatformServer):
         return _error(404, 10003, "Unknown Channel")
 
     def _keep(self, made: Json) -> None:
-        # A message of a list names no server and no member.
+        # A message in a list names no server and no member.
         kept = {name: value for name, value in made.items() if name not in ("guild_id", "member")}
-        said = self._said.setdefault(made["channel_id"], [])
-        if not any(each["id"] == made["id"] for each in said):
-            said.append(kept)
-            said.sort(key=lambda each: int(each["id"]))
+        messages = self._messages.setdefault(made["channel_id"], [])
+        if not any(each["id"] == made["id"] for each in messages):
+            messages.append(kept)
+            messages.sort(key=lambda each: int(each["id"]))
 
     def _new_id(self) -> str:
         self._last_id += 1
@@ -344,8 +344,8 @@ class FakeDiscord(PlatformServer):
         }
 
 
-async def _told(socket: web.WebSocketResponse, packet: Json) -> None:
-    """Send a packet; who has gone meanwhile does not get it."""
+async def _send_packet(socket: web.WebSocketResponse, packet: Json) -> None:
+    """Send a packet, unless the connection is closed."""
     if not socket.closed:
         with contextlib.suppress(ConnectionError):
             await socket.send_str(json.dumps(packet))
@@ -403,7 +403,7 @@ def _guild() -> Json:
     own = role | {"id": BOT_ROLE, "name": "Sessionary", "managed": True, "tags": {"bot_id": BOT}}
     return {
         "id": GUILD,
-        "name": "The House",
+        "name": "The Server",
         "owner_id": ADA,
         "roles": [everyone, own],
         "emojis": [],

@@ -12,13 +12,13 @@ from sessionary.channels.webhook.settings import WebhookSettings
 from sessionary.config.secret import Secret
 from sessionary.model.source import Channel
 from tests.support.http_server import LOST, HttpServer, Request, Response
-from tests.support.posting import Posted, Poster
+from tests.support.webhook_poster import WebhookPoster, WebhookTarget
 
 SECRET = Secret("a-secret-of-the-fake")
 
 
 class FakeProgram:
-    """Keeps posting a message until it is answered with 200; remembers its call-backs."""
+    """Posts each message until it is answered with 200; records its call-backs."""
 
     name = "webhook"
     known = "7"
@@ -29,10 +29,10 @@ class FakeProgram:
 
     def __init__(self, **settings: Any) -> None:
         self.called: list[dict[str, Any]] = []
-        self.poster = Poster(self._post)
+        self.poster = WebhookPoster(self._post)
         self.now = time.time
         self._settings = settings
-        self.current: Posted | None = None
+        self.current: WebhookTarget | None = None
         self._refusals: list[Response] = []
         self._lost = 0
         self._revoked = False
@@ -61,19 +61,19 @@ class FakeProgram:
     async def says(
         self, text: str, *, number: int, person: str | None = None, file: bytes | None = None
     ) -> None:
-        """Post a message, again and again until it is taken."""
+        """Post a message until it is accepted."""
         self.poster.post(number, self.body(text, number=number, person=person))
 
     def body(
         self, text: str, *, number: int, person: str | None = None, chat: str | None = None
     ) -> bytes:
         """A message as this program writes it."""
-        told = {"chat_id": chat or self.chat.chat_id, "person_id": person or self.known}
-        return json.dumps({**told, "text": text, "message_id": number}).encode()
+        fields = {"chat_id": chat or self.chat.chat_id, "person_id": person or self.known}
+        return json.dumps({**fields, "text": text, "message_id": number}).encode()
 
     def acknowledged(self, number: int) -> bool:
         """Whether a message was answered with 200."""
-        return self.poster.is_taken(number)
+        return self.poster.is_accepted(number)
 
     def seen(self) -> list[str]:
         """The texts of the call-backs for the room."""
@@ -95,11 +95,11 @@ class FakeProgram:
         self._refusals += [Response(status, b"", headers)] * times
 
     def lose_answers(self, times: int = 1) -> None:
-        """Take the next call-backs and never say so."""
+        """Accept the next call-backs, and break the connection instead of answering."""
         self._lost = times
 
     def revoke(self) -> None:
-        """Believe no signature any more."""
+        """Refuse every signature from now on."""
         self._revoked = True
 
     async def go_offline(self) -> None:
@@ -110,7 +110,7 @@ class FakeProgram:
     async def go_online(self) -> None:
         """Post what waits, and be reachable again."""
         await self._server.go_online()
-        self.poster.go_on()
+        self.poster.resume()
 
     async def forges(self, text: str, *, number: int) -> int:
         """Post with a signature of another secret."""
@@ -128,7 +128,7 @@ class FakeProgram:
     async def _post(self, body: bytes) -> int:
         return await self._given().handle_webhook(sign(self.settings, body, self.now()), body)
 
-    def _given(self) -> Posted:
+    def _given(self) -> WebhookTarget:
         assert self.current is not None
         return self.current
 

@@ -1,7 +1,7 @@
 """signal-cli's daemon on loopback, over a socket and over HTTP at one port.
 
-As the real one in manual mode: it fetches messages only while someone listens, and a message that
-it has told is gone. Over HTTP its events are numbered, and told again after the last known one.
+Like the real one in manual mode, it fetches messages only while a client listens, and a message
+that was sent to one is gone. Over HTTP its events are numbered: a client resumes after the last it had.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from sessionary.channels.signal import daemon_at
 from sessionary.channels.signal.adapter import SignalAdapter
 from sessionary.channels.signal.inbound import SignalOptions
 from sessionary.model.source import Channel
-from tests.support.listening import Listening
+from tests.support.tcp_server import TcpServer
 
 ACCOUNT, ACCOUNT_UUID = "+15550783881", "aaaaaaaa-0000-4000-8000-00000000b070"
 KNOWN, KNOWN_UUID = "+16505551234", "bbbbbbbb-0000-4000-8000-000000000ada"
@@ -50,16 +50,16 @@ class FakeSignal:
         self.last_event_ids: list[str | None] = []
         self._scheme = scheme
         self._events: list[Json] = []
-        self._told = 0
+        self._sent_events = 0
         self._came = asyncio.Event()
         self._faults: deque[Json] = deque()
         self._lost = 0
         self._revoked = False
         self._ids = itertools.count(1)
-        self._listening = Listening(self._talk, line_limit=_LINE_LIMIT)
-        self.go_online = self._listening.go_online
-        self.go_offline = self._listening.go_offline
-        self.cut = self._listening.cut
+        self._server = TcpServer(self._talk, line_limit=_LINE_LIMIT)
+        self.go_online = self._server.go_online
+        self.go_offline = self._server.go_offline
+        self.cut = self._server.cut
 
     async def __aenter__(self) -> Self:
         await self.go_online()
@@ -71,7 +71,7 @@ class FakeSignal:
     @property
     def address(self) -> str:
         """What `address` is set to."""
-        return f"{self._scheme}://127.0.0.1:{self._listening.port}"
+        return f"{self._scheme}://127.0.0.1:{self._server.port}"
 
     def adapter(self) -> SignalAdapter:
         """A fresh adapter, not yet connected."""
@@ -88,18 +88,18 @@ class FakeSignal:
         self.tell(envelope(person, dataMessage=data))
 
     def keep(self, data: bytes, media_type: str, name: str) -> Json:
-        """Someone sent a file; what a message says of it."""
+        """Store a file that someone sent; return what a message says about it."""
         id = f"file-{next(self._ids)}"
         self.files[id] = data
         return {"id": id, "contentType": media_type, "filename": name, "size": len(data)}
 
     def tell(self, given: Json) -> None:
-        """Something comes from Signal; it waits until someone listens."""
+        """An event comes from Signal; it waits until a client listens."""
         self._events.append({"envelope": given, "account": ACCOUNT})
         self._came.set()
 
     def acknowledged(self, number: int) -> bool:
-        """The daemon is never told."""
+        """Always false: the daemon gets no acknowledgements."""
         return False
 
     def seen(self) -> list[str]:
@@ -156,7 +156,7 @@ class FakeSignal:
         asked = json.loads(line)
         if asked["method"] == "subscribeReceive":
             _write_line(writer, {"jsonrpc": "2.0", "result": 0, "id": asked["id"]})
-            await self._tell_all(writer, self._told, is_http=False)
+            await self._send_events(writer, self._sent_events, is_http=False)
             return
         answer = self._answer(asked)
         if answer is None:
@@ -176,7 +176,9 @@ class FakeSignal:
             last = headers.get("last-event-id")
             self.last_event_ids.append(last)
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n:\n\n")
-            await self._tell_all(writer, self._told if last is None else int(last), is_http=True)
+            await self._send_events(
+                writer, self._sent_events if last is None else int(last), is_http=True
+            )
             return
         answer = self._answer(json.loads(body))
         if answer is None:
@@ -186,25 +188,27 @@ class FakeSignal:
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(data) + data)
         await writer.drain()
 
-    async def _tell_all(self, writer: asyncio.StreamWriter, told: int, *, is_http: bool) -> None:
-        """Tell what waits and what comes, until the connection is cut."""
+    async def _send_events(
+        self, writer: asyncio.StreamWriter, position: int, *, is_http: bool
+    ) -> None:
+        """Send what waits and what comes, until the connection is cut."""
         self.listeners += 1
         try:
             while True:
-                # Before looking: what comes during a pause below rings again.
+                # Before looking: an event that comes while we write below sets it again.
                 self._came.clear()
-                for event in self._events[told:]:
-                    told += 1
+                for event in self._events[position:]:
+                    position += 1
                     if is_http:
                         writer.write(
-                            f"event:receive\nid:{told}\ndata:{json.dumps(event)}\n\n".encode()
+                            f"event:receive\nid:{position}\ndata:{json.dumps(event)}\n\n".encode()
                         )
                     else:
                         params = {"subscription": 0, "result": event}
                         _write_line(
                             writer, {"jsonrpc": "2.0", "method": "receive", "params": params}
                         )
-                    self._told = max(self._told, told)
+                    self._sent_events = max(self._sent_events, position)
                 await writer.drain()
                 await self._came.wait()
         finally:

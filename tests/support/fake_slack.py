@@ -18,7 +18,7 @@ from sessionary.channels.slack import inbound
 from tests.support.platform_server import HOST, PlatformServer, Post
 
 Json = dict[str, Any]
-Door = Callable[[Mapping[str, str], bytes], Awaitable[int | str]]
+WebhookHandler = Callable[[Mapping[str, str], bytes], Awaitable[int | str]]
 
 TOKEN = "xoxb-token"
 APP_TOKEN = "xapp-token"
@@ -28,7 +28,7 @@ BOT_ID = "B0BOT"
 ADA = "U0ADA"
 GENERAL = "C0GENERAL"
 ARCHIVED = "C0ARCHIVED"
-TEAM = "T0HOUSE"
+TEAM = "T0TEAM"
 FIRST_TS = 1_700_000_000
 
 
@@ -38,7 +38,7 @@ class FakeSlack(PlatformServer):
     def __init__(self) -> None:
         super().__init__()
         self.by_post = False
-        self.door: Door | None = None
+        self.webhook_handler: WebhookHandler | None = None
         self.answers: list[int | str] = []
         self.files: dict[str, bytes] = {}
         self.gifts: list[tuple[str, str, bytes]] = []
@@ -109,7 +109,7 @@ class FakeSlack(PlatformServer):
         return about | {"event_id": f"Ev{event.get('ts')}", "event_time": FIRST_TS}
 
     async def offer(self, kind: str, payload: Json, *, of: str) -> None:
-        """Tell the bot until it acknowledges."""
+        """Send an envelope to the bot until it acknowledges."""
         self._envelopes += 1
         id = f"{of}/{self._envelopes}"
         envelope = {"type": kind, "envelope_id": id, "payload": payload}
@@ -119,14 +119,14 @@ class FakeSlack(PlatformServer):
             self._posting.add(task)
             task.add_done_callback(self._posting.discard)
         for socket in list(self.sockets):
-            await _told(socket, self._open[id])
+            await _send_packet(socket, self._open[id])
 
     def acknowledged_ts(self, ts: str) -> bool:
-        """Whether the bot has said of every telling of a message that it has it."""
+        """Whether the bot has acknowledged every envelope of a message."""
         return ts in self._acknowledged and not any(id.startswith(ts) for id in self._open)
 
     async def posts_to(
-        self, door: Door, payload: Json, *, age: float = 0, secret: str
+        self, webhook: WebhookHandler, payload: Json, *, age: float = 0, secret: str
     ) -> int | str:
         """Post to the bot's address, signed with a secret, as if some seconds ago."""
         body = json.dumps(payload).encode()
@@ -135,7 +135,7 @@ class FakeSlack(PlatformServer):
             "x-slack-request-timestamp": at,
             "x-slack-signature": inbound.sign(secret, at, body),
         }
-        return await door(headers, body)
+        return await webhook(headers, body)
 
     def attach(self, name: str, data: bytes) -> Json:
         """A file for the `files` of a message."""
@@ -153,7 +153,7 @@ class FakeSlack(PlatformServer):
     async def asks_to_reconnect(self) -> None:
         """Announce the end of every socket, as Slack does every few hours."""
         for socket in list(self.sockets):
-            await _told(socket, {"type": "disconnect", "reason": "refresh_requested"})
+            await _send_packet(socket, {"type": "disconnect", "reason": "refresh_requested"})
 
     async def hang_up(self) -> None:
         """Close every socket, as Slack does from time to time."""
@@ -176,13 +176,13 @@ class FakeSlack(PlatformServer):
     async def _socket(self, request: web.Request) -> web.StreamResponse:
         socket = web.WebSocketResponse()
         await socket.prepare(request)
-        await _told(socket, {"type": "hello", "num_connections": 1})
+        await _send_packet(socket, {"type": "hello", "num_connections": 1})
         if self.hangs_up_at_once:
             await socket.close()
             return socket
         self.sockets.add(socket)
         for envelope in list(self._open.values()):
-            await _told(socket, envelope)
+            await _send_packet(socket, envelope)
         try:
             async for packet in socket:
                 if packet.type is WSMsgType.TEXT:
@@ -193,8 +193,8 @@ class FakeSlack(PlatformServer):
 
     async def _post(self, id: str, payload: Json) -> None:
         while id in self._open:
-            if self.is_online and self.door is not None:
-                answer = await self.posts_to(self.door, payload, secret=SIGNING_SECRET)
+            if self.is_online and self.webhook_handler is not None:
+                answer = await self.posts_to(self.webhook_handler, payload, secret=SIGNING_SECRET)
                 self.answers.append(answer)
                 if answer == 200:
                     self._settle(id)
@@ -217,7 +217,7 @@ class FakeSlack(PlatformServer):
             case "apps.connections.open":
                 return _ok(url=f"ws://{HOST}:{self.port}/socket")
             case "auth.test":
-                return _ok(user_id=BOT, bot_id=BOT_ID, user="sessionary", team="The House")
+                return _ok(user_id=BOT, bot_id=BOT_ID, user="sessionary", team="The Team")
             case "users.info":
                 return _ok(user=_user(given["user"]))
             case "conversations.info":
@@ -306,8 +306,8 @@ class FakeSlack(PlatformServer):
         return self.ts(self._last)
 
 
-async def _told(socket: web.WebSocketResponse, packet: Json) -> None:
-    """Send a packet; who has gone meanwhile does not get it."""
+async def _send_packet(socket: web.WebSocketResponse, packet: Json) -> None:
+    """Send a packet, unless the connection is closed."""
     if not socket.closed:
         with contextlib.suppress(ConnectionError):
             await socket.send_str(json.dumps(packet))

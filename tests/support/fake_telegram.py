@@ -24,7 +24,7 @@ from tests.support.http_server import (
     Response,
     json_response,
 )
-from tests.support.posting import Poster
+from tests.support.webhook_poster import WebhookPoster
 
 TOKEN = "4242:a-token-of-the-fake"
 SECRET = "a-secret-of-the-fake"
@@ -250,8 +250,8 @@ class FakeTelegram:
         if old is None:
             return _error(400, "Bad Request: message to edit not found")
         if _as_shown(old["form"]) == _as_shown(form):
-            said = "specified new message content and reply markup are exactly the same"
-            return _error(400, f"Bad Request: message is not modified: {said} as now")
+            detail = "specified new message content and reply markup are exactly the same"
+            return _error(400, f"Bad Request: message is not modified: {detail} as now")
         return self._put(form, old["chat"], number=int(form["message_id"]))
 
     def _put(self, form: _Wire, chat: str, number: int | None = None) -> Response:
@@ -284,8 +284,8 @@ class FakeTelegram:
             return self._refusals.pop(0)
         if chat in self.migrated:
             where = {"migrate_to_chat_id": self.migrated[chat]}
-            said = "Bad Request: group chat was upgraded to a supergroup chat"
-            return _error(400, said, parameters=where)
+            problem = "Bad Request: group chat was upgraded to a supergroup chat"
+            return _error(400, problem, parameters=where)
         if chat in self.blocked:
             return _error(403, "Forbidden: bot was blocked by the user")
         return None
@@ -316,7 +316,7 @@ class PostingTelegram(FakeTelegram):
     def __init__(self, **settings: Any) -> None:
         hook = {"webhook_url": "https://bot.example/hook", "webhook_secret": Secret(SECRET)}
         super().__init__(**hook, **settings)
-        self.poster = Poster(self._post)
+        self.poster = WebhookPoster(self._post)
         self._adapter: TelegramAdapter | None = None
 
     async def __aexit__(self, *failure: object) -> None:
@@ -337,7 +337,7 @@ class PostingTelegram(FakeTelegram):
     def acknowledged(self, number: int) -> bool:
         """Whether every update with this message was answered with 200."""
         offered = [each for each in self._updates if _message_id(each) == number]
-        return all(self.poster.is_taken(each["update_id"]) for each in offered)
+        return all(self.poster.is_accepted(each["update_id"]) for each in offered)
 
     async def go_offline(self) -> None:
         """Post nothing, and refuse connections."""
@@ -347,7 +347,7 @@ class PostingTelegram(FakeTelegram):
     async def go_online(self) -> None:
         """Post what waits, and be reachable again."""
         await super().go_online()
-        self.poster.go_on()
+        self.poster.resume()
 
     async def forges(self, text: str, *, number: int) -> int:
         """Someone posts who does not know the secret."""

@@ -17,7 +17,7 @@ from sessionary.channels.whatsapp.inbound import WhatsAppOptions
 from sessionary.config.secret import Secret
 from sessionary.model.source import Channel
 from tests.support.http_server import LOST, HttpServer, Request, Response, json_response
-from tests.support.posting import Posted
+from tests.support.webhook_poster import WebhookTarget
 
 NUMBER_ID = "106540352242922"
 NUMBER = "15550783881"
@@ -46,7 +46,7 @@ class FakeWhatsApp:
         self.options = WhatsAppOptions(largest_file=LARGEST_FILE, largest_sent=LARGEST_FILE)
         self.uploads: dict[str, tuple[str, bytes]] = {}
         self.downloads = 0
-        self.current: Posted | None = None
+        self.current: WebhookTarget | None = None
         self.made: WhatsAppAdapter | None = None
         self._server = HttpServer(self._answer)
         self._faults: deque[Response] = deque()

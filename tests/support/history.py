@@ -1,6 +1,6 @@
-"""A checker for any history of requests and answers: what was promised against what is there.
+"""A checker for any history of requests and answers: compares what was promised with what is stored.
 
-Whoever writes to a store notes each attempt: what was asked, when, and what the answer was. Each
+Each writer to a store records its attempts: what was asked, when, and what the answer was. Each
 attempt carries a token that no other text has. Afterwards everything is read back through a public
 interface, and `judge` names every invariant that broke. The names are those of the list in
 docs/internals/faults.md.
@@ -36,11 +36,11 @@ class Attempt:
     seq: int | None = None
 
     def answered(self, session: str | None, seq: int | None = None) -> None:
-        """The store said that it is done, and where, as far as it is known by then."""
+        """The store confirmed it, and returned its place as far as it was known by then."""
         self.outcome, self.session, self.seq = Outcome.OK, session, seq
 
     def refused(self) -> None:
-        """The store said that it is surely not done."""
+        """The store said that it was certainly not written."""
         self.outcome = Outcome.FAIL
 
 
@@ -63,7 +63,7 @@ class History:
             made.ended = time.monotonic_ns()
 
     def unknown(self) -> list[Attempt]:
-        """The last attempts of all tokens whose fate their caller does not know."""
+        """The last attempt for each token whose outcome its caller does not know."""
         last = {each.token: each for each in self.attempts}
         settled = {each.token for each in self.attempts if each.outcome is Outcome.OK}
         return [
@@ -112,7 +112,7 @@ class Broken:
 
 
 def judge(history: Iterable[Attempt], reading: Reading) -> list[Broken]:
-    """Every invariant that broke; none is what is hoped for."""
+    """Return every invariant that is violated."""
     attempts: dict[str, list[Attempt]] = defaultdict(list)
     for each in history:
         attempts[each.token].append(each)
@@ -138,7 +138,7 @@ _Stored = dict[str, list[tuple[str, int]]]
 
 
 def _stored(attempts: Mapping[str, list[Attempt]], reading: Reading) -> _Stored:
-    """Where each token stands as a user's message."""
+    """Where each token is stored as a user's message."""
     found: _Stored = defaultdict(list)
     for session, lines in reading.lines.items():
         for line in lines:

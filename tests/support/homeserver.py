@@ -11,7 +11,7 @@ from sessionary.channels import registry
 from sessionary.channels.files import MEGABYTE
 from sessionary.engine.ports import Adapter
 from sessionary.model.source import Channel
-from tests.support.child import free_port
+from tests.support.external_server import free_port
 from tests.support.synapse import Synapse
 
 LARGEST_FILE = 100_000
@@ -144,8 +144,8 @@ class MatrixPlatform:
     def seen(self) -> list[str]:
         """What the bot has written in the room, as the homeserver has it."""
         if self._seen[0] != self._sends:
-            said = [each["body"] for each in self.written() if each["msgtype"] == "m.text"]
-            self._seen = (self._sends, said)
+            texts = [each["body"] for each in self.written() if each["msgtype"] == "m.text"]
+            self._seen = (self._sends, texts)
         return self._seen[1]
 
     def given(self) -> list[tuple[str, bytes]]:

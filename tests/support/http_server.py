@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from tests.support.listening import Listening
+from tests.support.tcp_server import TcpServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def json_response(value: Any, status: int = 200, **headers: str) -> Response:
     return Response(status, json.dumps(value).encode(), given)
 
 
-class HttpServer(Listening):
+class HttpServer(TcpServer):
     """Answers requests, one after the other on each connection."""
 
     def __init__(self, answer: Answering) -> None:

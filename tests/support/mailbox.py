@@ -14,8 +14,8 @@ from sessionary.channels import registry
 from sessionary.channels.files import MEGABYTE
 from sessionary.engine.ports import Adapter
 from sessionary.model.source import Channel
-from tests.support.child import free_port
 from tests.support.dovecot import Dovecot
+from tests.support.external_server import free_port
 from tests.support.proxy import Proxy
 
 DOMAIN = "example.org"

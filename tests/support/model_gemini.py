@@ -43,7 +43,7 @@ def gemini_stream(reply: Reply, *, model: str, response_id: str) -> Iterator[Pie
             content = {"role": "model", "parts": [portion]}
             yield Piece(
                 data_event({"candidates": [{"content": content, "index": 0}]} | named),
-                says="text" in part,
+                has_text="text" in part,
             )
     last = {
         "content": {"role": "model", "parts": [{"text": ""}]},
@@ -59,7 +59,7 @@ def gemini_error(refusal: Refusal) -> dict[str, Any]:
 
 
 def gemini_messages(body: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What the model was to read, told as the other formats do."""
+    """The messages in a request, in the same shape as for the other formats."""
     return [_message(content) for content in body.get("contents", ())]
 
 

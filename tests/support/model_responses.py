@@ -35,7 +35,7 @@ def responses_stream(reply: Reply, *, model: str, response_id: str) -> Iterator[
                             delta=portion,
                             **at,
                         ),
-                        says=True,
+                        has_text=True,
                     )
             case "message":
                 part = item["content"][0] | {"text": ""}
@@ -43,7 +43,7 @@ def responses_stream(reply: Reply, *, model: str, response_id: str) -> Iterator[
                 yield Piece(event("response.content_part.added", **begins))
                 for portion in pieces(reply.text):
                     delta = {"content_index": 0, "delta": portion, "logprobs": []}
-                    yield Piece(event("response.output_text.delta", **delta, **at), says=True)
+                    yield Piece(event("response.output_text.delta", **delta, **at), has_text=True)
             case "function_call":
                 text = item["arguments"]
                 for portion in (text[: len(text) // 2], text[len(text) // 2 :]):
@@ -62,7 +62,7 @@ def responses_whole(reply: Reply, *, model: str, response_id: str) -> dict[str, 
 
 
 def responses_messages(body: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What the model was to read, told as the other formats do."""
+    """The messages in a request, in the same shape as for the other formats."""
     given = body.get("input", [])
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
@@ -93,7 +93,7 @@ def _call(call: Call, id: str) -> dict[str, Any]:
 
 
 def _begun(item: dict[str, Any]) -> dict[str, Any]:
-    """An item before anything of it was said."""
+    """An output item before any of its content was streamed."""
     empty = {"content": [], "summary": [], "arguments": ""}
     known = {name: empty.get(name, value) for name, value in item.items()}
     return known | ({"status": "in_progress"} if "status" in item else {})

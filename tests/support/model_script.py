@@ -70,10 +70,10 @@ Answer = Reply | Refusal
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a streamed body; `says` marks those that hold words."""
+    """A part of a streamed body; `has_text` marks those that hold text of the reply."""
 
     data: str
-    says: bool = False
+    has_text: bool = False
 
 
 def pieces(text: str) -> list[str]:
@@ -96,9 +96,9 @@ def openai_stream(reply: Reply, *, model: str, response_id: str) -> Iterator[Pie
 
     yield Piece(chunk({"role": "assistant", "content": ""}))
     for piece in pieces(reply.reasoning):
-        yield Piece(chunk({"reasoning_content": piece}), says=True)
+        yield Piece(chunk({"reasoning_content": piece}), has_text=True)
     for piece in pieces(reply.text):
-        yield Piece(chunk({"content": piece}), says=True)
+        yield Piece(chunk({"content": piece}), has_text=True)
     for index, call in enumerate(reply.calls):
         begun = {"name": call.name, "arguments": ""}
         head = {"index": index, "id": call.id, "type": "function", "function": begun}
@@ -213,8 +213,8 @@ def anthropic_error(refusal: Refusal) -> dict[str, Any]:
 def _block(index: int, block: dict[str, Any], deltas: list[dict[str, Any]]) -> Iterator[Piece]:
     yield Piece(named_event("content_block_start", index=index, content_block=block))
     for delta in deltas:
-        says = delta["type"] in ("text_delta", "thinking_delta")
-        yield Piece(named_event("content_block_delta", index=index, delta=delta), says=says)
+        has_text = delta["type"] in ("text_delta", "thinking_delta")
+        yield Piece(named_event("content_block_delta", index=index, delta=delta), has_text=has_text)
     yield Piece(named_event("content_block_stop", index=index))
 
 

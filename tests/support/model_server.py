@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Self
 
-from tests.support.listening import Listening
 from tests.support.model_gemini import (
     gemini_error,
     gemini_messages,
@@ -42,6 +41,7 @@ from tests.support.model_script import (
     openai_stream,
     openai_whole,
 )
+from tests.support.tcp_server import TcpServer
 
 __all__ = ["Answer", "Ask", "Call", "ModelServer", "Refusal", "Reply", "Tokens"]
 
@@ -77,7 +77,7 @@ class Ask:
 
 
 class ModelServer:
-    """Answers as it was told to; it ends with the block that opened it."""
+    """Gives the answers that a test has set; it stops at the end of its `async with` block."""
 
     def __init__(self) -> None:
         self.requests: list[Ask] = []
@@ -86,19 +86,19 @@ class ModelServer:
         self.broken_off = asyncio.Event()
         self._answers: deque[Answer] = deque()
         self._ids = count(1)
-        self._listening = Listening(self._talk)
+        self._server = TcpServer(self._talk)
 
     async def __aenter__(self) -> Self:
-        await self._listening.go_online()
+        await self._server.go_online()
         return self
 
     async def __aexit__(self, *failure: object) -> None:
-        await self._listening.go_offline()
+        await self._server.go_offline()
 
     @property
     def url(self) -> str:
         """Where Anthropic's clients look for it."""
-        return f"http://127.0.0.1:{self._listening.port}"
+        return f"http://127.0.0.1:{self._server.port}"
 
     @property
     def openai_url(self) -> str:
@@ -244,13 +244,13 @@ async def _write_stream(writer: asyncio.StreamWriter, body: list[Piece], reply: 
     if reply.close_after is not None:
         return await _write_closed_stream(writer, body, reply.close_after)
     _write_head(writer, 200, {"content-type": "text/event-stream", "transfer-encoding": "chunked"})
-    said = 0
+    sent = 0
     for piece in body:
-        if reply.cut_after is not None and said >= reply.cut_after:
+        if reply.cut_after is not None and sent >= reply.cut_after:
             writer.transport.abort() if reply.cut_after == 0 else writer.close()
             return False
-        if piece.says:
-            said += 1
+        if piece.has_text:
+            sent += 1
             if reply.pause:
                 await asyncio.sleep(reply.pause)
         data = piece.data.encode()
@@ -264,13 +264,13 @@ async def _write_stream(writer: asyncio.StreamWriter, body: list[Piece], reply: 
 async def _write_closed_stream(writer: asyncio.StreamWriter, body: list[Piece], last: int) -> bool:
     """A stream that ends with the connection, closed after this number of text pieces."""
     _write_head(writer, 200, {"content-type": "text/event-stream", "connection": "close"})
-    said = 0
+    sent = 0
     for piece in body:
-        if piece.says and said == last:
+        if piece.has_text and sent == last:
             break
-        said += piece.says
+        sent += piece.has_text
         # Nothing behind the words: no end of the block, no finish reason.
-        if not piece.says and said:
+        if not piece.has_text and sent:
             break
         writer.write(piece.data.encode())
         await writer.drain()

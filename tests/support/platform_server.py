@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from tests.support.child import free_port
+from tests.support.external_server import free_port
 
 HOST = "127.0.0.1"
 Fault = Callable[[], web.StreamResponse | None]
@@ -17,7 +17,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """Something that the bot wrote, with all that it said of it."""
+    """A message of the bot, with all the fields that it sent."""
 
     id: str
     channel: str

@@ -172,7 +172,7 @@ class PostgresServer(Server):
         self._end(signal.SIGQUIT)
 
     def freeze(self) -> None:
-        """Say nothing more: connections stay, and whoever asks waits. A kill or stop ends that."""
+        """Stop answering: connections stay open and clients wait, until a kill or stop."""
         self._is_frozen = True
         self._signal_all(signal.SIGSTOP)
 
@@ -372,7 +372,7 @@ def _with_database(url: str, name: str) -> str:
 
 
 def _last_line(output: bytes) -> str:
-    return (output.decode(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
+    return (output.decode(errors="replace").strip().splitlines() or ["it printed nothing"])[-1]
 
 
 def _lock_file_lines(home: Path) -> list[str]:

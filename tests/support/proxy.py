@@ -1,15 +1,15 @@
-"""A way to a server that can be blocked, for tests of what happens when the network is gone."""
+"""A TCP proxy that can be closed, for tests of what happens when the network is gone."""
 
 import asyncio
 import contextlib
 
-from tests.support.child import free_port
+from tests.support.external_server import free_port
 
 _AT_ONCE = 64 * 1024
 
 
 class Proxy:
-    """Listens on a port of loopback and passes everything on, until it is told to go."""
+    """Listens on a port of loopback and forwards everything to the target, until it is closed."""
 
     def __init__(self, target: int) -> None:
         self.port = 0
@@ -19,12 +19,12 @@ class Proxy:
         self._open: set[asyncio.StreamWriter] = set()
 
     async def open(self) -> None:
-        """Let people through; after a time out of reach on the same port as before."""
+        """Accept connections; after a `close`, on the same port as before."""
         self.port = self.port or free_port()
         self._server = await asyncio.start_server(self._pass, "127.0.0.1", self.port)
 
     async def close(self) -> None:
-        """Cut every connection, and let nobody through."""
+        """Cut every connection, and accept none."""
         if self._server is not None:
             self._server.close()
             self._server = None

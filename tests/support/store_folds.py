@@ -51,8 +51,8 @@ class ForkSuite(Suite):
         parent = world.session(*SIX)
 
         fork = world.fork(parent, 4)
-        world.say(fork.id, "own")
-        world.say(parent, "7", role="assistant")
+        world.append_text(fork.id, "own")
+        world.append_text(parent, "7", role="assistant")
 
         assert world.texts(fork.id) == ["1", "2", "3", "4", "own"]
         assert world.texts(parent) == [*SIX, "7"]
@@ -64,10 +64,10 @@ class ForkSuite(Suite):
     def test_a_fork_of_a_fork_may_begin_before_it(self, world: World) -> None:
         parent = world.session(*SIX)
         middle = world.fork(parent, 5)
-        world.say(middle.id, "m6")
+        world.append_text(middle.id, "m6")
 
         low, high = world.fork(middle.id, 2), world.fork(middle.id, 6)
-        world.say(low.id, "l3")
+        world.append_text(low.id, "l3")
 
         assert world.texts(low.id) == ["1", "2", "l3"]
         assert world.texts(high.id) == ["1", "2", "3", "4", "5", "m6"]
@@ -78,7 +78,7 @@ class ForkSuite(Suite):
         session = world.session("0")
         for number in range(1, 40):
             session = world.fork(session).id
-            world.say(session, str(number))
+            world.append_text(session, str(number))
 
         assert world.texts(session) == [str(number) for number in range(40)]
 
@@ -105,7 +105,7 @@ class ForkSuite(Suite):
         frozen = world.session("a", "b", read_only=True)
 
         fork = world.fork(frozen)
-        world.say(fork.id, "c")
+        world.append_text(fork.id, "c")
 
         assert world.texts(fork.id) == ["a", "b", "c"]
 
@@ -113,16 +113,16 @@ class ForkSuite(Suite):
         self, world: World
     ) -> None:
         """What another tool noted of its own model is no wish to ours."""
-        told = {"model": "m", "thinking": "low"}
+        settings = {"model": "m", "thinking": "low"}
         forks = [
-            world.fork(world.session("a", settings=told)),
-            world.fork(world.session("a", settings=told, read_only=True)),
-            world.fork(world.session("a", settings=told, extra={"import": {"from": "x"}})),
+            world.fork(world.session("a", settings=settings)),
+            world.fork(world.session("a", settings=settings, read_only=True)),
+            world.fork(world.session("a", settings=settings, extra={"import": {"from": "x"}})),
         ]
 
         found = [world.read(read.get_settings, fork) for fork in forks]
 
-        assert found == [told, told, {}]
+        assert found == [settings, settings, {}]
 
     def test_the_children_of_a_session_are_known(self, world: World) -> None:
         session = world.session("a")
@@ -161,7 +161,7 @@ class RetractionSuite(Suite):
     def test_what_was_taken_back_stays_reachable(self, world: World) -> None:
         session = world.session(*SIX)
         undo(world, session)
-        world.say(session, "other")
+        world.append_text(session, "other")
 
         branches = world.read(read.list_retracted, session, profile="main")
         again = world.fork(session, branches[0][1])
@@ -177,7 +177,7 @@ class RetractionSuite(Suite):
 
         head = undo(world, session)
         empty = world.texts(session)
-        world.say(session, "anew")
+        world.append_text(session, "anew")
 
         assert empty == []
         assert (head.message_count, head.preview, head.last_reply_seq) == (0, None, 0)
@@ -188,16 +188,16 @@ class RetractionSuite(Suite):
         """And the parent does not notice."""
         parent = world.session(*SIX)
         fork = world.fork(parent, 6)
-        world.say(fork.id, "7")
+        world.append_text(fork.id, "7")
 
         undo(world, fork.id, 2)
-        world.say(fork.id, "other")
+        world.append_text(fork.id, "other")
 
         assert world.texts(fork.id) == ["1", "2", "3", "4", "other"]
         assert world.texts(parent) == list(SIX)
         assert agrees(world)
 
-    def test_a_fork_below_an_undo_does_not_know_of_it(self, world: World) -> None:
+    def test_a_fork_before_an_undo_is_not_affected_by_it(self, world: World) -> None:
         session = world.session(*SIX)
         take_back(world, session, 2)
 
@@ -211,7 +211,7 @@ class RetractionSuite(Suite):
     def test_tool_calls_that_were_taken_back_do_not_count(self, world: World) -> None:
         session = world.session("1")
         world.append(session, Message(Role.ASSISTANT, (ToolCall("a", "x"),)))
-        world.say(session, "3")
+        world.append_text(session, "3")
         world.append(session, Message(Role.ASSISTANT, (ToolCall("b", "x"), ToolCall("c", "x"))))
 
         head = undo(world, session)
@@ -219,7 +219,7 @@ class RetractionSuite(Suite):
         assert (head.message_count, head.tool_call_count) == (2, 1)
         assert agrees(world)
 
-    def test_more_cannot_be_taken_back_than_was_said(self, world: World) -> None:
+    def test_undo_cannot_take_back_more_than_there_is(self, world: World) -> None:
         session = world.session("1", "2")
 
         with refused(Conflict, "fewer than 2", unchanged=world):
@@ -249,12 +249,12 @@ class RetractionSuite(Suite):
 class CompactionSuite(Suite):
     """Compaction is for the model only."""
 
-    def test_a_summary_stands_for_the_beginning(self, world: World) -> None:
+    def test_a_summary_replaces_the_beginning_for_the_model(self, world: World) -> None:
         """People still read everything."""
         session = world.session(*SIX)
 
         head = summarise(world, session, 4)
-        world.say(session, "7")
+        world.append_text(session, "7")
 
         assert contents(world, session) == [f"{SUMMARY_HEADING}\nso far", "5", "6", "7"]
         assert world.texts(session) == [*SIX, "7"]
@@ -262,14 +262,14 @@ class CompactionSuite(Suite):
         assert isinstance(world.transcript(session)[6].body, Compaction)
         assert agrees(world)
 
-    def test_the_latest_compaction_holds(self, world: World) -> None:
+    def test_the_latest_compaction_applies(self, world: World) -> None:
         session = world.session(*SIX)
         summarise(world, session, 2, "first")
         summarise(world, session, 5, "second")
 
         assert contents(world, session) == [f"{SUMMARY_HEADING}\nsecond", "6"]
 
-    def test_a_compaction_that_was_taken_back_holds_no_longer(self, world: World) -> None:
+    def test_a_compaction_that_was_taken_back_no_longer_applies(self, world: World) -> None:
         session = world.session(*SIX)
         summarise(world, session, 2, "first")
         summarise(world, session, 6, "second")
@@ -328,7 +328,7 @@ class ReadingSuite(Suite):
         session = world.session("1", "2")
         before = world.context(session)
 
-        world.say(session, "3")
+        world.append_text(session, "3")
 
         assert world.context(session)[:2] == before
 
@@ -340,11 +340,11 @@ class ReadingSuite(Suite):
         world.append(session, Message(Role.TOOL, (ToolResult("ghost", "?"),)))
         log = world.everything()
 
-        told = world.context(session)
+        context = world.context(session)
 
-        assert [chat["role"] for chat in told] == ["user", "assistant", "tool", "tool"]
-        assert [chat.get("tool_call_id") for chat in told[2:]] == ["a", "b"]
-        assert told[3]["content"] == "found"
+        assert [chat["role"] for chat in context] == ["user", "assistant", "tool", "tool"]
+        assert [chat.get("tool_call_id") for chat in context[2:]] == ["a", "b"]
+        assert context[3]["content"] == "found"
         assert world.everything() == log
 
     def test_a_window_shows_what_is_around_an_entry(self, world: World) -> None:
@@ -366,7 +366,7 @@ class ReadingSuite(Suite):
         take_back(world, parent, 10)
         fork = world.fork(parent)
         for number in range(5):
-            world.say(fork.id, f"own {number}")
+            world.append_text(fork.id, f"own {number}")
 
         window = world.read(read.read_window, fork.id, profile="main", limit=8)
         newer = world.read(read.read_window, fork.id, profile="main", limit=3, after=9)
@@ -388,10 +388,10 @@ class ReadingSuite(Suite):
     def test_rounds_are_counted(self, world: World) -> None:
         """`since` is exclusive."""
         session = world.session("1", "2", "3", "4")
-        world.say(session, "5")
-        world.say(session, "6")
-        world.say(session, "7", role="assistant")
-        world.say(session, "unanswered")
+        world.append_text(session, "5")
+        world.append_text(session, "6")
+        world.append_text(session, "7", role="assistant")
+        world.append_text(session, "unanswered")
 
         entries = world.transcript(session)
 
@@ -407,7 +407,7 @@ class ReadingSuite(Suite):
 
     def test_system_and_empty_messages_are_kept_in_place(self, world: World) -> None:
         session = world.session("1")
-        world.say(session, "be brief", role="system")
+        world.append_text(session, "be brief", role="system")
         world.append(session, Message(Role.ASSISTANT, (Text(""),)))
 
         assert [chat["role"] for chat in world.context(session)] == ["user", "system"]

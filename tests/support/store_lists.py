@@ -71,7 +71,7 @@ class ListSuite(Suite):
     def test_the_newest_activity_comes_first(self, world: World) -> None:
         first, second, third = (world.session(text) for text in "abc")
 
-        world.say(first, "news")
+        world.append_text(first, "news")
 
         assert ids(world) == [first, third, second]
 
@@ -232,7 +232,7 @@ class ListSuite(Suite):
                 world.write(edit.rename, made[text], title, profile="main")
         for text, cost in {"z": 30, "b": 500, "A": 30}.items():
             spent(world, made[text], cost)
-        world.say(made["b"], "activity changes nothing else")
+        world.append_text(made["b"], "activity changes nothing else")
 
         def texts(order: SortOrder) -> list[str]:
             wanted = pages(world, limit, order=order)
@@ -324,7 +324,7 @@ class PurgeSuite(Suite):
 
         assert world.talk("b") != session
 
-    def test_a_purge_takes_what_was_to_be_sent(self, world: World) -> None:
+    def test_a_purge_removes_deliveries_that_were_not_sent(self, world: World) -> None:
         """Nothing is sent empty."""
         session = world.session("a")
         no = world.head(session).no
@@ -339,7 +339,7 @@ class PurgeSuite(Suite):
     def test_forks_keep_what_they_need_of_a_purged_session(self, world: World) -> None:
         parent = world.session(LARGE, "2", "3", "4")
         fork = world.fork(parent, 2)
-        world.say(fork.id, "own")
+        world.append_text(fork.id, "own")
 
         purged = world.purge(parent)
 
@@ -395,7 +395,7 @@ class PurgeSuite(Suite):
     def test_a_fork_below_a_purged_fork_needs_no_more_than_it_reads(self, world: World) -> None:
         parent = world.session("1", "2", "3", "4")
         middle = world.fork(parent, 4).id
-        world.say(middle, "m")
+        world.append_text(middle, "m")
         low = world.fork(middle, 2).id
         no, middle_no = world.head(parent).no, world.head(middle).no
 
@@ -469,7 +469,7 @@ class PurgeSuite(Suite):
             lambda: world.fork(session),
             lambda: world.write(edit.reopen, session, profile="main"),
             lambda: world.write(edit.restore, session, profile="main"),
-            lambda: world.say(session, "x"),
+            lambda: world.append_text(session, "x"),
             lambda: world.read(read.read_log, session, profile="main"),
             lambda: world.write(
                 revise.undo, session, profile="main", rounds=1, at=world.clock.now()

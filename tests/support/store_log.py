@@ -55,22 +55,22 @@ class LogSuite(Suite):
     def test_any_text_goes_in_and_comes_back(self, world: World, text: str) -> None:
         session = world.session("first")
 
-        world.say(session, text)
+        world.append_text(session, text)
 
         assert world.texts(session) == ["first", text]
 
     @pytest.mark.parametrize("part", PARTS.values(), ids=PARTS.keys())
     def test_any_part_goes_in_and_comes_back(self, world: World, part: Part) -> None:
         session = world.session("first")
-        said = Message(Role.ASSISTANT, (Text("so"), part))
+        sent = Message(Role.ASSISTANT, (Text("so"), part))
 
-        world.append(session, said)
+        world.append(session, sent)
 
-        assert world.transcript(session)[-1].body == said
+        assert world.transcript(session)[-1].body == sent
 
-    def test_all_a_message_knows_comes_back(self, world: World) -> None:
+    def test_every_field_of_a_message_comes_back(self, world: World) -> None:
         session = world.session("first")
-        said = Message(
+        sent = Message(
             Role.USER,
             (Text("x"),),
             person=Person("7", alt_id="uuid", name="Ann \ud800"),
@@ -81,9 +81,9 @@ class LogSuite(Suite):
             extra={"edited": True},
         )
 
-        world.append(session, said)
+        world.append(session, sent)
 
-        assert world.transcript(session)[-1].body == said
+        assert world.transcript(session)[-1].body == sent
 
     @pytest.mark.parametrize(
         "text", ["x" * 1_000_000, "é\ud800\x00" * 100_000], ids=["plain", "odd"]
@@ -102,18 +102,18 @@ class LogSuite(Suite):
     def test_large_tool_results_and_arguments_come_back(self, world: World) -> None:
         session = world.session("first")
         large = "y" * 40_000
-        said = Message(Role.TOOL, (ToolResult("c", large), ToolResult("d", {"long": large})))
+        sent = Message(Role.TOOL, (ToolResult("c", large), ToolResult("d", {"long": large})))
 
-        world.append(session, said)
+        world.append(session, sent)
 
-        assert world.transcript(session)[-1].body == said
+        assert world.transcript(session)[-1].body == sent
 
     def test_more_than_32_mebibytes_are_refused(self, world: World) -> None:
         """F19: a documented limit, a clear refusal."""
         session = world.session("first")
 
         with refused(BadInput, "32 MiB", unchanged=world):
-            world.say(session, "é" * (entries.MAX_BODY // 2 + 1))
+            world.append_text(session, "é" * (entries.MAX_BODY // 2 + 1))
 
     def test_what_is_too_large_for_the_log_does_not_block_the_inbox(self, world: World) -> None:
         source = replace(ANN, platform_message_id="1")
@@ -126,20 +126,20 @@ class LogSuite(Suite):
     def test_an_attachment_needs_its_bytes_in_the_store(self, world: World) -> None:
         """A blob by hash."""
         session = world.session("first")
-        said = Message(Role.USER, (Attachment("0" * 64, "image/png", "x.png", 3),))
+        sent = Message(Role.USER, (Attachment("0" * 64, "image/png", "x.png", 3),))
 
         with refused(BadInput, "0000", unchanged=world):
-            world.append(session, said)
+            world.append(session, sent)
 
     def test_an_attachment_comes_back_with_its_bytes(self, world: World) -> None:
         """A blob by hash."""
         session = world.session("first")
         name = world.write(_keep, b"\x89PNG\x00", session)
-        said = Message(Role.USER, (Attachment(name, "image/png", "x.png", 5),))
+        sent = Message(Role.USER, (Attachment(name, "image/png", "x.png", 5),))
 
-        world.append(session, said)
+        world.append(session, sent)
 
-        assert world.transcript(session)[-1].body == said
+        assert world.transcript(session)[-1].body == sent
         assert world.read(blobs.get, name) == b"\x89PNG\x00"
 
     def test_an_append_returns_its_place_in_the_order(self, world: World) -> None:
@@ -147,7 +147,7 @@ class LogSuite(Suite):
         session = world.session("1")
         world.clock.tick(-1000)
 
-        places = [world.say(session, str(n)).seq for n in (2, 3, 4)]
+        places = [world.append_text(session, str(n)).seq for n in (2, 3, 4)]
 
         assert places == [2, 3, 4]
         assert [entry.seq for entry in world.transcript(session)] == [1, 2, 3, 4]
@@ -157,8 +157,8 @@ class LogSuite(Suite):
         """P2."""
         session = world.session("first")
 
-        first = world.say(session, "once", idempotency_key="k")
-        again = world.say(session, "once", idempotency_key="k")
+        first = world.append_text(session, "once", idempotency_key="k")
+        again = world.append_text(session, "once", idempotency_key="k")
 
         assert (first.repeated, again.repeated) == (False, True)
         assert again.seq == first.seq
@@ -167,29 +167,29 @@ class LogSuite(Suite):
     def test_an_idempotency_key_with_another_message_is_a_conflict(self, world: World) -> None:
         session, other = world.session("a"), world.session("b")
         large = "x" * 100_000
-        world.say(session, "once \ud800", idempotency_key="k")
-        world.say(session, large, idempotency_key="large")
+        world.append_text(session, "once \ud800", idempotency_key="k")
+        world.append_text(session, large, idempotency_key="large")
         call = message("assistant", [ToolCall("c", "f", {"a": (1, 2)})])
         world.append(session, call, idempotency_key="call")
 
-        assert world.say(session, "once \ud800", idempotency_key="k").repeated
-        assert world.say(session, large, idempotency_key="large").repeated
+        assert world.append_text(session, "once \ud800", idempotency_key="k").repeated
+        assert world.append_text(session, large, idempotency_key="large").repeated
         assert world.append(session, call, idempotency_key="call").repeated
         with refused(Conflict, "belongs to another message", unchanged=world):
-            world.say(other, "twice", idempotency_key="k")
+            world.append_text(other, "twice", idempotency_key="k")
         with refused(Conflict, "belongs to another message", unchanged=world):
-            world.say(session, large + "x", idempotency_key="large")
+            world.append_text(session, large + "x", idempotency_key="large")
         with refused(Conflict, "belongs to another message", unchanged=world):
             world.append(session, message("assistant", "once \ud800"), idempotency_key="k")
 
     def test_a_repeat_finds_the_first_in_any_session_and_state(self, world: World) -> None:
         """P2: for ever."""
         session, other = world.session("a"), world.session("b")
-        first = world.say(session, "once", idempotency_key="k")
+        first = world.append_text(session, "once", idempotency_key="k")
         world.write(edit.end, session, profile="main", moment=world.moment())
 
-        again = world.say(session, "once", idempotency_key="k")
-        elsewhere = world.say(other, "once", idempotency_key="k")
+        again = world.append_text(session, "once", idempotency_key="k")
+        elsewhere = world.append_text(other, "once", idempotency_key="k")
 
         assert (again.session_id, again.seq) == (session, first.seq)
         assert (elsewhere.session_id, elsewhere.seq) == (session, first.seq)
@@ -198,10 +198,10 @@ class LogSuite(Suite):
     def test_a_repeat_is_known_after_the_purge(self, world: World) -> None:
         """P2: for ever."""
         session, other = world.session("a"), world.session("b")
-        world.say(session, "once", idempotency_key="k")
+        world.append_text(session, "once", idempotency_key="k")
         world.purge(session)
 
-        again = world.say(other, "once", idempotency_key="k")
+        again = world.append_text(other, "once", idempotency_key="k")
 
         assert (again.repeated, again.session_id, again.seq) == (True, session, 2)
         assert world.texts(other) == ["b"]
@@ -210,9 +210,9 @@ class LogSuite(Suite):
         other = World(world.store, profile="work")
         mine, theirs = world.session("a"), other.session("b")
 
-        world.say(mine, "x", idempotency_key="k")
+        world.append_text(mine, "x", idempotency_key="k")
 
-        assert not other.say(theirs, "x", idempotency_key="k").repeated
+        assert not other.append_text(theirs, "x", idempotency_key="k").repeated
 
     @pytest.mark.parametrize("idempotency_key", ["", "x" * 513, "a\x00b", "a\ud800"])
     def test_a_key_that_cannot_be_kept_exactly_is_refused(
@@ -221,46 +221,46 @@ class LogSuite(Suite):
         session = world.session("a")
 
         with refused(BadInput, "idempotency key", unchanged=world):
-            world.say(session, "x", idempotency_key=idempotency_key)
+            world.append_text(session, "x", idempotency_key=idempotency_key)
 
     def test_nothing_is_appended_to_a_session_that_has_ended(self, world: World) -> None:
         session = world.session("a")
         world.write(edit.end, session, profile="main", moment=world.moment(), reason="done \ud800")
 
         with refused(Conflict, "has ended (done", unchanged=world):
-            world.say(session, "late")
+            world.append_text(session, "late")
 
     def test_nothing_is_appended_to_a_read_only_session(self, world: World) -> None:
         session = world.session(read_only=True)
 
         with refused(Conflict, "read-only", unchanged=world):
-            world.say(session, "x")
+            world.append_text(session, "x")
 
     def test_only_the_turn_appends_while_it_runs(self, world: World) -> None:
         session = world.session("a")
         world.begin_in(session)
 
         with refused(Conflict, "turn is running", unchanged=world):
-            world.say(session, "x")
+            world.append_text(session, "x")
 
     def test_nothing_is_appended_to_trash(self, world: World) -> None:
         session = world.session("a")
         world.write(edit.trash, session, profile="main", moment=world.moment())
 
         with refused(Conflict, "has ended (trash)", unchanged=world):
-            world.say(session, "x")
+            world.append_text(session, "x")
 
     @pytest.mark.parametrize("name", ["no-such-id", "", "a\x00b", "\ud800"])
     def test_an_unknown_session_takes_nothing(self, world: World, name: str) -> None:
         with refused(NotFound, "no session", unchanged=world):
-            world.say(name, "x")
+            world.append_text(name, "x")
 
     def test_a_session_of_another_profile_looks_missing(self, world: World) -> None:
         """P17."""
         session = world.session("a")
 
         with refused(NotFound, f"There is no session {session}.", unchanged=world):
-            world.say(session, "x", profile="other")
+            world.append_text(session, "x", profile="other")
 
     def test_the_head_counts_as_the_log_grows(self, world: World) -> None:
         session = world.session("  first\n words ", "answer")
@@ -283,7 +283,7 @@ class LogSuite(Suite):
         world.append(session, Message(Role.TOOL, (ToolResult("1", "x"),)))
         world.write(edit.rename, session, "title", profile="main")
         quiet = world.head(session).last_active_at
-        world.say(session, "b", role="assistant")
+        world.append_text(session, "b", role="assistant")
 
         assert quiet == began
         assert world.head(session).last_active_at == world.clock.now()
@@ -294,7 +294,7 @@ class LogSuite(Suite):
         before = world.head(session).last_active_at
         world.clock.tick(days=-30)
 
-        world.say(session, "b")
+        world.append_text(session, "b")
 
         assert world.head(session).last_active_at == before
 

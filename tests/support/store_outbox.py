@@ -73,7 +73,7 @@ class OutboxSuite(Suite):
 
         assert rounds == [[ids[0], ids[2]], [ids[1]], [ids[3]]]
 
-    def test_a_failed_delivery_waits_and_holds_back_its_channel(self, world: World) -> None:
+    def test_a_failed_delivery_waits_and_blocks_its_channel(self, world: World) -> None:
         """F14: other chats go on."""
         first, second, other = post(world, "1"), post(world, "2"), post(world, "b", BOB)
         claim(world)
@@ -376,7 +376,7 @@ class LedgerSuite(Suite):
         ((_, kept),) = world.read(usage_table.of_session, no)
         assert (kept.reasoning_tokens, kept.provider) == (1, "p")
 
-    def test_an_unknown_cost_is_never_nought(self, world: World) -> None:
+    def test_an_unknown_cost_is_never_counted_as_zero(self, world: World) -> None:
         session = world.session("a")
         no = world.head(session).no
         world.write(usage.record, no, Usage("m", 10), profile="main", moment=world.moment())
@@ -439,7 +439,7 @@ class LedgerSuite(Suite):
             world.read(usage.sum_usage, "colour", profile="main")
 
     @pytest.mark.parametrize("field", ["input_tokens", "cost_microusd", "reasoning_tokens"])
-    def test_less_than_nothing_is_refused(self, field: str) -> None:
+    def test_negative_usage_is_refused(self, field: str) -> None:
         """All >= 0."""
         with refused(BadInput, field):
             Usage("m", **{field: -1})  # type: ignore[arg-type]

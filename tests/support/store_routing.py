@@ -77,7 +77,7 @@ class RoutingSuite(Suite):
         assert world.texts(new) == ["after", "hi!"]
         assert world.context(new)[0]["content"] == "after"
 
-    def test_the_agent_is_told_of_a_reset_once(self, world: World) -> None:
+    def test_the_agent_is_notified_of_a_reset_once(self, world: World) -> None:
         """In the first turn."""
         old = world.talk("before", policy=IDLE)
         world.clock.tick(hours=2)
@@ -202,7 +202,7 @@ class RoutingSuite(Suite):
         assert world.head(begun.route.session_id).last_active_at == before
         assert world.texts(begun.route.session_id) == ["a", "half an ans"]
 
-    def test_a_reset_by_wish_ends_the_session_of_the_key(self, world: World) -> None:
+    def test_a_manual_reset_ends_the_session_of_the_key(self, world: World) -> None:
         old = world.talk("a")
 
         ended = world.write(routing.reset, world.key(ANN), moment=world.moment())
@@ -283,7 +283,7 @@ class MoveSuite(Suite):
         assert world.texts(session) == ["a", "hi!", "written before the move", "hi!"]
         assert world.current(self.OLD) is None
 
-    def test_a_move_that_is_told_twice_is_done_once(self, world: World) -> None:
+    def test_a_move_that_is_reported_twice_is_done_once(self, world: World) -> None:
         session = world.talk("a", source=self.OLD)
 
         assert [self.move(world), self.move(world)] == [1, 0]
@@ -298,7 +298,7 @@ class MoveSuite(Suite):
 
         assert world.talk("c", source=self.NEW) == session
 
-    def test_a_home_moves_along(self, world: World) -> None:
+    def test_a_home_channel_moves_with_its_chat(self, world: World) -> None:
         home = HomeAddress("telegram", "-100", "Kitchen")
         world.write(set_home, home, profile=world.profile, moment=world.moment())
 
@@ -322,7 +322,7 @@ class SwitchSuite(Suite):
         assert world.talk("c") == first
         assert [chat["content"] for chat in world.context(first)] == ["a", "hi!", "c", "hi!"]
 
-    def test_a_switch_to_where_one_is_changes_nothing(self, world: World) -> None:
+    def test_a_switch_to_the_current_session_changes_nothing(self, world: World) -> None:
         session = world.talk("a")
         before = world.head(session)
 
@@ -418,7 +418,7 @@ class SwitchSuite(Suite):
 
         assert routing.may_resume(head, source) is allowed
 
-    def test_several_people_behind_one_key_are_told_apart(self, world: World) -> None:
+    def test_several_people_behind_one_key_are_distinguished(self, world: World) -> None:
         isolation = Isolation(isolate_people_in_groups=False)
         key = key_for(GROUP, isolation=isolation)
         bob = replace(GROUP, user_id="bob", user_name="Bob")
@@ -430,14 +430,14 @@ class SwitchSuite(Suite):
         session = begun.route.session_id
         fork = world.fork(session)
 
-        told = ["[Ann] hello", "[Bob] me too", "hi both"]
-        assert [chat["content"] for chat in world.context(session)] == told
-        assert [chat["content"] for chat in world.context(fork.id)] == told
+        texts = ["[Ann] hello", "[Bob] me too", "hi both"]
+        assert [chat["content"] for chat in world.context(session)] == texts
+        assert [chat["content"] for chat in world.context(fork.id)] == texts
         assert world.texts(session) == ["hello", "me too", "hi both"]
 
         switch(world, ANN, session)
         world.talk("just us now")
-        assert [chat["content"] for chat in world.context(session)][:3] == told
+        assert [chat["content"] for chat in world.context(session)][:3] == texts
         assert world.context(session)[3]["content"] == "[Ann] just us now"
         world.write(
             compact,

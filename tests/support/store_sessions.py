@@ -32,7 +32,7 @@ def _subagent(world: World, parent: str) -> str:
     """Open a subagent's session under another one; its id."""
     opening = Opening("main", ANN)
     child = world.write(edit.open_subagent, parent, opening, moment=world.moment())
-    world.say(child, "find out")
+    world.append_text(child, "find out")
     return child
 
 
@@ -95,7 +95,7 @@ class TitleSuite(Suite):
 
         assert name_automatically(world, world.session("b"), "plan #2") == "plan #8"
 
-    def test_who_uses_up_the_numbers_keeps_nobody_from_a_title(self, world: World) -> None:
+    def test_a_title_with_a_huge_number_leaves_numbers_for_others(self, world: World) -> None:
         for title in ("plan", "plan #999999999", "plan #0000001 b", "plan #99999999x"):
             rename(world, world.session("a"), title)
         given = [name_automatically(world, world.session("b"), "plan") for _ in range(3)]
@@ -155,7 +155,7 @@ class TitleSuite(Suite):
             with refused(NotFound):
                 world.read(read.find, ref, profile="other")
 
-    def test_nothing_is_no_name(self, world: World) -> None:
+    def test_an_empty_reference_is_refused(self, world: World) -> None:
         with refused(BadInput):
             world.read(read.find, "  ", profile="main")
 
@@ -217,9 +217,9 @@ class SessionSuite(Suite):
 
         assert (head.is_open, head.key) == (True, None)
         assert world.talk("c") == new
-        assert world.say(old, "by name").seq == 3
+        assert world.append_text(old, "by name").seq == 3
 
-    def test_a_reopened_session_with_the_key_but_not_the_binding_lets_go(
+    def test_a_reopened_session_without_the_binding_loses_its_key_to_the_next_one(
         self, world: World
     ) -> None:
         old = world.talk("a")
@@ -234,7 +234,7 @@ class SessionSuite(Suite):
         assert world.head(old).is_open
         assert world.head(old).key is None
 
-    def test_the_trash_gives_back_what_it_took(self, world: World) -> None:
+    def test_restoring_a_session_from_the_trash_undoes_trashing_it(self, world: World) -> None:
         """Undo."""
         session = world.talk("a")
         before = world.head(session)
@@ -246,7 +246,9 @@ class SessionSuite(Suite):
         assert back == before
         assert world.talk("b") == session
 
-    def test_the_trash_does_not_reopen_what_had_ended(self, world: World) -> None:
+    def test_a_session_that_had_ended_is_still_ended_when_restored_from_the_trash(
+        self, world: World
+    ) -> None:
         session = world.session("a")
         world.write(edit.end, session, profile="main", moment=world.moment(), reason="done")
         before = world.head(session)
@@ -360,9 +362,7 @@ class SessionSuite(Suite):
         assert world.head(parent).folder is SessionFolder.CHATS
         assert world.head(child).folder is SessionFolder.AUTOMATION
 
-    def test_whoever_asks_for_a_purged_session_hears_that_it_is_gone_for_good(
-        self, world: World
-    ) -> None:
+    def test_a_request_for_a_purged_session_says_that_it_was_purged(self, world: World) -> None:
         session = world.session("a")
         world.write(edit.trash, session, profile="main", moment=world.moment())
         world.purge(session)
@@ -386,7 +386,9 @@ class SessionSuite(Suite):
         assert (away.folder, back.folder) == (SessionFolder.ARCHIVE, SessionFolder.CHATS)
         assert back.message_count == 4
 
-    def test_the_trash_remembers_the_archive(self, world: World) -> None:
+    def test_an_archived_session_is_restored_from_the_trash_to_the_archive(
+        self, world: World
+    ) -> None:
         session = world.session("a")
         world.write(edit.archive, session, profile="main", archived=True)
         world.write(edit.trash, session, profile="main", moment=world.moment())
@@ -408,7 +410,7 @@ class SessionSuite(Suite):
                 edit.set_draft, session, "x" * 1_000_001, profile="main", moment=world.moment()
             )
 
-    def test_what_was_read_only_grows(self, world: World) -> None:
+    def test_the_read_position_never_moves_back(self, world: World) -> None:
         """Last read position."""
         session = world.session("a", "b", "c", "d")
 

@@ -22,7 +22,7 @@ from tests.support.suite import Suite, refused
 from tests.support.world import ANN, BOB, LEASE_SECONDS, World
 
 HERE = Channel("telegram", "ann-chat")
-SAID = replace(ANN, platform_message_id="77")
+NUMBERED = replace(ANN, platform_message_id="77")
 
 
 def begin(world: World, text: str = "hello") -> Begun:
@@ -44,7 +44,7 @@ class InboxSuite(Suite):
 
     def test_a_message_that_comes_twice_is_answered_once(self, world: World) -> None:
         """P2."""
-        new = [world.arrive(SAID, "hello"), world.arrive(SAID, "hello")]
+        new = [world.arrive(NUMBERED, "hello"), world.arrive(NUMBERED, "hello")]
 
         session = world.talk("more")
 
@@ -53,19 +53,19 @@ class InboxSuite(Suite):
 
     def test_a_message_is_known_after_it_was_taken_and_purged(self, world: World) -> None:
         """P2: for ever."""
-        world.arrive(SAID, "hello")
+        world.arrive(NUMBERED, "hello")
         begun = world.begin(ANN)
         assert begun is not None
         world.finish(begun, "hi")
         world.purge(begun.route.session_id)
 
-        assert world.arrive(SAID, "hello") is False
+        assert world.arrive(NUMBERED, "hello") is False
         assert world.begin(ANN) is None
 
     def test_the_same_message_id_in_another_chat_is_another_message(self, world: World) -> None:
-        others = [replace(SAID, chat_id="7"), replace(SAID, platform="signal")]
+        others = [replace(NUMBERED, chat_id="7"), replace(NUMBERED, platform="signal")]
 
-        assert all(world.arrive(source, "x") for source in (SAID, *others))
+        assert all(world.arrive(source, "x") for source in (NUMBERED, *others))
 
     def test_a_message_without_an_id_is_new_each_time(self, world: World) -> None:
         assert [world.arrive(ANN, "x"), world.arrive(ANN, "x")] == [True, True]
@@ -84,16 +84,16 @@ class InboxSuite(Suite):
         assert [done.seq for done in following.prompts] == [3, 4]
         assert world.texts(begun.route.session_id) == ["1", "a", "2", "3"]
 
-    def test_an_arrival_knows_what_became_of_it(self, world: World) -> None:
+    def test_an_arrival_shows_its_outcome(self, world: World) -> None:
         moment = world.moment()
-        said = message("user", "hello \ud800")
-        arrival, _ = world.write(inbox.receive, world.key(ANN), ANN, said, moment=moment)
+        sent = message("user", "hello \ud800")
+        arrival, _ = world.write(inbox.receive, world.key(ANN), ANN, sent, moment=moment)
         begun = world.begin(ANN)
         assert begun is not None
 
         after = world.read(arrivals.get, arrival.id, profile="main")
 
-        assert (arrival.state, arrival.message, arrival.source) == ("waiting", said, ANN)
+        assert (arrival.state, arrival.message, arrival.source) == ("waiting", sent, ANN)
         assert after is not None
         assert (after.state, after.turn_id) == (ArrivalState.TAKEN, begun.lease.turn_id)
         assert (after.session_id, after.seq) == (begun.route.session_id, 1)
@@ -113,7 +113,7 @@ class InboxSuite(Suite):
         assert (after.state, after.reason) == (ArrivalState.REFUSED, "a stranger\ufffd")
 
     def test_the_log_keeps_who_wrote_and_the_platform_s_id(self, world: World) -> None:
-        world.arrive(SAID, "hello")
+        world.arrive(NUMBERED, "hello")
         begun = world.begin(ANN)
         assert begun is not None
 
@@ -191,14 +191,14 @@ class TurnSuite(Suite):
 
     def test_a_repeated_step_is_one_step(self, world: World) -> None:
         begun = begin(world)
-        said = message("assistant", "1")
+        sent = message("assistant", "1")
         at = world.clock.tick()
 
         again = [
             world.write(
                 turns.append_step,
                 begun.lease,
-                said,
+                sent,
                 profile="main",
                 at=at,
                 idempotency_key="step-1",
@@ -272,7 +272,7 @@ class TurnSuite(Suite):
         with refused(NotFound, "no-such"):
             world.begin_in("no-such", "x")
 
-    def test_no_turn_begins_where_nothing_may_be_said(self, world: World) -> None:
+    def test_no_turn_begins_in_a_session_that_takes_no_messages(self, world: World) -> None:
         ended, frozen = world.session("a"), world.session("b", read_only=True)
         world.write(log_end, ended, world)
 
@@ -284,13 +284,13 @@ class TurnSuite(Suite):
     def test_a_prompt_with_a_known_key_does_not_begin_another_turn(self, world: World) -> None:
         session = world.session("a")
         claim = Claim("worker", 30)
-        said = message("user", "once")
+        sent = message("user", "once")
 
         def begun(tx: Tx) -> Begun:
             return turns.begin_in_session(
                 tx,
                 session,
-                said,
+                sent,
                 profile="main",
                 claim=claim,
                 moment=world.moment(),
@@ -316,7 +316,7 @@ class LeaseSuite(Suite):
         assert world.write(turns.interrupt_dead_turns, moment=world.moment()) == []
         assert world.finish(begun, "at last")
 
-    def test_a_dead_turn_is_interrupted_and_keeps_what_it_said(self, world: World) -> None:
+    def test_a_dead_turn_is_interrupted_and_keeps_its_partial_output(self, world: World) -> None:
         """The prompt exactly once, partial output kept."""
         begun = begin(world)
         at = world.clock.tick()

@@ -1,4 +1,4 @@
-"""What every suite of tests for a store stands on."""
+"""The base of every suite of tests for a store."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from tests.support.world import World
 
 
 class Suite:
-    """Tests of a store. Whoever runs them gives the fixture `store`: open, migrated, empty."""
+    """Tests of a store. A subclass provides the fixture `store`: open, migrated, empty."""
 
     @pytest.fixture
     def world(self, store: Store) -> World:
@@ -22,7 +22,7 @@ class Suite:
 def refused(
     error: type[SessionaryError], *words: str, unchanged: World | None = None
 ) -> Iterator[None]:
-    """Expect an honest refusal: the right error, these words, nothing written."""
+    """Expect this error with these words, and that nothing was written."""
     before = None if unchanged is None else unchanged.everything()
     with pytest.raises(error) as caught:
         yield

@@ -10,8 +10,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from tests.support.child import Child, answers, free_port
 from tests.support.environment import installed
+from tests.support.external_server import ExternalServer, answers, free_port
 
 WANTED = "matrix-synapse>=1.150,<2"
 SERVER_NAME = "test"
@@ -33,14 +33,14 @@ class Synapse:
         (home / "signing.key").write_text(f"ed25519 a_test {seed}\n")
         (home / "homeserver.yaml").write_text(json.dumps(self._settings(home)))
         config = home / "homeserver.yaml"
-        self._child = Child([python, "-m", "synapse.app.homeserver", "-c", config], home)
-        self._child.wait_until(
+        self._server = ExternalServer([python, "-m", "synapse.app.homeserver", "-c", config], home)
+        self._server.wait_until(
             lambda: answers(self.port), seconds=START_SECONDS, what="Synapse, the Matrix server,"
         )
 
     def stop(self) -> None:
-        """End the server, and leave nothing behind."""
-        self._child.stop()
+        """Stop the server and remove its directory."""
+        self._server.stop()
 
     def register(self, name: str) -> tuple[str, str]:
         """Make an account; its id and its access token."""
@@ -49,8 +49,8 @@ class Synapse:
         password = os.urandom(8).hex()
         given = "\0".join((nonce, name, password, "notadmin")).encode()
         mac = hmac.new(_SECRET.encode(), given, hashlib.sha1).hexdigest()
-        said = {"nonce": nonce, "username": name, "password": password, "mac": mac, "admin": False}
-        made = self.call("POST", path, said)
+        body = {"nonce": nonce, "username": name, "password": password, "mac": mac, "admin": False}
+        made = self.call("POST", path, body)
         return made["user_id"], made["access_token"]
 
     def call(
@@ -61,8 +61,8 @@ class Synapse:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         asked = urllib.request.Request(self.url + path, data, headers, method=method)
         with urllib.request.urlopen(asked, timeout=60) as answer:
-            said: dict[str, Any] = json.loads(answer.read())
-            return said
+            answered: dict[str, Any] = json.loads(answer.read())
+            return answered
 
     def fetch(self, path: str, *, token: str) -> bytes:
         """The bytes at a path."""

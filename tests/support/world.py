@@ -1,4 +1,4 @@
-"""A store with a fake clock and foreseeable ids, and the shortest way to fill it."""
+"""A store with a fake clock and predictable ids, and short helpers to fill it."""
 
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -29,7 +29,7 @@ LEASE_SECONDS = 30.0
 
 
 class World:
-    """What a test of a store needs at hand. Every verb moves the clock by a second."""
+    """What a test of a store needs. Every helper that writes moves the clock by a second."""
 
     def __init__(self, store: Store, *, profile: str = "main", name: str = "worker") -> None:
         self.store = store
@@ -62,27 +62,27 @@ class World:
     def session(
         self, *texts: str, source: Source = ANN, kind: Kind = Kind.CHAT, **fields: Any
     ) -> str:
-        """Open a session that no key leads to; a person and the agent speak in turn. Its id."""
+        """Open a session without a key, with texts of a person and the agent in turn; return its id."""
         opening = Opening(self.profile, source, kind=kind, **fields)
         return self.write(_open, opening, texts or ("hello",), moment=self.moment())
 
-    def say(self, session_id: str, text: str, role: str = "user", **how: Any) -> Appended:
-        """Append one message to a session."""
+    def append_text(self, session_id: str, text: str, role: str = "user", **how: Any) -> Appended:
+        """Append a text to a session."""
         return self.append(session_id, message(role, text), **how)
 
-    def append(self, session_id: str, said: Message, **how: Any) -> Appended:
-        """Append a message that is made already."""
+    def append(self, session_id: str, new_message: Message, **how: Any) -> Appended:
+        """Append a message to a session."""
         how.setdefault("profile", self.profile)
-        return self.write(log.append, session_id, said, at=self.clock.tick(), **how)
+        return self.write(log.append, session_id, new_message, at=self.clock.tick(), **how)
 
     def arrive(self, source: Source, text: str, **how: Any) -> bool:
-        """Put a message into the inbox; say whether it was new."""
+        """Put a message into the inbox; return whether it was new."""
         return self.arrive_as(self.key(source), source, text, **how)
 
     def arrive_as(self, key: SessionKey, source: Source, text: str, **how: Any) -> bool:
         """Put a message into the inbox under another key than the source's own."""
-        said = message("user", text)
-        return self.write(inbox.receive, key, source, said, moment=self.moment(), **how)[1]
+        new_message = message("user", text)
+        return self.write(inbox.receive, key, source, new_message, moment=self.moment(), **how)[1]
 
     def begin(self, source: Source, *, policy: ResetPolicy = NO_RESET) -> Begun | None:
         """Begin a turn with what waits for the source's key."""
@@ -100,12 +100,12 @@ class World:
 
     def begin_in(self, session_id: str, text: str | None = None) -> Begun:
         """Begin a turn in a session that is named."""
-        said = None if text is None else message("user", text)
+        prompt = None if text is None else message("user", text)
         claim = Claim(self.name, LEASE_SECONDS)
         return self.write(
             turns.begin_in_session,
             session_id,
-            said,
+            prompt,
             profile=self.profile,
             claim=claim,
             moment=self.moment(),
@@ -122,7 +122,7 @@ class World:
     def talk(
         self, text: str, reply: str = "hi!", *, source: Source = ANN, policy: ResetPolicy = NO_RESET
     ) -> str:
-        """One whole exchange through inbox and turn; the session it took place in."""
+        """One whole exchange through inbox and turn; return its session."""
         self.arrive(source, text)
         begun = self.begin(source, policy=policy)
         if begun is None:
@@ -135,7 +135,7 @@ class World:
         return self.read(read.get_head, session_id, profile=self.profile)
 
     def current(self, source: Source) -> SessionHead | None:
-        """The session that the source's key is on."""
+        """The current session of the source's key."""
         return self.read(routing.get_current, self.key(source))
 
     def transcript(self, session_id: str) -> list[Entry]:
@@ -162,32 +162,32 @@ class World:
         )
 
     def purge(self, session_id: str) -> purge.PurgeResult:
-        """Delete a session's words for ever."""
+        """Purge a session."""
         return self.write(purge.purge, session_id, profile=self.profile, moment=self.moment())
 
     def everything(self) -> list[Any]:
-        """All sessions that can be listed with their whole logs, to compare with later."""
+        """All sessions that can be listed, with their whole logs, for a later comparison."""
         return self.read(_everything, self.profile)
 
 
 def _open(tx: Tx, opening: Opening, texts: tuple[str, ...], *, moment: Moment) -> str:
     made = edit.open_session(tx, opening, moment=moment)
-    said = [message("assistant" if at % 2 else "user", text) for at, text in enumerate(texts)]
+    messages = [message("assistant" if at % 2 else "user", text) for at, text in enumerate(texts)]
     if opening.read_only:
-        _fill(tx, made, said, profile=opening.profile, moment=moment)
+        _fill(tx, made, messages, profile=opening.profile, moment=moment)
     else:
-        for each in said:
+        for each in messages:
             log.append(tx, made, each, profile=opening.profile, at=moment.now)
     return made
 
 
-def _fill(tx: Tx, made: str, said: list[Message], *, profile: str, moment: Moment) -> None:
+def _fill(tx: Tx, made: str, messages: list[Message], *, profile: str, moment: Moment) -> None:
     """Fill a session that takes no appends, as an import does."""
     no = log.lock_session(tx, made, profile=profile).no
-    for seq, each in enumerate(said, start=1):
+    for seq, each in enumerate(messages, start=1):
         entries.insert(tx, no, seq, at=moment.now, body=each, turn_id=None)
     at = to_micros(moment.now)
-    tx.run("set_end_of_log", no=no, last_seq=len(said), last_active_at=at)
+    tx.run("set_end_of_log", no=no, last_seq=len(messages), last_active_at=at)
     sessions.set_counts(tx, no, log.count_log(tx, sessions.segments(tx, no)))
 
 

@@ -14,8 +14,8 @@ from sessionary.actions.sessions import read, routing
 from sessionary.model.access import Scope
 from sessionary.model.session import SessionHead
 from sessionary.model.source import Source, key_for
-from tests.support.child import ServerUnavailable
 from tests.support.environment import installed
+from tests.support.external_server import ServerUnavailable
 from tests.support.model_server import Call, ModelServer, Reply, Tokens
 from tests.telemetry.conftest import IngestStore
 from tests.telemetry.test_endpoint import endpoint, store  # noqa: F401

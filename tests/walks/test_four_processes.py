@@ -10,8 +10,8 @@ from sessionary.actions import verify
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.model.message import message
 from sessionary.store.open import open_store
+from tests.support.fork_server import ForkServer
 from tests.walks.history import read_all
-from tests.walks.nursery import Nursery
 from tests.walks.writing_child import moment_of, open_with_message
 
 PROCESSES = 4
@@ -28,9 +28,9 @@ def test_four_processes_append_to_one_file_at_once(
     shared = store.write(
         open_with_message, message("user", "shared"), moment_of(), "shared"
     ).result()
-    with Nursery(tmp_path, "tests.walks.steady_child") as nursery:
+    with ForkServer(tmp_path, "tests.walks.steady_child") as forks:
         children = [
-            nursery.bear(url, threads=THREADS, seconds=SECONDS, shared=shared.session_id)
+            forks.fork(url, threads=THREADS, seconds=SECONDS, shared=shared.session_id)
             for _ in range(PROCESSES)
         ]
         while any(child.is_alive() for child in children):

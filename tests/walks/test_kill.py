@@ -14,9 +14,9 @@ from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.model.message import message
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
+from tests.support.fork_server import ForkedProcess, ForkServer
 from tests.support.postgres import Server
 from tests.walks.history import History, Verdict, judge, read_all
-from tests.walks.nursery import Child, Nursery
 from tests.walks.writing_child import CHATS, NEVER, PROFILE, key_of, source_of
 
 SEED = 20240607
@@ -42,43 +42,43 @@ class Tally:
 
 @dataclass
 class Generation:
-    """One store, and the children that lived on it."""
+    """One store, and the processes that have written to it."""
 
     url: str
-    nursery: Nursery
+    forks: ForkServer
     rng: random.Random
-    children: list[Child] = field(default_factory=list)
-    living: list[Child] = field(default_factory=list)
+    children: list[ForkedProcess] = field(default_factory=list)
+    running: list[ForkedProcess] = field(default_factory=list)
 
-    def bear(self) -> None:
-        dead = [child for child in self.children if child not in self.living]
+    def start_one(self) -> None:
+        dead = [child for child in self.children if child not in self.running]
         lost_answers = self.history(dead[-1:]).unanswered_appends()
-        child = self.nursery.bear(
+        child = self.forks.fork(
             self.url, threads=THREADS, seed=self.rng.randrange(2**30), retry=lost_answers
         )
         self.children.append(child)
-        self.living.append(child)
+        self.running.append(child)
 
     def wait_for_answers(self) -> None:
-        """Let everyone who lives get an answer, on a busy machine too."""
+        """Wait until each running process has had an answer, even on a busy machine."""
         until = time.monotonic() + 20
-        while any(len(child.lines()) < 5 for child in self.living) and time.monotonic() < until:
-            self.nursery.wait(0.005)
+        while any(len(child.lines()) < 5 for child in self.running) and time.monotonic() < until:
+            self.forks.let_run(0.005)
 
     def kill_one(self) -> None:
-        child = self.rng.choice(self.living)
-        self.nursery.bury(child)
-        self.living.remove(child)
+        child = self.rng.choice(self.running)
+        self.forks.kill(child)
+        self.running.remove(child)
 
-    def history(self, children: list[Child]) -> History:
+    def history(self, children: list[ForkedProcess]) -> History:
         return History.of(line for child in children for line in child.lines())
 
     def check(self) -> Verdict | None:
-        """Judge what is stored now; the living go on writing meanwhile."""
+        """Check what is stored now, while the running processes go on writing."""
         before = self.history(self.children)
         assert before.crashes == []
         if not before.answered:
-            return None  # no one has come as far as having a store
+            return None  # no process has opened the store yet
         with opened(self.url) as store:
             stored = store.read(read_all, before.received()).result()
             checked = verify.verify(store)
@@ -103,19 +103,19 @@ class opened:  # noqa: N801
 
 def kill_again_and_again(generation: Generation, kills: int, tally: Tally) -> None:
     while kills > 0:
-        while len(generation.living) < AT_ONCE:
-            generation.bear()
+        while len(generation.running) < AT_ONCE:
+            generation.start_one()
         if generation.rng.random() < 0.7:
             generation.wait_for_answers()  # the rest may die while they open the store
         both = generation.rng.random() < 0.3 and kills > 1
         pause = generation.rng.choice((0.02, 0.1, 0.25)) * generation.rng.random()
-        generation.nursery.wait(pause)
+        generation.forks.let_run(pause)
         for _ in range(2 if both else 1):
             generation.kill_one()
             kills -= 1
             tally.kills += 1
         generation.check()
-    while generation.living:
+    while generation.running:
         generation.kill_one()
         tally.kills += 1
     verdict = generation.check()
@@ -129,7 +129,7 @@ def go_on(generation: Generation) -> int:
     with opened(generation.url) as store:
         later = Moment(SystemClock().now() + timedelta(hours=1), RandomIds())
         dead = store.write(turns.interrupt_dead_turns, moment=later).result()
-        claim = turns.Claim("the living", 30)
+        claim = turns.Claim("the running", 30)
         for chat in range(CHATS):
             key, said = key_of(chat), message("user", f"alive {chat}")
             store.write(inbox.receive, key, source_of(chat), said, moment=later).result()
@@ -146,9 +146,9 @@ def go_on(generation: Generation) -> int:
 def run(urls: Iterator[str], folder: Path, *, generations: int, kills: int) -> Tally:
     tally = Tally()
     rng = random.Random(SEED)
-    with Nursery(folder) as nursery:
+    with ForkServer(folder) as forks:
         for _ in range(generations):
-            generation = Generation(next(urls), nursery, rng)
+            generation = Generation(next(urls), forks, rng)
             kill_again_and_again(generation, kills, tally)
             tally.interrupted += go_on(generation)
     return tally

@@ -18,7 +18,7 @@ from tests.web.test_events import Listener, listening
 
 CHATS, ROUNDS = 4, 3
 # Agents on a busy machine; nothing waits for so long.
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 
 class RoundRobin:
@@ -102,7 +102,7 @@ class People:
         return told[0]
 
     async def answered(self, arrival_id: str) -> str:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while True:
                 async with self._client() as client:
                     found = (await client.get(f"/api/v1/arrivals/{arrival_id}")).json()

@@ -1,6 +1,6 @@
 """A process that writes to a store until it is killed, and reports every answer it got.
 
-The program is a nursery: it imports everything once and forks a writing child for each line on its
+The program is a fork server: it imports everything once and forks a writing child for each line on its
 standard input, so that a child writes within milliseconds. A report is a line in a file, written
 before the call and after its answer; what was written is there whenever the child is killed.
 """

@@ -17,7 +17,7 @@ from sessionary.web.context import Limits
 from tests.web.conftest import API, Client, Served
 from tests.web.test_events import listening
 
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 SLOW = Limits(connections=8, request_head_seconds=600, check_seconds=0.1)
 Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -55,7 +55,7 @@ async def crowd_at(port: int) -> AsyncIterator[Crowd]:
 
 async def rest_of(reader: asyncio.StreamReader) -> bytes:
     """What still comes until the server closes."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         try:
             return await reader.read()
         except ConnectionResetError:
@@ -85,7 +85,7 @@ class Held:
         return 200
 
     async def until_begun(self, count: int) -> None:
-        async with asyncio.timeout(PATIENCE_SECONDS), self.more:
+        async with asyncio.timeout(TIMEOUT_SECONDS), self.more:
             await self.more.wait_for(lambda: self.begun >= count)
 
 
@@ -150,7 +150,7 @@ async def test_a_client_that_never_sends_its_request_is_hung_up_on(servers: Any)
         assert b"application/problem+json" in told
         assert (await rest_of(again)).count(b"HTTP/1.1") == 2
         assert (await rest_of(unread)).startswith(b"HTTP/1.1 200")
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await dripping
 
 
@@ -207,7 +207,7 @@ async def test_a_header_that_nobody_checks_opens_no_room_for_the_known(
         await held.until_begun(strangers)
 
         refused, _ = await crowd.join(post)
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             told = await refused.readuntil(b"\r\n")
         known = await Client(await server.fresh(), client.token).call("GET", "/me")
         held.stop_listening.set()
@@ -236,7 +236,7 @@ async def test_a_server_that_is_busy_everywhere_still_answers_health_checks(serv
         # Beyond the reserve a connection is closed at once.
         last = [await crowd.join() for _ in range(HEALTH_RESERVE + 1)]
         done = [asyncio.ensure_future(rest_of(reader)) for reader, _ in last]
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await asyncio.wait(done, return_when=asyncio.FIRST_COMPLETED)
         held.stop_listening.set()
         for each in done:
@@ -330,7 +330,7 @@ async def test_a_response_that_nobody_reads_is_dropped(servers: Any) -> None:
         )
         await reader.readuntil(b"\r\n")
         writer.transport.pause_reading()  # type: ignore[attr-defined]
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while await metric(client, "sessionary_connections_open") > 1:
                 pass
 
@@ -406,7 +406,7 @@ async def test_the_body_of_a_request_that_reads_none_takes_no_room(servers: Any)
         told, writer = await crowd.join(stream)
         await told.readuntil(b"event: hello")
         writer.write(BIG)
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await writer.drain()
         await client.post("/sessions", {"text": "hello"}, status=201)
         await told.readuntil(b"event: head")

@@ -23,7 +23,7 @@ from sessionary.web.stream import HOLE_SECONDS, FeedReader
 from tests.web.conftest import API, Client, Served, served
 from tests.web.test_door import logged_in
 
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
 class Listener:
@@ -35,7 +35,7 @@ class Listener:
 
     async def next(self) -> tuple[str, Any]:
         kind, data = "", None
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             async for line in self._lines:
                 if line.startswith("id: "):
                     self.last_id = line[4:]
@@ -148,7 +148,7 @@ async def test_revoking_a_token_closes_its_streams_at_once(server: Served, clien
 
     async with listening(reader, "topics=list") as listener:
         await client.call("DELETE", f"/tokens/{token.id}")
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             assert (await listener.next())[0] == "closed"
             with pytest.raises(EOFError):
                 await listener.next()
@@ -157,7 +157,7 @@ async def test_revoking_a_token_closes_its_streams_at_once(server: Served, clien
 async def test_a_quiet_stream_is_kept_alive(client: Client) -> None:
     headers = {"Authorization": f"Bearer {client.token}"}
     async with client.http.stream("GET", f"{API}/events", headers=headers) as response:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             async for line in response.aiter_lines():
                 if line == ": here":
                     return
@@ -190,7 +190,7 @@ async def test_a_slow_client_is_dropped_and_slows_nobody(server: Served, client:
     for _ in range(6):
         await client.post(f"/sessions/{id}/turns", {"text": "flood"}, status=202)
         await server.settle()
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while "sessionary_streams_open 0" not in (await client.call("GET", "/metrics")).text:
             pass
 
@@ -211,7 +211,7 @@ async def test_a_client_that_does_not_read_holds_no_turn_up(servers: Any) -> Non
         Step(message("assistant", "done")),
     ]
 
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await client.post(f"/sessions/{id}/turns", {"text": "flood"}, status=202)
         await server.settle()
         async with listening(client, f"topics=session:{id}") as listener:
@@ -272,7 +272,7 @@ async def test_a_browser_that_is_logged_out_hears_nothing_more(
             await client.call("DELETE", f"/logins/{login['id']}")
         else:
             await client.call("PUT", "/password", json={"new": "correct horse battery"})
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             assert (await listener.next())[0] == "closed"
             with pytest.raises(EOFError):
                 await listener.next()

@@ -12,7 +12,7 @@ from sessionary.model.handover.forms import HANDOVER_FORMATS
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
 from sessionary.web.routes.exports import HandoverTool
-from tests.transfer import imported
+from tests.support.transfer import imported
 from tests.web.conftest import Client, Served
 
 PHONE = "+49 170 1234567"

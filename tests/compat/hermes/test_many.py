@@ -14,7 +14,7 @@ from tests.compat.hermes.test_sessions import row
 from tests.project.code import ROOT
 
 ENOUGH = 60
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def child(address: str, name: str, folder: Path) -> Iterator[Path]:
     command = [sys.executable, "-m", "tests.compat.hermes.writing_child"]
     process = subprocess.Popen([*command, address, name, str(report)], cwd=ROOT)
     try:
-        until = time.monotonic() + PATIENCE_SECONDS
+        until = time.monotonic() + TIMEOUT_SECONDS
         while len(lines(report)) < ENOUGH:
             assert process.poll() is None
             assert time.monotonic() < until

@@ -1,10 +1,10 @@
-"""One PostgreSQL database for many tests, one after the other: emptying it is cheaper than a new one."""
+"""Lets many tests use one PostgreSQL database in turn: deleting its rows is cheaper than a new database."""
 
 import psycopg
 
-# Also makes the numbers begin at 1 again, so that tests can foresee them. TRUNCATE makes new files for
-# every table and index: deleting the few rows of a test takes less, as long as the tables are small.
-EMPTY_ALL = """
+# Also restarts the sequences at 1, so that tests know which numbers come. TRUNCATE makes new files for
+# every table and index: while the tables are small, deleting the few rows of a test is quicker.
+DELETE_ALL_ROWS = """
 DO $$ DECLARE filled regclass[]; largest bigint; each regclass; BEGIN
     SELECT array_agg(oid::regclass), max(pg_relation_size(oid)) INTO filled, largest FROM pg_class
     WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
@@ -24,8 +24,8 @@ END $$
 """
 
 
-def empty(url: str) -> str:
-    """Take every row out of a database of ours; its address."""
+def delete_all_rows(url: str) -> str:
+    """Delete every row of a database with our schema; return its URL."""
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(EMPTY_ALL)
+        connection.execute(DELETE_ALL_ROWS)
     return url

@@ -1,4 +1,4 @@
-"""A store that can die at a chosen moment, as its process would."""
+"""A store that fails from a chosen moment on, as if its process had crashed there."""
 
 from collections.abc import Callable, Generator
 from typing import Any
@@ -7,112 +7,112 @@ from sessionary.errors import Damaged
 from sessionary.store.database import Listener, Pending, Store
 
 
-class Died(BaseException):
-    """The process is gone. Nothing that it still does reaches the store."""
+class ProcessCrashed(BaseException):
+    """Raised by everything that a crashed process still tries to do."""
 
 
-class Fate:
-    """Counts the steps of a process and ends it at one of them."""
+class CrashPoint:
+    """Counts the steps of a process and crashes it after `last_step` of them."""
 
     def __init__(self, last_step: int | None = None) -> None:
         self.steps = 0
-        self.dead = False
+        self.crashed = False
         self._last = last_step
 
     def step(self) -> None:
-        """One more moment at which a process may die."""
-        if self.dead:
-            raise Died
+        """Count a step, or crash here."""
+        if self.crashed:
+            raise ProcessCrashed
         self.steps += 1
         if self._last is not None and self.steps > self._last:
-            self.dead = True
-            raise Died
+            self.crashed = True
+            raise ProcessCrashed
 
 
-class MortalStore:
-    """A store as one process sees it. A write has two moments: before it, and after its commit."""
+class CrashingStore:
+    """A store as one process sees it. A write can crash before its transaction or after its commit."""
 
-    def __init__(self, store: Store, fate: Fate) -> None:
+    def __init__(self, store: Store, crash: CrashPoint) -> None:
         self.url = store.url
         self._store = store
-        self._fate = fate
+        self._crash = crash
 
     @property
     def damage(self) -> Damaged | None:
-        """As the store."""
+        """Same as the store's."""
         return self._store.damage
 
     def note_damage(self, error: Damaged) -> None:
-        """As the store."""
+        """Same as the store's."""
         self._store.note_damage(error)
 
     def write(self, action: Any, /, *args: Any, **kwargs: Any) -> Pending[Any]:
-        """Die before the transaction, or after it and before its answer."""
-        self._fate.step()
-        return _Mortal(self._store.write(action, *args, **kwargs), self._fate)
+        """Crash before the transaction, or after it and before its answer."""
+        self._crash.step()
+        return _CrashingPending(self._store.write(action, *args, **kwargs), self._crash)
 
     def read(self, action: Any, /, *args: Any, **kwargs: Any) -> Pending[Any]:
-        """A read changes nothing: only a dead process cannot do it."""
-        if self._fate.dead:
-            raise Died
+        """Fails only in a process that has crashed already: a read changes nothing."""
+        if self._crash.crashed:
+            raise ProcessCrashed
         return self._store.read(action, *args, **kwargs)
 
     def search(self, action: Any, /, *args: Any, **kwargs: Any) -> Pending[Any]:
-        """As a read."""
-        if self._fate.dead:
-            raise Died
+        """Same as the store's."""
+        if self._crash.crashed:
+            raise ProcessCrashed
         return self._store.search(action, *args, **kwargs)
 
     def catch_up(self, seconds: float | None = None) -> Pending[Any]:
-        """As a read."""
+        """Same as the store's."""
         return self._store.catch_up(seconds)
 
     def rebuild_index(self) -> Pending[None]:
-        """As a read."""
+        """Same as the store's."""
         return self._store.rebuild_index()
 
     def index_in_background(self) -> None:
         """Not needed here."""
 
     def scrub(self) -> None:
-        """Do what the store does."""
+        """Same as the store's."""
         self._store.scrub()
 
     def shrink(self) -> None:
-        """Do what the store does."""
+        """Same as the store's."""
         self._store.shrink()
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """As the store."""
+        """Same as the store's."""
         return self._store.listen(listener)
 
     def close(self) -> None:
-        """The store belongs to the test."""
+        """Leave the store open: the test owns it."""
 
 
-class _Mortal(Pending[Any]):
-    __slots__ = ("_fate", "_inner")
+class _CrashingPending(Pending[Any]):
+    __slots__ = ("_crash", "_inner")
 
-    def __init__(self, inner: Pending[Any], fate: Fate) -> None:
+    def __init__(self, inner: Pending[Any], crash: CrashPoint) -> None:
         super().__init__()
         self._inner = inner
-        self._fate = fate
+        self._crash = crash
 
     def result(self, timeout: float | None = None) -> Any:
         value = self._inner.result(timeout)
-        self._fate.step()
+        self._crash.step()
         return value
 
     def __await__(self) -> Generator[Any, None, Any]:
         value = yield from self._inner.__await__()
-        self._fate.step()
+        self._crash.step()
         return value
 
     @property
     def error(self) -> BaseException | None:
-        return Died() if self._fate.dead else self._inner.error
+        return ProcessCrashed() if self._crash.crashed else self._inner.error
 
     async def wait_uncancellable(self) -> BaseException | None:
         error = await self._inner.wait_uncancellable()
-        self._fate.step()
+        self._crash.step()
         return error

@@ -1,4 +1,4 @@
-"""Starts writing children quickly and kills them at any instant."""
+"""Forks processes quickly from one that has imported everything, and kills them at any instant."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ FOREVER = 600.0
 
 
 @dataclass
-class Child:
+class ForkedProcess:
     """A process that writes, and the file of its reports."""
 
     name: str
@@ -54,14 +54,14 @@ class Child:
 
 
 @dataclass
-class Nursery:
-    """A process that forks children on demand; `module` is the program it runs."""
+class ForkServer:
+    """A process that forks others on demand; `module` is the program it runs."""
 
     folder: Path
     module: str = "tests.walks.writing_child"
-    born: int = 0
+    started: int = 0
     _process: subprocess.Popen[str] | None = None
-    _living: list[Child] = field(default_factory=list)
+    _running: list[ForkedProcess] = field(default_factory=list)
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
@@ -80,7 +80,7 @@ class Nursery:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for child in self._living:
+        for child in self._running:
             if child.is_alive():
                 child.kill()
         assert self._process is not None
@@ -90,28 +90,28 @@ class Nursery:
         self._process.wait(60)
         self._process.stdout.close()
 
-    def bear(self, url: str, **order: Any) -> Child:
-        """Start a child on the store at the URL."""
+    def fork(self, url: str, **order: Any) -> ForkedProcess:
+        """Start a process on the store at the URL."""
         assert self._process is not None
         assert self._process.stdin is not None
-        name = f"c{self.born}"
-        self.born += 1
+        name = f"c{self.started}"
+        self.started += 1
         report = self.folder / f"{name}.report"
         given = {"name": name, "url": url, "report": str(report), "seconds": FOREVER, **order}
         self._process.stdin.write(json.dumps(given) + "\n")
         self._process.stdin.flush()
-        child = Child(name, int(self._answer()), report)
-        self._living.append(child)
+        child = ForkedProcess(name, int(self._answer()), report)
+        self._running.append(child)
         return child
 
-    def wait(self, seconds: float) -> None:
-        """Let the children live a little longer."""
+    def let_run(self, seconds: float) -> None:
+        """Let the processes run for some seconds."""
         time.sleep(seconds)
 
-    def bury(self, child: Child) -> None:
-        """Kill a child."""
+    def kill(self, child: ForkedProcess) -> None:
+        """Kill a process, and wait until it is gone."""
         child.kill()
-        self._living.remove(child)
+        self._running.remove(child)
 
     def _answer(self) -> str:
         assert self._process is not None

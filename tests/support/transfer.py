@@ -55,14 +55,14 @@ def fill(world: World) -> dict[str, str]:
     made["rich"] = world.session("What is in the picture?", title="Picture #1", source=EVA)
     _say_rich_things(world, made["rich"])
     made["fork"] = world.fork(made["rich"], 3).id
-    world.say(made["fork"], "on a branch")
+    world.append_text(made["fork"], "on a branch")
     made["twig"] = world.fork(made["fork"], 2).id
-    world.say(made["twig"], "on a twig")
+    world.append_text(made["twig"], "on a twig")
     made["gone"] = world.fork(made["rich"], 4).id
-    world.say(made["gone"], "to be purged")
+    world.append_text(made["gone"], "to be purged")
     made["shared"] = _several_speak(world)
     made["heir"] = world.fork(made["gone"]).id
-    world.say(made["heir"], "it lives on")
+    world.append_text(made["heir"], "it lives on")
     world.purge(made["gone"])
     _put_away(world, made)
     return made
@@ -100,7 +100,7 @@ def _say_rich_things(world: World, session_id: str) -> None:
     world.write(
         revise.compact, session_id, "so far", profile=profile, through=3, at=world.clock.tick()
     )
-    world.say(session_id, "a mistake")
+    world.append_text(session_id, "a mistake")
     world.write(revise.retract, session_id, profile=profile, after=6, at=world.clock.tick())
 
 
@@ -108,8 +108,8 @@ def _several_speak(world: World) -> str:
     """Two people and a summary: from there on the model reads who says what."""
     session_id = world.session("hello", source=EVA)
     for name in ("Éva", "Béla"):
-        said = Message(Role.USER, (Text(f"I am {name}"),), person=Person(name, name=name))
-        world.append(session_id, said)
+        sent = Message(Role.USER, (Text(f"I am {name}"),), person=Person(name, name=name))
+        world.append(session_id, sent)
     world.write(
         revise.compact,
         session_id,
@@ -118,8 +118,8 @@ def _several_speak(world: World) -> str:
         through=3,
         at=world.clock.tick(),
     )
-    said = Message(Role.USER, (Text("and now?"),), person=Person("Béla", name="Béla"))
-    world.append(session_id, said)
+    sent = Message(Role.USER, (Text("and now?"),), person=Person("Béla", name="Béla"))
+    world.append(session_id, sent)
     return session_id
 
 

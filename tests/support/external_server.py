@@ -1,4 +1,4 @@
-"""A server that a test starts: alone in its directory, gone when the tests are over.
+"""A server program that tests start in a directory of its own; it ends with the tests.
 
 A second process, the guard, is the server's parent. It waits for the tests to be over, however
 they end, then stops the server and removes the directory. This file is also the guard's program,
@@ -19,19 +19,19 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 STOP_SECONDS = 10.0
-_LOOK_SECONDS = 0.5
-_SHOWN_OF_LOG = 300
+_POLL_SECONDS = 0.5
+_LOG_CHARACTERS = 300
 _PORTS = (20_000, 30_000)
-# Not the module's own numbers, which a test may make foreseeable: its workers would agree on a port.
-_CHANCE = random.SystemRandom()
+# Not the module's own generator, which a test may seed: all its workers would choose the same port.
+_RNG = random.SystemRandom()
 
 
 class ServerUnavailable(RuntimeError):
     """A server for the tests could not be started; the message is one line that says what to do."""
 
 
-class Child:
-    """A server in a process of its own, whose directory `home` goes with it."""
+class ExternalServer:
+    """A server in a process of its own; its directory `home` is removed with it."""
 
     def __init__(
         self, command: Sequence[str | Path], home: Path, *, environ: Mapping[str, str] | None = None
@@ -48,13 +48,13 @@ class Child:
         )
 
     def wait_until(self, is_ready: Callable[[], bool], *, seconds: float, what: str) -> None:
-        """Wait until the server answers, or say what it said instead."""
+        """Wait until the server answers, or raise with the last line of its log."""
         deadline = time.monotonic() + seconds
         while not is_ready():
             if self._guard.poll() is not None or time.monotonic() > deadline:
-                said = self._last_words()
+                reason = self._last_log_line()
                 self.stop()
-                raise ServerUnavailable(f"{what} does not start: {said}")
+                raise ServerUnavailable(f"{what} does not start: {reason}")
             time.sleep(0.02)
 
     def stop(self) -> None:
@@ -63,27 +63,27 @@ class Child:
         self._guard.stdin.close()
         self._guard.wait()
 
-    def _last_words(self) -> str:
+    def _last_log_line(self) -> str:
         log = self._home / "log"
         lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-        return (lines or ["it said nothing"])[-1][-_SHOWN_OF_LOG:]
+        return (lines or ["it wrote no log"])[-1][-_LOG_CHARACTERS:]
 
 
 def free_port() -> int:
-    """A port of loopback that nobody uses now, and that the system gives to nobody by itself.
+    """Return a free port of loopback, outside the range from which the system assigns ports by itself.
 
-    The ports that it does give away are higher. One of those could be another program's, or that of
-    an outgoing connection, before it is used; or while a server on it is away for a while.
+    A port of that range could become another program's, or that of an outgoing connection, before
+    it is used, or while a server on it is offline.
     """
     while True:
-        port = _CHANCE.randrange(*_PORTS)
+        port = _RNG.randrange(*_PORTS)
         with contextlib.suppress(OSError), socket.socket() as found:
             found.bind(("127.0.0.1", port))
             return port
 
 
 def answers(port: int) -> bool:
-    """Whether someone listens there."""
+    """Whether a server listens there."""
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 5):
         return True
     return False
@@ -100,7 +100,7 @@ def _guard(home: Path, parent: int, command: Sequence[str]) -> None:
             start_new_session=True,
         )
     while server.poll() is None and os.getppid() == parent:
-        if select.select([sys.stdin], [], [], _LOOK_SECONDS)[0]:
+        if select.select([sys.stdin], [], [], _POLL_SECONDS)[0]:
             break
     server.terminate()
     try:
@@ -109,8 +109,8 @@ def _guard(home: Path, parent: int, command: Sequence[str]) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(server.pid, signal.SIGKILL)
         server.wait()
-    # Who started it reads the log of a server that ended by itself, then closes our input.
-    while os.getppid() == parent and not select.select([sys.stdin], [], [], _LOOK_SECONDS)[0]:
+    # If the server ended by itself, the test reads its log and then closes our input.
+    while os.getppid() == parent and not select.select([sys.stdin], [], [], _POLL_SECONDS)[0]:
         pass
     shutil.rmtree(home, ignore_errors=True)
 

@@ -1,25 +1,25 @@
-"""A server on loopback for fakes: it can go away and come back on the same port."""
+"""A TCP server on loopback for fakes: it can go offline and come back on the same port."""
 
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Self
 
-from tests.support.child import free_port
+from tests.support.external_server import free_port
 
 LINE_LIMIT = 64 * 1024
-Talking = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+ConnectionHandler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-class Listening:
-    """Serves on a free port of loopback; offline it refuses connections, online it is back.
+class TcpServer:
+    """Serves on a free port of loopback; while offline it refuses connections.
 
-    `talk` has one connection until it returns, fails or is cancelled; then that is closed.
+    `handle` owns one connection; when it returns, fails or is cancelled, the connection is closed.
     """
 
-    def __init__(self, talk: Talking, *, line_limit: int = LINE_LIMIT) -> None:
+    def __init__(self, handle: ConnectionHandler, *, line_limit: int = LINE_LIMIT) -> None:
         self.port = 0
-        self._talk = talk
+        self._handle = handle
         self._line_limit = line_limit
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
@@ -59,11 +59,11 @@ class Listening:
         assert task is not None
         self._open.add(task)
         try:
-            await self._talk(reader, writer)
+            await self._handle(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         except asyncio.CancelledError:
-            # Our own end; asyncio would report the task as failed.
+            # We cancelled it ourselves; asyncio would report the task as failed.
             writer.transport.abort()
         finally:
             self._open.discard(task)

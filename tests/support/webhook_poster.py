@@ -1,4 +1,4 @@
-"""How platforms post to a webhook: again and again, until it is answered with 200."""
+"""Posts to a webhook as platforms do: each message again and again until it is answered with 200."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -6,24 +6,24 @@ from typing import Protocol
 
 from sessionary.errors import SessionaryError
 
-_TAKEN = 200
-_AGAIN_SECONDS = 0.01
+_ACCEPTED = 200
+_RETRY_SECONDS = 0.01
 
 
-class Posted(Protocol):
-    """Whoever is posted to: an adapter, or a server that has one."""
+class WebhookTarget(Protocol):
+    """What is posted to: an adapter, or a server that has one."""
 
     async def handle_webhook(self, headers: Mapping[str, str], body: bytes) -> int:
-        """Take a post; the status of the answer."""
+        """Handle a post and return the status of the answer."""
 
 
-class Poster:
-    """Posts bodies one after the other in tasks of its own; can be told to pause."""
+class WebhookPoster:
+    """Posts bodies one after the other in background tasks; can be paused."""
 
     def __init__(self, post: Callable[[bytes], Awaitable[int]]) -> None:
         self.statuses: list[int] = []
         self._post = post
-        self._taken: set[int] = set()
+        self._accepted: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._may_post = asyncio.Event()
         self._may_post.set()
@@ -31,29 +31,29 @@ class Poster:
 
     def post(self, number: int, body: bytes) -> None:
         """Begin to post a message."""
-        task = asyncio.create_task(self._until_taken(number, body))
+        task = asyncio.create_task(self._until_accepted(number, body))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def is_taken(self, number: int) -> bool:
+    def is_accepted(self, number: int) -> bool:
         """Whether a message was answered with 200."""
-        return number in self._taken
+        return number in self._accepted
 
     def pause(self) -> None:
-        """Post nothing for a while."""
+        """Post nothing until `resume`."""
         self._may_post.clear()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Post again."""
         self._may_post.set()
 
     async def close(self) -> None:
-        """Give up what was not taken."""
+        """Cancel every post that was not accepted."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _until_taken(self, number: int, body: bytes) -> None:
+    async def _until_accepted(self, number: int, body: bytes) -> None:
         async with self._one_at_a_time:
             while True:
                 await self._may_post.wait()
@@ -62,7 +62,7 @@ class Poster:
                 except SessionaryError as error:
                     status = error.http_status
                 self.statuses.append(status)
-                if status == _TAKEN:
-                    self._taken.add(number)
+                if status == _ACCEPTED:
+                    self._accepted.add(number)
                     return
-                await asyncio.sleep(_AGAIN_SECONDS)
+                await asyncio.sleep(_RETRY_SECONDS)
