@@ -26,8 +26,8 @@ from sessionary.store.tables import deliveries, retention, upkeep
 from sessionary.store.tables import usage as usage_table
 from tests.support.store_turns import HERE
 from tests.support.suite import Suite, refused
+from tests.support.transfer import exported, imported
 from tests.support.world import World
-from tests.transfer import exported, imported
 
 GROUP = Source("telegram", "g", chat_type=ChatType.GROUP)
 LARGE = "x" * 50_000
@@ -353,7 +353,7 @@ class PurgeSuite(Suite):
     ) -> None:
         parent = world.session("1", "2")
         fork = world.fork(parent, 2).id
-        world.say(fork, "own")
+        world.append_text(fork, "own")
         text = exported(world.store)
         world.purge(fork)
         no = world.head(parent).no
