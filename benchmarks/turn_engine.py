@@ -15,7 +15,8 @@ from sessionary.agents import registry
 from sessionary.agents.settings import AgentSettings
 from sessionary.channels.base import ChannelAdapter, ChannelOptions
 from sessionary.clock import RandomIds, SystemClock
-from sessionary.engine.context import AccessPolicy, EngineContext, Settings
+from sessionary.config.engine import AccessPolicy, EngineSettings
+from sessionary.engine.context import EngineContext
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Capabilities, Receive, Sent
 from sessionary.model.message import message
@@ -126,7 +127,7 @@ class Talk:
             priced=lambda used: used,
             adapters={PLATFORM: wire},
             deliverable=frozenset({PLATFORM}),
-            settings=Settings(
+            settings=EngineSettings(
                 access={PLATFORM: AccessPolicy(everyone=True)}, most_turns=max(CONCURRENT)
             ),
         )

@@ -6,7 +6,7 @@ import pytest
 
 from sessionary.agents.registry import ConfiguredAgent
 from sessionary.agents.summaries import ExtractiveSummarizer, ModelTitler
-from sessionary.engine.context import AccessPolicy
+from sessionary.config.engine import AccessPolicy
 from sessionary.store.database import Store
 from sessionary.testing.adapter_suite import SlowRunner, StreamingSuite
 from sessionary.testing.channel_world import ChannelWorld, quick_settings

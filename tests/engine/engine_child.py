@@ -9,7 +9,8 @@ from typing import Any
 
 from sessionary.agents.demo import EchoRunner
 from sessionary.clock import RandomIds, SystemClock
-from sessionary.engine.context import AccessPolicy, Budget, EngineContext, Settings
+from sessionary.config.engine import AccessPolicy, Budget, EngineSettings
+from sessionary.engine.context import EngineContext
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Event, Step, TurnRequest
 from sessionary.errors import RetryLater, StoreUnavailable
@@ -22,7 +23,7 @@ from sessionary.testing.fakes import LoopbackAdapter, ScriptedRunner, scripted_a
 from tests.support.engine_world import render_context_only
 from tests.walks.writing_child import nurse
 
-SETTINGS = Settings(
+SETTINGS = EngineSettings(
     lease_seconds=2,
     poll_seconds=0.1,
     sweep_seconds=0.2,

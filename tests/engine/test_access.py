@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sessionary.actions import access
-from sessionary.engine.context import AccessPolicy, Budget, Settings, Strangers
+from sessionary.config.engine import AccessPolicy, Budget, EngineSettings, Strangers
 from sessionary.errors import RetryLater
 from sessionary.model.access import Permit
 from sessionary.model.message import message
@@ -384,7 +384,9 @@ async def test_an_unknown_price_is_counted_in_tokens_only(store: Store) -> None:
 
 def test_a_platform_without_settings_has_a_closed_door() -> None:
     """P16."""
-    assert Settings().access_for("anything") == AccessPolicy(everyone=False, allow=frozenset())
+    assert EngineSettings().access_for("anything") == AccessPolicy(
+        everyone=False, allow=frozenset()
+    )
 
 
 @pytest.mark.parametrize("id", ["a\x00b", "half \udcff"])

@@ -11,7 +11,7 @@ import pytest
 from sessionary.actions import verify
 from sessionary.actions.inbox import receive
 from sessionary.clock import RandomIds, SystemClock
-from sessionary.engine.context import Budget
+from sessionary.config.engine import Budget
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.engine.turn import budgets, loop
 from sessionary.model.access import BudgetUse

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sessionary.engine.context import Settings, WhileRunning
+from sessionary.config.engine import EngineSettings, WhileRunning
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.engine.turn import run
 from sessionary.errors import BadInput
@@ -210,7 +210,7 @@ async def test_words_are_durable_within_a_second_also_while_the_agent_pauses(sto
     """The last words before a pause too, and a finished step that waits for the end."""
     assert run.CHECKPOINT_SECONDS <= 1
     # Where it looks for messages rarely, and renews its lease rarely: neither makes it durable.
-    rarely: Settings = replace(QUICK, poll_seconds=600, lease_seconds=6000)
+    rarely: EngineSettings = replace(QUICK, poll_seconds=600, lease_seconds=6000)
     world = EngineWorld(store, settings=rarely)
     misbehaving = MisbehavingRunner(
         [Step(message("assistant", "a step")), "and", " words", MisbehavingRunner.HANG]
@@ -273,7 +273,7 @@ async def test_a_planned_stop_ends_turns_in_the_record(store: Store) -> None:
 
 async def test_a_newer_message_interrupts_where_that_is_wished(store: Store) -> None:
     """`interrupt`, in whatever process the turn runs; both messages are in the context."""
-    interrupting: Settings = replace(QUICK, while_running=WhileRunning.INTERRUPT)
+    interrupting: EngineSettings = replace(QUICK, while_running=WhileRunning.INTERRUPT)
     world = EngineWorld(store, settings=interrupting)
     misbehaving = MisbehavingRunner(["some words", MisbehavingRunner.HANG])
     one = await world.started(runner=misbehaving)

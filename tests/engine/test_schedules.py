@@ -12,7 +12,7 @@ import pytest
 
 from sessionary.actions import access, schedules
 from sessionary.actions.schedules import ScheduleSpec
-from sessionary.engine.context import Budget
+from sessionary.config.engine import Budget
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Event, Step, TurnRequest
 from sessionary.errors import BadInput, Conflict

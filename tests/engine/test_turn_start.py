@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sessionary.engine.context import Settings
+from sessionary.config.engine import EngineSettings
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Agent, Event, Step, TurnRequest
 from sessionary.errors import BadInput
@@ -19,7 +19,7 @@ from sessionary.testing.fakes import ScriptedRunner
 from tests.support.engine_world import QUICK, EngineWorld
 
 # Nobody looks by itself: what runs was begun with its message, or after another turn's end.
-ALONE: Settings = replace(QUICK, poll_seconds=60, sweep_seconds=600)
+ALONE: EngineSettings = replace(QUICK, poll_seconds=60, sweep_seconds=600)
 
 
 class Held(ScriptedRunner):

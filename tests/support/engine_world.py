@@ -8,7 +8,8 @@ from typing import Any
 
 from sessionary.actions import turns
 from sessionary.actions.sessions import lists, read, routing
-from sessionary.engine.context import AccessPolicy, EngineContext, Settings
+from sessionary.config.engine import AccessPolicy, EngineSettings
+from sessionary.engine.context import EngineContext
 from sessionary.engine.engine import Engine
 from sessionary.engine.intake import Received
 from sessionary.engine.ports import Runner
@@ -28,7 +29,7 @@ from sessionary.testing.fakes import (
 )
 from tests.support.crash import CrashingStore, CrashPoint
 
-QUICK = Settings(
+QUICK = EngineSettings(
     lease_seconds=30,
     poll_seconds=0.02,
     sweep_seconds=0.02,
@@ -43,7 +44,7 @@ _BEYOND_LAST = 2**62
 class EngineWorld:
     """One store, on which engines are started one after the other or several at once."""
 
-    def __init__(self, store: Store, *, settings: Settings = QUICK, **context: Any) -> None:
+    def __init__(self, store: Store, *, settings: EngineSettings = QUICK, **context: Any) -> None:
         self.store = store
         self.clock = FakeClock()
         self.ids = SequentialIds()

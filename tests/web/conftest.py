@@ -11,12 +11,13 @@ import pytest
 
 from sessionary.actions import credentials
 from sessionary.clock import RandomIds, SystemClock
+from sessionary.config.server import Limits, WebSettings
 from sessionary.engine.engine import Engine
 from sessionary.model.access import Scope, Token
 from sessionary.model.reset import Policies
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
-from sessionary.web.context import Limits, WebContext, WebSettings
+from sessionary.web.context import WebContext
 from sessionary.web.server import Ready, serve
 from tests.support.engine_world import EngineWorld
 

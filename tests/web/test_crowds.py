@@ -10,10 +10,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from sessionary.config.server import Limits
 from sessionary.model.access import Scope
 from sessionary.web import connections
 from sessionary.web.connections import HEALTH_RESERVE
-from sessionary.web.context import Limits
 from tests.web.conftest import API, Client, Served
 from tests.web.test_events import listening
 
@@ -307,9 +307,7 @@ async def test_the_port_for_webhooks_has_the_same_limits(servers: Any) -> None:
     held = Held()
     held.stop_listening.set()
     limits = Limits(connections=8, request_head_seconds=600)
-    server: Served = await servers(
-        limits=limits, webhooks={"held": held}, webhook_address=("127.0.0.1", 0)
-    )
+    server: Served = await servers(limits=limits, webhooks={"held": held}, webhook_port=0)
     assert server.webhook_address is not None
     async with crowd_at(int(server.webhook_address.rpartition(":")[2])) as crowd:
         for _ in range(5 * limits.connections):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sessionary.clock import RandomIds, SystemClock
+from sessionary.config.server import Limits
 from sessionary.engine.context import LiveEvent
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.errors import Damaged, RetryLater, StoreUnavailable
@@ -18,7 +19,6 @@ from sessionary.model.message import message
 from sessionary.store.open import open_store
 from sessionary.store.tables import entries
 from sessionary.web import auth, stream
-from sessionary.web.context import Limits
 from sessionary.web.stream import HOLE_SECONDS, FeedReader
 from tests.web.conftest import API, Client, Served, served
 from tests.web.test_door import logged_in

@@ -8,6 +8,7 @@ import httpx2
 import pytest
 
 from sessionary.actions import credentials
+from sessionary.config.secret import Secret
 from sessionary.web.app import create_app, create_webhook_app
 from tests.web.conftest import API, Client, Served
 from tests.web.test_door import routes_of
@@ -22,7 +23,7 @@ async def sample(headers: Mapping[str, str], raw: bytes) -> int:
 @pytest.fixture
 async def two(servers: Any) -> tuple[Served, str]:
     """A server, and the address of its webhooks."""
-    server: Served = await servers(webhooks={"sample": sample}, webhook_address=("127.0.0.1", 0))
+    server: Served = await servers(webhooks={"sample": sample}, webhook_port=0)
     assert server.webhook_address is not None
     return server, server.webhook_address
 
@@ -64,7 +65,7 @@ async def test_a_foreign_name_is_refused_there_too(two: tuple[Served, str]) -> N
 
 
 async def test_both_ports_are_let_go(servers: Any) -> None:
-    server: Served = await servers(webhooks={"sample": sample}, webhook_address=("127.0.0.1", 0))
+    server: Served = await servers(webhooks={"sample": sample}, webhook_port=0)
     assert server.webhook_address is not None
     ports = [int(each.rpartition(":")[2]) for each in (server.address, server.webhook_address)]
 
@@ -79,7 +80,7 @@ async def test_both_ports_are_let_go(servers: Any) -> None:
 
 async def test_a_configured_password_lets_in_and_is_changed_only_there(servers: Any) -> None:
     hashed = credentials.hash_password("correct horse battery", bytes(16))
-    server: Served = await servers(password_hash=hashed)
+    server: Served = await servers(password_hash=Secret(hashed))
     nobody, admin = Client(await server.fresh(), None), await server.client()
     door = f"{server.address}{API}/login"
 

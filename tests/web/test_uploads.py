@@ -8,8 +8,8 @@ import pytest
 
 from sessionary.actions import files
 from sessionary.actions.retention import purge
+from sessionary.config.server import Limits
 from sessionary.model import media
-from sessionary.web.context import Limits
 from tests.web.conftest import Client, Served
 from tests.web.test_sessions import begin_elsewhere, end_elsewhere, opened
 

@@ -12,7 +12,7 @@ from sessionary.actions.sessions import lists, read, routing
 from sessionary.app.context import AppContext
 from sessionary.app.engine import Agents, build_engine
 from sessionary.clock import Moment
-from sessionary.config import engine as engine_config
+from sessionary.config.engine import read_engine
 from sessionary.engine import commands, intake
 from sessionary.engine.context import EngineContext, LiveEvent
 from sessionary.engine.intake import Submission, SubmissionResult
@@ -58,7 +58,7 @@ class TerminalChat:
 
     def __init__(self, app: AppContext, *, agent: str | None = None) -> None:
         self._app = app
-        self._agents = Agents(engine_config.read(app.config), folder=app.config.home, default=agent)
+        self._agents = Agents(read_engine(app.config), folder=app.config.home, default=agent)
         self._engine = build_engine(app, agents=self._agents)
         self._context = self._engine.context
         self._session_id: str | None = None

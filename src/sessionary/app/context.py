@@ -30,7 +30,8 @@ class AppContext:
         self.profile = validate_profile(config.profile)
         self.policies = _policies(config)
         self.isolation = Isolation(
-            config.isolate_people_in_groups, config.isolate_people_in_threads
+            config.settings.isolation.people_in_groups,
+            config.settings.isolation.people_in_threads,
         )
         self.holder = f"{os.uname().nodename}/{os.getpid()}"
 
@@ -110,8 +111,9 @@ def _policies(config: Config) -> Policies:
             notify_exclude=frozenset(settings.notify_exclude),
         )
 
+    reset = config.settings.reset
     return Policies(
-        made(config.reset),
-        {name: made(each) for name, each in config.reset_by_type.items()},
-        {name: made(each) for name, each in config.reset_by_platform.items()},
+        made(reset),
+        {name: made(each) for name, each in reset.type.items()},
+        {name: made(each) for name, each in reset.platform.items()},
     )

@@ -10,16 +10,8 @@ from sessionary.actions import schedules
 from sessionary.agents import registry
 from sessionary.agents.settings import AgentSettings
 from sessionary.app.context import AppContext
-from sessionary.config import engine as engine_config
-from sessionary.config.engine import EngineSettings
-from sessionary.engine.context import (
-    AccessPolicy,
-    Budget,
-    EngineContext,
-    Settings,
-    Strangers,
-    WhileRunning,
-)
+from sessionary.config.engine import EngineConfig, read_engine
+from sessionary.engine.context import EngineContext
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Adapter
 from sessionary.errors import BadInput
@@ -35,7 +27,7 @@ class Agents:
     """The configured agents, each built when it is first used."""
 
     def __init__(
-        self, settings: EngineSettings, *, folder: Path | None = None, default: str | None = None
+        self, settings: EngineConfig, *, folder: Path | None = None, default: str | None = None
     ) -> None:
         """`folder` is where sessionary.toml is: Python agents are imported from there too."""
         self._settings = settings
@@ -82,7 +74,7 @@ def build_engine(
     instrumentation: "Instrumentation | None" = None,
 ) -> Engine:
     """Build an engine on an open store, with this process's channels; instrumented if wanted."""
-    settings = engine_config.read(app.config)
+    settings = read_engine(app.config)
     chosen = agents or Agents(settings, folder=app.config.home)
     channels = dict(adapters or {})
     if instrumentation is not None:
@@ -102,43 +94,11 @@ def build_engine(
         deliverable=frozenset({*channels, *settings.channels}),
         policies=app.policies,
         isolation=app.isolation,
-        settings=engine_settings(settings),
+        settings=settings.engine,
         profile=app.profile,
-        redact_people=app.config.redact_people,
+        redact_people=app.config.settings.redact_people,
     )
     return Engine(context)
-
-
-def engine_settings(given: EngineSettings) -> Settings:
-    """Return the engine's settings."""
-    return Settings(
-        lease_seconds=given.lease_seconds,
-        poll_seconds=given.poll_seconds,
-        sweep_seconds=given.sweep_seconds,
-        turn_seconds=given.turn_seconds,
-        longest_output=given.longest_output,
-        most_turns=given.most_turns,
-        send_attempts=given.send_attempts,
-        send_seconds=given.send_seconds,
-        longest_backoff=given.longest_backoff_seconds,
-        while_running=WhileRunning(given.while_running),
-        compact_at_tokens=given.compact_at_tokens,
-        finalizer=given.finalizer,
-        access={
-            name: AccessPolicy(each.everyone, frozenset(each.allow), Strangers(each.strangers))
-            for name, each in given.access.items()
-        },
-        budgets={
-            name: Budget(
-                budget.per,
-                budget.tokens,
-                budget.microusd,
-                budget.reserve_tokens,
-                budget.reserve_microusd,
-            )
-            for name, budget in given.budgets.items()
-        },
-    )
 
 
 def _priced(app: AppContext, used: Usage) -> Usage:
@@ -150,7 +110,7 @@ def _priced(app: AppContext, used: Usage) -> Usage:
 
 async def run_schedule(app: AppContext, name: str) -> Run:
     """Run a schedule once, now, in this process, and return the run."""
-    agents = Agents(engine_config.read(app.config), folder=app.config.home)
+    agents = Agents(read_engine(app.config), folder=app.config.home)
     engine = build_engine(app, agents=agents)
     context = engine.context
     due = await context.store.write(

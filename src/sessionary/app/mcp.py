@@ -60,8 +60,8 @@ async def _serve_http(
     # Only HTTP needs the web server: it would add 0.7 s of CPU to a start over standard input.
     import uvicorn
 
+    from sessionary.config.server import Limits
     from sessionary.web.connections import OpenConnections, ServerConfig
-    from sessionary.web.context import Limits
     from sessionary.web.server import address_of, listen
 
     built.requires_token = True

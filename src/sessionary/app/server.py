@@ -10,15 +10,14 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
 
 from sessionary import config
 from sessionary.actions import verify
 from sessionary.app.context import AppContext
 from sessionary.app.engine import Agents, build_engine
 from sessionary.channels import registry
-from sessionary.config import engine as engine_config
-from sessionary.config.server import WebTable, read_imports, read_telemetry, read_web
+from sessionary.config.engine import read_engine
+from sessionary.config.server import WebSettings, read_imports, read_telemetry, read_web
 from sessionary.engine.ports import Adapter
 from sessionary.errors import BadInput, Damaged, RetryLater, StoreReadOnly, StoreUnavailable
 from sessionary.model.view import time_text
@@ -30,7 +29,7 @@ from sessionary.store.sqlite.store import SqliteStore
 from sessionary.telemetry.ingest import TelemetryIngest
 from sessionary.version import __version__
 from sessionary.web import server
-from sessionary.web.context import WebContext, WebSettings
+from sessionary.web.context import WebContext
 from sessionary.web.server import Ready
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ async def serve(
     8 for turns and channels.
     """
     registry.quiet_libraries()
-    settings = engine_config.read(app.config)
+    settings = read_engine(app.config)
     web = read_web(app.config, config.environment())
     # A server checks its own files.
     path = sqlite_path(app.store.url)
@@ -89,7 +88,7 @@ async def serve(
         store=engine.context.store,
         profile=app.profile,
         engine=None if is_read_only else engine,
-        settings=_web_settings(web, app.config.zone),
+        settings=web,
         policies=app.policies,
         clock=app.clock,
         ids=app.ids,
@@ -193,21 +192,9 @@ def import_watcher(app: AppContext) -> AbstractAsyncContextManager[None]:
     return in_background(app, names)
 
 
-def _web_settings(web: WebTable, zone: ZoneInfo) -> WebSettings:
-    """Return the web layer's settings."""
-    port = web.webhook_port
-    return WebSettings(
-        allowed_hosts=frozenset(web.allowed_hosts),
-        password_hash=None if web.password_hash is None else web.password_hash.reveal(),
-        trusted_proxies=web.trusted_proxies,
-        webhook_address=None if port is None else (web.webhook_host, port),
-        zone=zone,
-    )
-
-
 def channels_of(app: AppContext) -> dict[str, Adapter]:
     """Build the configured channels."""
-    named = engine_config.read(app.config).channels
+    named = read_engine(app.config).channels
     environ = config.environment()
     return {name: registry.build(name, values, environ) for name, values in named.items()}
 
@@ -241,7 +228,7 @@ def open_ingest(app: AppContext) -> TelemetryIngest | None:
 class WebUpkeep:
     """Backup, verify and shrink for the web interface, as the commands do them."""
 
-    def __init__(self, app: AppContext, web: WebTable) -> None:
+    def __init__(self, app: AppContext, web: WebSettings) -> None:
         self._app = app
         self._folder = web.backup_folder or app.config.home / BACKUP_FOLDER
         self._keep = web.keep_backups

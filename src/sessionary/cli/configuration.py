@@ -11,7 +11,7 @@ from sessionary.channels import registry
 from sessionary.cli.console import Column, Console
 from sessionary.cli.tree import command, group, pass_console
 from sessionary.config import Config, environment, load
-from sessionary.config.engine import EngineSettings, read
+from sessionary.config.engine import EngineConfig, read_engine
 from sessionary.config.server import read_imports, read_telemetry, read_web
 from sessionary.errors import BadInput, RetryLater, Unreachable
 from sessionary.store.open import sqlite_path
@@ -21,7 +21,7 @@ from sessionary.store.open import sqlite_path
 @pass_console
 def list_agents(console: Console) -> None:
     """List the configured agents. Without any, the demo agent answers."""
-    settings = read(_load(console))
+    settings = read_engine(_load(console))
     items: list[dict[str, Any]] = [
         {
             "name": each.name,
@@ -52,7 +52,7 @@ def list_agents(console: Console) -> None:
 @pass_console
 def list_channels(console: Console) -> None:
     """List all channels: whether each is configured, and who may use it."""
-    settings = read(_load(console))
+    settings = read_engine(_load(console))
     items: list[dict[str, Any]] = [
         {
             "name": name,
@@ -88,7 +88,7 @@ def list_channels(console: Console) -> None:
 @pass_console
 def check_channel(console: Console, name: str) -> None:
     """Check a channel: connect, and print the bot's account or what is missing."""
-    settings = read(_load(console))
+    settings = read_engine(_load(console))
     if name not in settings.channels:
         if name not in registry.KNOWN:
             known = ", ".join(registry.KNOWN)
@@ -122,9 +122,9 @@ async def _connect(name: str, values: Mapping[str, Any]) -> str:
         await adapter.close()
 
 
-def _access(settings: EngineSettings, name: str) -> str:
+def _access(settings: EngineConfig, name: str) -> str:
     """Who may use a channel according to sessionary.toml; commands may have allowed others."""
-    access = settings.access.get(name)
+    access = settings.engine.access.get(name)
     if access is None:
         return "nobody"
     if access.everyone:
@@ -139,7 +139,7 @@ def _access(settings: EngineSettings, name: str) -> str:
 def check_config(console: Console) -> None:
     """Check sessionary.toml, and every secret, program and function that it names."""
     loaded = _load(console)
-    settings = read(loaded)
+    settings = read_engine(loaded)
     read_web(loaded, environment())
     read_telemetry(loaded, environment())
     # Only this command needs the engine: `agents list` and `--help` start without it.
@@ -166,7 +166,7 @@ def check_config(console: Console) -> None:
     console.answer(value, f"The configuration is valid. Agents: {agents}. Channels: {channels}.")
 
 
-async def _build_channels(settings: EngineSettings) -> None:
+async def _build_channels(settings: EngineConfig) -> None:
     """Build every channel with its secrets, as `serve` does, without connecting."""
     for name, values in settings.channels.items():
         await registry.build(name, values, environment()).close()

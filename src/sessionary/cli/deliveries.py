@@ -6,7 +6,7 @@ from sessionary.actions import outbox
 from sessionary.cli.console import Column, Console
 from sessionary.cli.times import clock_time, second
 from sessionary.cli.tree import command, group, pass_console
-from sessionary.config import engine as engine_config
+from sessionary.config.engine import read_engine
 from sessionary.model.message import text_of
 from sessionary.model.source import Channel
 from sessionary.model.terminal import one_line
@@ -139,7 +139,7 @@ def redirect(console: Console, id: str, channel: str) -> None:
             target,
             profile=app.profile,
             moment=app.moment(),
-            platforms=frozenset(engine_config.read(app.config).channels),
+            platforms=frozenset(read_engine(app.config).channels),
         ).result()
     _tell(console, made, f"Redirected to {made.channel}, as delivery {made.id}.")
 

@@ -6,20 +6,19 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo
 
-from sessionary.config import reset as resets
-from sessionary.config.reset import ResetSettings
-from sessionary.config.table import Table
+from sessionary.config.reset import ResetTable
+from sessionary.config.setting import Setting, Zone, find_zone
 from sessionary.errors import BadInput, StoreUnavailable
 
 FILE = "sessionary.toml"
 DATABASE = "sessionary.db"
 # The program's former name. A home of that name is found and moved, never opened in place.
 FORMER_NAME = "hansard"
-ENGINE_TABLES = (
-    "agent",
+# Read where an engine or a server is built: most commands need neither.
+OTHER_TABLES = (
     "agents",
     "channels",
     "access",
@@ -32,22 +31,73 @@ ENGINE_TABLES = (
 COMPLETION_VARIABLE = "_SESSIONARY_COMPLETE"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsolationSettings:
+    """Who shares a conversation."""
+
+    people_in_groups: Annotated[
+        bool, Setting("each person in a group has their own conversation")
+    ] = True
+    people_in_threads: Annotated[
+        bool, Setting("each person in a thread has their own; false: they share one")
+    ] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    """The settings that every command reads: those outside any table, `[isolation]` and `[reset]`."""
+
+    # Not in the repr: the URL may contain a password.
+    database: Annotated[
+        str | None,
+        Setting(
+            "an SQLite file, or a URL postgresql://…; default: sessionary.db in the home directory",
+            example="postgresql://sessionary@localhost/sessionary",
+        ),
+    ] = field(default=None, repr=False)
+    profile: Annotated[str, Setting("the namespace of sessions, people and schedules")] = "main"
+    zone: Annotated[Zone, Setting('for daily resets and schedules, such as "Europe/Berlin"')] = (
+        field(default_factory=lambda: ZoneInfo("UTC"))
+    )
+    redact_people: Annotated[
+        bool,
+        Setting("true: the agent sees hashes instead of people's ids, if the platform allows it"),
+    ] = False
+    agent: Annotated[
+        str | None,
+        Setting("which of the agents answers; default: the first", example="assistant"),
+    ] = None
+    isolation: Annotated[IsolationSettings, Setting("who shares a conversation")] = field(
+        default_factory=IsolationSettings
+    )
+    reset: Annotated[ResetTable, Setting("when a conversation starts afresh by itself")] = field(
+        default_factory=ResetTable
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Every setting that a client needs to open the store."""
+    """The configuration: where the store is, and what the file says.
+
+    `settings` has the database and the profile of the file; `database` and `profile` are those in force.
+    """
 
     home: Path
     # Not in the repr: the URL and the file may contain secrets.
     database: str = field(repr=False)
     profile: str = "main"
-    zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
-    isolate_people_in_groups: bool = True
-    isolate_people_in_threads: bool = False
-    redact_people: bool = False
-    reset: ResetSettings = resets.DEFAULT
-    reset_by_type: Mapping[str, ResetSettings] = field(default_factory=dict)
-    reset_by_platform: Mapping[str, ResetSettings] = field(default_factory=dict)
+    settings: StoreSettings = field(default_factory=StoreSettings)
     file: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def path(self) -> str:
+        """The path of sessionary.toml, which need not exist."""
+        return str(self.home / FILE)
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The time zone of daily resets and schedules."""
+        return self.settings.zone
 
 
 def load(
@@ -56,46 +106,23 @@ def load(
     """Read the configuration: arguments override the environment, which overrides the file."""
     folder = Path(home) if home else default_home()
     _refuse_former_home(folder, is_named=bool(home or os.environ.get("SESSIONARY_HOME")))
-    table = Table(read_file(folder / FILE), str(folder / FILE))
-    # Read from the file even if overridden: a setting that nobody read is refused below.
-    url = _first(
-        database,
-        os.environ.get("SESSIONARY_DATABASE"),
-        table.text("database"),
-        default=f"sqlite:///{folder / DATABASE}",
-    )
-    reset = table.table("reset")
-    default = resets.read(reset, resets.DEFAULT)
-    by_type = {name: resets.read(each, default) for name, each in reset.table("type").tables()}
-    by_platform = {
-        name: resets.read(each, default) for name, each in reset.table("platform").tables()
-    }
-    isolation = table.table("isolation")
-    config = Config(
+    values = read_file(folder / FILE)
+    settings = StoreSettings()
+    if values:
+        # Without a file, a command need not load what reads it.
+        from sessionary.config.reader import Place, read
+
+        settings = read(StoreSettings, values, Place(str(folder / FILE)), others=OTHER_TABLES)
+    return Config(
         home=folder,
-        database=url,
-        profile=_first(
-            profile, os.environ.get("SESSIONARY_PROFILE"), table.text("profile"), default="main"
-        ),
-        zone=zone_named(table.text("zone") or "UTC"),
-        isolate_people_in_groups=isolation.flag("people_in_groups", default=True),
-        isolate_people_in_threads=isolation.flag("people_in_threads", default=False),
-        redact_people=table.flag("redact_people", default=False),
-        reset=default,
-        reset_by_type=by_type,
-        reset_by_platform=by_platform,
-        file=table.values,
+        database=database
+        or os.environ.get("SESSIONARY_DATABASE")
+        or settings.database
+        or f"sqlite:///{folder / DATABASE}",
+        profile=profile or os.environ.get("SESSIONARY_PROFILE") or settings.profile,
+        settings=settings,
+        file=values,
     )
-    # Read where an engine is built: most commands need none.
-    table.leave(ENGINE_TABLES)
-    for each in (table, isolation, reset):
-        each.refuse_unknown()
-    return config
-
-
-def _first(flag: str | None, variable: str | None, in_file: str | None, *, default: str) -> str:
-    """Return the setting with the highest precedence: flag, environment, file, default."""
-    return flag or variable or in_file or default
 
 
 def environment() -> Mapping[str, str]:
@@ -145,6 +172,11 @@ def read_file(path: Path) -> Mapping[str, Any]:
         return dict(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise BadInput(f"{path} cannot be read: {error}.") from error
+    except (ValueError, RecursionError) as error:
+        # The parser raises these for numbers of thousands of digits, and for very deep nesting.
+        raise BadInput(
+            f"{path} cannot be read: a number is too long, or brackets are nested too deeply."
+        ) from error
 
 
 def default_home() -> Path:
@@ -191,6 +223,6 @@ def _refuse_former_home(folder: Path, *, is_named: bool) -> None:
 def zone_named(name: str) -> ZoneInfo:
     """Return a time zone by its name."""
     try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError) as error:
+        return find_zone(name)
+    except ValueError as error:
         raise BadInput(f"There is no time zone {name!r}: write one like Europe/Berlin.") from error

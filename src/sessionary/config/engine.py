@@ -1,152 +1,226 @@
-"""Settings of the engine: agents, channels, access, budgets, loops."""
+"""Settings of the engine: agents, channels, access, budgets, and how turns run."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Annotated, Any, Literal
 
-from sessionary.config import FILE, Config
-from sessionary.config.table import Table
+from sessionary.config import Config
+from sessionary.config.reader import Place, read, settings_of
+from sessionary.config.setting import MAY_BE_EMPTY, Microusd, Setting
 from sessionary.errors import BadInput
 
 SCOPES = ("person", "channel", "schedule")
+# About 30 years; more would overflow when it is added to a time.
+MAX_SECONDS = 1_000_000_000
+Seconds = Annotated[float, Setting("", gt=0, le=MAX_SECONDS)]
+
+
+class WhileRunning(StrEnum):
+    """What happens to a message that arrives while a turn runs."""
+
+    QUEUE = "queue"
+    INTERRUPT = "interrupt"
+
+
+class Strangers(StrEnum):
+    """What happens to a stranger's direct message."""
+
+    IGNORE = "ignore"
+    PAIR = "pair"
 
 
 @dataclass(frozen=True, slots=True)
-class AccessSettings:
+class AccessPolicy:
     """Who may reach the agent on a platform."""
 
-    everyone: bool = False
-    allow: tuple[str, ...] = ()
-    strangers: str = "ignore"
+    everyone: Annotated[bool, Setting("anyone may write to the agent")] = False
+    allow: Annotated[frozenset[str], Setting('user ids of the platform: ["123456789"]')] = (
+        frozenset()
+    )
+    strangers: Annotated[
+        Strangers, Setting('or "pair": a stranger gets a code that you can approve')
+    ] = Strangers.IGNORE
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetSettings:
-    """How much may be used in a day or a month."""
+class Budget:
+    """How much may be used in a day or a month; None means without limit.
 
-    per: str = "day"
-    tokens: int | None = None
-    microusd: int | None = None
-    reserve_tokens: int | None = None
-    reserve_microusd: int | None = None
+    `reserve_tokens` and `reserve_microusd`: how much each turn reserves when it begins; None means an estimate.
+    """
+
+    per: Annotated[Literal["day", "month"], Setting('or "month"')] = "day"
+    tokens: Annotated[int | None, Setting("tokens in that time", gt=0, example=1_000_000)] = None
+    microusd: Annotated[
+        Microusd | None, Setting("US dollars in that time", name="usd", example=5.0)
+    ] = None
+    reserve_tokens: Annotated[
+        int | None,
+        Setting("what each running turn reserves; default: an estimate", gt=0, example=20_000),
+    ] = None
+    reserve_microusd: Annotated[
+        Microusd | None, Setting("the same in US dollars", name="reserve_usd", example=0.2)
+    ] = None
+
+    def check(self) -> None:
+        """Refuse a budget without a limit."""
+        if self.tokens is None and self.microusd is None:
+            raise ValueError("it sets no limit; write tokens or usd.")
 
 
 @dataclass(frozen=True, slots=True)
 class AgentTable:
     """The table of an agent; its options are read by the module of its kind."""
 
-    name: str
-    kind: str
-    prompt: str | None
-    options: Mapping[str, Any] = field(repr=False)
+    kind: Annotated[
+        str, Setting("what answers: script (the demo), echo, model, command, python")
+    ] = "model"
+    prompt: Annotated[
+        str | None,
+        MAY_BE_EMPTY,
+        Setting("the system prompt", example="You are a helpful assistant."),
+    ] = None
+    name: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelTable:
+    """What the table of every channel may have."""
+
+    agent: Annotated[str | None, Setting("which agent answers here", example="assistant")] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """Agents, channels, access, budgets, and how the loops run."""
+    """The table `[engine]`; the engine also needs the tables `[access.*]` and `[budget.*]`."""
+
+    while_running: Annotated[
+        WhileRunning, Setting('a message that arrives during a turn waits; or "interrupt"')
+    ] = WhileRunning.QUEUE
+    turn_seconds: Annotated[Seconds, Setting("a turn that takes longer is ended")] = 900.0
+    longest_output: Annotated[int, Setting("characters an agent may write in one turn", gt=0)] = (
+        2_000_000
+    )
+    most_turns: Annotated[int, Setting("concurrent turns in one process", gt=0)] = 64
+    compact_at_tokens: Annotated[
+        int | None,
+        Setting("replace the conversation with a summary above this size", gt=0, example=100_000),
+    ] = None
+    finalizer: Annotated[
+        str | None,
+        Setting(
+            "called with each ended session's id and reason, at least once",
+            example="my_module:ended",
+        ),
+    ] = None
+    lease_seconds: Annotated[
+        Seconds, Setting("a turn whose process is silent for this long is ended")
+    ] = 30.0
+    poll_seconds: Annotated[
+        Seconds, Setting("how often to look for what another process wrote")
+    ] = 1.0
+    sweep_seconds: Annotated[
+        Seconds, Setting("how often to look for sessions to reset and turns that were lost")
+    ] = 5.0
+    send_attempts: Annotated[
+        int, Setting("then a delivery is abandoned and listed as such", gt=0)
+    ] = 12
+    send_seconds: Annotated[Seconds, Setting("how long a platform may take to respond")] = 45.0
+    longest_backoff: Annotated[
+        Seconds,
+        Setting("the longest pause between two attempts", name="longest_backoff_seconds"),
+    ] = 300.0
+    # Not in the file: for tests.
+    confirm_seconds: float = 3.0
+    show_seconds: float = 0.5
+    # The tables [access.*] and [budget.*].
+    access: Mapping[str, AccessPolicy] = field(default_factory=dict)
+    budgets: Mapping[str, Budget] = field(default_factory=dict)
+
+    def access_for(self, platform: str) -> AccessPolicy:
+        """Return the policy of a platform; one that is not configured admits nobody."""
+        return self.access.get(platform, AccessPolicy())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineTables:
+    """The tables that an engine is built from, as they are in the file."""
+
+    agents: Annotated[Mapping[str, Mapping[str, Any]], Setting("the agents, by name")] = field(
+        default_factory=dict
+    )
+    channels: Annotated[Mapping[str, Mapping[str, Any]], Setting("the channels, by platform")] = (
+        field(default_factory=dict)
+    )
+    access: Annotated[
+        Mapping[str, AccessPolicy], Setting("who may reach the agent, by platform")
+    ] = field(default_factory=dict)
+    budget: Annotated[Mapping[str, Budget], Setting("how much may be used, by scope")] = field(
+        default_factory=dict
+    )
+    engine: Annotated[EngineSettings, Setting("how turns run")] = field(
+        default_factory=EngineSettings
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """Agents, channels, and the settings of the engine."""
 
     agent: str | None = None
     agents: Mapping[str, AgentTable] = field(default_factory=dict)
     agent_by_platform: Mapping[str, str] = field(default_factory=dict)
     channels: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
-    access: Mapping[str, AccessSettings] = field(default_factory=dict)
-    budgets: Mapping[str, BudgetSettings] = field(default_factory=dict)
-    lease_seconds: float = 30.0
-    poll_seconds: float = 1.0
-    sweep_seconds: float = 5.0
-    turn_seconds: float = 900.0
-    longest_output: int = 2_000_000
-    most_turns: int = 64
-    send_attempts: int = 12
-    send_seconds: float = 45.0
-    longest_backoff_seconds: float = 300.0
-    while_running: str = "queue"
-    compact_at_tokens: int | None = None
-    finalizer: str | None = None
+    engine: EngineSettings = field(default_factory=EngineSettings)
 
 
-def read(config: Config) -> EngineSettings:
+def read_engine(config: Config) -> EngineConfig:
     """Read the tables that concern the engine."""
-    table = Table(config.file, str(config.home / FILE))
-    agents = {name: _agent(name, each) for name, each in table.table("agents").tables()}
-    chosen = table.text("agent")
+    names = {each.name for each in settings_of(EngineTables)}
+    place = Place(config.path)
+    tables = read(
+        EngineTables, {name: each for name, each in config.file.items() if name in names}, place
+    )
+    agents = {
+        name: _agent(name, values, place.below("agents").below(name))
+        for name, values in tables.agents.items()
+    }
+    chosen = config.settings.agent
     if chosen is not None and chosen not in agents:
-        raise BadInput(f"agent = {chosen!r}: there is no table [agents.{chosen}].")
-    loops = table.table("engine")
-    channels = dict(table.table("channels").tables())
-    settings = EngineSettings(
+        raise BadInput(f"{place}: agent = {chosen!r}: there is no table [agents.{chosen}].")
+    for name in tables.budget:
+        if name.partition(":")[0] not in SCOPES:
+            raise BadInput(
+                f"{place.below('budget').below(name)}: a budget is of a "
+                f"{', '.join(SCOPES[:-1])} or {SCOPES[-1]}, as in [budget.person] or "
+                '[budget."person:telegram:42"].'
+            )
+    return EngineConfig(
         agent=chosen or next(iter(agents), None),
         agents=agents,
-        agent_by_platform=_by_platform(channels, agents),
-        channels={name: each.values for name, each in channels.items()},
-        access={name: _access_settings(each) for name, each in table.table("access").tables()},
-        budgets={name: _budget(name, each) for name, each in table.table("budget").tables()},
-        lease_seconds=loops.number("lease_seconds", 30),
-        poll_seconds=loops.number("poll_seconds", 1),
-        sweep_seconds=loops.number("sweep_seconds", 5),
-        turn_seconds=loops.number("turn_seconds", 900),
-        longest_output=loops.whole("longest_output") or 2_000_000,
-        most_turns=loops.whole("most_turns") or 64,
-        send_attempts=loops.whole("send_attempts") or 12,
-        send_seconds=loops.number("send_seconds", 45),
-        longest_backoff_seconds=loops.number("longest_backoff_seconds", 300),
-        while_running=loops.word("while_running", "queue", ("queue", "interrupt")),
-        compact_at_tokens=loops.whole("compact_at_tokens"),
-        finalizer=loops.text("finalizer"),
+        agent_by_platform=_by_platform(tables.channels, agents, place.below("channels")),
+        channels=tables.channels,
+        engine=replace(tables.engine, access=tables.access, budgets=tables.budget),
     )
-    loops.refuse_unknown()
-    return settings
 
 
-def _agent(name: str, table: Table) -> AgentTable:
-    kind = table.word("kind", "model", ("model", "command", "python", "script", "echo"))
-    options = {key: value for key, value in table.values.items() if key not in ("kind", "prompt")}
-    return AgentTable(name, kind, table.text("prompt"), options)
+def _agent(name: str, values: Mapping[str, Any], place: Place) -> AgentTable:
+    """Read what the tables of all agents have; the rest depends on the agent's kind."""
+    options = {key: value for key, value in values.items() if key not in ("kind", "prompt")}
+    return replace(read(AgentTable, values, place, others=options), name=name, options=options)
 
 
-def _by_platform(channels: Mapping[str, Table], agents: Mapping[str, AgentTable]) -> dict[str, str]:
+def _by_platform(
+    channels: Mapping[str, Mapping[str, Any]], agents: Mapping[str, AgentTable], place: Place
+) -> dict[str, str]:
     chosen: dict[str, str] = {}
-    for platform, table in channels.items():
-        name = table.text("agent")
+    for platform, values in channels.items():
+        where = place.below(platform)
+        name = read(ChannelTable, values, where, others=values).agent
         if name is not None and name not in agents:
-            raise BadInput(
-                f"[channels.{platform}] agent = {name!r}: there is no table [agents.{name}]."
-            )
+            raise BadInput(f"{where}: agent = {name!r}: there is no table [agents.{name}].")
         if name is not None:
             chosen[platform] = name
     return chosen
-
-
-def _access_settings(table: Table) -> AccessSettings:
-    settings = AccessSettings(
-        everyone=table.flag("everyone", default=False),
-        allow=table.texts("allow", ()),
-        strangers=table.word("strangers", "ignore", ("ignore", "pair")),
-    )
-    table.refuse_unknown()
-    return settings
-
-
-def _budget(name: str, table: Table) -> BudgetSettings:
-    if name.partition(":")[0] not in SCOPES:
-        raise BadInput(
-            f"[budget.{name}]: a budget is of a {', '.join(SCOPES[:-1])} or {SCOPES[-1]}, "
-            'as in [budget.person] or [budget."person:telegram:42"].'
-        )
-    budget = BudgetSettings(
-        per=table.word("per", "day", ("day", "month")),
-        tokens=table.whole("tokens"),
-        microusd=_microusd(table, "usd"),
-        reserve_tokens=table.whole("reserve_tokens"),
-        reserve_microusd=_microusd(table, "reserve_usd"),
-    )
-    table.refuse_unknown()
-    if budget.tokens is None and budget.microusd is None:
-        raise BadInput(f"[budget.{name}] sets no limit: write tokens or usd.")
-    return budget
-
-
-def _microusd(table: Table, name: str) -> int | None:
-    if table.values.get(name) is None:
-        return None
-    return round(table.number(name, 1) * 1_000_000)

@@ -3,78 +3,136 @@
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from typing import Annotated, TypeVar
+from zoneinfo import ZoneInfo
 
-from sessionary.config import FILE, Config
+from sessionary.config import Config
+from sessionary.config.reader import Place, read
 from sessionary.config.secret import Secret
-from sessionary.config.table import Table
+from sessionary.config.setting import PLAIN, AbsolutePath, Setting, ValueKind
 from sessionary.errors import BadInput
 
+T = TypeVar("T")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+_NETWORK = ValueKind(
+    "an address or a network such as 127.0.0.1 or 10.0.0.0/8",
+    lambda text: ipaddress.ip_network(str.strip(text)),
+)
 _HASHED = re.compile(r"scrypt\$[A-Za-z0-9+/]{22}==\$[A-Za-z0-9+/]{43}=")
 _HIGHEST_PORT = 65_535
+_GIGABYTE = 1024**3
+_DAY = 86_400
 
 
-@dataclass(frozen=True, slots=True)
-class WebTable:
-    """The table `[web]`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The table `[web.limits]`: how much one caller may ask for, and how slow it may be."""
 
-    allowed_hosts: tuple[str, ...] = ()
-    trusted_proxies: tuple[Network, ...] = ()
-    password_hash: Secret | None = None
-    webhook_host: str = "127.0.0.1"
-    webhook_port: int | None = None
-    backup_folder: Path | None = None
-    keep_backups: int | None = None
-
-
-def read_web(config: Config, environ: Mapping[str, str]) -> WebTable:
-    """Read `[web]`."""
-    table = Table(config.file, str(config.home / FILE)).table("web")
-    port = table.whole("webhook_port")
-    if port is not None and port > _HIGHEST_PORT:
-        raise BadInput(f"[web] webhook_port = {port}: a port is at most {_HIGHEST_PORT}.")
-    settings = WebTable(
-        allowed_hosts=table.texts("allowed_hosts", ()),
-        trusted_proxies=tuple(map(_network, table.texts("trusted_proxies", ()))),
-        password_hash=_password(table, environ),
-        webhook_host=table.text("webhook_host") or "127.0.0.1",
-        webhook_port=port,
-        backup_folder=_folder(table),
-        keep_backups=table.whole("keep_backups"),
+    body_bytes: Annotated[
+        int, Setting("the largest body of a request", ge=65_536, le=_GIGABYTE)
+    ] = 36 * 1024 * 1024
+    upload_bytes: Annotated[
+        int, Setting("the largest file that can be uploaded", gt=0, le=_GIGABYTE)
+    ] = 25 * 1024 * 1024
+    small_body_bytes: Annotated[
+        int, Setting("the largest body of a login", ge=1024, le=1024 * 1024)
+    ] = 64 * 1024
+    body_seconds: Annotated[float, Setting("how long a body may take to arrive", gt=0, le=_DAY)] = (
+        60.0
     )
-    table.refuse_unknown()
-    return settings
+    depth: Annotated[int, Setting("how deeply JSON may be nested", ge=8, le=500)] = 64
+    streams: Annotated[int, Setting("open event streams, of all callers", gt=0, le=100_000)] = 128
+    streams_per_caller: Annotated[
+        int, Setting("open event streams of one caller", gt=0, le=100_000)
+    ] = 16
+    stream_stall_seconds: Annotated[
+        float, Setting("a stream that accepts nothing for this long is closed", gt=0, le=_DAY)
+    ] = 20.0
+    keep_alive_seconds: Annotated[
+        float, Setting("a stream without events gets a comment this often", gt=0, le=3600)
+    ] = 15.0
+    check_seconds: Annotated[
+        float, Setting("how often a stream looks for what other processes wrote", gt=0, le=3600)
+    ] = 1.0
+    connections: Annotated[
+        int,
+        Setting("open connections; fewer if the system allows fewer files", gt=0, le=100_000),
+    ] = 512
+    connections_per_address: Annotated[
+        int, Setting("open connections of one address", gt=0, le=100_000)
+    ] = 128
+    request_head_seconds: Annotated[
+        float, Setting("how long the head of a request may take to arrive", gt=0, le=_DAY)
+    ] = 10.0
+    response_stall_seconds: Annotated[
+        float, Setting("a caller that accepts nothing for this long is cut off", gt=0, le=_DAY)
+    ] = 60.0
+    # Each body costs several times its size while it is handled.
+    bodies_bytes: Annotated[
+        int, Setting("all bodies that are being read or handled", ge=65_536, le=16 * _GIGABYTE)
+    ] = 48 * 1024 * 1024
+    bodies_wait_seconds: Annotated[
+        float, Setting("how long a body waits for others to finish", gt=0, le=_DAY)
+    ] = 20.0
 
 
-def _folder(table: Table) -> Path | None:
-    """Return the directory for backups: an absolute path, because a server may be started anywhere."""
-    given = table.text("backup_folder")
-    if given is not None and not Path(given).is_absolute():
-        raise BadInput(f"[web] backup_folder = {given!r}: an absolute path is needed.")
-    return None if given is None else Path(given)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebSettings:
+    """The table `[web]`, and the zone of times."""
+
+    allowed_hosts: Annotated[
+        frozenset[str], Setting("host names of the server, besides loopback")
+    ] = frozenset()
+    trusted_proxies: Annotated[
+        tuple[Annotated[Network, _NETWORK], ...],
+        Setting('whose X-Forwarded-Host, -Proto and -For are trusted: ["127.0.0.1", "10.0.0.0/8"]'),
+    ] = ()
+    password_hash: Annotated[
+        Secret | None,
+        PLAIN,
+        Setting(
+            'or password_hash = "…", of: sessionary password hash',
+            example="/run/secrets/sessionary",
+        ),
+    ] = None
+    webhook_port: Annotated[
+        int | None,
+        Setting("a separate port that serves only webhooks", gt=0, le=_HIGHEST_PORT, example=8742),
+    ] = None
+    webhook_host: Annotated[str, Setting("where that port listens")] = "127.0.0.1"
+    backup_folder: Annotated[
+        AbsolutePath | None,
+        Setting(
+            "for backups made in the workbench; default: `backups` in the home directory",
+            example="/mnt/safe",
+        ),
+    ] = None
+    keep_backups: Annotated[
+        int | None, Setting("delete all but the newest; default: keep all", gt=0, example=14)
+    ] = None
+    limits: Annotated[
+        Limits, Setting("how much one caller may ask for, and how slow it may be")
+    ] = field(default_factory=Limits)
+    # The `zone` of the file, outside this table.
+    zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
+
+    @property
+    def webhook_address(self) -> tuple[str, int] | None:
+        """The separate address for webhooks."""
+        return None if self.webhook_port is None else (self.webhook_host, self.webhook_port)
 
 
-def _password(table: Table, environ: Mapping[str, str]) -> Secret | None:
-    plain, named = table.text("password_hash"), table.secret("password_hash", environ)
-    found = named if plain is None else Secret(plain)
-    if found is not None and not _HASHED.fullmatch(found.reveal()):
+def read_web(config: Config, environ: Mapping[str, str]) -> WebSettings:
+    """Read `[web]`."""
+    settings = _read(WebSettings, config, "web", environ)
+    hashed = settings.password_hash
+    if hashed is not None and not _HASHED.fullmatch(hashed.reveal()):
         raise BadInput(
-            "[web] password_hash is not a hash that Sessionary made; make one with: "
-            "sessionary password hash"
+            f"{Place(config.path, 'web')}: password_hash is not a hash that Sessionary made; "
+            "make one with: sessionary password hash"
         )
-    return found
-
-
-def _network(text: str) -> Network:
-    try:
-        return ipaddress.ip_network(text)
-    except ValueError as error:
-        raise BadInput(
-            f"[web] trusted_proxies: {text!r} is not an address or a network; "
-            "write one like 127.0.0.1 or 10.0.0.0/8."
-        ) from error
+    return replace(settings, zone=config.zone)
 
 
 # OpenTelemetry's own variables: if one names a collector, spans and metrics are sent to it.
@@ -86,47 +144,56 @@ _ENDPOINTS = (
 _DISABLED = "OTEL_SDK_DISABLED"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetryTable:
     """The table `[telemetry]`."""
 
-    export: bool = False
-    endpoint: str | None = None
-    content: bool = False
-    receive: bool = True
+    export: Annotated[
+        bool, Setting("true: send spans and metrics of turns, deliveries and the store")
+    ] = False
+    endpoint: Annotated[
+        str | None,
+        Setting("a collector; default: the OTEL_* variables", example="http://127.0.0.1:4318"),
+    ] = None
+    content: Annotated[
+        bool, Setting("true: include message content, not only counts and times")
+    ] = False
+    receive: Annotated[
+        bool, Setting("receive other programs' spans at /v1/traces, with a token")
+    ] = True
     # Whether `export` is set, or only the environment names a collector.
     is_asked_for: bool = False
 
 
 def read_telemetry(config: Config, environ: Mapping[str, str]) -> TelemetryTable:
     """Read `[telemetry]` and OpenTelemetry's variables."""
-    table = Table(config.file, str(config.home / FILE)).table("telemetry")
-    wanted = table.flag("export", default=False)
-    is_written = "export" in table.values
+    table = _read(TelemetryTable, config, "telemetry", environ)
+    is_written = "export" in config.file.get("telemetry", {})
     named = any(environ.get(name) for name in _ENDPOINTS)
     is_off = environ.get(_DISABLED, "").strip().lower() == "true"
-    settings = TelemetryTable(
-        export=(wanted if is_written else named) and not is_off,
-        endpoint=table.text("endpoint"),
-        content=table.flag("content", default=False),
-        receive=table.flag("receive", default=True),
-        is_asked_for=wanted,
+    return replace(
+        table,
+        export=(table.export if is_written else named) and not is_off,
+        is_asked_for=table.export,
     )
-    table.refuse_unknown()
-    return settings
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImportTable:
     """The table `[imports]`."""
 
-    # The tools whose records `sessionary serve` reads as they grow.
-    watch: tuple[str, ...] = ()
+    watch: Annotated[
+        tuple[str, ...], Setting('sources of `sessionary import`: ["claude-code", "codex"]')
+    ] = ()
 
 
 def read_imports(config: Config) -> ImportTable:
     """Read `[imports]`."""
-    table = Table(config.file, str(config.home / FILE)).table("imports")
-    settings = ImportTable(watch=table.texts("watch", ()))
-    table.refuse_unknown()
-    return settings
+    return _read(ImportTable, config, "imports", {})
+
+
+def _read(table: type[T], config: Config, name: str, environ: Mapping[str, str]) -> T:
+    place, values = Place(config.path), config.file.get(name, {})
+    if not isinstance(values, dict):
+        raise BadInput(f"{place}: {name} must be a table.")
+    return read(table, values, place.below(name), environ=environ)

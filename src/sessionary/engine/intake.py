@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from sessionary.actions import access, inbox, turns
 from sessionary.actions.sessions import edit, log, routing
 from sessionary.clock import Moment
+from sessionary.config.engine import Strangers, WhileRunning
 from sessionary.engine import commands, notices
-from sessionary.engine.context import TRUSTED, EngineContext, Strangers, WhileRunning
+from sessionary.engine.context import TRUSTED, EngineContext
 from sessionary.engine.turn.loop import CompactionRequest, Compactor, TurnLoop, TurnStart, begin
 from sessionary.errors import NotAllowed, RetryLater, SessionaryError, StoreUnavailable
 from sessionary.model.message import Message

@@ -24,7 +24,7 @@ import pytest
 from sessionary.actions import schedules
 from sessionary.agents.registry import ConfiguredAgent
 from sessionary.clock import Moment
-from sessionary.engine.context import AccessPolicy
+from sessionary.config.engine import AccessPolicy
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.errors import NotAllowed, RetryLater, Unreachable
 from sessionary.model.message import Attachment, Text, message

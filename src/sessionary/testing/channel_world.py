@@ -14,7 +14,8 @@ from sessionary.agents.demo import EchoRunner
 from sessionary.agents.registry import ConfiguredAgent
 from sessionary.agents.summaries import ExtractiveSummarizer, ModelTitler
 from sessionary.clock import Moment
-from sessionary.engine.context import AccessPolicy, EngineContext, Settings
+from sessionary.config.engine import AccessPolicy, EngineSettings
+from sessionary.engine.context import EngineContext
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Adapter, Receive
 from sessionary.model.message import Message, Part, Role, Text
@@ -36,7 +37,7 @@ _LEASE_SECONDS = 6 * 3600.0
 _times: WeakKeyDictionary[Store, tuple[FakeClock, SequentialIds]] = WeakKeyDictionary()
 
 
-def quick_settings(**more: Any) -> Settings:
+def quick_settings(**more: Any) -> EngineSettings:
     """Return settings for an engine that polls often, on a clock that runs fast."""
     given: dict[str, Any] = {
         "poll_seconds": 0.02,
@@ -45,7 +46,7 @@ def quick_settings(**more: Any) -> Settings:
         "send_seconds": _LEASE_SECONDS,
         **more,
     }
-    return Settings(**given)
+    return EngineSettings(**given)
 
 
 class PlatformDriver(Protocol):

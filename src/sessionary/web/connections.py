@@ -16,7 +16,7 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from sessionary.web.context import Limits, Network
+from sessionary.config.server import Limits, Network
 from sessionary.web.problems import RequestRefused, raw_refusal_response
 
 CONNECTION = "sessionary.connection"

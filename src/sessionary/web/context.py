@@ -1,20 +1,18 @@
 """What the web server is given: store, engine, settings and limits."""
 
-import ipaddress
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
-from zoneinfo import ZoneInfo
 
 from sessionary.clock import Clock, Ids, Moment, RandomIds, SystemClock
+from sessionary.config.server import WebSettings
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Challenge, Webhook
 from sessionary.model.access import Scope
 from sessionary.model.reset import Policies
 from sessionary.store.database import Store
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 PREFIX = "/api/v1"
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
@@ -43,41 +41,6 @@ class Upkeep(Protocol):
 
     def run(self, task: str, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
         """Do a task; `tell` is called as it goes, and may raise to end it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much one caller may ask for, and how slow it may be."""
-
-    body_bytes: int = 36 * 1024 * 1024
-    upload_bytes: int = 25 * 1024 * 1024
-    small_body_bytes: int = 64 * 1024
-    body_seconds: float = 60.0
-    depth: int = 64
-    streams: int = 128
-    streams_per_caller: int = 16
-    stream_stall_seconds: float = 20.0
-    keep_alive_seconds: float = 15.0
-    check_seconds: float = 1.0
-    connections: int = 512
-    connections_per_address: int = 128
-    request_head_seconds: float = 10.0
-    response_stall_seconds: float = 60.0
-    # All bodies that are being read or handled; each costs several times its size while it is.
-    bodies_bytes: int = 48 * 1024 * 1024
-    bodies_wait_seconds: float = 20.0
-
-
-@dataclass(frozen=True, slots=True)
-class WebSettings:
-    """Host names, trusted proxies, limits and the zone of times."""
-
-    allowed_hosts: frozenset[str] = frozenset()
-    password_hash: str | None = field(default=None, repr=False)
-    trusted_proxies: tuple[Network, ...] = ()
-    webhook_address: tuple[str, int] | None = None
-    limits: Limits = field(default_factory=Limits)
-    zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
 
 
 @dataclass(frozen=True, slots=True)

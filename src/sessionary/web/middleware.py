@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sessionary.config.server import Limits, WebSettings
 from sessionary.web.connections import CONNECTION, BodyBudget, LimitedConnection, classify_peer
-from sessionary.web.context import HEADERS, LOOPBACK, PREFIX, Limits, WebSettings
+from sessionary.web.context import HEADERS, LOOPBACK, PREFIX
 from sessionary.web.problems import SAFE, RequestRefused, refusal_response
 
 API = "/api/"

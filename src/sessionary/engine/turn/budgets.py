@@ -13,7 +13,7 @@ from sessionary.actions import turns
 from sessionary.actions.access import lock_scopes
 from sessionary.actions.sessions.log import Appended
 from sessionary.clock import Moment
-from sessionary.engine.context import Budget, Settings
+from sessionary.config.engine import Budget, EngineSettings
 from sessionary.model import codec
 from sessionary.model.access import BudgetUse
 from sessionary.model.message import Message
@@ -90,7 +90,7 @@ class Account:
 
 
 def accounts(
-    tx: Tx, scopes: Iterable[str], settings: Settings, *, profile: str, now: datetime
+    tx: Tx, scopes: Iterable[str], settings: EngineSettings, *, profile: str, now: datetime
 ) -> dict[str, Account]:
     """The accounts of the scopes that have a budget. Nobody else reserves from them until the transaction ends."""
     budgeted = {
@@ -174,7 +174,7 @@ def end(
     return done
 
 
-def _budget(scope: str, settings: Settings) -> Budget | None:
+def _budget(scope: str, settings: EngineSettings) -> Budget | None:
     """The budget of exactly this scope, else of its kind."""
     return settings.budgets.get(scope) or settings.budgets.get(scope.split(":", 1)[0])
 

@@ -249,9 +249,9 @@ async def has_password(context: WebContext) -> bool:
 
 async def _password(context: WebContext) -> str | None:
     configured = context.settings.password_hash
-    return configured or await context.store.read(
-        credentials.get_password_hash, profile=context.profile
-    )
+    if configured is not None:
+        return configured.reveal()
+    return await context.store.read(credentials.get_password_hash, profile=context.profile)
 
 
 async def _log_in(request: Request, context: WebContext, password: str) -> tuple[str, Login]:
