@@ -15,6 +15,8 @@ from sessionary.actions.transfer import export
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import BadInput, Conflict, NotFound
 from sessionary.model.message import Attachment, Message, Role, Text, ToolCall, ToolResult
+from sessionary.model.record import ExportOptions
+from sessionary.model.source import Source
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
 from tests.support.postgres import Server
@@ -63,6 +65,19 @@ def test_export_import_export_gives_equal_bytes_on_the_other_database(stores: li
     assert not report.notes
     assert exported(there) == text
     assert verify.verify(there).broken == ()
+
+
+def test_redacted_exports_of_two_stores_give_a_person_two_names(stores: list[Store]) -> None:
+    """Within one store it is always the same name."""
+    names = []
+    for store in stores:
+        World(store).session("hello", source=Source("signal", "+4915112345", user_id="+4915112345"))
+        for _ in range(2):
+            lines = export.export_jsonl(store, profile="main", options=ExportOptions(redact=True))
+            names += [json.loads(line)["source"]["user_id"] for line in lines if '"source"' in line]
+
+    assert len(names) == 4
+    assert names[0] == names[1] != names[2] == names[3]
 
 
 def test_the_transcripts_and_contexts_are_the_same_there(stores: list[Store]) -> None:

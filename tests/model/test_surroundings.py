@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionary.model.prompt import HomeAddress, PromptContext, render
-from sessionary.model.redact import redact_chat_id, redact_user_id
+from sessionary.model.redact import Redactor
 from sessionary.model.reset import ResetReason
 from sessionary.model.source import Source
 from sessionary.model.terminal import is_hidden
@@ -19,6 +19,7 @@ hostile = st.text(
     min_size=1,
     max_size=400,
 )
+REDACTOR = Redactor("salt")
 MARKED = "<surroundings-data>\n", "\n</surroundings-data>\n"
 GROUP = Source(
     "slack",
@@ -142,7 +143,7 @@ def test_what_people_wrote_stays_inside_the_block_as_quoted_single_lines(
         source=source,
         connected=frozenset({text}),
         homes=frozenset({HomeAddress(other, text, other, text)}),
-        redact=redact,
+        redactor=REDACTOR if redact else None,
     )
 
     printed = render(facts)
@@ -193,10 +194,10 @@ def test_with_redaction_neither_source_nor_homes_show_ids_or_numbers() -> None:
         }
     )
 
-    text = render(PromptContext(source=source, homes=homes, redact=True))
+    text = render(PromptContext(source=source, homes=homes, redactor=REDACTOR))
 
     assert "12345" not in text
     conversation = data_of(text)["conversation"]
-    assert conversation["user_id"] == redact_user_id("4915112345")
-    assert conversation["chat_id"] == redact_chat_id("4915112345")
-    assert redact_chat_id("group:4915112345") in text
+    assert conversation["user_id"] == REDACTOR.user_id("4915112345")
+    assert conversation["chat_id"] == REDACTOR.chat_id("4915112345")
+    assert REDACTOR.chat_id("group:4915112345") in text

@@ -8,8 +8,10 @@ import pytest
 
 from sessionary.actions import verify
 from sessionary.actions.sessions.lists import SessionFilters, SortOrder, list_sessions
+from sessionary.actions.transfer import export
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import Conflict, StoreUnavailable
+from sessionary.model.record import ExportOptions
 from sessionary.store import copy_store, queries
 from sessionary.store.database import Row, Store
 from sessionary.store.open import open_store
@@ -91,6 +93,17 @@ def test_every_row_of_every_table_is_there_with_its_number(stores: list[Store]) 
     assert report.rows["entries"] == len(everything(here)["entries"])
     assert exported(there) == exported(here)
     assert verify.verify(there).broken == ()
+
+
+def test_the_copy_hides_people_behind_the_same_names(stores: list[Store]) -> None:
+    here, there = stores
+    World(here).session("hello")
+    hidden = ExportOptions(redact=True)
+    before = list(export.export_jsonl(here, profile="main", options=hidden))
+
+    copy_store.copy_store(here, there)
+
+    assert list(export.export_jsonl(there, profile="main", options=hidden)) == before
 
 
 def test_the_copy_is_the_same_store_in_its_next_generation(

@@ -23,7 +23,8 @@ APPLIED = {
         "0012_abandoned": "6a56fcf29e5e727b70acddd23b1eef3412244c45a71e62678f56dc1fc92e9316",
         "0013_models": "65c7d12e91deaa0165fefabd1613e83e8be0415fd88b1a3799c2d94d0d258138",
         "0018_folder": "1e0630861220e80b1e370db8680ca00fdd2f5b9583077c609a903495dbe097c1",
-        "0019_deliveries": "0c2e11bf739e496cdc9714184f00de7b2547471c13334c4590a28023d1035bc0",
+        "0019_deliveries": "7ea0cd9cd5304971d8593058b26bfd06a7aa9d0183f945b16a59d2bb8824bcbd",
+        "0020_redaction_salt": "d9a649207953acd25bc8de766504cbd8e882399e99923c0b61c96b05ddfd7421",
     },
     "postgres": {
         "0001_spine": "d227d7d246153e9e55752bb7f491ea55ffd382705e915a8e1686ca88b2e0d0df",
@@ -44,7 +45,8 @@ APPLIED = {
         "0016_models": "65c7d12e91deaa0165fefabd1613e83e8be0415fd88b1a3799c2d94d0d258138",
         "0017_search_vector": "c1d052df6fd883db59777de341f5d310e2716ff7963391a909a5acfbdc2ea583",
         "0018_folder": "55c15e1056d6b5f1f741578a6fd0ff28c6faac91e5f82e8e4ff22318b6c4d2d3",
-        "0019_deliveries": "0c2e11bf739e496cdc9714184f00de7b2547471c13334c4590a28023d1035bc0",
+        "0019_deliveries": "7ea0cd9cd5304971d8593058b26bfd06a7aa9d0183f945b16a59d2bb8824bcbd",
+        "0020_redaction_salt": "e78fda04cf89c25f05ff8e92deaae17c54cf99af4ad61c32073614ea7d890e5b",
     },
 }
 

@@ -19,7 +19,7 @@ DO $$ DECLARE filled regclass[]; largest bigint; each regclass; BEGIN
     END IF;
     PERFORM setval(format('%I.%I', schemaname, sequencename)::regclass, 1, false)
     FROM pg_sequences WHERE schemaname = 'public' AND last_value IS NOT NULL;
-    DELETE FROM meta WHERE name <> 'store_id';
+    DELETE FROM meta WHERE name NOT IN ('store_id', 'redaction_salt');
 END $$
 """
 

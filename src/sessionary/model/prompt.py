@@ -7,7 +7,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
-from sessionary.model.redact import redact_chat_id, redact_name, redact_source
+from sessionary.model.redact import Redactor
 from sessionary.model.reset import ResetReason
 from sessionary.model.source import ChatType, Source
 from sessionary.model.terminal import one_line
@@ -68,7 +68,7 @@ class PromptContext:
     """The facts of one turn that the agent is told.
 
     `platform_notes` are our adapters' own sentences; everything else is other people's text.
-    `reset` is given in the first turn after a reset only.
+    With a `redactor` ids and numbers are hidden. `reset` is given in the first turn after a reset only.
     """
 
     source: Source
@@ -76,7 +76,7 @@ class PromptContext:
     platform_notes: tuple[str, ...] = ()
     connected: frozenset[str] = frozenset()
     homes: frozenset[HomeAddress] = frozenset()
-    redact: bool = False
+    redactor: Redactor | None = None
     reset: ResetReason | None = None
 
     @property
@@ -93,7 +93,7 @@ def render(facts: PromptContext) -> str:
         shared=facts.shared,
         connected=facts.connected,
         homes=facts.homes,
-        redact=facts.redact,
+        redactor=facts.redactor,
     )
     sections = [_OPENING, block]
     if facts.shared:
@@ -115,17 +115,17 @@ def _data_block(
     shared: bool,
     connected: frozenset[str],
     homes: frozenset[HomeAddress],
-    redact: bool,
+    redactor: Redactor | None,
 ) -> str:
     """The facts of a place, which are the same in every turn there: printed once."""
     source = Source(**dict(zip(_SOURCE_FIELDS, told, strict=True)))
     facts = PromptContext(
-        source=source, shared=shared, connected=connected, homes=homes, redact=redact
+        source=source, shared=shared, connected=connected, homes=homes, redactor=redactor
     )
     data = {
         "conversation": _conversation(facts),
         "connected_platforms": sorted(_name(platform) for platform in facts.connected),
-        "home_channels": _homes(facts.homes, redact=facts.redact),
+        "home_channels": _homes(facts.homes, facts.redactor),
         "deliver_to": [_name(option) for option in facts.delivery_options],
     }
     text = json.dumps(data, ensure_ascii=False, indent=1)
@@ -135,7 +135,7 @@ def _data_block(
 
 
 def _conversation(facts: PromptContext) -> dict[str, str]:
-    source = redact_source(facts.source) if facts.redact else facts.source
+    source = facts.redactor.source(facts.source) if facts.redactor else facts.source
     if facts.shared:
         # The person changes from message to message; the section must not.
         source = replace(source, user_id=None, user_id_alt=None, user_name=None)
@@ -168,13 +168,13 @@ def _tamed(source: Source) -> Source:
     )
 
 
-def _homes(homes: Iterable[HomeAddress], *, redact: bool) -> list[dict[str, Any]]:
+def _homes(homes: Iterable[HomeAddress], redactor: Redactor | None) -> list[dict[str, Any]]:
     listed = []
     for home in homes:
         chat_id, name = home.chat_id, home.name or ""
-        if redact:
-            name = "" if name == chat_id else redact_name(name)
-            chat_id = redact_chat_id(chat_id)
+        if redactor is not None:
+            name = "" if name == chat_id else redactor.name(name)
+            chat_id = redactor.chat_id(chat_id)
         given = {
             "platform": _name(home.platform),
             "chat_id": _id(chat_id),

@@ -7,7 +7,7 @@ described is refused, so that nothing is dropped in silence.
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, NoReturn
@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from sessionary.errors import BadInput
-from sessionary.model import codec, redact
+from sessionary.model import codec
 from sessionary.model.message import (
     MAX_SEQ,
     Attachment,
@@ -35,7 +35,7 @@ from sessionary.model.message import (
     body_to_json,
     kind_of,
 )
-from sessionary.model.redact import masked, masked_json
+from sessionary.model.redact import Redactor, masked, masked_json
 from sessionary.model.session import Kind, Lineage, SessionHead, TitleBy
 from sessionary.model.source import Person, SessionKey, Source, validate_profile
 from sessionary.model.title import clean_title
@@ -489,17 +489,23 @@ Words = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """What an export shows; by default everything."""
+    """What an export shows; by default everything. `salt` is the store's, and set by what exports."""
 
     tools: bool = True
     reasoning: bool = True
     redact: bool = False
     mask_secrets: bool = False
+    salt: str = ""
 
     @property
     def is_whole(self) -> bool:
         """Whether nothing is left out."""
         return self == ExportOptions()
+
+    @property
+    def redactor(self) -> Redactor:
+        """What hides people's ids and numbers."""
+        return Redactor(self.salt)
 
 
 WHOLE = ExportOptions()
@@ -509,10 +515,10 @@ def head_within(head: SessionHead, extent: ExportOptions) -> SessionHead:
     """The head of a session as an export shows it."""
     if not extent.redact and not extent.mask_secrets:
         return head
-    words = _also_masked(_words_for(head.source) if extent.redact else str, extent)
+    words = _also_masked(_words_for(head.source, extent.redactor) if extent.redact else str, extent)
     return replace(
         head,
-        source=redact.redact_source(head.source) if extent.redact else head.source,
+        source=extent.redactor.source(head.source) if extent.redact else head.source,
         title=head.title and words(head.title),
         preview=head.preview and words(head.preview),
     )
@@ -523,7 +529,7 @@ def line_within(line: SessionLine, extent: ExportOptions) -> SessionLine:
     if not extent.redact or line.source is None:
         return line
     source = Source.from_json(line.source)
-    words = _words_for(source)
+    words = _words_for(source, extent.redactor)
     given = {
         name: getattr(line, name)
         for name in line.__struct_fields__
@@ -532,7 +538,7 @@ def line_within(line: SessionLine, extent: ExportOptions) -> SessionLine:
     return SessionLine(
         **given
         | {
-            "source": redact.redact_source(source).to_json(),
+            "source": extent.redactor.source(source).to_json(),
             "title": line.title and words(line.title),
             "system_prompt": line.system_prompt and words(line.system_prompt),
         }
@@ -544,14 +550,14 @@ def turn_within(line: TurnLine, source: Source, extent: ExportOptions) -> TurnLi
     if not extent.redact or line.partial is None:
         return line
     given = {name: getattr(line, name) for name in line.__struct_fields__}
-    return TurnLine(**given | {"partial": _words_for(source)(line.partial)})
+    return TurnLine(**given | {"partial": _words_for(source, extent.redactor)(line.partial)})
 
 
 def entry_within(entry: Entry, source: Source, extent: ExportOptions) -> Entry:
     """An entry as an export shows it; of a message that is all tools, nothing may be left."""
     if extent.is_whole:
         return entry
-    words: Words = _words_for(source) if extent.redact else str
+    words: Words = _words_for(source, extent.redactor) if extent.redact else str
     body = entry.body
     match body:
         case Message():
@@ -582,11 +588,11 @@ def _message(message: Message, extent: ExportOptions, words: Words) -> Message:
         return replace(message, parts=parts)
     person = message.person
     if person is not None:
-        words = _also(words, person)
+        words = _also(words, person, extent.redactor)
     return replace(
         message,
         parts=tuple(_part(part, words) for part in parts),
-        person=person and _person(person),
+        person=person and _person(person, extent.redactor),
         platform_message_id=None,
         extra={},
     )
@@ -631,38 +637,34 @@ def _within(value: Any, words: Words) -> Any:
             return value
 
 
-def _person(person: Person) -> Person:
-    hidden = redact.redact_user_id(person.stable_id)
+def _person(person: Person, redactor: Redactor) -> Person:
+    hidden = redactor.user_id(person.stable_id)
     if person.name is None or person.name in (person.id, person.alt_id):
         return Person(hidden)
-    return Person(hidden, name=redact.redact_name(person.name))
+    return Person(hidden, name=redactor.name(person.name))
 
 
-def _words_for(source: Source) -> Words:
+def _words_for(source: Source, redactor: Redactor) -> Words:
     """Replaces the ids that a source names, and whatever looks like a number or an address."""
-    known = {
-        id: redact.redact_user_id(id)
-        for id in (source.user_id, source.user_id_alt, source.chat_id, source.chat_id_alt)
-        if id and len(id) >= _SHORTEST_ID
-    }
-    return _replacing(known)
+    return _replacing(
+        (source.user_id, source.user_id_alt, source.chat_id, source.chat_id_alt), redactor
+    )
 
 
-def _also(words: Words, person: Person) -> Words:
-    ids = {id for id in (person.id, person.alt_id) if id and len(id) >= _SHORTEST_ID}
-    own = _replacing({id: redact.redact_user_id(id) for id in ids})
+def _also(words: Words, person: Person, redactor: Redactor) -> Words:
+    own = _replacing({person.id, person.alt_id}, redactor)
     return lambda text: own(words(text))
 
 
-def _replacing(known: Mapping[str, str]) -> Words:
+def _replacing(ids: Iterable[str | None], redactor: Redactor) -> Words:
+    known = {id: redactor.user_id(id) for id in ids if id and len(id) >= _SHORTEST_ID}
+
+    def hidden(found: re.Match[str]) -> str:
+        return redactor.user_id("".join(found[0].split()))
+
     def replaced(text: str) -> str:
-        for id, hidden in known.items():
-            text = text.replace(id, hidden)
-        text = _PHONE.sub(_hidden, text)
-        return _MAIL.sub(_hidden, text)
+        for id, name in known.items():
+            text = text.replace(id, name)
+        return _MAIL.sub(hidden, _PHONE.sub(hidden, text))
 
     return replaced
-
-
-def _hidden(found: re.Match[str]) -> str:
-    return redact.redact_user_id("".join(found[0].split()))

@@ -36,15 +36,17 @@ class Prunable:
     size: int
 
 
-def purge(tx: Tx, id: str, *, profile: str, moment: Moment) -> PurgeResult:
+def purge(
+    tx: Tx, id: str, *, profile: str, moment: Moment, with_subagents: bool = True
+) -> PurgeResult:
     """Delete the words of a session and of its subagents for ever. A tombstone of each and its costs stay.
 
-    From the trash, a subagent that was restored there by itself is left alone.
+    Of a session in the trash, a subagent that was restored by itself is left alone.
     """
     head = lock_session(tx, id, profile=profile)
     family = [
         each
-        for each in edit.lock_subagents(tx, head)
+        for each in (edit.lock_subagents(tx, head) if with_subagents else ())
         if head.trashed_at is None or each.trashed_at is not None
     ]
     for each in (head, *family):
@@ -105,19 +107,28 @@ def find_prunable(
 
 
 def prune(
-    tx: Tx, session_id: str, *, profile: str, before: datetime, moment: Moment
+    tx: Tx,
+    session_id: str,
+    *,
+    profile: str,
+    before: datetime,
+    moment: Moment,
+    with_subagents: bool = True,
 ) -> PurgeResult | None:
-    """Purge a session if it ended before a time; None if not: it may have been reopened."""
+    """Purge a session if it ended before a time; None if not: it may have been reopened.
+
+    One whose subagent is pinned or running is left alone.
+    """
     try:
         head = lock_session(tx, session_id, profile=profile)
     except NotFound:
         return None
-    family = (head, *edit.lock_subagents(tx, head))
+    family = (head, *(edit.lock_subagents(tx, head) if with_subagents else ()))
     if head.ended_at is None or head.ended_at >= before:
         return None
     if any(each.pinned or each.running for each in family):
         return None
-    return purge(tx, session_id, profile=profile, moment=moment)
+    return purge(tx, session_id, profile=profile, moment=moment, with_subagents=with_subagents)
 
 
 def _prunable_page(

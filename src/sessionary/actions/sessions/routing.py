@@ -9,7 +9,7 @@ from sessionary.actions.sessions.log import lock_session
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict, NotAllowed, NotFound
 from sessionary.model import codec
-from sessionary.model.redact import redact_key
+from sessionary.model.redact import Redactor
 from sessionary.model.reset import Policies, ResetPolicy, ResetReason
 from sessionary.model.session import (
     EndReason,
@@ -22,7 +22,7 @@ from sessionary.model.session import (
 )
 from sessionary.model.source import ChatType, SessionKey, Source, at_session, check_length, key_for
 from sessionary.store.database import Tx
-from sessionary.store.tables import arrivals, bindings, entries, sessions
+from sessionary.store.tables import arrivals, bindings, entries, meta, sessions
 from sessionary.store.tables.sessions import Inheritance
 
 
@@ -303,8 +303,9 @@ def list_bindings(
 
 def find_redacted_key(tx: Tx, redacted: str, *, profile: str) -> str:
     """Return the bound key whose redacted form is this: requests may contain redacted keys."""
+    redactor = Redactor(meta.redaction_salt(tx))
     for key in bindings.keys_from(tx, f"{profile}/", profile=profile):
-        if redact_key(key) == redacted:
+        if redactor.key(key) == redacted:
             return key
     raise NotFound("No chat has that key any more; nothing was written. Read the list again.")
 

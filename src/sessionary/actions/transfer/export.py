@@ -32,7 +32,7 @@ from sessionary.model.redact import masked_json, secrets_in
 from sessionary.model.session import Segment, SessionFolder, SessionHead
 from sessionary.model.source import Source
 from sessionary.store.database import Store, Tx
-from sessionary.store.tables import blobs, entries, sessions, transfer
+from sessionary.store.tables import blobs, entries, meta, sessions, transfer
 from sessionary.store.tables.transfer import LineageLink
 
 PAGE = 100
@@ -58,6 +58,7 @@ def export_jsonl(
     itself, only what its children need is written. Options that leave something out make an
     export that can be imported, but is not lossless.
     """
+    options = _salted(store, options)
     items = _all(store, profile) if ids is None else _selected(store, ids, profile or "")
     yield record.write(Header(record.VERSION))
     count = 0
@@ -67,6 +68,13 @@ def export_jsonl(
             written = record.write(line)
             yield _masked(written) if options.mask_secrets else written
     yield record.write(CloseLine(sessions=count))
+
+
+def _salted(store: Store, options: ExportOptions) -> ExportOptions:
+    """The options with the store's salt, if they hide ids."""
+    if not options.redact:
+        return options
+    return replace(options, salt=store.read(meta.redaction_salt).result())
 
 
 def _masked(line: str) -> str:
@@ -238,6 +246,7 @@ def export_markdown(
     store: Store, ids: Sequence[str] | None = None, *, profile: str, options: ExportOptions = WHOLE
 ) -> Iterator[str]:
     """Sessions as Markdown, one document behind the other; without ids all but the trash."""
+    options = _salted(store, options)
     for number, head in enumerate(_heads(store, ids, profile)):
         yield ("\n" if number else "") + markdown.render_head(head_within(head, options))
         for entry in _transcript(store, head, options):
@@ -248,6 +257,7 @@ def export_html(
     store: Store, ids: Sequence[str] | None = None, *, profile: str, options: ExportOptions = WHOLE
 ) -> Iterator[str]:
     """Sessions as one page that needs nothing else; without ids all but the trash."""
+    options = _salted(store, options)
     title = "Conversations"
     if ids is not None and len(ids) == 1:
         only = store.read(read.get_head, ids[0], profile=profile).result()
@@ -303,6 +313,7 @@ def handover_excerpt(
     """The newest part of a session for another tool to continue; `budget` limits its estimated tokens."""
     if budget < 1:
         raise BadInput(f"A budget is a number of tokens from 1 up, not {budget}.")
+    options = _salted(store, options)
     head = store.read(read.get_head, id, profile=profile).result()
     window = ExcerptWindow(budget)
     for entry in _transcript(store, head, options):

@@ -14,11 +14,13 @@ from sessionary.compat.hermes.source import (
     to_source,
 )
 from sessionary.model.prompt import MAX_ID, MAX_NAME, MAX_TOPIC
-from sessionary.model.redact import redact_chat_id, redact_name, redact_source
+from sessionary.model.redact import Redactor
 from sessionary.model.terminal import one_line
 
 # Platforms where nobody is mentioned by id, so that ids can be hidden.
 REDACTED = frozenset({Platform.WHATSAPP, Platform.SIGNAL, Platform.TELEGRAM})
+# As in Hermes, without a salt: this module has no store to take one from.
+_REDACTOR = Redactor("")
 _CANNOT = (
     "you see only the messages of this conversation; you cannot search the history of a "
     "channel, pin messages, manage channels or roles, or list members."
@@ -138,16 +140,16 @@ def _others(context: SessionContext) -> list[Platform]:
 
 
 def _redacted(source: SessionSource) -> SessionSource:
-    return from_source(redact_source(to_source(source))) or source
+    return from_source(_REDACTOR.source(to_source(source))) or source
 
 
 def _home_name(home: HomeChannel, redact: bool) -> str:
-    return redact_name(home.name) if redact and home.platform in REDACTED else home.name
+    return _REDACTOR.name(home.name) if redact and home.platform in REDACTED else home.name
 
 
 def _home_id(home: HomeChannel, redact: bool) -> str:
     hides = redact and home.platform in REDACTED
-    return one_line(redact_chat_id(home.chat_id) if hides else home.chat_id, MAX_ID)
+    return one_line(_REDACTOR.chat_id(home.chat_id) if hides else home.chat_id, MAX_ID)
 
 
 def _name(text: str) -> str:

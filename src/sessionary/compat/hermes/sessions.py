@@ -104,7 +104,7 @@ def delete(tx: Tx, id: str, *, profile: str, moment: Moment) -> bool:
     """Purge a session and return whether it existed; its children stay."""
     if rows.find_session(tx, id, profile=profile) is None:
         return False
-    purge.purge(tx, id, profile=profile, moment=moment)
+    purge.purge(tx, id, profile=profile, moment=moment, with_subagents=False)
     return True
 
 

@@ -124,7 +124,10 @@ class SessionDB:
             )
         )
         gone = (
-            self._write(purge.prune, each.session_id, before=before, timed=True) for each in found
+            self._write(
+                purge.prune, each.session_id, before=before, timed=True, with_subagents=False
+            )
+            for each in found
         )
         return sum(purged is not None for purged in gone)
 

@@ -22,6 +22,7 @@ from sessionary.errors import BadInput, RetryLater, SessionaryError, StoreUnavai
 from sessionary.model import transcript
 from sessionary.model.message import Attachment, Message, Part, Role, Text, ToolCall
 from sessionary.model.prompt import PromptContext
+from sessionary.model.redact import Redactor
 from sessionary.model.reset import ResetReason
 from sessionary.model.schedule import SILENT
 from sessionary.model.session import SessionHead
@@ -31,6 +32,7 @@ from sessionary.model.transcript import Chat
 from sessionary.model.turn import Lease, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import Pending, Tx
+from sessionary.store.tables import meta
 from sessionary.store.tables import turns as table
 
 CHECKPOINT_SECONDS = 1.0
@@ -485,7 +487,9 @@ def read_turn_input(tx: Tx, source: Source, *, route: Route, context: EngineCont
         platform_notes=notes,
         connected=context.deliverable,
         homes=frozenset(access.list_homes(tx, profile=context.profile)),
-        redact=context.redact_people and may_redact,
+        redactor=Redactor(meta.redaction_salt(tx))
+        if context.redact_people and may_redact
+        else None,
         reset=ResetReason(str(route.reason)) if was_reset else None,
     )
     return TurnInput(head, transcript.context(entries), prompt_context, read.get_settings(tx, head))

@@ -3,10 +3,12 @@
 from datetime import datetime
 
 from sessionary.clock import from_micros
-from sessionary.store.database import Tx
+from sessionary.errors import Damaged
+from sessionary.store.database import REMEDY, Tx
 
 # Sorts after every character that a name may have.
 _BEYOND = "\U0010ffff"
+REDACTION_SALT = "redaction_salt"
 
 
 def get(tx: Tx, name: str) -> str | None:
@@ -24,6 +26,14 @@ def starting_with(tx: Tx, prefix: str) -> list[tuple[str, str]]:
     """Return the names that begin so, in order, with their values."""
     rows = tx.all("meta_from", first=prefix, beyond=prefix + _BEYOND)
     return [(name, value) for name, value in rows]
+
+
+def redaction_salt(tx: Tx) -> str:
+    """Return the salt with which this store hides people's ids (see `model.redact`)."""
+    salt = get(tx, REDACTION_SALT)
+    if salt is None:
+        raise Damaged(f"The store has no salt for hiding ids: it is damaged. {REMEDY}")
+    return salt
 
 
 def server_time(tx: Tx) -> datetime | None:

@@ -9,11 +9,12 @@ from sessionary.actions.requests import StoredResponse
 from sessionary.actions.sessions import read, routing
 from sessionary.actions.sessions.routing import Binding, NextReset
 from sessionary.model.record import ExportOptions, head_within
-from sessionary.model.redact import is_redacted_key, redact_key
+from sessionary.model.redact import Redactor, is_redacted_key
 from sessionary.model.session import SessionHead
 from sessionary.model.source import SessionKey
 from sessionary.model.view import head_json, policy_json, time_text
 from sessionary.store.database import Tx
+from sessionary.store.tables import meta
 from sessionary.web.auth import ContextDep, Reader, Writer
 from sessionary.web.context import PREFIX
 from sessionary.web.openapi import request_body
@@ -46,15 +47,16 @@ async def list_bindings(
             tx, profile=caller.profile, limit=limit, cursor=after, chats_only=True
         )
         now = context.clock.now()
+        redactor = Redactor(meta.redaction_salt(tx)) if redact else None
         items = [
             _binding(
                 each,
                 routing.get_next_reset(tx, each.session, context.policies, now=now),
-                redact=redact,
+                redactor,
             )
             for each in page.items
         ]
-        return items, redact_key(page.next) if redact and page.next is not None else page.next
+        return items, redactor.key(page.next) if redactor and page.next else page.next
 
     shown, following = await context.store.read(look)
     return list_response(shown, following)
@@ -79,17 +81,19 @@ async def bind(request: Request, context: ContextDep, caller: Writer) -> Respons
             return answer({"key": shown, "ended": None if ended is None else ended.id})
         target = read.get_head(tx, checked_name(body.session_id, "session"), profile=caller.profile)
         head = routing.switch(tx, key, target, moment=moment)
-        shown_session = _redacted(head) if is_redacted else head_json(head)
+        shown_session = (
+            _redacted(head, Redactor(meta.redaction_salt(tx))) if is_redacted else head_json(head)
+        )
         return answer({"key": shown, "session": shown_session}, session_id=head.id)
 
     return await change(request, caller, raw, apply)
 
 
-def _binding(found: Binding, next_reset: NextReset, *, redact: bool) -> dict[str, Any]:
+def _binding(found: Binding, next_reset: NextReset, redactor: Redactor | None) -> dict[str, Any]:
     last = next_reset.last_reset
     return {
-        "key": redact_key(found.key) if redact else found.key,
-        "session": _redacted(found.session) if redact else head_json(found.session),
+        "key": redactor.key(found.key) if redactor else found.key,
+        "session": _redacted(found.session, redactor) if redactor else head_json(found.session),
         "bound_at": time_text(found.bound_at),
         "policy": policy_json(next_reset.policy),
         "resets_at": time_text(next_reset.resets_at),
@@ -100,7 +104,7 @@ def _binding(found: Binding, next_reset: NextReset, *, redact: bool) -> dict[str
     }
 
 
-def _redacted(head: SessionHead) -> dict[str, Any]:
+def _redacted(head: SessionHead, redactor: Redactor) -> dict[str, Any]:
     """A head without what leads to people: ids, numbers and addresses, in its texts too."""
-    shown = head_json(head_within(head, ExportOptions(redact=True)))
-    return shown | {"key": None if head.key is None else redact_key(head.key)}
+    shown = head_json(head_within(head, ExportOptions(redact=True, salt=redactor.salt)))
+    return shown | {"key": None if head.key is None else redactor.key(head.key)}

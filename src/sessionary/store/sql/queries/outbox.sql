@@ -104,11 +104,11 @@ WHERE d.state = 'abandoned' AND {{listed_deliveries}};
 
 -- name: list_done_deliveries_of_channel
 SELECT {{delivery_columns}} FROM deliveries d LEFT JOIN sessions s ON s.no = d.session_no
-WHERE d.state IN ('sent', 'redirected', 'abandoned') AND d.channel = :channel AND {{listed_deliveries}};
+WHERE d.state <> 'waiting' AND d.state <> 'sending' AND d.channel = :channel AND {{listed_deliveries}};
 
 -- name: list_done_deliveries_of_platform
 SELECT {{delivery_columns}} FROM deliveries d LEFT JOIN sessions s ON s.no = d.session_no
-WHERE d.state IN ('sent', 'redirected', 'abandoned') AND d.platform = :platform AND {{listed_deliveries}};
+WHERE d.state <> 'waiting' AND d.state <> 'sending' AND d.platform = :platform AND {{listed_deliveries}};
 
 -- name: listed_deliveries
 d.profile = :profile AND d.no < :before AND (CAST(:state AS TEXT) IS NULL OR d.state = :state)
