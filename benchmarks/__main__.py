@@ -23,9 +23,9 @@ def main(names: tuple[str, ...], *, scale: str, output: Path | None) -> None:
     """
     try:
         if names == ("growth",):
-            growth.main(scale=scale, output=output, say=click.echo)
+            growth.main(scale=scale, output=output, echo=click.echo)
         else:
-            command.main(names, scale=scale, output=output, say=click.echo)
+            command.main(names, scale=scale, output=output, echo=click.echo)
     except SessionaryError as error:
         sys.exit(f"bench: {error}")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks import populate
 from benchmarks.goals import at_least, at_most, steady
-from benchmarks.measure import Case, Contestant, Goal, Sample, Scale, repeat
+from benchmarks.measure import Case, Contestant, Goal, Sample, Scale, attempts, repeat
 from benchmarks.raw import TEXT, KnownStore, RawLog, RawSync, SharedRawLog, steadily
 from sessionary.actions.sessions import log
 from sessionary.clock import SystemClock
@@ -56,7 +56,7 @@ class Product:
         began = time.perf_counter()
 
         async def talk(number: int) -> None:
-            while (asked := time.perf_counter()) - began < seconds:
+            for asked in attempts(began, seconds):
                 await self.append(number)
                 latencies.append(time.perf_counter() - asked)
 
@@ -76,7 +76,7 @@ def in_threads(append: Callable[[int], object], count: int, seconds: float) -> S
     began = time.perf_counter()
 
     def talk(number: int) -> None:
-        while (asked := time.perf_counter()) - began < seconds:
+        for asked in attempts(began, seconds):
             append(number)
             latencies.append(time.perf_counter() - asked)
 
@@ -195,8 +195,8 @@ def _four_processes(path: Path, raw: RawLog) -> Case:
             assert process.stdout is not None
             process.stdout.readline()
         began = time.perf_counter()
-        told = _begin_together(started)
-        latencies = [late for text in told for late in json.loads(text)]
+        printed = _begin_together(started)
+        latencies = [late for text in printed for late in json.loads(text)]
         return Sample(len(latencies), time.perf_counter() - began, latencies)
 
     return Case(

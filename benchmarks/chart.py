@@ -142,9 +142,9 @@ def _apart(wanted: Sequence[float]) -> list[float]:
     return places
 
 
-def _text(x: float, y: float, said: str, style: str = "", *, anchor: str = "start") -> str:
+def _text(x: float, y: float, text: str, style: str = "", *, anchor: str = "start") -> str:
     given = f' class="{style}"' if style else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{given}>{escape(said)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{given}>{escape(text)}</text>'
 
 
 def _drawn(title: str, height: int, inside: Sequence[str]) -> str:

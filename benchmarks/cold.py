@@ -55,5 +55,7 @@ class Cold:
         A small process starts it: what the starting one has would be counted otherwise.
         """
         command = [sys.executable, "-c", _MEASURE, sys.executable, *args]
-        said = subprocess.run(command, env=self.environ, stdout=subprocess.PIPE, check=True).stdout
-        return int(said.split()[-1]) / 1000
+        output = subprocess.run(
+            command, env=self.environ, stdout=subprocess.PIPE, check=True
+        ).stdout
+        return int(output.split()[-1]) / 1000

@@ -29,7 +29,7 @@ def main(
     *,
     scale: str = "normal",
     output: Path | None = None,
-    say: Callable[[str], None],
+    echo: Callable[[str], None],
 ) -> list[Row]:
     """Run the named benchmarks, or all; print the table as it grows, write it to `output` too."""
     for name in names:
@@ -40,21 +40,21 @@ def main(
     with tempfile.TemporaryDirectory(prefix="sessionary-bench-") as made:
         folder = Path(made)
         library = slow_disk.build(folder)
-        say("_ floor   ~ peer   ratios are of the same round; spread: lowest and highest round")
+        echo("_ floor   ~ peer   ratios are of the same round; spread: lowest and highest round")
         if library is None:
-            say("No C compiler here: the slow disk is left out.")
-        for name in _there(names, say):
+            echo("No C compiler here: the slow disk is left out.")
+        for name in _there(names, echo):
             for disk, environ in _disks(name, library):
                 found = list(_run(name, disk, scale, folder, environ))
                 rows.extend(found)
                 for line in table.lines(found):
-                    say(line)
+                    echo(line)
                 if output is not None:  # at once: whoever ends it has what was measured
                     table.write(rows, output, described)
     return rows
 
 
-def _there(names: Sequence[str], say: Callable[[str], None]) -> Iterator[str]:
+def _there(names: Sequence[str], echo: Callable[[str], None]) -> Iterator[str]:
     """The named benchmarks, or all that can run here."""
     missing = [name for name in SDKS if not _is_there(name)]
     for name in names or NAMES:
@@ -65,7 +65,7 @@ def _there(names: Sequence[str], say: Callable[[str], None]) -> Iterator[str]:
                 f"The benchmark 'sdk' compares with other packages: install {', '.join(missing)}."
             )
         else:
-            say(f"Not installed here: {', '.join(missing)}. The benchmark of SDKs is left out.")
+            echo(f"Not installed here: {', '.join(missing)}. The benchmark of SDKs is left out.")
 
 
 def _is_there(name: str) -> bool:

@@ -39,7 +39,7 @@ _MARKS = ",.?:;.,."
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class CorpusLine:
     """One message of the corpus: in which session, by whom, when, what."""
 
     session: int
@@ -64,7 +64,7 @@ class Language:
         self._stream: list[str] = []
         self._next = 0
 
-    def say(self, count: int) -> str:
+    def sentence(self, count: int) -> str:
         """So many words, with the punctuation that people use."""
         return " ".join(self._draw(count))
 
@@ -103,7 +103,7 @@ class Language:
         return made
 
 
-def corpus(language: Language, messages: int) -> Iterator[Said]:
+def corpus(language: Language, messages: int) -> Iterator[CorpusLine]:
     """So many messages, session by session, some of the sessions side by side."""
     rng = random.Random(SEED + 1)
     for number in range(messages):
@@ -112,20 +112,22 @@ def corpus(language: Language, messages: int) -> Iterator[Said]:
         at = BEGAN + timedelta(seconds=45 * number)
         turn = number // 4 % _MESSAGES % 4
         if turn == 0:
-            yield Said(session, "user", _prompt(language, rng), at)
+            yield CorpusLine(session, "user", _prompt(language, rng), at)
         elif turn == 2:
             length = min(_lengths(rng, 3.9, 1.3), LONGEST_OUTPUT // 7)
-            text = f"{language.name()}\n{language.say(length)}"[:LONGEST_OUTPUT]
-            yield Said(session, "tool", text, at, tool=rng.choice(("shell", "read", "search")))
+            text = f"{language.name()}\n{language.sentence(length)}"[:LONGEST_OUTPUT]
+            yield CorpusLine(
+                session, "tool", text, at, tool=rng.choice(("shell", "read", "search"))
+            )
         else:
-            text = language.say(_lengths(rng, 3.5, 0.9))
-            yield Said(session, "assistant", f"{text} {language.name()}", at)
+            text = language.sentence(_lengths(rng, 3.5, 0.9))
+            yield CorpusLine(session, "assistant", f"{text} {language.name()}", at)
 
 
 def _prompt(language: Language, rng: random.Random) -> str:
     if rng.random() < 0.08:
         return language.write(_lengths(rng, 3.0, 0.8))
-    return language.say(_lengths(rng, 2.5, 1.0))
+    return language.sentence(_lengths(rng, 2.5, 1.0))
 
 
 def _lengths(rng: random.Random, mean: float, spread: float) -> int:

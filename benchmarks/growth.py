@@ -70,15 +70,15 @@ class Point:
     load: float
 
 
-def main(*, scale: str = "normal", output: Path | None = None, say: Say) -> list[Point]:
+def main(*, scale: str = "normal", output: Path | None = None, echo: Say) -> list[Point]:
     """Let stores grow and measure them at each size; print the points as they come."""
     extent = EXTENTS[scale]
     points: list[Point] = []
-    say(_aligned("", "size", "p50 ms", "p99 ms", "CPU ms", "server CPU", "written"))
+    echo(_aligned("", "size", "p50 ms", "p99 ms", "CPU ms", "server CPU", "written"))
     described = machine.described(SystemClock().now())
     for point in _measured(extent):
         points.append(point)
-        say(_line(point))
+        echo(_line(point))
         if output is not None:  # at once: the largest sizes take long, and someone may end it
             table.write(points, output, described)
     return points
@@ -109,10 +109,10 @@ def _in_messages(place: Place, extent: ExportOptions, sizes: Sequence[int]) -> I
     language = Language()
     with closing(opened(place)) as store:
         filling = search_store.Filling(store)
-        said = corpus(language, sizes[-1])
+        messages = corpus(language, sizes[-1])
         before = 0
         for size in sizes:
-            filling.say(islice(said, size - before))
+            filling.append(islice(messages, size - before))
             store.catch_up(None).result()
             before = size
             work = growth_work.on_messages(store, size, language)

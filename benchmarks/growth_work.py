@@ -40,9 +40,9 @@ def on_sessions(place: Place, store: Store, count: int) -> Iterator[Work]:
         return rng.randrange(count)
 
     def append() -> None:
-        said = message("user", TEXT)
+        new_message = message("user", TEXT)
         id = populate.id_of(one())
-        store.write(log.append, id, said, profile=populate.PROFILE, at=clock.now()).result()
+        store.write(log.append, id, new_message, profile=populate.PROFILE, at=clock.now()).result()
 
     yield APPEND, repeat(append)
     yield from _turn(store, one)
@@ -61,9 +61,9 @@ def on_messages(store: Store, count: int, language: Language) -> Iterator[Work]:
     medium, common = cycle(language.words[2_000:2_400:10]), cycle(language.words[:40])
 
     def append() -> None:
-        said = message("user", TEXT)
+        new_message = message("user", TEXT)
         id = populate.id_of(rng.randrange(sessions))
-        store.write(log.append, id, said, profile=populate.PROFILE, at=clock.now()).result()
+        store.write(log.append, id, new_message, profile=populate.PROFILE, at=clock.now()).result()
 
     yield APPEND, repeat(append)
     yield LIST, repeat(lambda: _listed(store))

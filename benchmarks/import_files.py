@@ -76,7 +76,7 @@ class _Tape:
         return blocks
 
     def _words(self, count: int) -> str:
-        return self._language.say(count)
+        return self._language.sentence(count)
 
     def _answer(self, blocks: list[dict[str, Any]], stop: str) -> Iterator[bytes]:
         self.messages += 1

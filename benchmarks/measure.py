@@ -3,7 +3,7 @@
 import gc
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -185,6 +185,17 @@ def rows(bench: str, disk: str, case: Case, results: Results) -> list[Row]:
         goal_row = Row(bench, disk, case.name, "", "goal", 0, 0, 0, goal=goal.text, met=met)
         out.append(replace(goal_row, figure=goal.figure(results)))
     return out
+
+
+def attempts(began: float, seconds: float) -> Iterator[float]:
+    """Yield the start of each attempt: of one in any case, of more until the time is over.
+
+    On a busy machine the time can be over before the first attempt; a sample must not be empty.
+    """
+    while True:
+        yield time.perf_counter()
+        if time.perf_counter() - began >= seconds:
+            return
 
 
 def repeat(work: Callable[[], int | None]) -> Callable[[float], Sample]:

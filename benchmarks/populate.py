@@ -68,17 +68,17 @@ def fill(tx: Tx, session: str, first: int, count: int) -> None:
     """A conversation: every other message is the agent's."""
     for number in range(first, first + count):
         role = "assistant" if number % 2 else "user"
-        said = message(role, f"{number}: {TEXT}")
+        new_message = message(role, f"{number}: {TEXT}")
         at = BEGAN + timedelta(seconds=number)
-        log.append(tx, session, said, profile=PROFILE, at=at)
+        log.append(tx, session, new_message, profile=PROFILE, at=at)
 
 
 def _open_many(tx: Tx, numbers: range) -> None:
-    said: Message = message("user", TEXT)
+    new_message: Message = message("user", TEXT)
     for number in numbers:
         at = BEGAN + timedelta(seconds=number)
         key = str(key_of(number))
         opening = Opening(PROFILE, source_of(number), key=key, title=f"session {number}")
         no = table.insert(tx, id_of(number), opening, at=at)
         tx.run("set_binding", profile=PROFILE, key=key, session_no=no, at=to_micros(at))
-        log.append(tx, id_of(number), said, profile=PROFILE, at=at)
+        log.append(tx, id_of(number), new_message, profile=PROFILE, at=at)

@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from agents import SQLiteSession
 from benchmarks.goals import at_least, at_most
-from benchmarks.measure import Case, Contestant, Goal, Sample, Scale, repeat
+from benchmarks.measure import Case, Contestant, Goal, Sample, Scale, attempts, repeat
 from benchmarks.raw import TEXT, RawLog
 from benchmarks.texts import sql
 from sessionary.client.client import connect
@@ -210,7 +210,7 @@ async def _together(sessions: Sequence[Any], seconds: float) -> Sample:
     began = time.perf_counter()
 
     async def talk(session: Any) -> None:
-        while (asked := time.perf_counter()) - began < seconds:
+        for asked in attempts(began, seconds):
             await session.add_items([item()])
             latencies.append(time.perf_counter() - asked)
 

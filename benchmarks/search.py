@@ -61,12 +61,12 @@ def _kinds(language: Language, count: int) -> Iterator[Kind]:
     words = language.words
     rng = random.Random(5)
     rare, medium, common = words[60_000::500], words[2_000:2_400:10], words[0:40]
-    said = _excerpts(language, count)
+    excerpts = _excerpts(language, count)
     yield Kind("a rare word", rare, 15)
     yield Kind("a medium word", medium, 15)
     yield Kind("a common word", common, 10, times_better=150)
     yield Kind("two words", [f"{rng.choice(medium)} {each}" for each in words[100:140]], 15)
-    yield Kind("a phrase", [f'"{each}"' for each in said], 30)
+    yield Kind("a phrase", [f'"{each}"' for each in excerpts], 30)
     yield Kind("a beginning", [f"{each[:3]}*" for each in words[500:700] if len(each) > 3], 50)
     pairs = language.characters
     cjk = [pairs[rank] + pairs[rank + 3] for rank in range(ASKED)]
@@ -181,9 +181,9 @@ def _excerpts(language: Language, count: int) -> list[str]:
     """Three words that follow each other, from messages here and there."""
     rng = random.Random(6)
     found: list[str] = []
-    for said in islice(corpus(language, count), 0, min(count, 20_000), 50):
-        words = said.text.split()
-        if said.role == "assistant" and len(words) > 8:
+    for line in islice(corpus(language, count), 0, min(count, 20_000), 50):
+        words = line.text.split()
+        if line.role == "assistant" and len(words) > 8:
             at = rng.randrange(len(words) - 5)
             found.append(" ".join(words[at : at + 3]))
     return found[:ASKED] or ["no such words"]

@@ -12,7 +12,7 @@ import apsw
 from benchmarks import populate, search_store
 from benchmarks.append import SESSIONS, Product
 from benchmarks.cold import Cold
-from benchmarks.corpus import Language, Said, corpus
+from benchmarks.corpus import CorpusLine, Language, corpus
 from benchmarks.goals import at_least, at_most
 from benchmarks.measure import Case, Contestant, Sample, repeat
 from benchmarks.raw import RawLog
@@ -50,7 +50,7 @@ def _ratio(path: Path, language: Language, count: int) -> float:
     return size / (text * max(1.0, count / 20_000))
 
 
-def _building(folder: Path, messages: list[Said], ratio: float) -> Case:
+def _building(folder: Path, messages: list[CorpusLine], ratio: float) -> Case:
     store = populate.opened(folder / "built.db")
     search_store.fill(store, messages)
     store.close()
@@ -66,7 +66,7 @@ def _building(folder: Path, messages: list[Said], ratio: float) -> Case:
         def run(_: float) -> Sample:
             connection = apsw.Connection(":memory:")
             connection.execute(sql()[table]).fetchall()
-            rows = [(str(said.session), said.role, said.text) for said in messages]
+            rows = [(str(line.session), line.role, line.text) for line in messages]
             work = lambda: connection.executemany(sql()["known_search_message"], rows)  # noqa: E731
             sample = _cpu(len(messages), work)
             connection.close()

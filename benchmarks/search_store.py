@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 
 from benchmarks import populate
-from benchmarks.corpus import BEGAN, PLATFORMS, Language, Said, corpus
+from benchmarks.corpus import BEGAN, PLATFORMS, CorpusLine, Language, corpus
 from benchmarks.texts import sql
 from sessionary.actions.sessions import log, projects
 from sessionary.clock import Moment, RandomIds
@@ -32,9 +32,9 @@ def build(folder: Path, language: Language, count: int) -> Path:
     return path
 
 
-def fill(store: Store, messages: Iterable[Said]) -> None:
+def fill(store: Store, messages: Iterable[CorpusLine]) -> None:
     """Say it all."""
-    Filling(store).say(messages)
+    Filling(store).append(messages)
 
 
 class Filling:
@@ -47,11 +47,11 @@ class Filling:
         for name in (PROJECT, SMALL_PROJECT):
             store.write(projects.add, name, profile=populate.PROFILE, moment=moment).result()
 
-    def say(self, messages: Iterable[Said]) -> None:
+    def append(self, messages: Iterable[CorpusLine]) -> None:
         """The next messages of the corpus."""
         for chunk in chunks(messages):
-            self._store.write(_say, chunk, self._known).result()
-            self._known.update(said.session for said in chunk)
+            self._store.write(_append_chunk, chunk, self._known).result()
+            self._known.update(line.session for line in chunk)
 
 
 def build_known(folder: Path, language: Language, count: int) -> Path:
@@ -61,7 +61,7 @@ def build_known(folder: Path, language: Language, count: int) -> Path:
         connection = apsw.Connection(str(path))
         connection.execute(sql()["known_search_tables"]).fetchall()
         for chunk in chunks(corpus(language, count)):
-            rows = [(str(said.session), said.role, said.text) for said in chunk]
+            rows = [(str(line.session), line.role, line.text) for line in chunk]
             connection.execute("BEGIN")
             connection.executemany(sql()["known_search_message"], rows)
             connection.execute("COMMIT")
@@ -69,35 +69,35 @@ def build_known(folder: Path, language: Language, count: int) -> Path:
     return path
 
 
-def chunks(messages: Iterable[Said]) -> Iterator[list[Said]]:
+def chunks(messages: Iterable[CorpusLine]) -> Iterator[list[CorpusLine]]:
     """The messages, so many at a time."""
     rest = iter(messages)
     while chunk := list(islice(rest, _CHUNK)):
         yield chunk
 
 
-def as_message(said: Said) -> Message:
+def as_message(line: CorpusLine) -> Message:
     """A message of the corpus as the log takes it."""
-    if said.tool is None:
-        return message(said.role, said.text)
-    return Message(Role.TOOL, (ToolResult("call", said.text, said.tool),))
+    if line.tool is None:
+        return message(line.role, line.text)
+    return Message(Role.TOOL, (ToolResult("call", line.text, line.tool),))
 
 
-def text_bytes(messages: Iterable[Said]) -> int:
+def text_bytes(messages: Iterable[CorpusLine]) -> int:
     """How long the texts are, as JSON has them."""
-    return sum(len(json.dumps(said.text, ensure_ascii=False).encode()) for said in messages)
+    return sum(len(json.dumps(line.text, ensure_ascii=False).encode()) for line in messages)
 
 
-def _say(tx: Tx, chunk: list[Said], known: set[int]) -> None:
+def _append_chunk(tx: Tx, chunk: list[CorpusLine], known: set[int]) -> None:
     opened = set(known)
-    for said in chunk:
-        id = populate.id_of(said.session)
-        if said.session not in opened:
-            opened.add(said.session)
-            source = Source(PLATFORMS[said.session % len(PLATFORMS)], f"chat{said.session}")
-            opening = Opening(populate.PROFILE, source, title=f"Talk {said.session}")
-            table.insert(tx, id, opening, at=said.at)
-            if said.session % 50 == 7 or said.session % 5_000 == 8:
-                name = SMALL_PROJECT if said.session % 5_000 == 8 else PROJECT
+    for line in chunk:
+        id = populate.id_of(line.session)
+        if line.session not in opened:
+            opened.add(line.session)
+            source = Source(PLATFORMS[line.session % len(PLATFORMS)], f"chat{line.session}")
+            opening = Opening(populate.PROFILE, source, title=f"Talk {line.session}")
+            table.insert(tx, id, opening, at=line.at)
+            if line.session % 50 == 7 or line.session % 5_000 == 8:
+                name = SMALL_PROJECT if line.session % 5_000 == 8 else PROJECT
                 projects.move_session(tx, id, name, profile=populate.PROFILE)
-        log.append(tx, id, as_message(said), profile=populate.PROFILE, at=said.at)
+        log.append(tx, id, as_message(line), profile=populate.PROFILE, at=line.at)

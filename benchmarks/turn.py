@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks import populate
 from benchmarks.goals import at_least
-from benchmarks.measure import Case, Contestant, Results, Sample, Scale, repeat
+from benchmarks.measure import Case, Contestant, Results, Sample, Scale, attempts, repeat
 from benchmarks.raw import TEXT, IndexFile, RawLog
 from sessionary.actions import inbox, outbox, turns
 from sessionary.clock import Moment, RandomIds, SystemClock
@@ -51,7 +51,7 @@ class Turns:
         numbers = self._random.sample(range(self._sessions), min(concurrent, self._sessions))
 
         async def talk(number: int) -> None:
-            while (asked := time.perf_counter()) - began < seconds:
+            for asked in attempts(began, seconds):
                 await self._turn(number, sent, came)
                 latencies.append(time.perf_counter() - asked)
 
@@ -66,8 +66,8 @@ class Turns:
         self, number: int, sent: dict[str, asyncio.Future[None]], came: asyncio.Event
     ) -> None:
         source, key = populate.source_of(number), populate.key_of(number)
-        said = message("user", TEXT)
-        await self._store.write(inbox.receive, key, source, said, moment=self._moment())
+        new_message = message("user", TEXT)
+        await self._store.write(inbox.receive, key, source, new_message, moment=self._moment())
         claim = turns.Claim(HOLDER, 30)
         begun = await self._store.write(
             turns.begin, key, policy=NEVER, claim=claim, moment=self._moment()

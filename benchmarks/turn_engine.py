@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks import populate
 from benchmarks.goals import at_least, at_most
-from benchmarks.measure import Case, Contestant, Sample, Scale, repeat
+from benchmarks.measure import Case, Contestant, Sample, Scale, attempts, repeat
 from benchmarks.raw import TEXT, RawLog
 from sessionary.agents import registry
 from sessionary.agents.settings import AgentSettings
@@ -87,8 +87,9 @@ class Talk:
         began = time.perf_counter()
 
         async def talk(numbers: range) -> None:
-            while (asked := time.perf_counter()) - began < seconds:
-                latencies.append(await turn(engine, wire, self._random.choice(numbers)) - asked)
+            for asked in attempts(began, seconds):
+                finished = await turn(engine, wire, self._random.choice(numbers))
+                latencies.append(finished - asked)
 
         # Each has sessions of their own; nothing here takes longer in a larger store.
         shares = [self._numbers[place::concurrent] for place in range(concurrent)]
@@ -111,9 +112,9 @@ class Talk:
             await engine.receive(source, message("user", TEXT))
             while (live := await events.get()) is None or live.kind != "delta":
                 pass
-            heard = time.perf_counter()
+            finished = time.perf_counter()
         await reply
-        return heard
+        return finished
 
     def _parts(self, wire: Wire) -> EngineContext:
         agent = registry.build(AgentSettings("echo", "echo"), environ={})

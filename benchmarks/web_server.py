@@ -54,9 +54,9 @@ class Web:
             [*command, "serve", "--port", "0"], env=environ, stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdout is not None
-        said = json.loads(self._process.stdout.readline())
-        self.address: str = said["address"]
-        self.login_link: str = said["login_link"]
+        ready = json.loads(self._process.stdout.readline())
+        self.address: str = ready["address"]
+        self.login_link: str = ready["login_link"]
         self.long_id = long_id
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         self._asked_at = 0.0
@@ -127,7 +127,7 @@ def serve(folder: Path, language: Language, scale: Scale, stack: ExitStack) -> W
     long_id = store.write(_open_long).result()
     for first in range(0, LONG, _CHUNK):
         store.write(populate.fill, long_id, first, _CHUNK).result()
-    store.write(_say_last, long_id).result()
+    store.write(_append_last, long_id).result()
     store.catch_up(None).result()
     token = add_token(store)
     store.close()
@@ -149,8 +149,8 @@ def _moment() -> Moment:
 def _open_many(tx: Tx, first: int, count: int) -> None:
     for number in range(first, first + count):
         opening = Opening(populate.PROFILE, populate.source_of(number), title=f"Question {number}")
-        said = append.NewMessage(message("user", f"{number}: what became of it?"))
-        append.append_to_new_session(tx, opening, said, moment=_moment())
+        new_message = append.NewMessage(message("user", f"{number}: what became of it?"))
+        append.append_to_new_session(tx, opening, new_message, moment=_moment())
 
 
 def _open_long(tx: Tx) -> str:
@@ -158,10 +158,10 @@ def _open_long(tx: Tx) -> str:
     return edit.open_session(tx, opening, moment=_moment())
 
 
-def _say_last(tx: Tx, id: str) -> None:
+def _append_last(tx: Tx, id: str) -> None:
     """The long session is the newest: it stands first in every list."""
-    said = append.NewMessage(message("assistant", "That was the last of it."))
-    append.append_to_session(tx, id, said, profile=populate.PROFILE, moment=_moment())
+    new_message = append.NewMessage(message("assistant", "That was the last of it."))
+    append.append_to_session(tx, id, new_message, profile=populate.PROFILE, moment=_moment())
 
 
 def add_token(store: Store) -> str:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from benchmarks import (
     append,
-    listing,
     load,
     machine,
-    opening,
+    open_store,
     postgres,
     search,
-    serving,
+    server_start,
+    session_lists,
     start,
     turn,
     turn_engine,
@@ -32,7 +32,7 @@ def _sdk(folder: Path, scale: Scale) -> Iterator[Case]:
 
 def _import(folder: Path, scale: Scale) -> Iterator[Case]:
     """Loads the importers and the table of prices, which the others start without."""
-    found: Iterator[Case] = importlib.import_module("benchmarks.importing").cases(folder, scale)
+    found: Iterator[Case] = importlib.import_module("benchmarks.imports").cases(folder, scale)
     return found
 
 
@@ -40,15 +40,15 @@ BENCHES: dict[str, Callable[[Path, Scale], Iterator[Case]]] = {
     "append": append.cases,
     "turn": turn.cases,
     "engine": turn_engine.cases,
-    "list": listing.cases,
+    "list": session_lists.cases,
     "load": load.cases,
-    "open": opening.cases,
+    "open": open_store.cases,
     "postgres": postgres.cases,
     "search": search.cases,
     "web": web.cases,
     "sdk": _sdk,
     "start": start.cases,
-    "serve": serving.cases,
+    "serve": server_start.cases,
     "import": _import,
 }
 
@@ -59,8 +59,8 @@ def main(bench: str, disk: str, scale_name: str, folder: str) -> None:
     for case in BENCHES[bench](Path(folder), scale):
         load_before = round(machine.load(), 2)
         for row in rows(bench, disk, case, measure(case, scale)):
-            told = replace(row, load=load_before)
-            sys.stdout.write(json.dumps(told.to_json()) + "\n")
+            printed = replace(row, load=load_before)
+            sys.stdout.write(json.dumps(printed.to_json()) + "\n")
             sys.stdout.flush()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import command, slow_disk
+from benchmarks.append import in_threads
 from benchmarks.measure import SCALES as SCALE_BY_NAME
 from benchmarks.measure import Case, Contestant, Goal, Results, Sample, measure, rows
 from sessionary.errors import BadInput
@@ -19,23 +20,23 @@ from sessionary.errors import BadInput
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("name", command.NAMES)
 def test_a_benchmark_runs_and_prints_its_table(name: str, tmp_path: Path) -> None:
-    said: list[str] = []
+    lines: list[str] = []
 
-    found = command.main([name], scale="tiny", output=tmp_path / "rows.json", say=said.append)
+    found = command.main([name], scale="tiny", output=tmp_path / "rows.json", echo=lines.append)
 
     assert {row.kind for row in found} >= {"product", "floor"}
     assert all(row.rate > 0 for row in found if row.kind != "goal")
-    assert any(line.startswith(f"{name}, disk as it is") for line in said)
+    assert any(line.startswith(f"{name}, disk as it is") for line in lines)
     assert len(json.loads((tmp_path / "rows.json").read_text())) == len(found)
 
 
 def test_an_unknown_benchmark_is_refused_before_anything_runs() -> None:
     with pytest.raises(BadInput, match="no benchmark 'fly'"):
-        command.main(["append", "fly"], say=print)
+        command.main(["append", "fly"], echo=print)
 
 
 def test_the_rows_can_be_had_as_csv(tmp_path: Path) -> None:
-    found = command.main(["open"], scale="tiny", output=tmp_path / "rows.csv", say=lambda _: None)
+    found = command.main(["open"], scale="tiny", output=tmp_path / "rows.csv", echo=lambda _: None)
 
     with (tmp_path / "rows.csv").open(newline="") as file:
         assert [row["name"] for row in csv.DictReader(file)] == [row.name for row in found]
@@ -58,6 +59,12 @@ def test_the_slow_disk_makes_sqlite_wait(tmp_path: Path) -> None:
 
     assert time.monotonic() - began > 50 * 0.020
     assert "LD_PRELOAD" not in os.environ
+
+
+def test_a_sample_is_not_empty_when_its_time_is_over_before_it_begins() -> None:
+    sample = in_threads(lambda _: None, 2, seconds=0.0)
+
+    assert sample.count == 2
 
 
 def test_a_ratio_is_taken_round_by_round_and_a_goal_is_judged() -> None:

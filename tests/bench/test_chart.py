@@ -1,4 +1,4 @@
-"""Pictures are well-formed, say what they show, and goals say their figures."""
+"""Pictures are well-formed and show their texts; goals show their figures."""
 
 import itertools
 import xml.etree.ElementTree as ET
@@ -29,11 +29,11 @@ def test_bars_have_the_length_of_their_order_of_magnitude() -> None:
 
     tree = ET.fromstring(drawn)
     widths = [float(rect.get("width", 0)) for rect in tree.iter(f"{SVG}rect")][1:]
-    said = [text.text for text in tree.iter(f"{SVG}text")]
+    texts = [text.text for text in tree.iter(f"{SVG}text")]
     assert widths[0] < widths[1] < widths[2]
     assert widths[1] * 2 == pytest.approx(widths[2], rel=0.01)
-    assert "a <title> & more; per second, logarithmic" in said
-    assert {"slow", "mid", "fast", "1,000"} <= set(said)
+    assert "a <title> & more; per second, logarithmic" in texts
+    assert {"slow", "mid", "fast", "1,000"} <= set(texts)
 
 
 def test_a_flat_curve_is_drawn_flat_and_names_do_not_cover_each_other() -> None:

@@ -13,9 +13,9 @@ COST = Costs("SQLite", 0.002, 0.0, 0.001, 0.0, 20_000, 3_000)
 
 @pytest.mark.timeout(180)
 def test_every_operation_is_measured_at_every_size_on_both_databases(tmp_path: Path) -> None:
-    said: list[str] = []
+    lines: list[str] = []
 
-    points = growth.main(scale="tiny", output=tmp_path / "growth.csv", say=said.append)
+    points = growth.main(scale="tiny", output=tmp_path / "growth.csv", echo=lines.append)
 
     extent = growth.EXTENTS["tiny"]
     measured = {(each.database, each.grown, each.operation): set[int]() for each in points}
@@ -25,7 +25,7 @@ def test_every_operation_is_measured_at_every_size_on_both_databases(tmp_path: P
         assert 0 < each.p50_ms <= each.p99_ms, each
     for (database, grown, _), sizes in measured.items():
         assert sizes == set(extent.sessions if grown == "sessions" else extent.messages), database
-    assert len(said) == len(points) + 1
+    assert len(lines) == len(points) + 1
     with (tmp_path / "growth.csv").open(newline="") as file:
         assert len(list(csv.DictReader(file))) == len(points)
     assert len(list(fleet.lines(fleet.read(tmp_path / "growth.csv"), [10**6]))) == 4

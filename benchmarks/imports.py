@@ -34,7 +34,7 @@ _APPENDS = 2_000
 _LONG = 500 * MEGABYTE
 _IMPORT = (
     "import resource, sys; from pathlib import Path;"
-    "from benchmarks.importing import into;"
+    "from benchmarks.imports import into;"
     "into(Path(sys.argv[1]), Path(sys.argv[2]));"
     "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
 )
