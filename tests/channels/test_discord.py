@@ -10,12 +10,11 @@ import yarl
 from sessionary.actions.files import read_blob
 from sessionary.actions.sessions import read
 from sessionary.actions.sessions.lists import SessionFilters, list_sessions
-from sessionary.channels import discord as channel
+from sessionary.channels import registry
 from sessionary.channels.discord.adapter import DiscordAdapter
 from sessionary.channels.discord.client import discord
 from sessionary.channels.discord.inbound import DiscordOptions
 from sessionary.config.secret import Secret
-from sessionary.config.table import Table
 from sessionary.engine.commands import REGISTRY
 from sessionary.errors import BadInput, NotAllowed, RetryLater, Unreachable
 from sessionary.model.message import Attachment, Message
@@ -397,7 +396,7 @@ async def test_the_configuration_makes_an_adapter_that_says_who_it_is(
     platform: DiscordPlatform,
 ) -> None:
     values = {"token_env": "T", "answer": "always", "always_in": ["1"], "observe": True}
-    adapter = channel.build(Table(values, "[channels.discord]"), {"T": TOKEN})
+    adapter = registry.build("discord", values, {"T": TOKEN})
 
     assert await adapter.check() == f"Discord knows this bot as Sessionary (id {BOT})."
     await adapter.close()
@@ -405,7 +404,7 @@ async def test_the_configuration_makes_an_adapter_that_says_who_it_is(
 
 def test_a_bot_without_a_token_is_not_configured() -> None:
     with pytest.raises(BadInput, match="token_env"):
-        channel.build(Table({}, "[channels.discord]"), {})
+        registry.build("discord", {}, {})
 
 
 @pytest.fixture

@@ -248,7 +248,7 @@ def test_a_file_is_shown_as_what_it_is() -> None:
     [
         ({}, "homeserver"),
         ({"homeserver": "matrix.example.org"}, "homeserver"),
-        ({"homeserver": "http://matrix.example.org"}, "https"),
+        ({"homeserver": "http://matrix.example.org", "token_env": "T"}, "https"),
         ({"homeserver": "https://m.example.org"}, "token_env"),
         ({"homeserver": "https://m.example.org", "token_env": "T", "answr": "always"}, "answer"),
     ],

@@ -11,10 +11,9 @@ import pytest
 from sessionary.actions import outbox
 from sessionary.actions.sessions import lists, read
 from sessionary.channels import base, registry
-from sessionary.channels.signal import build, inbound
+from sessionary.channels.signal import inbound
 from sessionary.channels.signal.inbound import SignalOptions
 from sessionary.clock import Moment
-from sessionary.config.table import Table
 from sessionary.errors import (
     BadInput,
     NotAllowed,
@@ -332,7 +331,7 @@ async def test_the_check_names_the_account(platform: FakeSignal) -> None:
 
 
 async def test_the_check_of_a_daemon_that_is_away_says_so() -> None:
-    adapter = build(Table({"account": ACCOUNT, "address": "tcp://127.0.0.1:1"}, "[x]"), {})
+    adapter = registry.build("signal", {"account": ACCOUNT, "address": "tcp://127.0.0.1:1"}, {})
 
     with pytest.raises(RetryLater, match="daemon is not there"):
         await adapter.check()
@@ -349,7 +348,7 @@ async def test_the_check_of_a_daemon_that_is_away_says_so() -> None:
 )
 def test_a_setting_that_is_wrong_is_named(given: dict[str, Any], words: str) -> None:
     with pytest.raises(BadInput, match=words):
-        build(Table(given, "[channels.signal]"), {})
+        registry.build("signal", given, {})
 
 
 async def _busy_twice(count: int) -> None:

@@ -16,13 +16,12 @@ from slack_sdk.web.async_client import AsyncWebClient
 from sessionary.actions.files import read_blob
 from sessionary.actions.sessions import read
 from sessionary.actions.sessions.lists import SessionFilters, list_sessions
-from sessionary.channels import slack as channel
+from sessionary.channels import registry
 from sessionary.channels.slack import client, inbound
 from sessionary.channels.slack.adapter import SlackAdapter, SlackKeys
 from sessionary.channels.slack.client import SlackClient
 from sessionary.channels.slack.inbound import SlackOptions
 from sessionary.config.secret import Secret
-from sessionary.config.table import Table
 from sessionary.errors import BadInput, NotAllowed, RetryLater, Unreachable
 from sessionary.model.message import Attachment, Message
 from sessionary.model.source import Channel
@@ -441,18 +440,16 @@ async def test_the_bot_says_who_it_is(platform: SlackPlatform) -> None:
 
 @pytest.mark.parametrize("more", [{}, {"app_token_env": "T", "signing_secret_env": "T"}])
 def test_one_way_in_must_be_chosen(more: dict[str, str]) -> None:
-    table = Table({"token_env": "T"} | more, "[channels.slack]")
-
     with pytest.raises(BadInput, match="not both"):
-        channel.build(table, {"T": "secret"})
+        registry.build("slack", {"token_env": "T"} | more, {"T": "secret"})
 
 
 def test_without_a_signing_secret_there_is_no_door() -> None:
-    socket = Table({"token_env": "T", "app_token_env": "T"}, "[channels.slack]")
-    events = Table({"token_env": "T", "signing_secret_env": "T"}, "[channels.slack]")
+    socket = {"token_env": "T", "app_token_env": "T"}
+    events = {"token_env": "T", "signing_secret_env": "T"}
 
-    assert channel.build(socket, {"T": "secret"}).webhook is None
-    assert channel.build(events, {"T": "secret"}).webhook is not None
+    assert registry.build("slack", socket, {"T": "secret"}).webhook is None
+    assert registry.build("slack", events, {"T": "secret"}).webhook is not None
 
 
 async def _posted(adapter: SlackAdapter, body: bytes) -> int | str:

@@ -11,11 +11,10 @@ from sessionary.actions import outbox
 from sessionary.actions.sessions import lists, read
 from sessionary.channels import registry
 from sessionary.channels.base import ReceivedMessage, WithdrawnMessage
-from sessionary.channels.whatsapp import build, inbound, outbound
+from sessionary.channels.whatsapp import inbound, outbound
 from sessionary.channels.whatsapp.adapter import WhatsAppAdapter
 from sessionary.channels.whatsapp.inbound import FailedDelivery, WhatsAppOptions
 from sessionary.clock import Moment
-from sessionary.config.table import Table
 from sessionary.errors import BadInput, NotAllowed, RetryLater, SessionaryError, Unreachable
 from sessionary.model.message import Attachment, Message, Text, Unknown
 from sessionary.model.source import Channel, key_for
@@ -445,7 +444,7 @@ def test_a_setting_that_is_wrong_is_named(change: dict[str, Any], words: str) ->
     given = {name: value for name, value in _settings(**change).items() if value is not None}
 
     with pytest.raises(BadInput, match=words):
-        build(Table(given, "[channels.whatsapp]"), _environ())
+        registry.build("whatsapp", given, _environ())
 
 
 def test_a_failure_without_a_name_is_still_told() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from sessionary.channels import files
 from sessionary.channels.files import (
@@ -24,7 +24,8 @@ from sessionary.channels.files import (
     IncomingFile,
     OutgoingFile,
 )
-from sessionary.config.table import Table
+from sessionary.config.engine import ChannelTable
+from sessionary.config.setting import NUMBER, Setting, choice, scaled
 from sessionary.engine import commands
 from sessionary.engine.ports import (
     Capabilities,
@@ -60,8 +61,8 @@ Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelOptions:
-    """The settings that channels have in common.
+class ChannelOptions(ChannelTable):
+    """What all adapters need to know; each platform declares which of these are settings.
 
     In groups the agent answers the messages that are addressed to it, or all (`always`, `always_in`). With `observe` it
     is also given what people wrote to each other before. With `stream` a reply is shown while it is being written.
@@ -77,23 +78,41 @@ class ChannelOptions:
     pause_seconds: float = 1.0
 
 
-Options = TypeVar("Options", bound=ChannelOptions)
+# Settings that several platforms have.
+Megabytes = Annotated[int, scaled(NUMBER, MEGABYTE)]
+LargestFile = Annotated[
+    Megabytes,
+    Setting("a larger file is skipped, and the person is told", name="largest_file_mb"),
+]
+LargestFileBytes = Annotated[
+    int,
+    Setting("a larger file is skipped, and the person is told", name="largest_file_bytes", gt=0),
+]
+LargestSent = Annotated[
+    Megabytes,
+    Setting(
+        "a larger file from the agent is mentioned by name instead of sent",
+        name="largest_sent_mb",
+    ),
+]
+Observe = Annotated[
+    bool,
+    Setting("in groups, also pass on what people wrote to each other since the last message"),
+]
+Stream = Annotated[bool, Setting("show the answer while it is being written")]
+Answer = Annotated[
+    bool,
+    choice(mentioned=False, always=True),
+    Setting("in groups, answer when mentioned or replied to; or always", name="answer"),
+]
 
 
-def read_options(table: Table, default: Options, **more: Any) -> Options:
-    """Read the settings that all chat platforms have; `more` are those that one platform adds."""
-    return replace(
-        default,
-        always=table.word("answer", "mentioned", ("mentioned", "always")) == "always",
-        observe=table.flag("observe", default=False),
-        largest_sent=read_megabytes(table, "largest_sent_mb", default.largest_sent),
-        **more,
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOptions(ChannelOptions):
+    """The settings of platforms with group chats."""
 
-
-def read_megabytes(table: Table, name: str, default: int) -> int:
-    """Read a size that is configured in megabytes; return bytes."""
-    return round(table.number(name, default / MEGABYTE) * MEGABYTE)
+    always: Answer = False
+    observe: Observe = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,17 +12,23 @@ MAX_WAIT_SECONDS = 86_400.0
 _MAX_ANSWER = 64 * 1024
 
 
+def address_to_call(url: str) -> str:
+    """Return an http or https address as it is; raise ValueError if it is not one."""
+    found = urlsplit(url)
+    is_web = found.scheme in ("http", "https") and found.hostname and found.port != 0
+    if not is_web or found.username is not None:
+        raise ValueError(url)
+    return url
+
+
 def check_address(url: str, setting: str) -> str:
     """Return an http or https address as it is; raise `BadInput` if it is not one."""
     try:
-        found = urlsplit(url)
-        is_web = found.scheme in ("http", "https") and found.hostname and found.port != 0
-        is_valid = is_web and found.username is None
-    except ValueError:
-        is_valid = False
-    if not is_valid:
-        raise BadInput(f"{setting} = {url!r} is no address to call back: write https://host/path.")
-    return url
+        return address_to_call(url)
+    except ValueError as error:
+        raise BadInput(
+            f"{setting} = {url!r} is no address to call back: write https://host/path."
+        ) from error
 
 
 def post(url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, float | None]:

@@ -4,7 +4,9 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from sessionary.config.table import Table
+from sessionary.config import FILE
+from sessionary.config.engine import ChannelTable
+from sessionary.config.reader import Place, check_secrets, read, settings_of
 from sessionary.engine.ports import Adapter
 from sessionary.errors import BadInput
 
@@ -23,19 +25,23 @@ KNOWN: dict[str, str | None] = {
 
 
 class ChannelModule(Protocol):
-    """The package of a platform."""
+    """The package of a platform: the class that declares its settings, and what builds its adapter from them."""
 
-    def build(self, table: Table, environ: Mapping[str, str]) -> Adapter:
+    SETTINGS: type[Any]
+
+    def build(self, settings: Any) -> Adapter:
         """Return the adapter that the settings describe."""
 
 
 def build(platform: str, values: Mapping[str, Any], environ: Mapping[str, str]) -> Adapter:
     """Return the adapter of a platform, from its table of the configuration."""
-    table = Table(values, f"[channels.{platform}]")
-    table.leave(("agent",))
-    adapter = load(platform).build(table, environ)
-    table.refuse_unknown()
-    return adapter
+    module = load(platform)
+    place = Place(FILE, "channels").below(platform)
+    # Read by the engine, for every channel.
+    others = [each.name for each in settings_of(ChannelTable)]
+    settings = read(module.SETTINGS, values, place, environ=environ, others=others)
+    check_secrets(settings)
+    return module.build(settings)
 
 
 def quiet_libraries() -> None:

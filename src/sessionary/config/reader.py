@@ -318,7 +318,9 @@ def _convert(value: Any, shape: Shape, where: str, name: str) -> Any:
     if shape.kind is not None:
         try:
             return shape.kind.parse(value)
-        except (ValueError, TypeError, AttributeError, OverflowError) as error:
+        except BadInput as error:
+            raise BadInput(f"{where}: {error}") from error
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
             raise _bad(where, name, value, wanted) from error
     if shape.choices is not None:
         if not isinstance(value, str) or value not in shape.choices:
@@ -398,7 +400,8 @@ def _refuse_unknown(
 
 def _missing(declared: Declared) -> str:
     names = " or ".join(declared.names)
-    example = "" if declared.example is None else f", such as {declared.example}"
+    is_shown = declared.example is not None and not declared.is_secret
+    example = f", such as {declared.example}" if is_shown else ""
     return f"{names}, {declared.description}{example}"
 
 

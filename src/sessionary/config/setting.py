@@ -114,6 +114,30 @@ def _absolute(text: str) -> Path:
     return Path(text)
 
 
+def address(*schemes: str) -> ValueKind:
+    """Return the kind of an address with one of these schemes; it is read without a slash at its end."""
+
+    def parse(text: str) -> str:
+        if not text.startswith(tuple(f"{scheme}://" for scheme in schemes)):
+            raise ValueError(text)
+        return text.rstrip("/")
+
+    wanted = f"an address that begins with {' or '.join(f'{each}://' for each in schemes)}"
+    return ValueKind(wanted, parse, short="address", schema={"type": "string", "format": "uri"})
+
+
+def choice(**values: Any) -> ValueKind:
+    """Return the kind of a word that stands for a value."""
+    words = {value: word for word, value in values.items()}
+    return ValueKind(
+        f"one of {', '.join(values)}",
+        lambda word: values[word],
+        write=lambda value: words[value],
+        short=" or ".join(f'`"{word}"`' for word in values),
+        schema={"enum": list(values)},
+    )
+
+
 def _one_or_more(value: Any) -> tuple[str, ...]:
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list | tuple) or not all(isinstance(each, str) for each in texts):
@@ -121,7 +145,7 @@ def _one_or_more(value: Any) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _scaled(wanted: str, factor: int) -> ValueKind:
+def scaled(wanted: str, factor: int) -> ValueKind:
     """A number of units that is kept as a whole number of smaller ones."""
     return ValueKind(
         wanted,
@@ -133,7 +157,6 @@ def _scaled(wanted: str, factor: int) -> ValueKind:
 
 
 NUMBER = "a number above 0"
-MEGABYTE = 1024 * 1024
 Zone = Annotated[
     ZoneInfo, ValueKind("a time zone such as Europe/Berlin", find_zone, write=lambda zone: zone.key)
 ]
@@ -157,8 +180,7 @@ Minutes = Annotated[
     ),
 ]
 AbsolutePath = Annotated[Path, ValueKind("an absolute path", _absolute, short="path")]
-Megabytes = Annotated[int, _scaled(NUMBER, MEGABYTE)]
-Microusd = Annotated[int, _scaled(NUMBER, 1_000_000)]
+Microusd = Annotated[int, scaled(NUMBER, 1_000_000)]
 Texts = Annotated[
     tuple[str, ...],
     ValueKind(

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from sessionary.channels.base import ChannelOptions, ReceivedMessage
-from sessionary.channels.files import IncomingFile
+from sessionary.channels.base import GroupOptions, LargestFile, LargestSent, ReceivedMessage, Stream
+from sessionary.channels.files import MEGABYTE, IncomingFile
+from sessionary.config.setting import Setting
 from sessionary.model.message import Text
 from sessionary.model.source import ChatType, Source
 
@@ -47,12 +48,21 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiscordOptions(ChannelOptions):
-    """The settings of the Discord channel."""
+class DiscordOptions(GroupOptions):
+    """How the bot behaves."""
 
+    always_in: Annotated[
+        frozenset[str],
+        Setting("ids of channels and threads in which every message is answered"),
+    ] = frozenset()
+    stream: Stream = False
+    commands: Annotated[
+        bool, Setting("offer the commands in Discord's own menu", name="slash_commands")
+    ] = True
+    largest_file: LargestFile = 10 * MEGABYTE
+    largest_sent: LargestSent = 10 * MEGABYTE
     # Discord accepts about five messages or edits in five seconds in a channel.
     show_seconds: float = 1.5
-    commands: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,49 +1,126 @@
 """E-mail: IMAP with IDLE to receive, SMTP to send."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from sessionary.channels.base import read_megabytes
+from sessionary.channels.base import LargestFileBytes, LargestSent
 from sessionary.channels.email.adapter import EmailAdapter, EmailOptions
 from sessionary.channels.email.client import MailAccount
-from sessionary.channels.email.imap import read_server
+from sessionary.channels.email.imap import MailServer
 from sessionary.channels.email.inbound import DEFAULT_LARGEST_FILE, DEFAULT_LARGEST_MAIL, MailRules
 from sessionary.channels.email.outbound import DEFAULT_LARGEST_SENT
-from sessionary.config.table import Table
-from sessionary.errors import BadInput
+from sessionary.config.engine import ChannelTable, Seconds
+from sessionary.config.secret import Secret
+from sessionary.config.setting import Setting, ValueKind
 
 _IMAP_PORTS = {"tls": 993, "starttls": 143, "none": 143}
 _SMTP_PORTS = {"tls": 465, "starttls": 587, "none": 25}
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_HIGHEST_PORT = 65_535
+Security = Annotated[
+    Literal["tls", "starttls", "none"], Setting("how it is encrypted; none only on loopback")
+]
 
 
-def build(table: Table, environ: Mapping[str, str]) -> EmailAdapter:
-    """Return the adapter that `[channels.email]` describes."""
-    address = (table.text("address") or "").strip().lower()
-    if "@" not in address:
-        raise BadInput("[channels.email]: set address, the bot's own e-mail address.")
-    account = MailAccount(
-        address=address,
-        user=table.text("user") or address,
-        password=table.required_secret("password", environ),
-        imap=read_server(table, "imap", ports=_IMAP_PORTS),
-        smtp=read_server(table, "smtp", ports=_SMTP_PORTS),
-        folder=table.text("folder") or "INBOX",
+def _mail_address(text: str) -> str:
+    if "@" not in text:
+        raise ValueError(text)
+    return text.strip().lower()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmailSettings(ChannelTable):
+    """The table `[channels.email]`."""
+
+    address: Annotated[
+        str,
+        ValueKind("an e-mail address", _mail_address, schema={"type": "string", "format": "email"}),
+        Setting("the bot's own e-mail address", example="bot@example.org"),
+    ]
+    name: Annotated[str | None, Setting("the display name in answers", example="Sessionary")] = None
+    user: Annotated[str | None, Setting("the login name; default: the address", example="bot")] = (
+        None
     )
-    authserv_id = table.text("authserv_id")
-    if not table.flag("trust_from", default=False) and authserv_id is None:
-        raise BadInput(
-            "[channels.email]: anyone can write any sender into a mail. Set authserv_id to the "
-            "name that your mail server puts into Authentication-Results, or trust_from = true."
-        )
+    password: Annotated[Secret, Setting("the password", example="MAIL_PASSWORD")]
+    imap_host: Annotated[
+        str, Setting("the server that receives your mail", example="imap.example.org")
+    ]
+    imap_port: Annotated[
+        int | None,
+        Setting("default: 993, or 143 without tls", gt=0, le=_HIGHEST_PORT, example=993),
+    ] = None
+    imap_security: Security = "tls"
+    smtp_host: Annotated[
+        str, Setting("the server that sends your mail", example="smtp.example.org")
+    ]
+    smtp_port: Annotated[
+        int | None,
+        Setting("default: 465, 587 with starttls", gt=0, le=_HIGHEST_PORT, example=465),
+    ] = None
+    smtp_security: Security = "tls"
+    folder: Annotated[str, Setting("the folder to watch")] = "INBOX"
+    authserv_id: Annotated[
+        str | None,
+        Setting(
+            "accept only mail for which this server reports dmarc=pass, or dkim=pass for the "
+            "sender's own domain",
+            example="mx.example.org",
+        ),
+    ] = None
+    trust_from: Annotated[
+        bool, Setting("accept every sender; for servers that reject forged mail themselves")
+    ] = False
+    largest_file: LargestFileBytes = DEFAULT_LARGEST_FILE
+    largest_mail: Annotated[
+        int,
+        Setting("of a larger mail only the beginning is read", name="largest_mail_bytes", gt=0),
+    ] = DEFAULT_LARGEST_MAIL
+    largest_sent: LargestSent = DEFAULT_LARGEST_SENT
+    idle_seconds: Annotated[Seconds, Setting("how long one IDLE lasts")] = 240.0
+    poll_seconds: Annotated[Seconds, Setting("how often a server without IDLE is polled")] = 30.0
+
+    def check(self) -> None:
+        """Refuse senders that nobody checks, and a password in the clear."""
+        if not self.trust_from and self.authserv_id is None:
+            raise ValueError(
+                "anyone can write any sender into a mail. Set authserv_id to the name that your "
+                "mail server puts into Authentication-Results, or trust_from = true."
+            )
+        for name, host, security in (
+            ("imap", self.imap_host, self.imap_security),
+            ("smtp", self.smtp_host, self.smtp_security),
+        ):
+            if security == "none" and host not in _LOOPBACK:
+                raise ValueError(
+                    f"{name}_security = 'none' would send the password in the clear to {host}; "
+                    "use 'tls' or 'starttls'."
+                )
+
+
+SETTINGS = EmailSettings
+
+
+def build(settings: EmailSettings) -> EmailAdapter:
+    """Return the adapter that `[channels.email]` describes."""
+    imap, smtp = settings.imap_security, settings.smtp_security
+    account = MailAccount(
+        address=settings.address,
+        user=settings.user or settings.address,
+        password=settings.password,
+        imap=MailServer(settings.imap_host, settings.imap_port or _IMAP_PORTS[imap], imap),
+        smtp=MailServer(settings.smtp_host, settings.smtp_port or _SMTP_PORTS[smtp], smtp),
+        folder=settings.folder,
+    )
     options = EmailOptions(
         rules=MailRules(
-            address,
-            authserv_id=authserv_id,
-            largest_file=table.whole("largest_file_bytes") or DEFAULT_LARGEST_FILE,
+            settings.address,
+            authserv_id=settings.authserv_id,
+            largest_file=settings.largest_file,
         ),
-        name=table.text("name"),
-        largest_mail=table.whole("largest_mail_bytes") or DEFAULT_LARGEST_MAIL,
-        largest_sent=read_megabytes(table, "largest_sent_mb", DEFAULT_LARGEST_SENT),
-        idle_seconds=table.number("idle_seconds", 240),
-        poll_seconds=table.number("poll_seconds", 30),
+        name=settings.name,
+        largest_mail=settings.largest_mail,
+        largest_sent=settings.largest_sent,
+        idle_seconds=settings.idle_seconds,
+        poll_seconds=settings.poll_seconds,
     )
     return EmailAdapter(account, options)

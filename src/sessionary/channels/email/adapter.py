@@ -30,11 +30,10 @@ class EmailOptions(ChannelOptions):
     """The settings of the e-mail channel."""
 
     rules: MailRules
-    name: str | None = None
-    largest_mail: int = inbound.DEFAULT_LARGEST_MAIL
-    largest_sent: int = outbound.DEFAULT_LARGEST_SENT
-    idle_seconds: float = 240.0
-    poll_seconds: float = 30.0
+    name: str | None
+    largest_mail: int
+    idle_seconds: float
+    poll_seconds: float
 
 
 class EmailAdapter(ChannelAdapter):

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from sessionary.config.table import Table
-from sessionary.errors import BadInput, NotAllowed, RetryLater
+from sessionary.errors import NotAllowed, RetryLater
 
 COMMAND_SECONDS = 30.0
 BEGINNING_BYTES = 64 * 1024
@@ -20,8 +19,6 @@ _CHUNK = 64 * 1024
 _MAX_LINE = 1_000_000
 _SIZE = re.compile(rb"RFC822\.SIZE (\d+)")
 _TEMPORARY = re.compile(r"\[(?:UNAVAILABLE|INUSE|LIMIT|SERVERBUG|CONTACTADMIN)\]", re.I)
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_SECURITY = ("tls", "starttls", "none")
 
 Result = TypeVar("Result")
 
@@ -33,21 +30,6 @@ class MailServer:
     host: str
     port: int
     security: str = "tls"
-
-
-def read_server(table: Table, name: str, *, ports: dict[str, int]) -> MailServer:
-    """Read the settings `<name>_host`, `<name>_port` and `<name>_security`."""
-    host = table.text(f"{name}_host")
-    security = table.word(f"{name}_security", "tls", _SECURITY)
-    port = table.whole(f"{name}_port") or ports[security]
-    if host is None:
-        raise BadInput(f"[channels.email]: set {name}_host, the address of your mail server.")
-    if security == "none" and host not in _LOOPBACK:
-        raise BadInput(
-            f"[channels.email]: {name}_security = 'none' would send the password in the clear to "
-            f"{host}; use 'tls' or 'starttls'."
-        )
-    return MailServer(host, port, security)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,32 +1,41 @@
 """Matrix: an account on a homeserver, in rooms without encryption."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from sessionary.channels.base import read_options
 from sessionary.channels.matrix.adapter import MatrixAdapter
 from sessionary.channels.matrix.client import MatrixClient
 from sessionary.channels.matrix.inbound import MatrixOptions
-from sessionary.config.table import Table
-from sessionary.errors import BadInput
+from sessionary.config.secret import Secret
+from sessionary.config.setting import Setting, address
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-def build(table: Table, environ: Mapping[str, str]) -> MatrixAdapter:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixSettings(MatrixOptions):
+    """The table `[channels.matrix]`."""
+
+    homeserver: Annotated[
+        str,
+        address("https", "http"),
+        Setting("its address; http only on loopback", example="https://matrix.example.org"),
+    ]
+    token: Annotated[Secret, Setting("the account's access token", example="MATRIX_TOKEN")]
+
+    def check(self) -> None:
+        """Refuse to send the token in the clear."""
+        server = urlsplit(self.homeserver)
+        if server.scheme == "http" and server.hostname not in _LOOPBACK:
+            raise ValueError(f"use https for {server.hostname}: the token is secret.")
+        if not server.hostname:
+            raise ValueError("homeserver has no host, such as https://matrix.example.org")
+
+
+SETTINGS = MatrixSettings
+
+
+def build(settings: MatrixSettings) -> MatrixAdapter:
     """Return the adapter that `[channels.matrix]` describes."""
-    homeserver = (table.text("homeserver") or "").rstrip("/")
-    address = urlsplit(homeserver)
-    if address.scheme not in ("https", "http") or not address.hostname:
-        raise BadInput("[channels.matrix]: set homeserver, for instance https://matrix.example.org")
-    if address.scheme == "http" and address.hostname not in _LOOPBACK:
-        raise BadInput(f"[channels.matrix]: use https for {address.hostname}: the token is secret.")
-    default = MatrixOptions()
-    options = read_options(
-        table,
-        default,
-        invites_from=frozenset(table.texts("invites_from", ())),
-        largest_file=table.whole("largest_file_bytes") or default.largest_file,
-    )
-    client = MatrixClient(homeserver, table.required_secret("token", environ))
-    return MatrixAdapter(client, options)
+    return MatrixAdapter(MatrixClient(settings.homeserver, settings.token), settings)

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from sessionary.channels.base import ChannelOptions, ReceivedMessage
+from sessionary.channels.base import GroupOptions, LargestFileBytes, LargestSent, ReceivedMessage
 from sessionary.channels.files import BYTES, MEGABYTE, IncomingFile
+from sessionary.config.setting import Setting
 from sessionary.model.message import Part, Text
 from sessionary.model.source import ChatType, Source
 from sessionary.model.terminal import one_line
@@ -38,11 +39,14 @@ class MatrixBot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MatrixOptions(ChannelOptions):
-    """The settings of the Matrix channel."""
+class MatrixOptions(GroupOptions):
+    """How the bot behaves."""
 
-    invites_from: frozenset[str] = frozenset()
-    largest_sent: int = 50 * MEGABYTE
+    invites_from: Annotated[
+        frozenset[str], Setting("whose invitations are accepted: ids, or *:server")
+    ] = frozenset()
+    largest_file: LargestFileBytes = 10 * MEGABYTE
+    largest_sent: LargestSent = 50 * MEGABYTE
 
     def may_invite(self, person: str) -> bool:
         """Return whether an invitation of this person is accepted; `*:server` means everyone there."""

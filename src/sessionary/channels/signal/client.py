@@ -48,11 +48,9 @@ def address_of(url: str) -> tuple[str, str, int]:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise BadInput(f"[channels.signal]: {url!r} is no address.") from error
+        raise BadInput(f"{url!r} is no address.") from error
     if parts.scheme not in ("tcp", "http", "https") or not parts.hostname:
-        raise BadInput(
-            f"[channels.signal]: address must be http://host:port or tcp://host:port, not {url!r}."
-        )
+        raise BadInput(f"write http://host:port or tcp://host:port, not {url!r}.")
     ports = {"tcp": 7583, "http": 8080, "https": 443}
     return parts.scheme, parts.hostname, port or ports[parts.scheme]
 

@@ -5,8 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sessionary.channels.base import (
-    ChannelOptions,
+    GroupOptions,
     Json,
+    LargestFile,
+    LargestSent,
     ReceivedMessage,
     WithdrawnMessage,
     object_list,
@@ -30,11 +32,11 @@ _GROUP_CHANGES = ("UPDATE", "QUIT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SignalOptions(ChannelOptions):
-    """The settings of the Signal channel."""
+class SignalOptions(GroupOptions):
+    """How the bot behaves."""
 
-    largest_file: int = 16 * MEGABYTE
-    largest_sent: int = 100 * MEGABYTE
+    largest_file: LargestFile = 16 * MEGABYTE
+    largest_sent: LargestSent = 100 * MEGABYTE
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,40 +1,46 @@
 """Slack: channels, threads and direct messages, by Socket Mode or by the Events API."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
 
-from sessionary.channels.base import read_megabytes, read_options
 from sessionary.channels.slack.adapter import SlackAdapter, SlackKeys
 from sessionary.channels.slack.client import API, SlackClient
 from sessionary.channels.slack.inbound import SlackOptions
-from sessionary.config.table import Table
-from sessionary.errors import BadInput
+from sessionary.config.secret import Secret
+from sessionary.config.setting import Setting, address
 
 
-def build(table: Table, environ: Mapping[str, str]) -> SlackAdapter:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlackSettings(SlackOptions):
+    """The table `[channels.slack]`."""
+
+    token: Annotated[Secret, Setting("the bot token", example="SLACK_TOKEN")]
+    app_token: Annotated[
+        Secret | None,
+        Setting("the app-level token, for Socket Mode", example="SLACK_APP_TOKEN"),
+    ] = None
+    signing_secret: Annotated[
+        Secret | None,
+        Setting("what Slack signs with, for the Events API", example="SLACK_SIGNING_SECRET"),
+    ] = None
+    base_url: Annotated[str, address("https", "http"), Setting("the address of your own proxy")] = (
+        API.rstrip("/")
+    )
+
+    def check(self) -> None:
+        """Refuse a channel that has no way to receive messages, or two."""
+        if (self.app_token is None) == (self.signing_secret is None):
+            raise ValueError(
+                "set app_token_env (Socket Mode) or signing_secret_env (Events API), not both."
+            )
+
+
+SETTINGS = SlackSettings
+
+
+def build(settings: SlackSettings) -> SlackAdapter:
     """Return the adapter that `[channels.slack]` describes."""
-    keys = SlackKeys(
-        table.required_secret("token", environ),
-        table.secret("app_token", environ),
-        table.secret("signing_secret", environ),
-    )
-    if (keys.app_token is None) == (keys.signing_secret is None):
-        raise BadInput(
-            "[channels.slack]: set app_token_env (Socket Mode) or signing_secret_env (Events API), "
-            "not both."
-        )
-    default = SlackOptions()
-    options = read_options(
-        table,
-        default,
-        always_in=frozenset(table.texts("always_in", ())),
-        threads=table.flag("reply_in_thread", default=True),
-        largest_file=read_megabytes(table, "largest_file_mb", default.largest_file),
-        stream=table.flag("stream", default=False),
-    )
-    base_url = table.text("base_url")
-    api = API if base_url is None else f"{base_url.rstrip('/')}/"
-    if not api.startswith(("https://", "http://")):
-        raise BadInput(f"[channels.slack]: base_url must be an address, not {base_url!r}.")
+    keys = SlackKeys(settings.token, settings.app_token, settings.signing_secret)
     app_token = None if keys.app_token is None else keys.app_token.reveal()
-    client = SlackClient(keys.token.reveal(), app_token=app_token, api=api)
-    return SlackAdapter(keys, options, client=client)
+    client = SlackClient(keys.token.reveal(), app_token=app_token, api=f"{settings.base_url}/")
+    return SlackAdapter(keys, settings, client=client)

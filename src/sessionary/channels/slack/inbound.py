@@ -6,10 +6,18 @@ import html
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from sessionary.channels.base import ChannelOptions, ReceivedMessage, object_list
+from sessionary.channels.base import (
+    GroupOptions,
+    LargestFile,
+    LargestSent,
+    ReceivedMessage,
+    Stream,
+    object_list,
+)
 from sessionary.channels.files import BYTES, MEGABYTE, IncomingFile
+from sessionary.config.setting import Setting
 from sessionary.model.message import Text
 from sessionary.model.source import ChatType, Source
 
@@ -51,14 +59,24 @@ class SlackMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlackOptions(ChannelOptions):
-    """The settings of the Slack channel."""
+class SlackOptions(GroupOptions):
+    """How the bot behaves."""
 
-    threads: bool = True
+    always_in: Annotated[
+        frozenset[str], Setting("ids of channels in which every message is answered")
+    ] = frozenset()
+    threads: Annotated[
+        bool,
+        Setting(
+            "a question in a channel starts a thread, which is its own conversation",
+            name="reply_in_thread",
+        ),
+    ] = True
+    stream: Stream = False
+    largest_file: LargestFile = 20 * MEGABYTE
+    largest_sent: LargestSent = 100 * MEGABYTE
     # Slack accepts about 50 edits a minute from an app.
     show_seconds: float = 1.5
-    largest_file: int = 20 * MEGABYTE
-    largest_sent: int = 100 * MEGABYTE
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,12 @@
 """The settings of the Telegram channel."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from sessionary.channels.base import ChannelOptions, read_megabytes
+from sessionary.channels.base import ChannelOptions, LargestFile, LargestSent, Observe, Stream
 from sessionary.channels.files import MEGABYTE
 from sessionary.config.secret import Secret
-from sessionary.config.table import Table
-from sessionary.errors import BadInput
+from sessionary.config.setting import Setting, address
 
 OFFICIAL = "https://api.telegram.org"
 
@@ -16,41 +15,37 @@ OFFICIAL = "https://api.telegram.org"
 class TelegramSettings(ChannelOptions):
     """How the bot gets its messages, and what it answers in groups."""
 
-    token: Secret
-    base_url: str = OFFICIAL
-    webhook_url: str | None = None
-    webhook_secret: Secret | None = None
-    groups: str = "mentioned"
-    edits: bool = True
+    token: Annotated[Secret, Setting("the token of @BotFather", example="TELEGRAM_TOKEN")]
+    groups: Annotated[
+        Literal["mentioned", "always", "never"],
+        Setting("in groups, answer when mentioned, replied to or given a command; always; never"),
+    ] = "mentioned"
+    observe: Observe = False
+    edits: Annotated[bool, Setting("edited messages reach the agent as a correction")] = True
+    stream: Stream = False
     # Telegram's own servers give out no larger files; a server of your own has no such limit.
-    largest_file: int = 20 * MEGABYTE
-    largest_sent: int = 50_000_000
+    largest_file: LargestFile = 20 * MEGABYTE
+    largest_sent: LargestSent = 50_000_000
+    webhook_url: Annotated[
+        str | None,
+        Setting(
+            "let Telegram post messages to this address instead of polling",
+            example="https://example.org/api/v1/channels/telegram/webhook",
+        ),
+    ] = None
+    webhook_secret: Annotated[
+        Secret | None,
+        Setting("what Telegram's posts are checked with", example="TELEGRAM_SECRET"),
+    ] = None
+    base_url: Annotated[
+        str, address("https", "http"), Setting("the address of your own Bot API server")
+    ] = OFFICIAL
     poll_seconds: int = 30
 
-
-def read(table: Table, environ: Mapping[str, str]) -> TelegramSettings:
-    """Read the table `[channels.telegram]`."""
-    token = table.required_secret("token", environ)
-    default = TelegramSettings(token=token)
-    settings = TelegramSettings(
-        token=token,
-        base_url=(table.text("base_url", OFFICIAL) or OFFICIAL).rstrip("/"),
-        webhook_url=table.text("webhook_url"),
-        webhook_secret=table.secret("webhook_secret", environ),
-        groups=table.word("groups", "mentioned", ("mentioned", "always", "never")),
-        observe=table.flag("observe", default=False),
-        edits=table.flag("edits", default=True),
-        stream=table.flag("stream", default=False),
-        largest_file=read_megabytes(table, "largest_file_mb", default.largest_file),
-        largest_sent=read_megabytes(table, "largest_sent_mb", default.largest_sent),
-    )
-    if not settings.base_url.startswith(("https://", "http://")):
-        raise BadInput(
-            f"[channels.telegram]: base_url must be an address, not {settings.base_url!r}."
-        )
-    if settings.webhook_url is not None and settings.webhook_secret is None:
-        raise BadInput(
-            "[channels.telegram]: a webhook needs a secret, or anyone could post to it. "
-            "Set webhook_secret_env or webhook_secret_file."
-        )
-    return settings
+    def check(self) -> None:
+        """Refuse a webhook that anyone could post to."""
+        if self.webhook_url is not None and self.webhook_secret is None:
+            raise ValueError(
+                "a webhook needs a secret, or anyone could post to it. "
+                "Set webhook_secret_env or webhook_secret_file."
+            )

@@ -2,17 +2,26 @@
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
-from sessionary.channels.base import ChannelOptions, read_megabytes
-from sessionary.channels.callback import check_address
+from sessionary.channels.base import ChannelOptions, LargestSent
+from sessionary.channels.callback import address_to_call
 from sessionary.channels.files import MEGABYTE
+from sessionary.config.engine import MAX_SECONDS
 from sessionary.config.secret import Secret
-from sessionary.config.table import Table
+from sessionary.config.setting import MAY_BE_EMPTY, Setting, ValueKind
 from sessionary.errors import BadInput
 
+
+def _header(text: str) -> str:
+    if not text:
+        raise ValueError(text)
+    return text.lower()
+
+
+HEADER = ValueKind("the name of a header", _header)
+HEADER_OR_NONE = ValueKind("the name of a header, or nothing", str.lower)
 _PIECE = re.compile(r"\{\{|\}\}|\{([^{}]+)\}|[{}]")
 _MAX_TEXT = 1_000_000
 
@@ -58,64 +67,70 @@ def _down(value: Any, step: str) -> Any:
     return None
 
 
+_TEMPLATE = ValueKind(
+    "a text with fields in braces", BodyTemplate, write=lambda template: template.written
+)
+Template = Annotated[BodyTemplate, _TEMPLATE]
+
+
 @dataclass(frozen=True, slots=True)
 class BodyFields:
     """Where in a body the parts of a message are."""
 
-    chat: BodyTemplate = field(default_factory=lambda: BodyTemplate("{chat_id}"))
-    person: BodyTemplate = field(default_factory=lambda: BodyTemplate("{person_id}"))
-    text: BodyTemplate = field(default_factory=lambda: BodyTemplate("{text}"))
-    message_id: BodyTemplate = field(default_factory=lambda: BodyTemplate("{message_id}"))
-    name: BodyTemplate | None = None
-    thread: BodyTemplate | None = None
+    chat: Annotated[Template, Setting("the chat")] = field(
+        default_factory=lambda: BodyTemplate("{chat_id}")
+    )
+    person: Annotated[Template, Setting("who wrote it")] = field(
+        default_factory=lambda: BodyTemplate("{person_id}")
+    )
+    text: Annotated[Template, Setting("the text")] = field(
+        default_factory=lambda: BodyTemplate("{text}")
+    )
+    message_id: Annotated[Template, Setting("what tells two messages apart")] = field(
+        default_factory=lambda: BodyTemplate("{message_id}")
+    )
+    name: Annotated[Template | None, Setting("the person's name", example="{sender.name}")] = None
+    thread: Annotated[Template | None, Setting("the thread", example="{thread_id}")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookSettings(ChannelOptions):
     """How requests are signed, what they contain, and where replies go."""
 
-    secret: Secret
-    call_back: str | None = None
-    fields: BodyFields = field(default_factory=BodyFields)
-    signature_header: str = "x-sessionary-signature"
-    signature_prefix: str = "sha256="
-    timestamp_header: str = "x-sessionary-timestamp"
-    window_seconds: float = 300.0
-    largest_sent: int = 5 * MEGABYTE
+    secret: Annotated[
+        Secret, Setting("what requests and call-backs are signed with", example="WEBHOOK_SECRET")
+    ]
+    call_back: Annotated[
+        str | None,
+        ValueKind(
+            "an address to call back, such as https://host/path",
+            address_to_call,
+            short="address",
+            schema={"type": "string", "format": "uri"},
+        ),
+        Setting("where answers are posted", example="https://example.org/answers"),
+    ] = None
+    fields: Annotated[BodyFields, Setting("where in a body the parts of a message are")] = field(
+        default_factory=BodyFields
+    )
+    signature_header: Annotated[
+        str, HEADER, MAY_BE_EMPTY, Setting("the header with the signature")
+    ] = "x-sessionary-signature"
+    signature_prefix: Annotated[
+        str, MAY_BE_EMPTY, Setting("what stands before the signature in that header")
+    ] = "sha256="
+    timestamp_header: Annotated[
+        str,
+        HEADER_OR_NONE,
+        MAY_BE_EMPTY,
+        Setting('the header with the time, which is signed too; or ""'),
+    ] = "x-sessionary-timestamp"
+    window_seconds: Annotated[float, Setting("how old a request may be", gt=0, le=MAX_SECONDS)] = (
+        300.0
+    )
+    largest_sent: LargestSent = 5 * MEGABYTE
 
     @property
     def signs_time(self) -> bool:
         """Whether the time of a request is signed too."""
         return bool(self.timestamp_header)
-
-
-def read(table: Table, environ: Mapping[str, str]) -> WebhookSettings:
-    """Read the table `[channels.webhook]`."""
-    fields, url = table.table("fields"), table.text("call_back")
-    known = BodyFields()
-    settings = WebhookSettings(
-        secret=table.required_secret("secret", environ),
-        call_back=None if url is None else check_address(url, "[channels.webhook]: call_back"),
-        fields=BodyFields(
-            chat=_template(fields, "chat") or known.chat,
-            person=_template(fields, "person") or known.person,
-            text=_template(fields, "text") or known.text,
-            message_id=_template(fields, "message_id") or known.message_id,
-            name=_template(fields, "name"),
-            thread=_template(fields, "thread"),
-        ),
-        signature_header=(table.text("signature_header", "x-sessionary-signature") or "").lower(),
-        signature_prefix=table.text("signature_prefix", "sha256=") or "",
-        timestamp_header=(table.text("timestamp_header", "x-sessionary-timestamp") or "").lower(),
-        largest_sent=read_megabytes(table, "largest_sent_mb", 5 * MEGABYTE),
-        window_seconds=table.number("window_seconds", 300),
-    )
-    fields.refuse_unknown()
-    if not settings.signature_header:
-        raise BadInput("[channels.webhook]: signature_header must be the name of a header.")
-    return settings
-
-
-def _template(table: Table, name: str) -> BodyTemplate | None:
-    written = table.text(name)
-    return None if written is None else BodyTemplate(written)

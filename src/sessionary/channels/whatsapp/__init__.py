@@ -1,32 +1,60 @@
 """WhatsApp: a number of Meta's Cloud API, by its webhook."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
 
-from sessionary.channels.base import read_megabytes, read_options
 from sessionary.channels.whatsapp.adapter import WhatsAppAdapter
 from sessionary.channels.whatsapp.client import BASE_URL, VERSION, GraphClient
 from sessionary.channels.whatsapp.inbound import WhatsAppOptions
-from sessionary.config.table import Table
-from sessionary.errors import BadInput
+from sessionary.config.secret import Secret
+from sessionary.config.setting import Setting, ValueKind, address
 
 
-def build(table: Table, environ: Mapping[str, str]) -> WhatsAppAdapter:
-    """Return the adapter that `[channels.whatsapp]` describes."""
-    number_id = table.text("phone_number_id")
-    if not number_id or not number_id.isdecimal():
-        raise BadInput(
-            "[channels.whatsapp]: phone_number_id must be the digits that the app's page "
-            "«API Setup» shows under the number (not the number itself)."
-        )
-    graph = GraphClient(
-        number_id,
-        table.required_secret("token", environ),
-        base_url=table.text("base_url", BASE_URL) or BASE_URL,
-        version=table.text("api_version", VERSION) or VERSION,
+def _digits(text: str) -> str:
+    if not text.isdecimal():
+        raise ValueError(text)
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatsAppSettings(WhatsAppOptions):
+    """The table `[channels.whatsapp]`."""
+
+    phone_number_id: Annotated[
+        str,
+        ValueKind(
+            "the digits that the app's page «API Setup» shows under the number "
+            "(not the number itself)",
+            _digits,
+        ),
+        Setting(
+            "the digits that the app's page «API Setup» shows under the number",
+            example="123456789012345",
+        ),
+    ]
+    token: Annotated[Secret, Setting("the access token", example="WHATSAPP_TOKEN")]
+    app_secret: Annotated[
+        Secret, Setting("what requests are signed with", example="WHATSAPP_APP_SECRET")
+    ]
+    verify_token: Annotated[
+        Secret,
+        Setting("what Meta sends when it verifies the address", example="WHATSAPP_VERIFY_TOKEN"),
+    ]
+    api_version: Annotated[str, Setting("the version of the Graph API")] = VERSION
+    base_url: Annotated[str, address("https", "http"), Setting("the address of your own proxy")] = (
+        BASE_URL
     )
-    default = WhatsAppOptions()
-    largest_file = read_megabytes(table, "largest_file_mb", default.largest_file)
-    options = read_options(table, default, largest_file=largest_file)
-    app_secret = table.required_secret("app_secret", environ)
-    verify_token = table.required_secret("verify_token", environ)
-    return WhatsAppAdapter(graph, app_secret, verify_token, options)
+
+
+SETTINGS = WhatsAppSettings
+
+
+def build(settings: WhatsAppSettings) -> WhatsAppAdapter:
+    """Return the adapter that `[channels.whatsapp]` describes."""
+    graph = GraphClient(
+        settings.phone_number_id,
+        settings.token,
+        base_url=settings.base_url,
+        version=settings.api_version,
+    )
+    return WhatsAppAdapter(graph, settings.app_secret, settings.verify_token, settings)

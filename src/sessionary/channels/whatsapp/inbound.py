@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sessionary.channels.base import (
-    ChannelOptions,
+    GroupOptions,
     Json,
+    LargestFile,
+    LargestSent,
     ReceivedMessage,
     WithdrawnMessage,
     object_list,
@@ -30,11 +32,11 @@ _NOT_DIGITS = re.compile(r"\D")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WhatsAppOptions(ChannelOptions):
-    """The settings of the WhatsApp channel."""
+class WhatsAppOptions(GroupOptions):
+    """How the bot behaves."""
 
-    largest_file: int = 16 * MEGABYTE
-    largest_sent: int = 16 * MEGABYTE
+    largest_file: LargestFile = 16 * MEGABYTE
+    largest_sent: LargestSent = 16 * MEGABYTE
 
 
 @dataclass(frozen=True, slots=True)
