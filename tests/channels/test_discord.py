@@ -189,7 +189,7 @@ async def test_only_what_is_said_to_the_agent_is_heard_in_a_server(
     source = ear.heard[0][0]
     assert source.channel == PLACE
     assert source.chat_type == "channel"
-    assert (source.chat_name, source.chat_topic) == ("The House #general", "All sorts")
+    assert (source.chat_name, source.chat_topic) == ("The Server #general", "All sorts")
     assert source.extra == {"guild_id": GUILD}
 
 

@@ -73,8 +73,8 @@ async def test_what_was_written_while_the_process_was_down_is_heard_once_and_in_
     assert found == [["one", "two", "three", "four", "five"]] * 3
     assert {head.source.chat_name for head in heads} == {
         None,
-        "The House #general",
-        "The House #a thread",
+        "The Server #general",
+        "The Server #a thread",
     }
     assert platform.seen()[-1] == "five"
 

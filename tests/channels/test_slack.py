@@ -434,7 +434,7 @@ async def test_the_bot_says_who_it_is(platform: SlackPlatform) -> None:
 
     found = await adapter.check()
 
-    assert found == f"Slack knows this bot as sessionary (id {BOT}) in The House."
+    assert found == f"Slack knows this bot as sessionary (id {BOT}) in The Team."
     await adapter.close()
 
 
