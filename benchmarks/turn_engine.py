@@ -12,10 +12,9 @@ from benchmarks.goals import at_least, at_most
 from benchmarks.measure import Case, Contestant, Sample, Scale, attempts, repeat
 from benchmarks.raw import TEXT, RawLog
 from sessionary.agents import registry
-from sessionary.agents.settings import AgentSettings
 from sessionary.channels.base import ChannelAdapter, ChannelOptions
 from sessionary.clock import RandomIds, SystemClock
-from sessionary.config.engine import AccessPolicy, EngineSettings
+from sessionary.config.engine import AccessPolicy, AgentTable, EngineSettings
 from sessionary.engine.context import EngineContext
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Capabilities, Receive, Sent
@@ -117,7 +116,7 @@ class Talk:
         return finished
 
     def _parts(self, wire: Wire) -> EngineContext:
-        agent = registry.build(AgentSettings("echo", "echo"), environ={})
+        agent = registry.build(AgentTable(name="echo", kind="echo"), environ={})
         return EngineContext(
             store=self._store,
             clock=SystemClock(),

@@ -11,7 +11,7 @@ import pytest
 
 from sessionary.agents.command import CommandOptions, CommandRunner
 from sessionary.agents.registry import build
-from sessionary.agents.settings import AgentSettings
+from sessionary.config.engine import AgentTable
 from sessionary.engine.ports import Runner
 from sessionary.errors import AgentFailed, BadInput, RetryLater
 from sessionary.model.message import Attachment, Text, ToolCall
@@ -292,7 +292,7 @@ async def test_a_program_gets_no_secret_of_the_server() -> None:
     named = {"pass_env": ["OPENAI_API_KEY", "NOT_SET"], "env": {"MODE": "fast", "LEVEL": 3}}
 
     async def seen(**more: object) -> dict[str, str]:
-        agent = build(AgentSettings("a", "command", options=options | more), environ=environ)
+        agent = build(AgentTable(name="a", kind="command", options=options | more), environ=environ)
         events = await events_of(agent.runner, turn_request("hello"))
         found: dict[str, str] = json.loads(steps_of(events)[-1].message.text)
         return {name: value for name, value in found.items() if name != "LC_CTYPE"}

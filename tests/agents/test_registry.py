@@ -10,25 +10,26 @@ import pytest
 from sessionary.agents import model
 from sessionary.agents.command import CommandRunner
 from sessionary.agents.demo import EchoRunner, ScriptRunner
-from sessionary.agents.model import ModelRunner, model_options
+from sessionary.agents.model import ModelOptions, ModelRunner
 from sessionary.agents.python import PythonRunner
-from sessionary.agents.registry import build
-from sessionary.agents.settings import AgentSettings, Options
+from sessionary.agents.registry import DEMO, build
 from sessionary.agents.summaries import ExtractiveSummarizer, ModelSummarizer
+from sessionary.config.engine import AgentTable
+from sessionary.config.reader import Place, read
 from sessionary.config.secret import Secret
 from sessionary.errors import BadInput
 
 KEY = "sk-very-secret"
 
 
-def agent(kind: str, **options: object) -> AgentSettings:
-    return AgentSettings("bot", kind, options=options)
+def agent(kind: str, **options: object) -> AgentTable:
+    return AgentTable(name="bot", kind=kind, options=options)
 
 
 def test_each_kind_has_its_runner() -> None:
     kinds = {
         EchoRunner: agent("echo"),
-        ScriptRunner: AgentSettings(),
+        ScriptRunner: DEMO,
         CommandRunner: agent("command", command=["true"], env={"A": "1"}),
         PythonRunner: agent("python", function="json:dumps"),
         ModelRunner: agent("model", model="openai:gpt-5", settings={"temperature": 0}),
@@ -48,21 +49,21 @@ def test_a_model_agent_summarizes_with_its_model() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (agent("robot"), ["'bot'", "'robot'", "command, echo, model, python or script"]),
-        (agent("model"), ["'bot'", "model is missing"]),
+        (agent("robot"), ["[agents.bot]", "'robot'", "command, echo, model, python or script"]),
+        (agent("model"), ["[agents.bot]", "set model, provider:model, such as openai:gpt-5"]),
         (agent("model", model="m", modle="x"), ["'modle'", "Did you mean 'model'"]),
         (agent("model", model=7), ["model must be a text"]),
         (agent("model", model="m", api_key_env="NO_KEY"), ["NO_KEY"]),
         (agent("model", model="m", api_key_file="/nowhere/key"), ["/nowhere/key"]),
         (agent("model", model="m", mcp=[{}]), ["mcp 1", "either a command or a url"]),
         (agent("model", model="m", mcp=[{"url": "x", "folde": "y"}]), ["Did you mean 'folder'"]),
-        (agent("model", model="m", attempts=0), ["attempts", "from 1 up"]),
+        (agent("model", model="m", attempts=0), ["attempts", "a whole number above 0"]),
         (agent("command"), ["program"]),
         (agent("echo", loud=True), ["'loud'", "none"]),
         (agent("script", pace_seconds=-1), ["pace_seconds"]),
     ],
 )
-def test_a_mistake_in_the_options_is_named(settings: AgentSettings, words: list[str]) -> None:
+def test_a_mistake_in_the_options_is_named(settings: AgentTable, words: list[str]) -> None:
     with pytest.raises(BadInput) as caught:
         build(settings, environ={})
 
@@ -75,7 +76,7 @@ def test_a_key_comes_from_a_variable_or_a_file(tmp_path: Path) -> None:
     path.write_text(f"{KEY}\n")
 
     for given in ({"api_key_env": "KEY"}, {"api_key_file": str(path)}):
-        options = model_options(Options({"model": "m"} | given, "agent", {"KEY": KEY}))
+        options = read(ModelOptions, {"model": "m"} | given, Place("agent"), environ={"KEY": KEY})
         assert options.key is not None
         assert options.key.reveal() == KEY
         assert KEY not in repr(options)
@@ -100,8 +101,8 @@ def test_building_agents_loads_no_model_library() -> None:
     code = (
         "import sys, sessionary\n"
         "from sessionary.agents.registry import build\n"
-        "from sessionary.agents.registry import AgentSettings\n"
-        "build(AgentSettings('a', 'model', options={'model': 'openai:m'}), environ={})\n"
+        "from sessionary.config.engine import AgentTable\n"
+        "build(AgentTable(options={'model': 'openai:m'}), environ={})\n"
         "heavy = {'pydantic_ai', 'pydantic', 'openai', 'anthropic', 'mcp', 'fastmcp', 'httpx2'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )

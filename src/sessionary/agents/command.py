@@ -33,9 +33,11 @@ from asyncio.subprocess import PIPE, Process
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from sessionary import config
+from sessionary.config.engine import Seconds
+from sessionary.config.setting import Setting, Texts, TextTable
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.errors import AgentFailed, BadInput, RetryLater
 from sessionary.model import codec
@@ -266,15 +268,22 @@ def program_environment(
 class CommandOptions:
     """The program, its working directory, and its limits."""
 
-    command: tuple[str, ...]
-    folder: str | None = None
-    # The whole environment of the program; it contains a secret of the server only if the settings name it.
+    command: Annotated[Texts, Setting("the program and its arguments", example=["./my-agent"])]
+    folder: Annotated[str | None, Setting("where it is started", example=".")] = None
+    pass_env: Annotated[
+        Texts,
+        Setting("environment variables to pass on, besides PATH, HOME, LANG and the like"),
+    ] = ()
+    env: Annotated[TextTable, Setting("further environment variables")] = field(
+        default_factory=dict, repr=False
+    )
+    timeout_seconds: Annotated[Seconds, Setting("how long it may take")] = 600.0
+    most_bytes: Annotated[int, Setting("how much it may write", ge=1)] = 32 * 1024 * 1024
+    # Not in the file: the whole environment of the program. It has a secret of the server only if the settings name it.
     environ: Mapping[str, str] = field(
         default_factory=lambda: program_environment(config.environment()), repr=False
     )
-    timeout_seconds: float = 600.0
     kill_after_seconds: float = 1.0
-    most_bytes: int = 32 * 1024 * 1024
     most_line_bytes: int = 8 * 1024 * 1024
     most_rubbish_lines: int = 1000
 

@@ -5,11 +5,12 @@ import importlib.util
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from sessionary.agents.settings import Options
 from sessionary.clock import Clock, Ids, RandomIds, SystemClock
+from sessionary.config.engine import MAX_SECONDS, Seconds
 from sessionary.config.secret import Secret
+from sessionary.config.setting import Setting, Texts, TextTable
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.errors import AgentFailed, BadInput, RetryLater
 from sessionary.model.usage import Usage
@@ -27,73 +28,80 @@ SESSION_SETTINGS = ("max_tokens", "seed", "temperature", "thinking", "top_p")
 class ToolServer:
     """An MCP server: a program to start, or a URL. Its name is the prefix of its tools' names."""
 
-    command: tuple[str, ...] = ()
-    url: str | None = None
-    name: str | None = None
-    folder: str | None = None
-    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    key: Secret | None = None
+    command: Annotated[
+        Texts,
+        Setting("a program to start, and its arguments", example=["mcp-server-files", "/data"]),
+    ] = ()
+    url: Annotated[
+        str | None, Setting("or its address", example="https://tools.example.org/mcp")
+    ] = None
+    name: Annotated[str | None, Setting("the prefix of its tools' names", example="files")] = None
+    folder: Annotated[str | None, Setting("where the program is started", example="/data")] = None
+    environ: Annotated[
+        TextTable, Setting("the program's own environment variables", name="env")
+    ] = field(default_factory=dict, repr=False)
+    headers: Annotated[TextTable, Setting("headers of the requests to its address")] = field(
+        default_factory=dict, repr=False
+    )
+    key: Annotated[
+        Secret | None, Setting("the token for its address", name="api_key", example="TOOLS_TOKEN")
+    ] = None
 
     @property
     def label(self) -> str:
         """Return its name for messages."""
         return self.name or self.url or " ".join(self.command[:2])
 
+    def check(self) -> None:
+        """Refuse a server that is both a program and an address, or neither."""
+        if bool(self.command) == bool(self.url):
+            raise ValueError("an MCP server has either a command or a url.")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
     """The model, its endpoint, its tools, and the time limits."""
 
-    model: str
-    provider: str | None = None
-    base_url: str | None = None
-    key: Secret | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    tools: tuple[ToolServer, ...] = ()
-    timeout_seconds: float = 120.0
-    tool_timeout_seconds: float = 120.0
-    attempts: int = 3
+    model: Annotated[str, Setting("provider:model", example="openai:gpt-5")]
+    provider: Annotated[
+        str | None, Setting("the provider, if model is to be used as it is", example="openai")
+    ] = None
+    base_url: Annotated[
+        str | None,
+        Setting(
+            "another address; without a provider it is called with OpenAI's Chat Completions API",
+            example="http://localhost:8000/v1",
+        ),
+    ] = None
+    key: Annotated[
+        Secret | None, Setting("the provider's key", name="api_key", example="OPENAI_API_KEY")
+    ] = None
+    settings: Annotated[
+        Mapping[str, Any],
+        Setting(
+            "temperature, top_p, max_tokens, thinking, seed and other settings of the provider",
+            example={"temperature": 0.2, "max_tokens": 4000},
+        ),
+    ] = field(default_factory=dict)
+    timeout_seconds: Annotated[Seconds, Setting("how long to wait for the next data")] = 120.0
+    tool_timeout_seconds: Annotated[Seconds, Setting("how long to wait for a tool")] = 120.0
+    attempts: Annotated[
+        int, Setting("how often a request is tried while no output was shown", ge=1, le=1000)
+    ] = 3
+    longest_wait_seconds: Annotated[
+        float, Setting("the longest wait between attempts", ge=0, le=MAX_SECONDS)
+    ] = 30.0
+    most_calls: Annotated[int, Setting("how often it may be called in one turn", ge=1)] = 50
+    requires_finish_reason: Annotated[
+        bool, Setting("an answer without a finish reason counts as cut off")
+    ] = True
+    tools: Annotated[
+        tuple[ToolServer, ...], Setting("MCP servers whose tools it may call", name="mcp")
+    ] = ()
+    # Not in the file: for tests.
     first_wait_seconds: float = 0.5
-    longest_wait_seconds: float = 30.0
-    most_calls: int = 50
     most_malformed: int = 3
     most_tool_characters: int = 100_000
-    requires_finish_reason: bool = True
-
-
-def model_options(options: Options) -> ModelOptions:
-    """Read the options of a model agent."""
-    return ModelOptions(
-        model=options.required("model"),
-        provider=options.text("provider"),
-        base_url=options.text("base_url"),
-        key=options.secret("api_key"),
-        settings=options.mapping("settings"),
-        tools=tuple(_tool_server(each) for each in options.tables("mcp")),
-        timeout_seconds=options.number("timeout_seconds", 120.0, least=0.001),
-        tool_timeout_seconds=options.number("tool_timeout_seconds", 120.0, least=0.001),
-        attempts=int(options.number("attempts", 3, least=1)),
-        longest_wait_seconds=options.number("longest_wait_seconds", 30.0),
-        most_calls=int(options.number("most_calls", 50, least=1)),
-        requires_finish_reason=options.flag("requires_finish_reason", default=True),
-    )
-
-
-def _tool_server(options: Options) -> ToolServer:
-    server = ToolServer(
-        command=options.texts("command"),
-        url=options.text("url"),
-        name=options.text("name"),
-        folder=options.text("folder"),
-        environ=options.mapping("env"),
-        headers=options.mapping("headers"),
-        key=options.secret("api_key"),
-    )
-    options.refuse_unknown()
-    if bool(server.command) == bool(server.url):
-        raise options.bad("an MCP server has either a command or a url.")
-    return server
 
 
 LIBRARY = "pydantic_ai"

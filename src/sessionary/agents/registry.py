@@ -1,14 +1,19 @@
 """From the settings of an agent to the runner that takes its turns."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
 
 from sessionary.agents.command import CommandOptions, CommandRunner, program_environment
 from sessionary.agents.demo import DEFAULT_PACE_SECONDS, EchoRunner, ScriptRunner
-from sessionary.agents.model import ModelRunner, model_options, require_library
+from sessionary.agents.model import ModelOptions, ModelRunner, require_library
 from sessionary.agents.python import PythonRunner
-from sessionary.agents.settings import DEMO, AgentSettings, Options
 from sessionary.agents.summaries import ExtractiveSummarizer, ModelSummarizer, ModelTitler
+from sessionary.config import FILE
+from sessionary.config.engine import AgentTable
+from sessionary.config.reader import Place, check_secrets, read
+from sessionary.config.setting import Setting
 from sessionary.engine.ports import Runner, Summarizer
 from sessionary.errors import BadInput
 from sessionary.model.prompt import PromptContext, render
@@ -44,62 +49,90 @@ class ConfiguredAgent:
         await self.runner.close()
 
 
-def build(settings: AgentSettings, *, environ: Mapping[str, str]) -> ConfiguredAgent:
-    """Build the agent that the settings describe; secrets are read from `environ`."""
-    make = _KINDS.get(settings.kind)
-    where = f"agent {settings.name!r}"
-    if make is None:
-        raise BadInput(f"{where}: there is no kind {settings.kind!r}; use {_kinds()}.")
-    options = Options(settings.options, where, environ, folder=settings.folder)
-    runner = make(options)
-    options.refuse_unknown()
+@dataclass(frozen=True, slots=True)
+class AgentKind:
+    """A kind of agent: the class that declares its settings, and what builds a runner from them.
+
+    `build` also gets the environment, and the directory of sessionary.toml.
+    """
+
+    settings: type[Any]
+    build: Callable[[Any, Mapping[str, str], Path | None], Runner]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EchoSettings:
+    """An agent that repeats the message has no settings of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptSettings:
+    """The settings of the demo agent."""
+
+    pace_seconds: Annotated[
+        float, Setting("the pause after each word of the demo", ge=0, le=60)
+    ] = DEFAULT_PACE_SECONDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonSettings:
+    """The settings of an agent that is a function."""
+
+    function: Annotated[str, Setting("module:function", example="my_module:answer")]
+
+
+def build(
+    table: AgentTable, *, environ: Mapping[str, str], folder: Path | None = None
+) -> ConfiguredAgent:
+    """Build the agent that a table describes; secrets are read from `environ`."""
+    kind = kind_of(table)
+    settings = read(kind.settings, table.options, _place(table), environ=environ)
+    check_secrets(settings)
+    runner = kind.build(settings, environ, folder)
     model = runner if isinstance(runner, ModelRunner) else None
     return ConfiguredAgent(
-        settings.name,
-        settings.prompt,
+        table.name,
+        table.prompt,
         runner,
         ExtractiveSummarizer() if model is None else ModelSummarizer(model),
         ModelTitler(model),
     )
 
 
-def _kinds() -> str:
-    *most, last = sorted(_KINDS)
-    return f"{', '.join(most)} or {last}"
-
-
-def _script(options: Options) -> Runner:
-    return ScriptRunner(pace=options.number("pace_seconds", DEFAULT_PACE_SECONDS))
-
-
-def _model(options: Options) -> Runner:
-    read = model_options(options)
-    require_library(f"The agent for {read.model}")
-    return ModelRunner(read)
-
-
-def _command(options: Options) -> Runner:
-    added = {name: str(value) for name, value in options.mapping("env").items()}
-    environ = program_environment(options.environ, names=options.texts("pass_env"), added=added)
-    return CommandRunner(
-        CommandOptions(
-            command=options.texts("command"),
-            folder=options.text("folder"),
-            environ=environ,
-            timeout_seconds=options.number("timeout_seconds", 600.0, least=0.001),
-            most_bytes=int(options.number("most_bytes", 32 * 1024 * 1024, least=1)),
+def kind_of(table: AgentTable) -> AgentKind:
+    """Return the kind of an agent; raise BadInput if there is none of that name."""
+    kind = KINDS.get(table.kind)
+    if kind is None:
+        *most, last = sorted(KINDS)
+        raise BadInput(
+            f"{_place(table)}: there is no kind {table.kind!r}; use {', '.join(most)} or {last}."
         )
-    )
+    return kind
 
 
-def _python(options: Options) -> Runner:
-    return PythonRunner(options.required("function"), folder=options.folder)
+def _place(table: AgentTable) -> Place:
+    return Place(FILE, "agents").below(table.name)
 
 
-_KINDS: dict[str, Callable[[Options], Runner]] = {
-    "echo": lambda _: EchoRunner(),
-    DEMO: _script,
-    "model": _model,
-    "command": _command,
-    "python": _python,
+def _model(options: ModelOptions, _: Mapping[str, str], __: Path | None) -> Runner:
+    require_library(f"The agent for {options.model}")
+    return ModelRunner(options)
+
+
+def _command(options: CommandOptions, environ: Mapping[str, str], _: Path | None) -> Runner:
+    passed = program_environment(environ, names=options.pass_env, added=options.env)
+    return CommandRunner(replace(options, environ=passed))
+
+
+DEMO = AgentTable(name="demo", kind="script")
+KINDS: dict[str, AgentKind] = {
+    "model": AgentKind(ModelOptions, _model),
+    "command": AgentKind(CommandOptions, _command),
+    "python": AgentKind(
+        PythonSettings, lambda settings, _, folder: PythonRunner(settings.function, folder=folder)
+    ),
+    "script": AgentKind(
+        ScriptSettings, lambda settings, _, __: ScriptRunner(pace=settings.pace_seconds)
+    ),
+    "echo": AgentKind(EchoSettings, lambda _, __, ___: EchoRunner()),
 }

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from sessionary import config
 from sessionary.actions import schedules
 from sessionary.agents import registry
-from sessionary.agents.settings import AgentSettings
 from sessionary.app.context import AppContext
-from sessionary.config.engine import EngineConfig, read_engine
+from sessionary.config.engine import AgentTable, EngineConfig, read_engine
 from sessionary.engine.context import EngineContext
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Adapter
@@ -34,6 +33,8 @@ class Agents:
         self._folder = folder
         self._default = default
         self._made: dict[str, registry.ConfiguredAgent] = {}
+        for table in settings.agents.values():
+            registry.kind_of(table)  # refuses an unknown kind when the program starts
         if default is not None:
             self.get(default)
 
@@ -47,7 +48,8 @@ class Agents:
         """Return an agent by its name; None is the demo agent."""
         made = self._made.get(name or "")
         if made is None:
-            made = registry.build(self._described(name), environ=config.environment())
+            table = self._table(name)
+            made = registry.build(table, environ=config.environment(), folder=self._folder)
             self._made[name or ""] = made
         return made
 
@@ -56,14 +58,14 @@ class Agents:
         for each in self._made.values():
             await each.close()
 
-    def _described(self, name: str | None) -> AgentSettings:
+    def _table(self, name: str | None) -> AgentTable:
         if name is None:
-            return AgentSettings()
+            return registry.DEMO
         table = self._settings.agents.get(name)
         if table is None:
             known = ", ".join(sorted(self._settings.agents)) or "none"
             raise BadInput(f"There is no agent {name!r}. Configured: {known}.")
-        return AgentSettings(table.name, table.kind, table.prompt, table.options, self._folder)
+        return table
 
 
 def build_engine(

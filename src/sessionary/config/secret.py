@@ -71,14 +71,3 @@ def _first_line(where: str, path: Path) -> str:
     if not text:
         raise BadInput(f"{where}: the file {path} is empty.")
     return text.splitlines()[0].strip()
-
-
-def find(
-    where: str, *, variable: str | None, path: str | None, environ: Mapping[str, str]
-) -> Secret | None:
-    """Return the secret in an environment variable or a file; None if neither is named."""
-    if variable is None and path is None:
-        return None
-    found = Secret.named(where, variable=variable, path=path, environ=environ)
-    found.reveal()
-    return found

@@ -181,6 +181,18 @@ Minutes = Annotated[
 ]
 AbsolutePath = Annotated[Path, ValueKind("an absolute path", _absolute, short="path")]
 Microusd = Annotated[int, scaled(NUMBER, 1_000_000)]
+# Values of any type, as texts: environment variables, headers.
+TextTable = Annotated[
+    Mapping[str, str],
+    ValueKind(
+        "a table",
+        lambda table: {name: str(value) for name, value in table.items()},
+        write=dict,
+        short="table",
+        schema={"type": "object", "additionalProperties": {"type": "string"}},
+    ),
+]
+# A list of texts; a single text is a list of one.
 Texts = Annotated[
     tuple[str, ...],
     ValueKind(
