@@ -10,7 +10,6 @@ from sessionary.channels.base import (
     ChannelOptions,
     GroupBuffer,
     ReceivedMessage,
-    SendProgress,
     StreamingMessages,
     with_group_lines,
 )
@@ -207,13 +206,24 @@ def test_a_file_comes_after_the_text_and_without_a_text_alone() -> None:
     assert adapter.pieces(delivery_to(HERE, file)) == [file]
 
 
-def test_progress_is_remembered_until_the_delivery_is_done() -> None:
-    progress = SendProgress()
-    progress.sent("one").append("id")
+async def test_the_next_attempt_goes_on_where_this_one_stopped() -> None:
+    class Interrupted(ListAdapter):
+        longest_message = 16
+        may_send = 1
 
-    assert progress.sent("one") == ["id"]
-    progress.finish("one")
-    assert progress.sent("one") == []
+        async def send_text(self, delivery: Delivery, text: str, index: int) -> str:
+            if len(self.sent) >= self.may_send:
+                raise RetryLater("wait", after=1)
+            return await super().send_text(delivery, text, index)
+
+    adapter, text = Interrupted(), "word-1 word-2 word-3"
+    with pytest.raises(RetryLater):
+        await adapter.send(delivery_to(HERE, text))
+    adapter.may_send = 10
+    await adapter.send(delivery_to(HERE, text, attempts=2))
+    await adapter.send(delivery_to(HERE, "once more"))
+
+    assert adapter.sent == ["word-1", "word-2 word-3", "once more"]
 
 
 def test_pauses_double_up_to_a_limit_and_begin_again_after_a_success() -> None:

@@ -11,8 +11,7 @@ from sessionary.actions.files import read_blob
 from sessionary.actions.sessions import read
 from sessionary.actions.sessions.lists import SessionFilters, list_sessions
 from sessionary.channels import registry
-from sessionary.channels.discord.adapter import DiscordAdapter
-from sessionary.channels.discord.client import discord
+from sessionary.channels.discord.adapter import DiscordAdapter, discord
 from sessionary.channels.discord.inbound import DiscordOptions
 from sessionary.config.secret import Secret
 from sessionary.engine.commands import REGISTRY

@@ -9,7 +9,7 @@ import pytest
 from sessionary.actions import inbox
 from sessionary.actions.sessions.lists import SessionFilters, list_sessions
 from sessionary.channels.discord import adapter
-from sessionary.channels.discord.client import LONGEST_AWAY, discord
+from sessionary.channels.discord.adapter import LONGEST_AWAY, discord
 from sessionary.model.message import Role
 from sessionary.store.database import Store
 from sessionary.testing.channel_world import ChannelWorld

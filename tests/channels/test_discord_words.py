@@ -4,7 +4,9 @@ import dataclasses
 
 import pytest
 
-from sessionary.channels.discord import inbound, outbound
+from sessionary.channels.base import split_text, utf16_units
+from sessionary.channels.discord import inbound
+from sessionary.channels.discord.adapter import LONGEST, nonce, target
 from sessionary.channels.discord.inbound import (
     DiscordBot,
     DiscordMessage,
@@ -86,20 +88,20 @@ def test_bots_are_not_heard() -> None:
 
 
 def test_pieces_are_short_enough_as_discord_counts() -> None:
-    pieces = outbound.split("👩‍👩‍👧‍👦" * 900)
+    pieces = split_text("👩‍👩‍👧‍👦" * 900, LONGEST, measure=utf16_units)
 
-    assert all(len(each.encode("utf-16-le")) // 2 <= outbound.LONGEST for each in pieces)
+    assert all(len(each.encode("utf-16-le")) // 2 <= LONGEST for each in pieces)
     assert "".join(pieces) == "👩‍👩‍👧‍👦" * 900
 
 
 def test_a_piece_has_the_same_nonce_in_every_try_and_no_other_has_it() -> None:
-    first, again = ([outbound.nonce("delivery-1", index) for index in range(3)] for _ in range(2))
+    first, again = ([nonce("delivery-1", index) for index in range(3)] for _ in range(2))
 
     assert first == again
     assert len(set(first)) == 3
-    assert all(len(nonce) <= 25 for nonce in first)
+    assert all(len(each) <= 25 for each in first)
 
 
 def test_a_thread_is_written_to_by_its_own_id() -> None:
-    assert outbound.target(Channel("discord", "60")) == "60"
-    assert outbound.target(Channel("discord", "60", "61")) == "61"
+    assert target(Channel("discord", "60")) == "60"
+    assert target(Channel("discord", "60", "61")) == "61"

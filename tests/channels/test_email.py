@@ -7,10 +7,9 @@ import pytest
 
 from sessionary.channels import registry
 from sessionary.channels.email import inbound, outbound
-from sessionary.channels.email.client import wait_in
 from sessionary.channels.email.inbound import IgnoredMail, Mail, MailRules
 from sessionary.channels.email.mail_text import own_words, text_of_html
-from sessionary.channels.email.outbound import MailSender, MailThread
+from sessionary.channels.email.outbound import MailSender, MailThread, wait_in
 from sessionary.errors import BadInput, Unreachable
 from sessionary.model.message import Attachment, Text
 from sessionary.model.source import Channel

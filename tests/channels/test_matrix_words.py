@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from sessionary.channels import registry
+from sessionary.channels.base import split_text
 from sessionary.channels.files import OutgoingFile
-from sessionary.channels.matrix import inbound, outbound
+from sessionary.channels.matrix import adapter, inbound
 from sessionary.channels.matrix.inbound import MatrixBot, MatrixMessage, MatrixOptions, MatrixRoom
 from sessionary.errors import BadInput
 from sessionary.model.message import Text
@@ -198,37 +199,37 @@ def test_an_invitation_is_accepted_from_people_and_servers_that_are_named(
 
 
 def test_plain_words_go_out_plain_and_markdown_as_html_too() -> None:
-    assert outbound.content_of("hello", None) == {
+    assert adapter.content_of("hello", None) == {
         "msgtype": "m.text",
         "body": "hello",
         "m.mentions": {},
     }
-    rich = outbound.content_of("**bold** <script>", None)
+    rich = adapter.content_of("**bold** <script>", None)
     assert rich["body"] == "**bold** <script>"
     assert rich["formatted_body"] == "<p><strong>bold</strong> &lt;script&gt;</p>"
 
 
 def test_people_who_are_named_are_mentioned() -> None:
-    content = outbound.content_of("ask @ada:test.org or mail x@test.org", None)
+    content = adapter.content_of("ask @ada:test.org or mail x@test.org", None)
 
     assert content["m.mentions"] == {"user_ids": ["@ada:test.org"]}
 
 
 def test_a_delivery_to_a_thread_is_sent_into_it() -> None:
-    relation = outbound.content_of("hello", "$root")["m.relates_to"]
+    relation = adapter.content_of("hello", "$root")["m.relates_to"]
 
     assert (relation["rel_type"], relation["event_id"]) == ("m.thread", "$root")
 
 
 def test_a_long_text_comes_in_pieces_under_transactions_that_stay() -> None:
-    texts = outbound.split("wörd " * 8000)
-    first, again = ([outbound.transaction_id("d", index) for index in range(3)] for _ in range(2))
+    texts = split_text("wörd " * 8000, adapter.LONGEST_BYTES, measure=adapter.MatrixAdapter.measure)
+    first, again = ([adapter.transaction_id("d", index) for index in range(3)] for _ in range(2))
 
     assert first == again
     assert len(set(first)) == 3
     assert len(texts) > 1
-    assert all(len(text.encode()) <= outbound.LONGEST_BYTES for text in texts)
-    assert all(len(json.dumps(outbound.content_of(text, None))) <= 65_000 for text in texts)
+    assert all(len(text.encode()) <= adapter.LONGEST_BYTES for text in texts)
+    assert all(len(json.dumps(adapter.content_of(text, None))) <= 65_000 for text in texts)
 
 
 def test_a_file_is_shown_as_what_it_is() -> None:
@@ -237,8 +238,8 @@ def test_a_file_is_shown_as_what_it_is() -> None:
         OutgoingFile("a.pdf", "application/pdf", b""),
     )
 
-    assert outbound.file_content(picture, "mxc://test/1", None)["msgtype"] == "m.image"
-    told = outbound.file_content(page, "mxc://test/2", "$root")
+    assert adapter.file_content(picture, "mxc://test/1", None)["msgtype"] == "m.image"
+    told = adapter.file_content(page, "mxc://test/2", "$root")
     assert (told["msgtype"], told["body"], told["url"]) == ("m.file", "a.pdf", "mxc://test/2")
     assert told["m.relates_to"]["event_id"] == "$root"
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from sessionary.channels.base import ReceivedMessage, WithdrawnMessage
-from sessionary.channels.signal import inbound, outbound
+from sessionary.channels.signal import inbound
+from sessionary.channels.signal.adapter import recipient
 from sessionary.channels.signal.inbound import SignalAccount
 from sessionary.model.message import Text, Unknown
 from sessionary.model.source import key_for
@@ -48,7 +49,7 @@ def test_a_group_is_named_by_its_internal_id() -> None:
     assert source.chat_id == f"group:{GROUP['groupId']}"
     assert source.chat_id_alt == GROUP["groupId"]
     assert source.channel is not None
-    assert outbound.recipient(source.channel) == {"groupId": GROUP["groupId"]}
+    assert recipient(source.channel) == {"groupId": GROUP["groupId"]}
 
 
 def test_two_people_who_write_in_the_same_instant_are_told_apart() -> None:

@@ -17,9 +17,9 @@ from sessionary.actions.files import read_blob
 from sessionary.actions.sessions import read
 from sessionary.actions.sessions.lists import SessionFilters, list_sessions
 from sessionary.channels import registry
-from sessionary.channels.slack import client, inbound
+from sessionary.channels.slack import adapter as slack_adapter
+from sessionary.channels.slack import inbound
 from sessionary.channels.slack.adapter import SlackAdapter, SlackKeys
-from sessionary.channels.slack.client import SlackClient
 from sessionary.channels.slack.inbound import SlackOptions
 from sessionary.config.secret import Secret
 from sessionary.errors import BadInput, NotAllowed, RetryLater, Unreachable
@@ -66,11 +66,9 @@ class SlackPlatform(FakeSlack):
         return SlackAdapter(
             keys,
             SlackOptions(largest_file=1000, largest_sent=1000, pause_seconds=0.1, **rules),
-            client=self.client(),
+            api=self.api,
+            ping_seconds=PING_SECONDS,
         )
-
-    def client(self) -> SlackClient:
-        return SlackClient(TOKEN, app_token=APP_TOKEN, api=self.api, ping_seconds=PING_SECONDS)
 
     async def says(
         self, text: str, *, number: int, person: str | None = None, file: bytes | None = None
@@ -99,7 +97,8 @@ class PostingPlatform(SlackPlatform):
         adapter = SlackAdapter(
             keys,
             SlackOptions(largest_file=1000, largest_sent=1000, pause_seconds=0.1, **rules),
-            client=self.client(),
+            api=self.api,
+            ping_seconds=PING_SECONDS,
         )
         self.webhook_handler = adapter.webhook
         return adapter
@@ -464,7 +463,7 @@ async def _posted(adapter: SlackAdapter, body: bytes) -> int | str:
 
 def _prepare(monkeypatch: pytest.MonkeyPatch) -> None:
     # On a busy machine it takes longer than one second to ask for a name.
-    monkeypatch.setattr(client, "LOOKUP_SECONDS", TIMEOUT_SECONDS)
+    monkeypatch.setattr(slack_adapter, "LOOKUP_SECONDS", TIMEOUT_SECONDS)
     # The library would send even loopback to a proxy.
     for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"):
         monkeypatch.delenv(name, raising=False)

@@ -272,7 +272,7 @@ async def test_who_has_blocked_the_bot_is_unreachable(fake: FakeTelegram) -> Non
 async def test_a_long_delivery_goes_on_where_it_stopped(fake: FakeTelegram) -> None:
     adapter = fake.adapter()
     text = "word " * 2000
-    real, count = adapter.client.send, 0
+    real, count = adapter.send_text, 0
 
     async def sometimes(*given: Any, **more: Any) -> str:
         nonlocal count
@@ -281,7 +281,7 @@ async def test_a_long_delivery_goes_on_where_it_stopped(fake: FakeTelegram) -> N
             raise RetryLater("wait", after=0.0)
         return await real(*given, **more)
 
-    adapter.client.send = sometimes  # type: ignore[method-assign]
+    adapter.send_text = sometimes  # type: ignore[method-assign]
     with pytest.raises(RetryLater):
         await adapter.send(delivery_to(fake.chat, text))
     await adapter.send(delivery_to(fake.chat, text, attempts=2))

@@ -4,7 +4,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from sessionary.channels.base import printable, utf16_units
+from sessionary.channels.base import printable, split_text, utf16_units
 from sessionary.channels.telegram import outbound
 from sessionary.channels.telegram.adapter import TelegramAdapter
 from sessionary.channels.telegram.settings import TelegramSettings
@@ -49,9 +49,13 @@ def test_telegram_takes_every_rendering(text: str) -> None:
     telegram.shown(outbound.render(text), "MarkdownV2")
 
 
+def split(text: str) -> list[str]:
+    return split_text(text, outbound.LONGEST, measure=utf16_units)
+
+
 @hypothesis.given(strategies.text(max_size=200))
 def test_every_word_is_still_there(text: str) -> None:
-    for piece in outbound.split(printable(text)):
+    for piece in split(printable(text)):
         assert piece.strip()
         piece.encode()
 
@@ -59,7 +63,7 @@ def test_every_word_is_still_there(text: str) -> None:
 def test_a_long_text_is_cut_into_messages_that_fit() -> None:
     text = "\n\n".join(f"paragraph {number} " + "word " * 50 for number in range(60))
 
-    pieces = outbound.split(text)
+    pieces = split(text)
 
     assert len(pieces) > 3
     assert all(utf16_units(piece) <= outbound.LONGEST for piece in pieces)
@@ -69,7 +73,7 @@ def test_a_long_text_is_cut_into_messages_that_fit() -> None:
 def test_a_fence_that_is_cut_is_closed_and_opened_again() -> None:
     code = "\n".join(f"line({number})" for number in range(1000))
 
-    pieces = outbound.split(f"See:\n```python\n{code}\n```")
+    pieces = split(f"See:\n```python\n{code}\n```")
 
     assert len(pieces) > 1
     for piece in pieces:
@@ -81,7 +85,7 @@ def test_a_fence_that_is_cut_is_closed_and_opened_again() -> None:
 
 
 def test_emoji_are_counted_as_telegram_counts_them() -> None:
-    pieces = outbound.split("😀" * 3000)
+    pieces = split("😀" * 3000)
 
     assert [utf16_units(piece) <= 4096 for piece in pieces] == [True] * len(pieces)
     assert "".join(pieces) == "😀" * 3000
@@ -108,7 +112,7 @@ def test_thoughts_are_not_sent_and_files_come_last() -> None:
 
 
 def test_a_piece_that_was_too_long_comes_in_halves() -> None:
-    piece = outbound.split("word " * 500)[0]
+    piece = split("word " * 500)[0]
 
     halves = outbound.halves(piece)
 

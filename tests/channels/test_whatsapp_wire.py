@@ -11,8 +11,8 @@ from sessionary.actions import outbox
 from sessionary.actions.sessions import lists, read
 from sessionary.channels import registry
 from sessionary.channels.base import ReceivedMessage, WithdrawnMessage
-from sessionary.channels.whatsapp import inbound, outbound
-from sessionary.channels.whatsapp.adapter import WhatsAppAdapter
+from sessionary.channels.whatsapp import inbound
+from sessionary.channels.whatsapp.adapter import WhatsAppAdapter, formatted, recipient
 from sessionary.channels.whatsapp.inbound import FailedDelivery, WhatsAppOptions
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, NotAllowed, RetryLater, SessionaryError, Unreachable
@@ -149,7 +149,7 @@ def test_a_person_without_a_number_can_be_answered() -> None:
     heard = next(inbound.events(given, NUMBER_ID))
 
     assert isinstance(heard, ReceivedMessage)
-    assert outbound.recipient(heard.source.chat_id or "") == {
+    assert recipient(heard.source.chat_id or "") == {
         "recipient_type": "individual",
         "recipient": "US.13491208655302",
     }
@@ -216,7 +216,7 @@ async def test_in_a_group_only_what_is_said_to_the_agent_reaches_it(
     assert (source.chat_type, source.chat_id) == ("group", "Y2FwaV9ncm91cA")
     assert door.texts[0].startswith("where?\n(Said here before, not to you")
     assert "lunch?" in door.texts[0]
-    assert outbound.recipient("Y2FwaV9ncm91cA")["recipient_type"] == "group"
+    assert recipient("Y2FwaV9ncm91cA")["recipient_type"] == "group"
 
 
 async def test_a_stranger_who_takes_something_back_is_not_heard(platform: FakeWhatsApp) -> None:
@@ -297,7 +297,7 @@ async def test_a_file_of_a_delivery_is_given_to_whatsapp(
     ],
 )
 def test_formatting_is_written_as_whatsapp_shows_it(said: str, shown: str) -> None:
-    assert outbound.formatted(said) == shown
+    assert formatted(said) == shown
 
 
 async def test_typing_is_shown_under_the_latest_message(platform: FakeWhatsApp) -> None:

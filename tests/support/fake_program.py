@@ -6,8 +6,7 @@ import json
 import time
 from typing import Any, Self
 
-from sessionary.channels.webhook.adapter import WebhookAdapter
-from sessionary.channels.webhook.messages import sign, signature_problem
+from sessionary.channels.webhook.adapter import WebhookAdapter, sign, signature_problem
 from sessionary.channels.webhook.settings import WebhookSettings
 from sessionary.config.secret import Secret
 from sessionary.model.source import Channel
@@ -116,17 +115,17 @@ class FakeProgram:
         """Post with a signature of another secret."""
         body = self.body(text, number=number)
         wrong = sign(WebhookSettings(secret=Secret("guessed"), **self._settings), body, self.now())
-        return await self._given().handle_webhook(wrong, body)
+        return int(await self._given().handle_webhook(wrong, body))
 
     async def replays_late(self, text: str, *, number: int) -> int | None:
         """Post what was signed an hour ago."""
         body = self.body(text, number=number)
-        return await self._given().handle_webhook(
-            sign(self.settings, body, self.now() - 3600), body
-        )
+        late = sign(self.settings, body, self.now() - 3600)
+        return int(await self._given().handle_webhook(late, body))
 
     async def _post(self, body: bytes) -> int:
-        return await self._given().handle_webhook(sign(self.settings, body, self.now()), body)
+        headers = sign(self.settings, body, self.now())
+        return int(await self._given().handle_webhook(headers, body))
 
     def _given(self) -> WebhookTarget:
         assert self.current is not None

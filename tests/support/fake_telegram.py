@@ -364,7 +364,7 @@ class PostingTelegram(FakeTelegram):
     async def _posted(self, body: bytes, secret: str) -> int:
         if self._adapter is None or self._adapter.webhook is None:
             return 404
-        return await self._adapter.handle_webhook({SECRET_HEADER: secret}, body)
+        return int(await self._adapter.handle_webhook({SECRET_HEADER: secret}, body))
 
 
 _GIFTS = ("senddocument", "sendphoto")

@@ -111,7 +111,7 @@ class FakeWhatsApp:
     async def post(self, given: dict[str, Any], *, secret: str = APP_SECRET) -> int:
         """Post something once; the status of the answer."""
         assert self.current is not None
-        return await self.current.handle_webhook(*signed(given, secret))
+        return int(await self.current.handle_webhook(*signed(given, secret)))
 
     async def forges(self, text: str, *, number: int) -> int:
         """Someone else posts a message of the known person."""

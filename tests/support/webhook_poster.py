@@ -13,7 +13,7 @@ _RETRY_SECONDS = 0.01
 class WebhookTarget(Protocol):
     """What is posted to: an adapter, or a server that has one."""
 
-    async def handle_webhook(self, headers: Mapping[str, str], body: bytes) -> int:
+    async def handle_webhook(self, headers: Mapping[str, str], body: bytes) -> int | str:
         """Handle a post and return the status of the answer."""
 
 

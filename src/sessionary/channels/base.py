@@ -5,11 +5,13 @@ The adapter of a platform is a subclass of `ChannelAdapter` with the code that t
 
 import asyncio
 import contextlib
+import json
 import logging
 import re
+import sys
 import time
-from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
@@ -22,6 +24,7 @@ from sessionary.channels.files import (
     FileRefused,
     FileTooLarge,
     IncomingFile,
+    LatestDict,
     OutgoingFile,
 )
 from sessionary.config.engine import ChannelTable
@@ -54,6 +57,7 @@ STORE_WAIT_SECONDS = 1.0
 # After a connection that lasted this long, connect again without a growing pause.
 STEADY_SECONDS = 60.0
 MAX_SEND_PAUSE_SECONDS = 300.0
+MAX_UNFINISHED = 1000
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -155,6 +159,9 @@ class ChannelAdapter:
     challenge: Challenge | None = None
     # What is sent for a delivery without content.
     empty_text = "(An empty message.)"
+    # How much text the platform accepts in one message, and in one that shows a partial reply.
+    longest_message: int = sys.maxsize
+    longest_preview: int | None = None
 
     def __init__(self, options: ChannelOptions) -> None:
         self.options = options
@@ -163,7 +170,9 @@ class ChannelAdapter:
         self._receive: Receive | None = None
         self._refused: asyncio.Future[None] | None = None
         self._group = GroupBuffer()
-        self._progress = SendProgress()
+        # The messages that were sent of unfinished deliveries. After a restart a delivery is sent from its beginning,
+        # and marked as perhaps sent twice.
+        self._sent: LatestDict[str, list[str]] = LatestDict(MAX_UNFINISHED)
         self._file_failures = FailureCounter()
         self._streaming = StreamingMessages(self.show_partial, pause_of=self.edit_pause)
 
@@ -190,7 +199,7 @@ class ChannelAdapter:
         raise NotImplementedError
 
     async def show_partial(self, channel: Channel, message_id: str | None, text: str) -> str:
-        """Write the beginning of a reply into this message, or into a new one; return the message's id."""
+        """Write a text without formatting into this message, or into a new one; return the message's id."""
         raise NotImplementedError
 
     async def typing(self, channel: Channel) -> None:
@@ -203,9 +212,14 @@ class ChannelAdapter:
         """Connect, and return the name of the bot's account; an error says what is missing and how to get it."""
         raise NotImplementedError
 
+    @staticmethod
+    def measure(text: str) -> int:
+        """Return the length of a text as the platform counts it."""
+        return len(text)
+
     def split(self, text: str) -> list[str]:
         """Split a text into pieces that the platform accepts."""
-        return [text] if text.strip() else []
+        return split_text(text, self.longest_message, measure=self.measure)
 
     def edit_pause(self, channel: Channel) -> float:
         """Return how many seconds the platform wants between two edits of a message."""
@@ -260,23 +274,47 @@ class ChannelAdapter:
         finally:
             self._refused.cancel()
 
-    async def handle_post(self, handle: Callable[[Receive], Awaitable[object]]) -> int:
-        """Handle a verified webhook post; return 200 if its messages are stored, else 503, so that it is posted again.
+    async def handle_webhook(self, headers: Mapping[str, str], body: bytes) -> int | str:
+        """Handle a post: check its signature, and answer when its messages are durable.
 
-        `BadInput` is passed on to the caller: posting it again would not help.
+        What cannot be stored now is answered with 503, so that the platform posts it again.
         """
-        if self._receive is None:
-            return HTTPStatus.SERVICE_UNAVAILABLE
+        problem = self.signature_problem({key.lower(): headers[key] for key in headers}, body)
+        if problem is not None:
+            logger.warning("%s: a post was refused: %s", self.platform, problem)
+            return HTTPStatus.UNAUTHORIZED
         try:
-            await handle(self._receive)
-        except BadInput:
-            raise
+            payload = self.decode_post(body)
+        except (ValueError, RecursionError):
+            logger.warning("%s: a signed post cannot be decoded", self.platform)
+            return HTTPStatus.BAD_REQUEST
+        try:
+            return (
+                await self.handle_payload(payload, self._receive or NotRunning()) or HTTPStatus.OK
+            )
+        except BadInput as error:
+            logger.warning("%s: a signed post cannot be used: %s", self.platform, error)
+            return HTTPStatus.UNPROCESSABLE_ENTITY
         except SessionaryError as error:
             logger.warning(
                 "%s: a post was not stored and will be posted again: %s", self.platform, error
             )
             return HTTPStatus.SERVICE_UNAVAILABLE
-        return HTTPStatus.OK
+
+    def signature_problem(self, headers: Mapping[str, str], body: bytes) -> str | None:
+        """Return why a post is not the platform's, or None. The names of the headers are in lower case."""
+        raise NotImplementedError
+
+    def decode_post(self, body: bytes) -> Any:
+        """Decode the body of a post; raise `ValueError` if it is malformed."""
+        payload = json.loads(body)
+        if not isinstance(payload, dict):
+            raise ValueError("not an object")
+        return payload
+
+    async def handle_payload(self, payload: Any, receive: Receive) -> str | None:
+        """Store the messages of a post; return what the platform wants to read back, if anything."""
+        raise NotImplementedError
 
     async def admit(self, received: ReceivedMessage, receive: Receive) -> str | None:
         """Store a message to the agent. One that is not addressed to it goes to the group buffer, if `observe` is set.
@@ -360,7 +398,7 @@ class ChannelAdapter:
 
     async def send(self, delivery: Delivery) -> Sent:
         """Send a delivery; after a failure the next attempt continues where this one stopped."""
-        sent = self._progress.sent(delivery.id)
+        sent = self._sent[delivery.id] = self._sent.get(delivery.id) or []
         try:
             for index, piece in enumerate(self.pieces(delivery)):
                 if index >= len(sent):
@@ -371,7 +409,7 @@ class ChannelAdapter:
             if self._refused is not None and not self._refused.done():
                 self._refused.set_exception(NotAllowed(str(error)))
             raise
-        self._progress.finish(delivery.id)
+        self._sent.pop(delivery.id, None)
         return Sent(next((id for id in reversed(sent) if id), None))
 
     def retry_later(self, delivery: Delivery, error: RetryLater) -> RetryLater:
@@ -421,7 +459,21 @@ class ChannelAdapter:
 
     async def show(self, channel: Channel, turn_id: str, text: str) -> None:
         """Show the partial reply of a turn in a message; the delivery of the reply is the last edit of that message."""
-        await self._streaming.show(channel, turn_id, text)
+        longest = self.longest_preview or self.longest_message
+        shown = preview(printable(text), longest, measure=self.measure)
+        await self._streaming.show(channel, turn_id, shown)
+
+
+class NotRunning:
+    """The `Receive` of an adapter that is not running."""
+
+    async def __call__(
+        self, source: Source, message: Message, /, *, files: Sequence[bytes] = ()
+    ) -> str:
+        raise RetryLater("the channel is not running")
+
+    async def admits(self, source: Source, /) -> bool:
+        raise RetryLater("the channel is not running")
 
 
 class Backoff:
@@ -502,22 +554,18 @@ class GroupBuffer:
     MAX_IDS = 5000
 
     def __init__(self) -> None:
-        self._lines: OrderedDict[str, deque[str]] = OrderedDict()
-        self._ids: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._lines: LatestDict[str, deque[str]] = LatestDict(self.MAX_ROOMS)
+        self._ids: LatestDict[tuple[str, str], None] = LatestDict(self.MAX_IDS)
 
     def add(self, room: str, speaker: str, text: str, *, id: str | None = None) -> None:
         """Add a line, unless its id was added before: platforms may deliver a message again, with a link preview."""
-        if id is not None and (room, id) in self._ids:
-            return
         if id is not None:
+            if (room, id) in self._ids:
+                return
             self._ids[room, id] = None
-        lines = self._lines.setdefault(room, deque(maxlen=self.MAX_LINES))
+        lines = self._lines.get(room) or deque(maxlen=self.MAX_LINES)
         lines.append(transcript.line(speaker, text))
-        self._lines.move_to_end(room)
-        while len(self._lines) > self.MAX_ROOMS:
-            self._lines.popitem(last=False)
-        while len(self._ids) > self.MAX_IDS:
-            self._ids.popitem(last=False)
+        self._lines[room] = lines
 
     def lines(self, room: str) -> tuple[str, ...]:
         """Return the lines since the last message to the agent."""
@@ -533,30 +581,6 @@ def with_group_lines(message: Message, lines: tuple[str, ...]) -> Message:
     if not lines:
         return message
     return replace(message, parts=(*message.parts, transcript.note(lines)))
-
-
-class SendProgress:
-    """Which messages of an unfinished delivery were sent, so that the next attempt continues after them.
-
-    This is only in memory: after a restart the delivery is sent from its beginning, and marked as perhaps sent twice.
-    """
-
-    MAX_DELIVERIES = 1000
-
-    def __init__(self) -> None:
-        self._sent: OrderedDict[str, list[str]] = OrderedDict()
-
-    def sent(self, delivery_id: str) -> list[str]:
-        """Return the list of ids of the messages that were sent; the caller appends to it after each one."""
-        found = self._sent.setdefault(delivery_id, [])
-        self._sent.move_to_end(delivery_id)
-        while len(self._sent) > self.MAX_DELIVERIES:
-            self._sent.popitem(last=False)
-        return found
-
-    def finish(self, delivery_id: str) -> None:
-        """Forget a delivery that was sent completely."""
-        self._sent.pop(delivery_id, None)
 
 
 @dataclass(slots=True)
@@ -586,7 +610,7 @@ class StreamingMessages:
     ) -> None:
         self._put = put
         self._pause_of = pause_of
-        self._turns: OrderedDict[str, StreamingMessage] = OrderedDict()
+        self._turns: LatestDict[str, StreamingMessage] = LatestDict(self.MAX_TURNS)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def show(self, channel: Channel, turn_id: str, text: str) -> None:
@@ -595,9 +619,7 @@ class StreamingMessages:
         The edit is completed even if the caller is cancelled: otherwise a new message, whose id we would not know,
         would stay in the chat beside the delivery.
         """
-        message = self._turns.setdefault(turn_id, StreamingMessage())
-        while len(self._turns) > self.MAX_TURNS:
-            self._turns.popitem(last=False)
+        message = self._turns[turn_id] = self._turns.get(turn_id) or StreamingMessage()
         task = asyncio.ensure_future(self._show(message, channel, text))
         self._tasks.add(task)
         task.add_done_callback(self._shown)
@@ -645,6 +667,12 @@ class StreamingMessages:
             id = None
         message.id = None
         return id
+
+
+def answer_lost(platform: str, error: BaseException) -> SessionaryError:
+    """Return the error for a request that may have been accepted, because its answer never came."""
+    reason = str(error) or type(error).__name__
+    return SessionaryError(f"{platform} did not answer: {reason}.", committed="unknown")
 
 
 def attachments_of(parts: tuple[Part, ...]) -> list[Attachment]:

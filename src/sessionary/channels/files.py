@@ -4,6 +4,7 @@ import hashlib
 import mimetypes
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from sessionary.model.message import Attachment, Text
 from sessionary.model.terminal import one_line
@@ -55,17 +56,33 @@ class OutgoingFile:
         return self.media_type.partition("/")[0]
 
 
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class LatestDict(OrderedDict[K, V]):
+    """A dictionary that keeps only the items that were set last, at most `limit` of them."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self._limit = limit
+
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        if len(self) > self._limit:
+            self.popitem(last=False)
+
+
 class FailureCounter:
     """Counts failures by name, so that one thing that always fails does not block what comes after it."""
 
     def __init__(self) -> None:
-        self._counts: OrderedDict[str, int] = OrderedDict()
+        self._counts: LatestDict[str, int] = LatestDict(_MAX_COUNTS)
 
     def is_hopeless(self, name: str) -> bool:
         """Count a failure; return whether to go on without this thing."""
-        self._counts[name] = self._counts.pop(name, 0) + 1
-        while len(self._counts) > _MAX_COUNTS:
-            self._counts.popitem(last=False)
+        self._counts[name] = self._counts.get(name, 0) + 1
         return self._counts[name] >= MAX_ATTEMPTS
 
 

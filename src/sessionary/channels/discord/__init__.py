@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from sessionary.channels.discord.adapter import DiscordAdapter
-from sessionary.channels.discord.client import DiscordServers
+from sessionary.channels.discord.adapter import DiscordAdapter, DiscordServers
 from sessionary.channels.discord.inbound import DiscordOptions
 from sessionary.config.secret import Secret
 from sessionary.config.setting import Setting, address

@@ -1,22 +1,85 @@
-"""The Discord channel: the gateway in, REST out."""
+"""The Discord channel: the gateway in, REST out. The only module that uses discord.py."""
 
 import asyncio
+import contextlib
+import hashlib
+import io
 import logging
+import sys
 import time
-from collections import OrderedDict
-from dataclasses import replace
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
 
-from sessionary.channels.base import ChannelAdapter, PendingQueue, until_first_ends
-from sessionary.channels.discord import inbound, outbound
-from sessionary.channels.discord.client import DiscordClient, DiscordServers
-from sessionary.channels.discord.inbound import DiscordMessage, DiscordOptions, Gap
-from sessionary.channels.files import IncomingFile, OutgoingFile
+import aiohttp
+import yarl
+
+with warnings.catch_warnings():
+    # Its voice module imports `audioop`, which is deprecated; we do not use it.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import discord
+
+from sessionary.channels.base import (
+    ChannelAdapter,
+    PendingQueue,
+    answer_lost,
+    until_first_ends,
+    utf16_units,
+)
+from sessionary.channels.discord import inbound
+from sessionary.channels.discord.inbound import (
+    DiscordBot,
+    DiscordMessage,
+    DiscordOptions,
+    DiscordPlace,
+    Gap,
+)
+from sessionary.channels.files import (
+    BYTES,
+    FileRefused,
+    IncomingFile,
+    LatestDict,
+    OutgoingFile,
+)
 from sessionary.config.secret import Secret
 from sessionary.engine.commands import REGISTRY
-from sessionary.engine.ports import Receive
-from sessionary.errors import RetryLater, SessionaryError, StoreUnavailable, Unreachable
+from sessionary.engine.ports import Capabilities, Receive
+from sessionary.errors import (
+    NotAllowed,
+    NotFound,
+    RetryLater,
+    SessionaryError,
+    StoreUnavailable,
+    Unreachable,
+)
 from sessionary.model.source import Channel, Source
 from sessionary.model.turn import Delivery
+
+__all__ = ("DiscordAdapter", "DiscordServers", "discord")
+
+AGAIN_SECONDS = 5.0
+BLOCKED_SECONDS = 60.0
+GUILD_SECONDS = 5.0
+LONGEST_AWAY = timedelta(days=1)
+_BUCKET_SECONDS = 30.0
+_SPOKEN = (discord.MessageType.default, discord.MessageType.reply)
+_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_MANY = 401, 403, 404, 429
+_BAD_REQUEST, _SERVER_FAULT = 400, 500
+_TOO_LARGE, _FILE_TOO_LARGE, _LACKS_PERMISSIONS = 413, 40005, 50013
+_WRONG_TOKEN, _WRONG_INTENTS = 4004, 4013
+_LONGEST_DESCRIPTION = 100
+TOKEN_REFUSED = (
+    "Discord refuses the bot's token. Make a new one in the developer portal (Bot, Reset Token) "
+    "and put it where token_env or token_file of [channels.discord] says."
+)
+INTENTS_REFUSED = (
+    "Discord does not let this bot read messages. Switch on «Message Content Intent» in the "
+    'developer portal (Bot, Privileged Gateway Intents), or set answer = "mentioned" and '
+    "observe = false in [channels.discord]."
+)
+# It would warn at every start that voice is not supported.
+discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
 
 # How much of what was missed is fetched: from this many channels, this many messages each.
 MAX_CHATS = 200
@@ -27,7 +90,29 @@ SAVE_SECONDS = 30.0
 OVERLAP = 60_000 << 22
 _MAX_HANDLED = 5000
 COMING = "Received; the answer follows here."
+LONGEST = 2000
+_NONCE_LENGTH = 25
+CAPABILITIES = Capabilities(
+    # Ten messages: the adapter splits between code fences, so a delivery may be longer than one message.
+    longest_text=10 * LONGEST,
+    shows_typing=True,
+    ids_needed_for_mentions=True,
+    notes=(
+        "You are on Discord. You see only what is said to you here.",
+        "You cannot search the history, pin, manage channels or roles, or list members.",
+        "Mention a person by writing <@id> with their user id; @everyone and roles are not rung.",
+        "Markdown works: bold, italics, lists, quotes, `code` and fenced code. Tables do not.",
+    ),
+)
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DiscordServers:
+    """Addresses to use instead of Discord's own: a proxy, or a fake."""
+
+    rest: str | None = None
+    gateway: str | None = None
 
 
 class DiscordAdapter(ChannelAdapter):
@@ -35,6 +120,8 @@ class DiscordAdapter(ChannelAdapter):
 
     platform = inbound.PLATFORM
     options: DiscordOptions
+    longest_message = LONGEST
+    measure = staticmethod(utf16_units)
 
     def __init__(
         self,
@@ -44,10 +131,10 @@ class DiscordAdapter(ChannelAdapter):
         servers: DiscordServers | None = None,
     ) -> None:
         super().__init__(options or DiscordOptions())
-        self.capabilities = replace(outbound.CAPABILITIES, streams=self.options.stream)
+        self.capabilities = replace(CAPABILITIES, streams=self.options.stream)
         self._token = token
         self._servers = servers
-        self._client: DiscordClient | None = None
+        self._client: _GatewayClient | None = None
         self._logging_in = asyncio.Lock()
         # Discord offers nothing twice: what is not stored yet outlives a failed run.
         self._events: PendingQueue[DiscordMessage | Gap] = PendingQueue(self.platform)
@@ -56,11 +143,9 @@ class DiscordAdapter(ChannelAdapter):
         self._position = 0
         self._saved_position = 0
         self._saved_at = float("-inf")
-        self._handled: OrderedDict[str, None] = OrderedDict()
+        self._handled: LatestDict[str, None] = LatestDict(_MAX_HANDLED)
 
     async def run(self, receive: Receive) -> None:
-        """Listen at the gateway until cancelled or refused."""
-
         async def handle(event: DiscordMessage | Gap) -> None:
             if isinstance(event, Gap):
                 self.backoff.reset()
@@ -72,9 +157,8 @@ class DiscordAdapter(ChannelAdapter):
         with self.receiving(receive):
             client = await self._logged_in()
             await self._register_commands(client)
-            listening = client.listen(self._events.put, lambda: self._events.put(Gap()))
             try:
-                await until_first_ends(self._events.handle_all(handle), listening)
+                await until_first_ends(self._events.handle_all(handle), client.listen())
                 raise RetryLater("Discord closed the connection.", after=1.0)
             finally:
                 await self.close()
@@ -85,7 +169,7 @@ class DiscordAdapter(ChannelAdapter):
                     logger.warning("discord: how far it was read cannot be stored now: %s", error)
 
     async def _handle(
-        self, client: DiscordClient, message: DiscordMessage, receive: Receive
+        self, client: "_GatewayClient", message: DiscordMessage, receive: Receive
     ) -> None:
         received = inbound.read(message, client.bot, self.options)
         if received is not None:
@@ -96,11 +180,9 @@ class DiscordAdapter(ChannelAdapter):
                 except SessionaryError as error:
                     logger.warning("discord: a slash command is not confirmed: %s", error)
         self._handled[message.message_id] = None
-        if len(self._handled) > _MAX_HANDLED:
-            self._handled.popitem(last=False)
         self._latest = max(self._latest, int(message.message_id))
 
-    async def _catch_up(self, client: DiscordClient, receive: Receive) -> None:
+    async def _catch_up(self, client: "_GatewayClient", receive: Receive) -> None:
         """Fetch what was written while nobody listened, where there is a conversation."""
         if self.services is None:
             return
@@ -112,9 +194,7 @@ class DiscordAdapter(ChannelAdapter):
         after = max(0, self._position - OVERLAP)
         for channel in await self.services.chats(most=MAX_CHATS):
             try:
-                missed = await client.missed(
-                    outbound.target(channel), after=after, most=MAX_MESSAGES
-                )
+                missed = await client.missed(target(channel), after=after, most=MAX_MESSAGES)
             except Unreachable as error:
                 logger.warning("discord: missed messages in %s cannot be read: %s", channel, error)
                 continue
@@ -136,73 +216,332 @@ class DiscordAdapter(ChannelAdapter):
             self._saved_position, self._saved_at = self._position, time.monotonic()
 
     async def fetch_file(self, file: IncomingFile, source: Source) -> bytes:
-        """Fetch a file."""
-        return await (await self._logged_in()).fetch(file)
+        try:
+            with _translate_errors(f"the file {file.name}"):
+                return await (await self._logged_in()).http.get_from_cdn(file.id)
+        except NotAllowed as error:  # it is not about our token, which is not needed for files
+            raise NotFound(f"Discord does not give out the file {file.name}.") from error
 
-    def split(self, text: str) -> list[str]:
-        """Split a text into messages that Discord accepts."""
-        return outbound.split(text)
+    # Sending.
 
     async def send_text(self, delivery: Delivery, text: str, index: int) -> str:
-        """Send a text."""
-        client, to = await self._logged_in(), outbound.target(delivery.channel)
-        return await client.post(to, text, nonce=outbound.nonce(delivery.id, index))
+        place = await self._place(delivery.channel)
+        # For a nonce that was used lately Discord returns the earlier message.
+        with _translate_errors(target(delivery.channel)):
+            return str((await place.send(text, nonce=nonce(delivery.id, index))).id)
 
     async def send_file(self, delivery: Delivery, file: OutgoingFile, index: int) -> str:
-        """Send a file."""
-        client, to = await self._logged_in(), outbound.target(delivery.channel)
-        return await client.post_file(to, file, nonce=outbound.nonce(delivery.id, index))
+        place = await self._place(delivery.channel)
+        given = discord.File(io.BytesIO(file.data), filename=file.name)
+        try:
+            with _translate_errors(target(delivery.channel)):
+                return str((await place.send(file=given, nonce=nonce(delivery.id, index))).id)
+        except Unreachable as error:
+            cause = error.__cause__
+            # It is too large for this server, or the bot may not attach files there.
+            if isinstance(cause, discord.HTTPException) and (
+                cause.status == _TOO_LARGE or cause.code in (_FILE_TOO_LARGE, _LACKS_PERMISSIONS)
+            ):
+                raise FileRefused(cause.text or "Discord does not take it") from error
+            raise
 
     async def edit_text(self, channel: Channel, message_id: str, text: str) -> None:
-        """Replace the text of a message."""
-        await (await self._logged_in()).edit(outbound.target(channel), message_id, text)
+        place = await self._place(channel)
+        with _translate_errors(target(channel)):
+            await place.get_partial_message(_snowflake(message_id)).edit(content=text)
 
     async def show_partial(self, channel: Channel, message_id: str | None, text: str) -> str:
-        """Write the beginning of a reply."""
-        client, to = await self._logged_in(), outbound.target(channel)
-        shown = outbound.preview_of(text)
         if message_id is None:
+            place = await self._place(channel)
             # Without a nonce: two replies that begin alike are two messages.
-            return await client.post(to, shown)
-        await client.edit(to, message_id, shown)
+            with _translate_errors(target(channel)):
+                return str((await place.send(text)).id)
+        await self.edit_text(channel, message_id, text)
         return message_id
 
     async def typing(self, channel: Channel) -> None:
-        """Show that a reply is being written."""
-        await (await self._logged_in()).typing(outbound.target(channel))
+        place = await self._place(channel)
+        with _translate_errors(target(channel)):
+            await place.typing()
+
+    async def _place(self, channel: Channel) -> discord.PartialMessageable:
+        client = await self._logged_in()
+        return client.get_partial_messageable(_snowflake(target(channel)))
+
+    # The connection.
 
     async def close(self) -> None:
-        """Close the connection."""
         client, self._client = self._client, None
-        if client is not None:
+        if client is not None and not client.is_closed():
             await client.close()
 
     async def check(self) -> str:
-        """Log in; return who the bot is."""
         client = await self._logged_in()
-        return f"Discord knows this bot as {client.name} (id {client.bot.id})."
+        return f"Discord knows this bot as {client.user} (id {client.bot.id})."
 
-    async def _logged_in(self) -> DiscordClient:
+    async def _logged_in(self) -> "_GatewayClient":
         async with self._logging_in:
-            if self._client is None or self._client.is_closed:
+            if self._client is None or self._client.is_closed():
+                _use_servers(self._servers or DiscordServers())
                 options = self.options
                 reads = options.always or options.observe or bool(options.always_in)
-                client = DiscordClient(
-                    self._token.reveal(), reads_everything=reads, servers=self._servers
-                )
+                client = _GatewayClient(_intents(reads_everything=reads), self._events.put)
                 try:
-                    await client.login()
+                    with _translate_errors("the bot's account"):
+                        await client.login(self._token.reveal())
                 except BaseException:
                     await client.close()
                     raise
                 self._client = client
             return self._client
 
-    async def _register_commands(self, client: DiscordClient) -> None:
+    async def _register_commands(self, client: "_GatewayClient") -> None:
         if not self.options.commands:
             return
         try:
-            await client.register([(each.name, each.help) for each in REGISTRY.values()])
+            wanted = [_command(each.name, each.help) for each in REGISTRY.values()]
+            with _translate_errors("the slash commands"):
+                assert client.application_id is not None, "not logged in"
+                await client.http.bulk_upsert_global_commands(client.application_id, payload=wanted)
         except SessionaryError as error:
             # Typed commands work without: the bot was invited without that scope.
             logger.warning("discord: slash commands cannot be registered: %s", error)
+
+
+def target(channel: Channel) -> str:
+    """Return the id that Discord has for a channel: a thread is a channel of its own."""
+    return channel.thread_id or channel.chat_id
+
+
+def nonce(delivery_id: str, index: int) -> str:
+    """Return the nonce of a piece, the same in every attempt: Discord accepts it once within some minutes."""
+    return hashlib.sha256(f"{delivery_id}/{index}".encode()).hexdigest()[:_NONCE_LENGTH]
+
+
+class _GatewayClient(discord.Client):
+    """One login; it cannot be used after `close`. `put` gets every event."""
+
+    def __init__(
+        self, intents: discord.Intents, put: Callable[[DiscordMessage | Gap], None]
+    ) -> None:
+        super().__init__(
+            intents=intents,
+            # Only people who are mentioned are notified, not those who are answered.
+            allowed_mentions=discord.AllowedMentions(
+                everyone=False, roles=False, users=True, replied_user=False
+            ),
+            max_messages=None,
+            member_cache_flags=discord.MemberCacheFlags.none(),
+            chunk_guilds_at_startup=False,
+            guild_ready_timeout=0,
+        )
+        self._put = put
+        self.interactions: dict[str, discord.Interaction] = {}
+        _raise_rate_limits(self.http)
+
+    async def on_connect(self) -> None:
+        # Not after a resumed connection: there the gateway sends what was missed. And not when the library is
+        # ready: messages may come before that, and what was missed must come before them.
+        self._put(Gap())
+
+    async def on_message(self, message: discord.Message) -> None:
+        if message.type in _SPOKEN:
+            self._put(_message(message))
+
+    async def on_raw_message_edit(self, payload: discord.RawMessageUpdateEvent) -> None:
+        # It has the id of the original: new only if that was not received.
+        await self.on_message(payload.message)
+
+    async def on_interaction(self, interaction: discord.Interaction) -> None:
+        if interaction.type is discord.InteractionType.application_command:
+            self.interactions[str(interaction.id)] = interaction
+            self._put(_command_message(interaction))
+
+    @property
+    def bot(self) -> DiscordBot:
+        """The bot's own ids; known after `login`."""
+        assert self.user is not None, "not logged in"
+        roles = (guild.self_role for guild in self.guilds)
+        ids = frozenset(str(role.id) for role in roles if role is not None)
+        return DiscordBot(str(self.user.id), ids)
+
+    async def listen(self) -> None:
+        """Receive until the connection is refused; the library reconnects by itself."""
+        with _translate_errors("the gateway"):
+            await self.connect(reconnect=True)
+
+    async def confirm(self, message: DiscordMessage, text: str) -> None:
+        """Answer a slash command; only its author sees that."""
+        found = self.interactions.pop(message.message_id, None)
+        if found is not None:
+            with _translate_errors("a slash command"):
+                await found.response.send_message(text, ephemeral=True)
+
+    async def missed(self, channel_id: str, *, after: int, most: int) -> list[DiscordMessage]:
+        """Return the newest messages of a channel after an id, in order."""
+        since = max(after, discord.utils.time_snowflake(discord.utils.utcnow() - LONGEST_AWAY))
+        with _translate_errors(channel_id):
+            channel = await self.fetch_channel(_snowflake(channel_id))
+            # The library does not know it for a direct chat.
+            last = getattr(channel, "last_message_id", sys.maxsize) or 0
+            if not isinstance(channel, discord.abc.Messageable) or last <= since:
+                return []
+            await _wait_for_guild(getattr(channel, "guild", None))
+            found: list[discord.Message] = []
+            async for each in channel.history(limit=most):
+                if each.id <= since:
+                    break
+                found.append(each)
+        return [_message(each) for each in reversed(found) if each.type in _SPOKEN]
+
+
+@contextlib.contextmanager
+def _translate_errors(where: str) -> Iterator[None]:
+    """Raise the library's errors as ours."""
+    try:
+        yield
+    except discord.RateLimited as error:
+        raise RetryLater("Discord asks us to wait.", after=error.retry_after) from error
+    except discord.LoginFailure as error:
+        raise NotAllowed(TOKEN_REFUSED) from error
+    except discord.PrivilegedIntentsRequired as error:
+        raise NotAllowed(INTENTS_REFUSED) from error
+    except discord.ConnectionClosed as error:
+        raise _closed_error(error.code) from error
+    except discord.HTTPException as error:
+        raise _http_error(error, where) from error
+    except aiohttp.ClientConnectorError as error:
+        raise RetryLater("Discord cannot be reached.", after=AGAIN_SECONDS) from error
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise answer_lost("Discord", error) from error
+
+
+def _use_servers(servers: DiscordServers) -> None:
+    """Set the addresses, which the library keeps in classes: they hold for the whole process."""
+    if servers.rest is not None:
+        discord.http.Route.BASE = servers.rest
+    if servers.gateway is not None:
+        discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(servers.gateway)
+
+
+def _closed_error(code: int) -> SessionaryError:
+    if code == _WRONG_TOKEN:
+        return NotAllowed(TOKEN_REFUSED)
+    if code == _WRONG_INTENTS:
+        return NotAllowed(INTENTS_REFUSED)
+    return RetryLater(f"Discord closed the connection ({code}).", after=AGAIN_SECONDS)
+
+
+def _http_error(error: discord.HTTPException, where: str) -> SessionaryError:
+    why = f"{error.text or error.response.reason} ({error.code})"
+    if error.status == _UNAUTHORIZED:
+        return NotAllowed(TOKEN_REFUSED)
+    if error.status == _TOO_MANY:
+        given = error.response.headers.get("Retry-After", "")
+        after = float(given) if given.isdigit() else BLOCKED_SECONDS
+        return RetryLater("Discord asks us to wait.", after=after)
+    if error.status == _FORBIDDEN:
+        return Unreachable(
+            f"Discord does not let the bot write to {where}: {why}. Give it the permissions "
+            "View Channel, Read Message History and Send Messages (in Threads) there.",
+            where,
+        )
+    if error.status == _NOT_FOUND:
+        return Unreachable(f"Discord does not know {where}: {why}.", where)
+    if _BAD_REQUEST <= error.status < _SERVER_FAULT:
+        return Unreachable(f"Discord does not take this: {why}.", where)
+    return SessionaryError(f"Discord failed with status {error.status}.", committed="unknown")
+
+
+def _raise_rate_limits(http: discord.http.HTTPClient) -> None:
+    """Make a 429 an error: the outbox stores when to try again, and other channels go on.
+
+    The pauses that the library derives from the headers of earlier answers are seconds: it may wait for them.
+    """
+    find = http.get_ratelimit
+
+    def get_ratelimit(key: str) -> discord.http.Ratelimit:
+        found = find(key)
+        found._max_ratelimit_timeout = _BUCKET_SECONDS
+        return found
+
+    http.max_ratelimit_timeout = 0.001
+    http.get_ratelimit = get_ratelimit  # type: ignore[method-assign]
+
+
+def _intents(*, reads_everything: bool) -> discord.Intents:
+    intents = discord.Intents.none()
+    intents.guilds = intents.guild_messages = intents.dm_messages = True
+    # A privilege: without it we can read direct messages, and messages that mention us.
+    intents.message_content = reads_everything
+    return intents
+
+
+async def _wait_for_guild(guild: discord.Guild | None) -> None:
+    """Wait a limited time until the gateway has sent the names and roles of a server."""
+    until = time.monotonic() + GUILD_SECONDS
+    while guild is not None and guild.unavailable and time.monotonic() < until:  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+
+
+def _message(message: discord.Message) -> DiscordMessage:
+    replied = message.reference.resolved if message.reference is not None else None
+    named = [each.id for each in message.mentions]
+    mentions = [*named, *message.raw_mentions, *message.raw_role_mentions]
+    return DiscordMessage(
+        message_id=str(message.id),
+        text=message.content,
+        author_id=str(message.author.id),
+        author_name=message.author.display_name,
+        author_is_bot=message.author.bot,
+        mentions=frozenset(str(each) for each in mentions),
+        replies_to=str(replied.author.id) if isinstance(replied, discord.Message) else None,
+        files=tuple(_file(each) for each in message.attachments),
+        place=_read_place(message.channel, message.guild),
+    )
+
+
+def _command_message(interaction: discord.Interaction) -> DiscordMessage:
+    data = dict(interaction.data or {})
+    options = data.get("options")
+    given = [str(each.get("value", "")) for each in options] if isinstance(options, list) else []
+    return DiscordMessage(
+        message_id=str(interaction.id),
+        text=" ".join([f"/{data.get('name', '')}", *given]).strip(),
+        author_id=str(interaction.user.id),
+        author_name=interaction.user.display_name,
+        is_command=True,
+        place=_read_place(interaction.channel, interaction.guild, str(interaction.channel_id)),
+    )
+
+
+def _read_place(channel: object, guild: discord.Guild | None, id: str = "") -> DiscordPlace:
+    parent = channel.parent_id if isinstance(channel, discord.Thread) else None
+    return DiscordPlace(
+        channel_id=str(getattr(channel, "id", id)),
+        channel_name=getattr(channel, "name", None),
+        topic=getattr(channel, "topic", None),
+        parent_id=None if parent is None else str(parent),
+        guild_id=None if guild is None else str(guild.id),
+        guild_name=None if guild is None else guild.name,
+    )
+
+
+def _file(found: discord.Attachment) -> IncomingFile:
+    return IncomingFile(found.url, found.filename, found.content_type or BYTES, found.size)
+
+
+def _command(name: str, help: str) -> dict[str, object]:
+    words = {"type": 3, "name": "words", "description": "name, number or words", "required": False}
+    return {
+        "name": name,
+        "type": 1,
+        "description": help[:_LONGEST_DESCRIPTION],
+        "options": [words],
+    }
+
+
+def _snowflake(id: str) -> int:
+    if not (id.isascii() and id.isdigit()):
+        raise Unreachable(f"{id[:64]!r} is not an id of Discord.", id)
+    return int(id)

@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 
 from sessionary.channels.base import LargestFileBytes, LargestSent
 from sessionary.channels.email.adapter import EmailAdapter, EmailOptions
-from sessionary.channels.email.client import MailAccount
-from sessionary.channels.email.imap import MailServer
+from sessionary.channels.email.imap import MailAccount, MailServer
 from sessionary.channels.email.inbound import DEFAULT_LARGEST_FILE, DEFAULT_LARGEST_MAIL, MailRules
 from sessionary.channels.email.outbound import DEFAULT_LARGEST_SENT
 from sessionary.config.engine import ChannelTable, Seconds

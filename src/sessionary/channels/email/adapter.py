@@ -2,15 +2,14 @@
 
 import asyncio
 import logging
-from collections import OrderedDict
 from dataclasses import dataclass
 
 from sessionary.channels.base import ChannelAdapter, ChannelOptions, attachments_of
-from sessionary.channels.email import client, inbound, outbound
-from sessionary.channels.email.client import MailAccount, Mailbox
+from sessionary.channels.email import inbound, outbound
+from sessionary.channels.email.imap import ImapConnection, MailAccount, Mailbox
 from sessionary.channels.email.inbound import IgnoredMail, Mail, MailRules
 from sessionary.channels.email.outbound import MailSender, MailThread
-from sessionary.channels.files import OutgoingFile, not_sent_too_large
+from sessionary.channels.files import LatestDict, OutgoingFile, not_sent_too_large
 from sessionary.engine.ports import Receive, Sent
 from sessionary.errors import BadInput, SessionaryError
 from sessionary.model.source import Channel
@@ -46,7 +45,7 @@ class EmailAdapter(ChannelAdapter):
     def __init__(self, account: MailAccount, options: EmailOptions) -> None:
         super().__init__(options)
         self.account = account
-        self._threads: OrderedDict[tuple[str, str], MailThread] = OrderedDict()
+        self._threads: LatestDict[tuple[str, str], MailThread] = LatestDict(MAX_THREADS)
 
     async def run(self, receive: Receive) -> None:
         """Receive new mails until cancelled; each is marked as seen once it is durable."""
@@ -55,10 +54,11 @@ class EmailAdapter(ChannelAdapter):
             try:
                 await mailbox.open()
                 while True:
-                    for uid in await mailbox.unseen():
+                    for uid in await mailbox.do(ImapConnection.unseen):
                         await self._handle(mailbox, uid, receive)
                     self.backoff.reset()
-                    await mailbox.wait(
+                    await mailbox.do(
+                        ImapConnection.wait,
                         idle_seconds=self.options.idle_seconds,
                         poll_seconds=self.options.poll_seconds,
                     )
@@ -73,7 +73,7 @@ class EmailAdapter(ChannelAdapter):
             logger.warning("email: mail %d is ignored: %s", uid, mail.reason)
         else:
             await self._store(mail, receive)
-        await mailbox.mark_seen(uid)
+        await mailbox.do(ImapConnection.mark_seen, uid)
 
     async def _store(self, mail: Mail, receive: Receive) -> None:
         message, files = inbound.message_of(mail)
@@ -94,7 +94,7 @@ class EmailAdapter(ChannelAdapter):
         mail: Mail | IgnoredMail | None = None
         largest = self.options.largest_mail
         for limit in sorted({min(_BEGINNING_BYTES, largest), largest}):
-            fetched = await mailbox.fetch(uid, limit)
+            fetched = await mailbox.do(ImapConnection.fetch, uid, limit)
             if fetched is None:
                 return None
             cut_from = fetched.size if fetched.is_cut else None
@@ -111,7 +111,7 @@ class EmailAdapter(ChannelAdapter):
         sender = MailSender(self.account.address, self.options.name)
         mail = outbound.compose(delivery, sender, thread, await self._files(delivery))
         to = delivery.channel.chat_id
-        await client.send(self.account, mail, to=to, channel=str(delivery.channel))
+        await outbound.send(self.account, mail, to=to, channel=str(delivery.channel))
         return Sent(str(mail["Message-ID"]))
 
     async def _files(self, delivery: Delivery) -> list[OutgoingFile | str]:
@@ -126,24 +126,21 @@ class EmailAdapter(ChannelAdapter):
         return found
 
     async def check(self) -> str:
-        """Log in at both servers; return who we are there."""
         mailbox = Mailbox(self.account)
         try:
             count = await mailbox.open()
-            how = "tells of new mail by itself" if mailbox.can_idle else "is asked for new mail"
+            can_idle = await mailbox.do(lambda connection: connection.can_idle)
+            how = "tells of new mail by itself" if can_idle else "is asked for new mail"
         finally:
             await mailbox.close()
-        await client.check_smtp(self.account)
+        await outbound.check_smtp(self.account)
         where = f"{self.account.address}: {self.account.folder}"
         return f"{where} holds {count} mails; the server {how}; sending works."
 
     def _remember(self, mail: Mail) -> None:
         """Remember what a reply in this thread has to name."""
-        key = (mail.sender, mail.root)
-        self._threads[key] = MailThread(mail.subject, (*mail.references, mail.message_id))
-        self._threads.move_to_end(key)
-        while len(self._threads) > MAX_THREADS:
-            self._threads.popitem(last=False)
+        thread = MailThread(mail.subject, (*mail.references, mail.message_id))
+        self._threads[mail.sender, mail.root] = thread
 
     async def _thread(self, channel: Channel) -> MailThread:
         if channel.thread_id is None:
@@ -164,7 +161,7 @@ class EmailAdapter(ChannelAdapter):
         mailbox = Mailbox(self.account)
         try:
             await mailbox.open()
-            headers = await mailbox.heads(root, _MAX_LOOKUP)
+            headers = await mailbox.do(ImapConnection.headers, root, _MAX_LOOKUP)
         finally:
             await mailbox.close()
         for header in reversed(headers):

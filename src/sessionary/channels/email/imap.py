@@ -1,5 +1,6 @@
-"""IMAP with IDLE on top of the standard library. Its methods block: call them in a thread."""
+"""A mailbox: IMAP with IDLE, on top of the standard library."""
 
+import asyncio
 import contextlib
 import imaplib
 import re
@@ -8,9 +9,11 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
+from sessionary.config.secret import Secret
 from sessionary.errors import NotAllowed, RetryLater
 
 COMMAND_SECONDS = 30.0
@@ -20,6 +23,7 @@ _MAX_LINE = 1_000_000
 _SIZE = re.compile(rb"RFC822\.SIZE (\d+)")
 _TEMPORARY = re.compile(r"\[(?:UNAVAILABLE|INUSE|LIMIT|SERVERBUG|CONTACTADMIN)\]", re.I)
 
+P = ParamSpec("P")
 Result = TypeVar("Result")
 
 
@@ -30,6 +34,66 @@ class MailServer:
     host: str
     port: int
     security: str = "tls"
+
+
+@dataclass(frozen=True, slots=True)
+class MailAccount:
+    """A mailbox, and its servers."""
+
+    address: str
+    user: str
+    password: Secret
+    imap: MailServer
+    smtp: MailServer
+    folder: str = "INBOX"
+
+
+class Mailbox:
+    """A mailbox whose connection has a thread of its own. Cancelling a command breaks the connection."""
+
+    def __init__(self, account: MailAccount) -> None:
+        self._account = account
+        self._connection: ImapConnection | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sessionary-imap")
+
+    async def open(self) -> int:
+        """Log in; return how many mails the folder has."""
+        return await self._in_thread(self._open)
+
+    def _open(self) -> int:
+        self._connection = ImapConnection(self._account.imap, self._account.folder)
+        return self._connection.log_in(self._account.user, self._account.password.reveal())
+
+    async def do(
+        self,
+        command: "Callable[Concatenate[ImapConnection, P], Result]",
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Result:
+        """Run a command of the connection, such as `ImapConnection.unseen`."""
+        connection = self._connection
+        if connection is None:
+            raise RetryLater("The mailbox is not open.", after=1)
+        return await self._in_thread(lambda: command(connection, *args, **kwargs))
+
+    async def close(self) -> None:
+        """Close the connection and end the thread."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.cut()
+            connection.close()
+        self._thread.shutdown(wait=False)
+
+    async def _in_thread(self, do: Callable[[], Result]) -> Result:
+        future = asyncio.get_running_loop().run_in_executor(self._thread, do)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            if self._connection is not None:
+                self._connection.cut()
+            # Wait for the thread: it must not act on what comes after.
+            await asyncio.gather(future, return_exceptions=True)
+            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +110,7 @@ class FetchedMail:
 
 
 class ImapConnection:
-    """A connection to one folder. Every failure is raised as one of our errors."""
+    """A connection to one folder. Its methods block; every failure is raised as one of our errors."""
 
     def __init__(self, server: MailServer, folder: str) -> None:
         self._server = server
@@ -70,10 +134,12 @@ class ImapConnection:
         """Return the UIDs of unseen mails, the oldest first."""
         return self._search("UNSEEN")
 
-    def answering(self, root: str) -> list[int]:
-        """Return the UIDs of a thread's mails."""
+    def headers(self, root: str, most: int) -> list[bytes]:
+        """Return the headers of the latest mails of a thread, the oldest first."""
         value = _quoted(root)
-        return self._search(f"OR HEADER Message-ID {value} HEADER References {value}")
+        uids = self._search(f"OR HEADER Message-ID {value} HEADER References {value}")
+        found = (self._literal(uid, "BODY.PEEK[HEADER]") for uid in uids[-most:])
+        return [header for header in found if header is not None]
 
     def fetch(self, uid: int, largest: int) -> FetchedMail | None:
         """Return a mail and leave it unseen; None if it is gone."""
@@ -85,20 +151,16 @@ class ImapConnection:
         # Servers count line ends differently: a mail that was fetched whole is whole.
         return None if raw is None else FetchedMail(raw, size if size > largest else len(raw))
 
-    def head(self, uid: int) -> bytes | None:
-        """Return the header of a mail."""
-        return self._literal(uid, "BODY.PEEK[HEADER]")
-
     def mark_seen(self, uid: int) -> None:
         """Mark a mail as seen."""
         self._do("STORE", str(uid), "+FLAGS.SILENT", r"(\Seen)")
 
-    def wait(self, seconds: float) -> None:
-        """Wait until the folder changes, at most this long."""
+    def wait(self, *, idle_seconds: float, poll_seconds: float) -> None:
+        """Wait until the server reports that the folder has changed, or it is time to poll."""
         if self.can_idle:
-            _translate_errors(lambda: self._imap.idle_until(seconds))
+            _translate_errors(lambda: self._imap.idle_until(idle_seconds))
         else:
-            _translate_errors(lambda: self._imap.wait_for_line(seconds))
+            _translate_errors(lambda: self._imap.wait_for_line(poll_seconds))
             _translate_errors(self._imap.noop)
 
     def cut(self) -> None:

@@ -1,17 +1,22 @@
-"""The mail that is sent for a delivery."""
+"""The mail that is sent for a delivery, and SMTP."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from email.errors import MessageError
 from email.headerregistry import Address as MailAddress
 from email.message import EmailMessage
 from email.policy import SMTP
 
-from sessionary.channels.base import printable
+import aiosmtplib
+
+from sessionary.channels.base import answer_lost, printable
+from sessionary.channels.email.imap import MailAccount
 from sessionary.channels.email.inbound import bare_subject
 from sessionary.channels.files import MEGABYTE, OutgoingFile
 from sessionary.engine.ports import Capabilities
-from sessionary.errors import Unreachable
+from sessionary.errors import NotAllowed, RetryLater, SessionaryError, Unreachable
 from sessionary.model.message import text_of
 from sessionary.model.terminal import one_line
 from sessionary.model.turn import Delivery
@@ -23,6 +28,12 @@ DEFAULT_LARGEST_SENT = 18 * MEGABYTE
 _MAX_REFERENCES = 20
 # Lines as long as SMTP allows: folding a long id would encode it, and mail programs would not find it.
 _POLICY = SMTP.clone(max_line_length=998, cte_type="7bit")
+SEND_SECONDS = 30.0
+_AUTHENTICATION = frozenset({530, 534, 535, 538})
+_FIRST_PERMANENT = 500
+_WAIT = re.compile(r"\b(\d{1,6})\s*(second|sec|minute|min|hour|s\b|m\b|h\b)", re.IGNORECASE)
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+_DEFAULT_WAIT = 60.0
 
 CAPABILITIES = Capabilities(
     longest_text=200_000,
@@ -103,3 +114,75 @@ def _address(text: str, channel: str) -> MailAddress:
         return MailAddress(addr_spec=text)
     except (MessageError, ValueError, IndexError) as error:
         raise Unreachable(f"{one_line(text, 80)!r} is not an e-mail address.", channel) from error
+
+
+async def send(account: MailAccount, mail: EmailMessage, *, to: str, channel: str) -> None:
+    """Hand a mail to the SMTP server."""
+    raw = mail.as_bytes()
+    async with _connect(account, channel) as smtp:
+        try:
+            await smtp.mail(account.address)
+            await smtp.rcpt(to)
+        except (aiosmtplib.SMTPServerDisconnected, aiosmtplib.SMTPTimeoutError) as error:
+            raise RetryLater(f"The mail server does not answer: {error}", after=10) from error
+        # From here on it is unclear after a broken connection whether the mail was accepted.
+        await smtp.data(raw)
+
+
+async def check_smtp(account: MailAccount) -> None:
+    """Log in at the SMTP server, and send nothing."""
+    async with _connect(account, account.smtp.host):
+        pass
+
+
+@asynccontextmanager
+async def _connect(account: MailAccount, channel: str) -> AsyncIterator[aiosmtplib.SMTP]:
+    """Log in at the SMTP server, and raise its errors as ours."""
+    server = account.smtp
+    smtp = aiosmtplib.SMTP(
+        hostname=server.host,
+        port=server.port,
+        use_tls=server.security == "tls",
+        start_tls=server.security == "starttls",
+        timeout=SEND_SECONDS,
+    )
+    try:
+        try:
+            await smtp.connect()
+            if smtp.is_ehlo_or_helo_needed:
+                await smtp.ehlo()
+            if not smtp.supports_extension("auth"):
+                raise NotAllowed(f"The mail server {server.host} offers no way to log in.")
+            await smtp.login(account.user, account.password.reveal())
+        except aiosmtplib.SMTPResponseException:
+            raise
+        except aiosmtplib.SMTPException as error:
+            reason = f"The mail server {server.host}:{server.port} cannot be reached: {error}"
+            raise RetryLater(reason, after=10) from error
+        yield smtp
+    except aiosmtplib.SMTPResponseException as error:
+        raise _error_of(error, channel) from error
+    except aiosmtplib.SMTPException as error:
+        raise answer_lost("The mail server", error) from error
+    finally:
+        smtp.close()
+
+
+def _error_of(error: aiosmtplib.SMTPResponseException, channel: str) -> SessionaryError:
+    text = " ".join(error.message.split())[:200]
+    if error.code in _AUTHENTICATION:
+        return NotAllowed(
+            f"The mail server refuses the password: {error.code} {text}. Nothing is lost; correct "
+            "it and start again."
+        )
+    if error.code >= _FIRST_PERMANENT:
+        return Unreachable(f"The mail server refuses the mail: {error.code} {text}", channel)
+    return RetryLater(f"The mail server says: {error.code} {text}", after=wait_in(text))
+
+
+def wait_in(text: str) -> float:
+    """Return how long a server asks us to wait; SMTP has no field for it, only text."""
+    found = _WAIT.search(text)
+    if found is None:
+        return _DEFAULT_WAIT
+    return max(1.0, float(int(found[1]) * _UNITS[found[2][0].lower()]))

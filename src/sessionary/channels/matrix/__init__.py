@@ -5,7 +5,6 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 from sessionary.channels.matrix.adapter import MatrixAdapter
-from sessionary.channels.matrix.client import MatrixClient
 from sessionary.channels.matrix.inbound import MatrixOptions
 from sessionary.config.secret import Secret
 from sessionary.config.setting import Setting, address
@@ -38,4 +37,4 @@ SETTINGS = MatrixSettings
 
 def build(settings: MatrixSettings) -> MatrixAdapter:
     """Return the adapter that `[channels.matrix]` describes."""
-    return MatrixAdapter(MatrixClient(settings.homeserver, settings.token), settings)
+    return MatrixAdapter(settings.homeserver, settings.token, settings)

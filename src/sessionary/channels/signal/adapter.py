@@ -5,6 +5,7 @@ import base64
 import binascii
 import contextlib
 import logging
+import re
 from collections.abc import Coroutine
 from typing import Any
 
@@ -13,14 +14,17 @@ from sessionary.channels.base import (
     Json,
     ReceivedMessage,
     WithdrawnMessage,
+    object_list,
+    object_value,
     until_first_ends,
     until_stored,
+    utf16_units,
 )
 from sessionary.channels.files import IncomingFile, OutgoingFile
-from sessionary.channels.signal import inbound, outbound
+from sessionary.channels.signal import inbound
 from sessionary.channels.signal.client import SignalDaemon
 from sessionary.channels.signal.inbound import SignalAccount, SignalOptions
-from sessionary.engine.ports import Receive
+from sessionary.engine.ports import Capabilities, Receive
 from sessionary.errors import NotAllowed, RetryLater, SessionaryError, Unreachable
 from sessionary.model.message import Part, Text
 from sessionary.model.source import Channel, Source
@@ -28,6 +32,20 @@ from sessionary.model.turn import Delivery
 
 # How long a stop waits for the message that is just being stored.
 STORE_AT_STOP_SECONDS = 5.0
+LONGEST = 2000
+_DATA_NAME = re.compile(r"[^\w.\- ]")
+CAPABILITIES = Capabilities(
+    # Ten messages: the adapter splits between code fences, so a delivery may be longer than one message.
+    longest_text=10 * LONGEST,
+    shows_typing=True,
+    notes=(
+        (
+            "You are on Signal. You see only what is said to you here: you cannot search the "
+            "history, list a group's members or change a group."
+        ),
+        "Write plain text: Markdown is not shown as formatting. Keep answers short.",
+    ),
+)
 logger = logging.getLogger(__name__)
 
 
@@ -35,8 +53,10 @@ class SignalAdapter(ChannelAdapter):
     """One account. The daemon offers nothing twice: a message is kept until it is stored."""
 
     platform = inbound.PLATFORM
-    capabilities = outbound.CAPABILITIES
+    capabilities = CAPABILITIES
     options: SignalOptions
+    longest_message = LONGEST
+    measure = staticmethod(utf16_units)
 
     def __init__(
         self, daemon: SignalDaemon, account: str, options: SignalOptions | None = None
@@ -85,9 +105,8 @@ class SignalAdapter(ChannelAdapter):
                 pass
 
     async def fetch_file(self, file: IncomingFile, source: Source) -> bytes:
-        """Fetch a file."""
         assert source.channel is not None
-        chat = outbound.recipient(source.channel)
+        chat = recipient(source.channel)
         if "recipient" in chat:
             chat = {"recipient": chat["recipient"][0]}
         try:
@@ -108,47 +127,41 @@ class SignalAdapter(ChannelAdapter):
             return Text(data.decode("utf-8", "replace"))
         return super().part_of(file, data)
 
-    def split(self, text: str) -> list[str]:
-        """Split a text into messages that Signal accepts."""
-        return outbound.split(text)
-
     async def send_text(self, delivery: Delivery, text: str, index: int) -> str:
-        """Send a text."""
         return await self._send(delivery.channel, {"message": text})
 
     async def send_file(self, delivery: Delivery, file: OutgoingFile, index: int) -> str:
-        """Send a file."""
-        content = {"message": "", "attachments": [outbound.data_uri(file)]}
-        return await self._send(delivery.channel, content)
+        name, data = _DATA_NAME.sub("_", file.name), base64.b64encode(file.data).decode()
+        # As signal-cli accepts it from a program on another disk.
+        uri = f"data:{file.media_type};filename={name};base64,{data}"
+        return await self._send(delivery.channel, {"message": "", "attachments": [uri]})
 
     async def _send(self, channel: Channel, content: Json) -> str:
-        params = {**outbound.recipient(channel), **content}
+        params = {**recipient(channel), **content}
         result = await self._daemon.call("send", params, chat=str(channel))
-        return outbound.timestamp_of(result) or ""
+        # Signal names a message by the time at which it was sent.
+        timestamp = object_value(result).get("timestamp")
+        return str(timestamp) if isinstance(timestamp, int) else ""
 
     async def typing(self, channel: Channel) -> None:
-        """Show that a reply is being written."""
-        await self._daemon.call("sendTyping", outbound.recipient(channel))
+        await self._daemon.call("sendTyping", recipient(channel))
 
     async def close(self) -> None:
-        """Close connections."""
         await self._daemon.close()
 
     async def check(self) -> str:
-        """Ask the daemon for its version and for our account."""
         return f"Signal knows this account as {await self._who()}."
 
     async def _who(self) -> str:
         """Return our number and the daemon's version; learn our UUID."""
         version = await self._daemon.call("version", {})
         found = await self._daemon.call("getUserStatus", {"recipient": [self._me.number]})
-        status = found[0] if isinstance(found, list) and found else {}
-        status = status if isinstance(status, dict) else {}
+        status = object_value(next(iter(object_list(found)), None))
         if status.get("isRegistered") is False:
             raise NotAllowed(f"{self._me.number} is not registered with Signal")
         uuid = status.get("uuid")
         self._me = SignalAccount(self._me.number, uuid if isinstance(uuid, str) else None)
-        number = version.get("version") if isinstance(version, dict) else None
+        number = object_value(version).get("version")
         return f"{self._me.number} (signal-cli {number or 'of an unknown version'})"
 
 
@@ -164,3 +177,9 @@ async def _finish(handling: Coroutine[Any, Any, None]) -> None:
             task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         raise
+
+
+def recipient(channel: Channel) -> dict[str, Any]:
+    """Return the recipient's parameters: a group by its internal id, a person by UUID or number."""
+    group = inbound.group_of(channel.chat_id)
+    return {"groupId": group} if group is not None else {"recipient": [channel.chat_id]}

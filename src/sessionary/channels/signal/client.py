@@ -1,8 +1,9 @@
-"""The connection to signal-cli's daemon: JSON-RPC over HTTP or over a socket."""
+"""The connection to signal-cli's daemon: JSON-RPC over HTTP or over a socket, and its errors as ours."""
 
 import asyncio
 import contextlib
 import itertools
+import re
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any, Protocol
@@ -11,8 +12,9 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 
-from sessionary.channels.signal import outbound
-from sessionary.errors import BadInput, RetryLater, SessionaryError, Unreachable
+from sessionary.channels.base import Json, object_list, object_value
+from sessionary.errors import BadInput, NotAllowed, RetryLater, SessionaryError, Unreachable
+from sessionary.model.terminal import one_line
 
 CALL_SECONDS = 40.0
 AWAY_SECONDS = 5.0
@@ -22,12 +24,18 @@ SILENCE_SECONDS = 300.0
 _OK = 200
 _UNAUTHORIZED = (401, 403)
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+MAX_WAIT_SECONDS = 24 * 3600.0
+_IO_ERROR, _UNTRUSTED, _RATE_LIMITED = -3, -4, -5
+_ACCOUNT = re.compile(
+    r"\[40[13]\]|Authorization failed|^User .* is not registered|account does not exist"
+    r"|valid account parameter"
+)
+_TOO_MANY = re.compile(r"\[4(?:13|29)\]|rate.?limit", re.IGNORECASE)
 _ids = itertools.count(1)
-Json = dict[str, Any]
 
 
 class SignalDaemon(Protocol):
-    """A running signal-cli. Its errors are raised as ours, see `outbound.error_of`."""
+    """A running signal-cli. Its errors are raised as ours, see `error_of`."""
 
     async def call(self, method: str, params: Mapping[str, Any], *, chat: str = "") -> Any:
         """Call a method; return its result."""
@@ -88,7 +96,7 @@ def result_of(answer: Json, *, chat: str) -> Any:
     """Return the result of a call, or raise its error as ours."""
     error = answer.get("error")
     if isinstance(error, dict):
-        raise outbound.error_of(error, chat=chat)
+        raise error_of(error, chat=chat)
     return answer.get("result")
 
 
@@ -289,3 +297,51 @@ async def _close_writer(writer: asyncio.StreamWriter) -> None:
     writer.close()
     with contextlib.suppress(OSError, RetryLater):
         await writer.wait_closed()
+
+
+def error_of(error: Json, *, chat: str = "") -> SessionaryError:
+    """Return an error of signal-cli as ours."""
+    code, text = error.get("code"), one_line(str(error.get("message") or "no reason given"), 200)
+    reason = f"signal-cli: {text}"
+    for result in object_list(
+        object_value(object_value(error.get("data")).get("response")).get("results")
+    ):
+        if (found := _of_result(result, chat)) is not None:
+            return found
+    if code == _RATE_LIMITED or _TOO_MANY.search(text):
+        return RetryLater(reason, after=60.0)
+    if _ACCOUNT.search(text):
+        return NotAllowed(f"{reason}; register or link the account again")
+    if code == _UNTRUSTED:
+        return Unreachable(_untrusted(reason), chat)
+    if code == _IO_ERROR:
+        # Signal's network: whether a message was sent is not known.
+        return SessionaryError(reason, committed="unknown")
+    return Unreachable(reason, chat)
+
+
+def _of_result(result: Json, chat: str) -> SessionaryError | None:
+    match result.get("type"):
+        case "UNREGISTERED_FAILURE":
+            return Unreachable("Signal: this person is not registered with Signal any more", chat)
+        case "IDENTITY_FAILURE":
+            return Unreachable(_untrusted("Signal: this person's safety number has changed"), chat)
+        case "RATE_LIMIT_FAILURE":
+            wait = result.get("retryAfterSeconds")
+            after = float(wait) if isinstance(wait, int | float) and wait > 0 else 60.0
+            hint = "; solve the captcha: signal-cli submitRateLimitChallenge"
+            words = f"Signal takes no more messages for now{hint if result.get('token') else ''}"
+            return RetryLater(words, after=min(after, MAX_WAIT_SECONDS))
+        case "NETWORK_FAILURE":
+            return RetryLater("Signal cannot be reached from where signal-cli runs", after=10.0)
+        case "INVALID_PRE_KEY_FAILURE":
+            return RetryLater("Signal: this person's keys cannot be used now", after=60.0)
+        case _:
+            return None
+
+
+def _untrusted(reason: str) -> str:
+    return (
+        f"{reason}; compare it with them, then run signal-cli trust, and send this anew "
+        "or redirect it"
+    )

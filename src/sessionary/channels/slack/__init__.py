@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from sessionary.channels.slack.adapter import SlackAdapter, SlackKeys
-from sessionary.channels.slack.client import API, SlackClient
+from sessionary.channels.slack.adapter import API, SlackAdapter, SlackKeys
 from sessionary.channels.slack.inbound import SlackOptions
 from sessionary.config.secret import Secret
 from sessionary.config.setting import Setting, address
@@ -41,6 +40,4 @@ SETTINGS = SlackSettings
 def build(settings: SlackSettings) -> SlackAdapter:
     """Return the adapter that `[channels.slack]` describes."""
     keys = SlackKeys(settings.token, settings.app_token, settings.signing_secret)
-    app_token = None if keys.app_token is None else keys.app_token.reveal()
-    client = SlackClient(keys.token.reveal(), app_token=app_token, api=f"{settings.base_url}/")
-    return SlackAdapter(keys, settings, client=client)
+    return SlackAdapter(keys, settings, api=f"{settings.base_url}/")

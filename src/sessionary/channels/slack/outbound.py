@@ -4,13 +4,13 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from sessionary.channels.base import preview, printable, split_text
+from sessionary.channels.base import split_text
 from sessionary.engine.ports import Capabilities
 
 LONGEST_SECTION = 3000
 _SMALLEST = 200
 # A character becomes an entity of up to five.
-_PREVIEW = LONGEST_SECTION // 5
+LONGEST_PREVIEW = LONGEST_SECTION // 5
 
 CAPABILITIES = Capabilities(
     # Eight messages: the adapter splits between code fences.
@@ -58,12 +58,6 @@ class SlackPost:
 def post_of(text: str) -> SlackPost:
     """Render a piece of a text."""
     return SlackPost(escaped(text), mrkdwn(text))
-
-
-def preview_of(text: str) -> SlackPost:
-    """Return as much of an unfinished reply as one message holds, without formatting."""
-    shown = escaped(preview(printable(text), _PREVIEW))
-    return SlackPost(shown, shown)
 
 
 def split(text: str, longest: int = LONGEST_SECTION) -> list[str]:

@@ -13,7 +13,7 @@ from sessionary.model.terminal import one_line
 
 Wire = Mapping[str, Any]
 
-_KINDS = ("message", "edited_message", "channel_post", "edited_channel_post")
+KINDS = ("message", "edited_message", "channel_post", "edited_channel_post")
 _CHAT_TYPES = {"private": ChatType.DM, "channel": ChatType.CHANNEL}
 _FILES = ("document", "voice", "audio", "video", "video_note")
 _MEDIA_TYPES = {
@@ -35,7 +35,7 @@ class TelegramBot:
 
 def read(update: Wire, bot: TelegramBot, settings: TelegramSettings) -> ReceivedMessage | None:
     """Return a person's message; None for everything else, and for what the settings leave out."""
-    kind = next((each for each in _KINDS if isinstance(update.get(each), Mapping)), None)
+    kind = next((each for each in KINDS if isinstance(update.get(each), Mapping)), None)
     if kind is None:
         return None
     wire: Wire = update[kind]

@@ -18,11 +18,6 @@ _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "ta
 _PARSER.disable(["code"])
 
 
-def split(text: str) -> list[str]:
-    """Split a text into messages that Telegram accepts; none for a blank text."""
-    return split_text(text.strip(), LONGEST, measure=utf16_units)
-
-
 def halves(text: str) -> list[str]:
     """Split a message in two that Telegram found too long."""
     half = max(1, utf16_units(text) // 2 + 16)
@@ -91,7 +86,10 @@ class _BlockRenderer:
             case "inline":
                 self._paragraph(token)
             case "fence":
-                self._fence(token.content, token.info.strip())
+                # Without content, the text beside its marks is the code.
+                info = token.info.strip()
+                content, info = (token.content, info) if token.content.strip() else (info, "")
+                self._code(content, info.split(" ")[0])
             case "hr":
                 self._out.append("———")
                 self._gap()
@@ -112,12 +110,6 @@ class _BlockRenderer:
             return "• "
         self._lists[-1] = number + 1
         return f"{number}\\. "
-
-    def _fence(self, content: str, info: str) -> None:
-        """Render a code fence; without content, the text beside its marks is the code."""
-        if not content.strip():
-            content, info = info, ""
-        self._code(content, info.split(" ")[0])
 
     def _code(self, content: str, language: str) -> None:
         tag = re.sub(r"[^\w+#-]", "", language)

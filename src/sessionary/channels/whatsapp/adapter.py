@@ -2,36 +2,77 @@
 
 import asyncio
 import hmac
+import json
 import logging
-from collections import OrderedDict
+import re
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import Any
 
-import msgspec
-
-from sessionary.channels.base import ChannelAdapter, ReceivedMessage, WithdrawnMessage
-from sessionary.channels.files import FileRefused, FileTooLarge, IncomingFile, OutgoingFile
-from sessionary.channels.whatsapp import inbound, outbound
-from sessionary.channels.whatsapp.client import GraphClient
-from sessionary.channels.whatsapp.inbound import FailedDelivery, WhatsAppOptions
+from sessionary.channels.base import (
+    ChannelAdapter,
+    ReceivedMessage,
+    WithdrawnMessage,
+    utf16_units,
+)
+from sessionary.channels.files import (
+    MEGABYTE,
+    FileRefused,
+    FileTooLarge,
+    IncomingFile,
+    LatestDict,
+    OutgoingFile,
+)
+from sessionary.channels.whatsapp import inbound
+from sessionary.channels.whatsapp.client import GraphClient, reason_of
+from sessionary.channels.whatsapp.inbound import PLATFORM, FailedDelivery, WhatsAppOptions
 from sessionary.config.secret import Secret
-from sessionary.engine.ports import Receive
+from sessionary.engine.ports import Capabilities, Receive
 from sessionary.errors import NotAllowed, RetryLater, SessionaryError, Unreachable
 from sessionary.model.source import Channel, Source
 from sessionary.model.turn import Delivery
 
 CONCURRENT_DOWNLOADS = 4
 MAX_CHATS = 1000
+LONGEST = 4096
+_LARGEST_IMAGE = 5 * MEGABYTE
+# What WhatsApp shows as it is; anything else is a document.
+_SHOWN = {
+    "image": ("jpeg", "png"),
+    "audio": ("aac", "amr", "mpeg", "mp4", "ogg"),
+    "video": ("mp4", "3gpp"),
+}
+CAPABILITIES = Capabilities(
+    # Ten messages: the adapter splits between code fences, so a delivery may be longer than one message.
+    longest_text=10 * LONGEST,
+    shows_typing=True,
+    notes=(
+        (
+            "You are on WhatsApp. You see only what is said to you here: you cannot search the "
+            "history, see who is online, or write to someone who has not written for 24 hours."
+        ),
+        (
+            "Formatting is *bold*, _italic_, ~struck~, `code` and ``` blocks. Tables and headings "
+            "are not shown; keep answers short, people read them on a telephone."
+        ),
+    ),
+)
+
+_PERSON = re.compile(r"\+?([0-9]+)(?:_[0-9]+)?(?::[0-9]+)?(?:@(?:s\.whatsapp\.net|c\.us))?")
+_CODE = re.compile(r"(```.*?```|`[^`\n]+`)", re.DOTALL)
+_BOLD = re.compile(r"\*\*(?=\S)([^*\n]+?)(?<=\S)\*\*")
+_STRUCK = re.compile(r"~~(?=\S)([^~\n]+?)(?<=\S)~~")
+_HEADING = re.compile(r"^#{1,6}[ \t]+(\S[^\n]*?)[ \t]*#*$", re.MULTILINE)
 logger = logging.getLogger(__name__)
 
 
 class WhatsAppAdapter(ChannelAdapter):
     """One number of the Cloud API. What is not durable when we answer, WhatsApp posts again."""
 
-    platform = inbound.PLATFORM
-    capabilities = outbound.CAPABILITIES
+    platform = PLATFORM
+    capabilities = CAPABILITIES
     options: WhatsAppOptions
+    longest_message = LONGEST
+    measure = staticmethod(utf16_units)
 
     def __init__(
         self,
@@ -46,7 +87,7 @@ class WhatsAppAdapter(ChannelAdapter):
         self._verify_token = verify_token
         self._downloads = asyncio.Semaphore(CONCURRENT_DOWNLOADS)
         # The last message of each chat: the typing indicator is shown below a message.
-        self._latest: OrderedDict[str, str] = OrderedDict()
+        self._latest: LatestDict[str, str] = LatestDict(MAX_CHATS)
         self.webhook = self.handle_webhook
         self.challenge = self.answer_challenge
 
@@ -85,39 +126,29 @@ class WhatsAppAdapter(ChannelAdapter):
         logger.warning("whatsapp: a verification with a wrong token was refused")
         return None
 
-    async def handle_webhook(self, headers: Mapping[str, str], body: bytes) -> int:
-        """Handle a post: its signature first; answer when its messages are durable."""
-        given = {name.lower(): value for name, value in headers.items()}
-        signature = given.get("x-hub-signature-256", "")
-        if not inbound.is_signed(body, signature, self._app_secret.reveal()):
-            logger.warning("whatsapp: a post without a valid signature was refused")
-            return HTTPStatus.UNAUTHORIZED
-        try:
-            payload = msgspec.json.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            logger.warning("whatsapp: a signed post is not JSON")
-            return HTTPStatus.BAD_REQUEST
-        events = list(inbound.events(payload, self._graph.number_id))
-        if not events:
-            return HTTPStatus.OK
-        return await self.handle_post(lambda receive: self._handle(events, receive))
+    def signature_problem(self, headers: Mapping[str, str], body: bytes) -> str | None:
+        signature = headers.get("x-hub-signature-256", "")
+        is_valid = inbound.is_signed(body, signature, self._app_secret.reveal())
+        return None if is_valid else "its signature is not valid"
 
-    async def _handle(self, events: list[inbound.Event], receive: Receive) -> None:
-        for event in events:
+    def decode_post(self, body: bytes) -> Any:
+        return json.loads(body)  # one that is not an object has no events
+
+    async def handle_payload(self, payload: Any, receive: Receive) -> None:
+        for event in list(inbound.events(payload, self._graph.number_id)):
             match event:
                 case ReceivedMessage(source=source):
                     if await self.admit(event, receive):
-                        self._remember(source.chat_id or "", source.platform_message_id or "")
+                        self._latest[source.chat_id or ""] = source.platform_message_id or ""
                 case WithdrawnMessage(source, message_id):
                     await self.observe(source, f"(took back the message {message_id})", receive)
                 case FailedDelivery(delivery_id=id, error=error):
-                    reason = outbound.reason_of(error)
+                    reason = reason_of(error)
                     logger.warning("whatsapp: delivery %s was not delivered: %s", id, reason)
                     if self.services is not None and id is not None:
                         await self.services.bounced(id, reason)
 
     async def fetch_file(self, file: IncomingFile, source: Source) -> bytes:
-        """Fetch a file."""
         limit = self.options.largest_file
         async with self._downloads:
             found = await self._graph.find(file.id)
@@ -126,36 +157,44 @@ class WhatsAppAdapter(ChannelAdapter):
             return await self._graph.download(found.url, limit)
 
     def split(self, text: str) -> list[str]:
-        """Split a text into messages that WhatsApp accepts."""
-        return outbound.split(text)
+        return super().split(formatted(text))
 
     async def send_text(self, delivery: Delivery, text: str, index: int) -> str:
-        """Send a text."""
-        return await self._send(outbound.text_message(text, delivery), delivery)
+        return await self._send(delivery, "text", {"body": text, "preview_url": False})
 
     async def send_file(self, delivery: Delivery, file: OutgoingFile, index: int) -> str:
-        """Upload a file and send it."""
         try:
             media_id = await self._graph.upload(file.data, file.media_type, file.name)
         except Unreachable as error:  # because of the file, not of the person
             raise FileRefused(str(error)) from error
-        return await self._send(outbound.file_message(media_id, file, delivery), delivery)
+        form = file.media_type.partition("/")[2]
+        is_too_large = file.kind == "image" and len(file.data) > _LARGEST_IMAGE
+        if form in _SHOWN.get(file.kind, ()) and not is_too_large:
+            return await self._send(delivery, file.kind, {"id": media_id})
+        return await self._send(delivery, "document", {"id": media_id, "filename": file.name})
 
-    async def _send(self, message: dict[str, Any], delivery: Delivery) -> str:
+    async def _send(self, delivery: Delivery, kind: str, content: dict[str, Any]) -> str:
+        message = {
+            "messaging_product": PLATFORM,
+            # WhatsApp sends this id back when the delivery fails.
+            "biz_opaque_callback_data": delivery.id,
+            **recipient(delivery.channel.chat_id),
+            "type": kind,
+            kind: content,
+        }
         return await self._graph.post(message, chat=str(delivery.channel)) or ""
 
     async def typing(self, channel: Channel) -> None:
         """Mark the last message as read, and show that a reply is being written."""
         latest = self._latest.get(channel.chat_id)
         if latest is not None:
-            await self._graph.post(outbound.typing_message(latest))
+            shown = {"status": "read", "message_id": latest, "typing_indicator": {"type": "text"}}
+            await self._graph.post({"messaging_product": PLATFORM, **shown})
 
     async def close(self) -> None:
-        """Close connections."""
         await self._graph.close()
 
     async def check(self) -> str:
-        """Show the token; return the number and its name."""
         return f"WhatsApp knows this number as {await self._who()}."
 
     async def _who(self) -> str:
@@ -163,8 +202,21 @@ class WhatsAppAdapter(ChannelAdapter):
         name = number.get("verified_name") or "without a name"
         return f"{name} ({number.get('display_phone_number') or self._graph.number_id})"
 
-    def _remember(self, chat: str, message_id: str) -> None:
-        self._latest[chat] = message_id
-        self._latest.move_to_end(chat)
-        while len(self._latest) > MAX_CHATS:
-            self._latest.popitem(last=False)
+
+def recipient(chat_id: str) -> dict[str, str]:
+    """Return the recipient's fields: a number, a group, or a person without a number."""
+    person = _PERSON.fullmatch(chat_id)
+    if person is not None:
+        return {"recipient_type": "individual", "to": person[1]}
+    if re.fullmatch(r"[A-Z]{2}\.[A-Za-z0-9.]+", chat_id):
+        return {"recipient_type": "individual", "recipient": chat_id}
+    return {"recipient_type": "group", "to": chat_id}
+
+
+def formatted(text: str) -> str:
+    """Return Markdown's bold, struck and headings in WhatsApp's notation; code stays as it is."""
+    pieces = _CODE.split(text)
+    for index in range(0, len(pieces), 2):
+        plain = _HEADING.sub(r"**\1**", pieces[index])
+        pieces[index] = _STRUCK.sub(r"~\1~", _BOLD.sub(r"*\1*", plain))
+    return "".join(pieces)
