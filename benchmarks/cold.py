@@ -1,4 +1,4 @@
-"""Programs that are started anew for each measurement, as an installed one is: with its bytecode."""
+"""Programs that are started again for each measurement, with compiled bytecode as an installed one has."""
 
 import os
 import subprocess

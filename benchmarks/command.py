@@ -49,7 +49,7 @@ def main(
                 rows.extend(found)
                 for line in table.lines(found):
                     echo(line)
-                if output is not None:  # at once: whoever ends it has what was measured
+                if output is not None:  # at once: if the run is ended, the rows so far are kept
                     table.write(rows, output, described)
     return rows
 
@@ -82,7 +82,7 @@ def _disks(name: str, library: Path | None) -> Iterator[tuple[str, dict[str, str
 
 
 def _run(name: str, disk: str, scale: str, folder: Path, environ: dict[str, str]) -> Iterator[Row]:
-    # Large stores are beside this folder, for all benchmarks of a run; the rest is made anew.
+    # Large stores are beside this folder, for all benchmarks of a run; the rest is made for each.
     with tempfile.TemporaryDirectory(dir=folder) as own:
         command = [sys.executable, "-m", "benchmarks.worker", name, disk, scale, own]
         worker = subprocess.run(command, env=environ, capture_output=True, check=False)

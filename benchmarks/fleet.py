@@ -1,7 +1,7 @@
 """What a fleet needs, simulated from measured costs: `python -m benchmarks.fleet growth.csv`.
 
 A turn takes CPU of its process four times (taken in and begun, ended, claimed, sent), waits each time for a
-commit that it shares with whoever waits too, and in between for its model, which costs us nothing.
+commit that it shares with the others that wait, and in between for its model, which costs us nothing.
 """
 
 import csv

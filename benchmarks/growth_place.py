@@ -29,7 +29,7 @@ class Used:
 
 
 class Place(Protocol):
-    """A database that can be opened anew and that says what it uses."""
+    """A database that can be opened again and that reports what it uses."""
 
     name: str
     url: str
@@ -85,7 +85,7 @@ class ServerPlace:
         return int(whole) - int(index), int(index)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._ask.close()
 
 

@@ -92,7 +92,7 @@ class Bare:
         return run
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         for connection in self._made:
             connection.close()
 

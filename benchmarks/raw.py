@@ -45,7 +45,7 @@ class RawLog:
         return count
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self.connection.close()
 
 
@@ -67,7 +67,7 @@ class SharedRawLog:
         gate.acquire()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._waiting.put(None)
         self._writer.join()
 
@@ -108,7 +108,7 @@ class KnownStore:
         self.connection.execute("COMMIT")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self.connection.close()
 
 
@@ -161,7 +161,7 @@ class RawSync:
         os.fdatasync(self._file)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._file)
 
 

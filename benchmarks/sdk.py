@@ -37,7 +37,7 @@ LANGGRAPH = "LangGraph SqliteSaver"
 SHARED = "raw SQLite, one fsync for all"
 ALONE = "raw SQLite, one fsync each"
 READ = "raw SQLite, rows and JSON"
-# A thread of LangGraph begins anew when it has so many messages: each checkpoint holds them all.
+# A thread of LangGraph begins again when it has so many messages: each checkpoint holds them all.
 THREAD_MESSAGES = 20
 Make = Callable[[str], Any]
 

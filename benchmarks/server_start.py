@@ -22,7 +22,7 @@ _MEGABYTE = 2**20
 
 
 def cases(folder: Path, scale: Scale) -> Iterator[Case]:
-    """Started anew in each round; one is used for a while before."""
+    """Starts a server in each round; one server is used for a while before."""
     requests = scale.messages // 5
     path = populate.build(folder, scale.sizes[1])
     store = populate.opened(path)

@@ -34,7 +34,7 @@ FIRST_FLOOR = f"raw SQLite, {FIRST_WORD_COMMITS} commits"
 
 
 class Wire(ChannelAdapter):
-    """A platform without a network: whoever waits for a reply is told."""
+    """A platform without a network, which notifies the caller that waits for a reply."""
 
     platform = PLATFORM
     capabilities = Capabilities()
@@ -53,7 +53,7 @@ class Wire(ChannelAdapter):
         await asyncio.Event().wait()
 
     async def send(self, delivery: Delivery) -> Sent:
-        """Tell whoever waits."""
+        """Notify the caller that waits."""
         waiting = self._waiting.pop(delivery.channel.chat_id, None)
         if waiting is not None:
             waiting.set_result(None)

@@ -12,7 +12,7 @@ from sessionary.store.open import open_store
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    """A fresh store; that both databases keep alike is the store suite's to say."""
+    """A fresh SQLite store; the store suite checks that both databases behave alike."""
     url = str(tmp_path / "sessionary.db")
     opened = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
     yield opened

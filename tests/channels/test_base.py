@@ -59,83 +59,83 @@ def received(
     return ReceivedMessage(source=source, parts=(Text(text),), text=text, is_addressed=to_agent)
 
 
-async def overheard(
-    door: RecordingIntake, *, observe: bool = True, always: bool = False
+async def observed(
+    intake: RecordingIntake, *, observe: bool = True, always: bool = False
 ) -> ListAdapter:
     adapter = ListAdapter(observe=observe, always=always)
-    await adapter.admit(received("the lamp is broken", to_agent=False), door)
+    await adapter.admit(received("the lamp is broken", to_agent=False), intake)
     return adapter
 
 
-async def test_lines_go_along_once() -> None:
-    door = RecordingIntake()
-    adapter = await overheard(door)
+async def test_buffered_lines_are_attached_to_one_message_only() -> None:
+    intake = RecordingIntake()
+    adapter = await observed(intake)
 
-    await adapter.admit(received("what is broken?"), door)
-    await adapter.admit(received("thanks"), door)
+    await adapter.admit(received("what is broken?"), intake)
+    await adapter.admit(received("thanks"), intake)
 
-    assert "Ada: the lamp is broken" in door.texts[0]
-    assert door.texts[1:] == ["thanks"]
+    assert "Ada: the lamp is broken" in intake.texts[0]
+    assert intake.texts[1:] == ["thanks"]
 
 
 async def test_lines_are_kept_only_where_that_is_configured() -> None:
-    door = RecordingIntake()
-    adapter = await overheard(door, observe=False)
+    intake = RecordingIntake()
+    adapter = await observed(intake, observe=False)
 
-    await adapter.admit(received("what is broken?"), door)
+    await adapter.admit(received("what is broken?"), intake)
 
-    assert door.texts == ["what is broken?"]
+    assert intake.texts == ["what is broken?"]
 
 
 async def test_a_channel_that_answers_everything_buffers_nothing() -> None:
-    door = RecordingIntake()
-    await overheard(door, always=True)
+    intake = RecordingIntake()
+    await observed(intake, always=True)
 
-    assert door.texts == ["the lamp is broken"]
+    assert intake.texts == ["the lamp is broken"]
 
 
-async def test_a_line_that_is_told_twice_is_noted_once() -> None:
-    """A platform tells of a message again when its link got a preview, or when it heard no answer."""
-    door, adapter = RecordingIntake(), ListAdapter()
+async def test_a_line_that_comes_twice_is_buffered_once() -> None:
+    """A platform sends a message again when its link got a preview, or when it got no answer."""
+    intake, adapter = RecordingIntake(), ListAdapter()
     link = received("see https://example.org", to_agent=False, id="m1")
     elsewhere = received("see https://example.org", to_agent=False, id="m1", room="there")
     for each in (link, link, elsewhere):
-        await adapter.admit(each, door)
+        await adapter.admit(each, intake)
 
-    await adapter.admit(received("what is it?"), door)
-    await adapter.admit(link, door)
-    await adapter.admit(received("and now?"), door)
-    await adapter.admit(received("and there?", room="there"), door)
+    await adapter.admit(received("what is it?"), intake)
+    await adapter.admit(link, intake)
+    await adapter.admit(received("and now?"), intake)
+    await adapter.admit(received("and there?", room="there"), intake)
 
-    assert [text.count("example.org") for text in door.texts] == [1, 0, 1]
-
-
-async def test_a_command_takes_no_lines_along_and_they_wait_on() -> None:
-    door = RecordingIntake()
-    adapter = await overheard(door)
-
-    await adapter.admit(received("/title Lamps"), door)
-    await adapter.admit(received("what is broken?"), door)
-
-    assert door.texts[0] == "/title Lamps"
-    assert "the lamp is broken" in door.texts[1]
+    assert [text.count("example.org") for text in intake.texts] == [1, 0, 1]
 
 
-async def test_a_stranger_makes_nothing_forgotten_and_is_not_observed() -> None:
+async def test_a_command_leaves_buffered_lines_for_the_next_message() -> None:
+    intake = RecordingIntake()
+    adapter = await observed(intake)
+
+    await adapter.admit(received("/title Lamps"), intake)
+    await adapter.admit(received("what is broken?"), intake)
+
+    assert intake.texts[0] == "/title Lamps"
+    assert "the lamp is broken" in intake.texts[1]
+
+
+async def test_a_stranger_neither_consumes_buffered_lines_nor_is_buffered() -> None:
     class Closed(RecordingIntake):
         async def __call__(self, *args: object, **more: object) -> str:
             return ""
 
-    door, closed = RecordingIntake(), Closed()
+    intake, closed = RecordingIntake(), Closed()
     closed.is_open = False
-    adapter = await overheard(door)
+    adapter = await observed(intake)
 
     assert await adapter.admit(received("forget it"), closed) == ""
     await adapter.admit(received("I was here", to_agent=False, id="2"), closed)
-    await adapter.admit(received("what is broken?"), door)
+    await adapter.admit(received("what is broken?"), intake)
 
-    assert "the lamp is broken" in door.texts[0]
-    assert "I was here" not in door.texts[0]
+    assert "the lamp is broken" in intake.texts[0]
+    assert "I was here" not in intake.texts[0]
 
 
 async def test_a_message_that_cannot_be_stored_is_refused_politely() -> None:
@@ -177,23 +177,23 @@ def test_a_file_that_is_not_given_out_is_named_with_the_reason() -> None:
 
 
 async def test_a_file_that_never_comes_is_left_out_after_some_tries() -> None:
-    """Whoever waits for it for ever hears nothing else."""
-    adapter, door = ListAdapter(), RecordingIntake()
+    """An adapter that waits for it for ever receives nothing else."""
+    adapter, intake = ListAdapter(), RecordingIntake()
     source = Source("test", "here", user_id="7", platform_message_id="1")
     file = IncomingFile("https://cdn.example/a.png", "a.png", "image/png", 3)
     picture = ReceivedMessage(source=source, parts=(), text="", files=(file,))
 
     for _ in range(MAX_ATTEMPTS - 1):
         with pytest.raises(RetryLater):
-            await adapter.admit(picture, door)
-    await adapter.admit(picture, door)
+            await adapter.admit(picture, intake)
+    await adapter.admit(picture, intake)
 
-    assert "“a.png” could not be fetched" in door.texts[0]
-    assert door.files == [()]
+    assert "“a.png” could not be fetched" in intake.texts[0]
+    assert intake.files == [()]
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "\x07\x1b"])
-def test_nothing_to_say_is_said_visibly(text: str) -> None:
+def test_an_empty_answer_is_shown_as_a_notice(text: str) -> None:
     adapter = ListAdapter()
 
     assert adapter.pieces(delivery_to(HERE, text)) == [adapter.empty_text]
@@ -236,7 +236,7 @@ def test_pauses_double_up_to_a_limit_and_begin_again_after_a_success() -> None:
 
 
 class SlowPlatform:
-    """Takes its time to say which message it was."""
+    """Is slow to return the id of a new message."""
 
     def __init__(self) -> None:
         self.messages: dict[str, str] = {}
@@ -251,8 +251,8 @@ class SlowPlatform:
         return found
 
 
-async def test_who_stops_watching_leaves_no_message_that_nobody_knows() -> None:
-    """The end of a turn ends what accompanies it, at any moment."""
+async def test_a_cancelled_stream_leaves_no_untracked_message() -> None:
+    """The end of a turn cancels its stream at any moment."""
     platform = SlowPlatform()
     streaming = StreamingMessages(platform.put, pause_of=lambda _: 0.0)
     watching = asyncio.ensure_future(streaming.show(HERE, "turn", "Once upon …"))

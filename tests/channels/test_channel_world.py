@@ -5,7 +5,7 @@ from sessionary.testing.channel_world import ChannelWorld
 from tests.support.fake_telegram import FakeTelegram
 
 
-async def test_a_restarted_process_makes_no_id_again_and_does_not_go_back_in_time(
+async def test_a_restarted_process_repeats_no_id_and_does_not_go_back_in_time(
     store: Store,
 ) -> None:
     """Ids that are made twice break a test only when two clocks happen to agree."""

@@ -62,11 +62,11 @@ class DiscordPlatform(FakeDiscord):
     ) -> None:
         files = [] if file is None else [self.attach("file.txt", file)]
         if self.is_online:
-            await self.is_heard()
+            await self.bot_is_connected()
         await self.writes(text, number=number, author=person or ADA, attachments=files)
 
-    async def is_heard(self) -> None:
-        """Who is not there yet hears nothing; who was there before hears it later."""
+    async def bot_is_connected(self) -> None:
+        """Wait for a connection: a bot that was never connected gets nothing, a former one later."""
         await until(lambda: any(not each.closed for each in self.sockets), "a bot at the gateway")
 
     def acknowledged(self, number: int) -> bool:
@@ -119,43 +119,43 @@ class TestDiscordGrows(StreamingSuite):
             yield fake
 
 
-class Ear:
-    """A house that only listens."""
+class Listener:
+    """Records what an adapter receives."""
 
     def __init__(self) -> None:
         self.receive = RecordingIntake()
 
     @property
-    def heard(self) -> list[tuple[Source, Message]]:
-        return list(zip(self.receive.sources, self.receive.said, strict=True))
+    def received(self) -> list[tuple[Source, Message]]:
+        return list(zip(self.receive.sources, self.receive.messages, strict=True))
 
     async def until(self, count: int) -> list[str]:
-        await until(lambda: len(self.heard) >= count, f"{count} messages")
-        return [said.text for _, said in self.heard]
+        await until(lambda: len(self.received) >= count, f"{count} messages")
+        return [message.text for _, message in self.received]
 
 
 @pytest.fixture
-def ear() -> Ear:
-    return Ear()
+def listener() -> Listener:
+    return Listener()
 
 
 class TestTheLibraryAgainstTheFake:
     async def test_it_logs_in_hears_and_answers(self, platform: DiscordPlatform) -> None:
-        heard: asyncio.Queue[discord.Message] = asyncio.Queue()
+        received: asyncio.Queue[discord.Message] = asyncio.Queue()
         intents = discord.Intents(guilds=True, messages=True, message_content=True)
         client = discord.Client(intents=intents, guild_ready_timeout=0)
 
         @client.event
         async def on_message(message: discord.Message) -> None:
             if not message.author.bot:
-                heard.put_nowait(message)
+                received.put_nowait(message)
                 await message.channel.send(f"re: {message.content}")
 
         async with client, asyncio.timeout(TIMEOUT_SECONDS):
             running = asyncio.ensure_future(client.start(TOKEN))
-            await platform.is_heard()
+            await platform.bot_is_connected()
             await platform.writes("hello", channel=GENERAL)
-            found = await heard.get()
+            found = await received.get()
             await until(lambda: bool(platform.posts), "it")
             await client.close()
             await asyncio.gather(running, return_exceptions=True)
@@ -174,45 +174,47 @@ class TestDiscord(AdapterSuite):
     """Everything that every adapter keeps to."""
 
 
-async def test_only_what_is_said_to_the_agent_is_heard_in_a_server(
-    platform: DiscordPlatform, ear: Ear
+async def test_in_a_server_only_messages_to_the_agent_are_received(
+    platform: DiscordPlatform, listener: Listener
 ) -> None:
-    async with run_adapter(platform.adapter(), ear.receive):
-        await platform.is_heard()
+    async with run_adapter(platform.adapter(), listener.receive):
+        await platform.bot_is_connected()
         await platform.writes("among ourselves", channel=GENERAL)
         await platform.writes(f"<@{BOT}> hello", channel=GENERAL)
         await platform.writes(f"<@&{BOT_ROLE}> you too", channel=GENERAL)
         await platform.writes("secretly")
 
-        assert await ear.until(3) == ["hello", "you too", "secretly"]
-    source = ear.heard[0][0]
+        assert await listener.until(3) == ["hello", "you too", "secretly"]
+    source = listener.received[0][0]
     assert source.channel == PLACE
     assert source.chat_type == "channel"
     assert (source.chat_name, source.chat_topic) == ("The Server #general", "All sorts")
     assert source.extra == {"guild_id": GUILD}
 
 
-async def test_an_answer_to_our_message_is_said_to_us(platform: DiscordPlatform, ear: Ear) -> None:
+async def test_a_reply_to_our_message_is_addressed_to_us(
+    platform: DiscordPlatform, listener: Listener
+) -> None:
     asked = platform._message("5", GENERAL, "earlier", {"id": BOT, "username": "Sessionary"})
     asked["author"] |= {"discriminator": "0", "avatar": None, "bot": True}
     link = {"message_id": "5", "channel_id": GENERAL, "guild_id": GUILD}
-    async with run_adapter(platform.adapter(), ear.receive):
-        await platform.is_heard()
+    async with run_adapter(platform.adapter(), listener.receive):
+        await platform.bot_is_connected()
         more: dict[str, Any] = {"type": 19, "message_reference": link, "referenced_message": asked}
         await platform.writes("and then?", channel=GENERAL, **more)
 
-        assert await ear.until(1) == ["and then?"]
+        assert await listener.until(1) == ["and then?"]
 
 
 async def test_a_thread_is_a_conversation_within_its_channel(
-    platform: DiscordPlatform, ear: Ear
+    platform: DiscordPlatform, listener: Listener
 ) -> None:
     adapter = platform.adapter()
-    async with run_adapter(adapter, ear.receive):
-        await platform.is_heard()
+    async with run_adapter(adapter, listener.receive):
+        await platform.bot_is_connected()
         await platform.writes(f"<@{BOT}> hello", channel=THREAD)
-        await ear.until(1)
-        source = ear.heard[0][0]
+        await listener.until(1)
+        source = listener.received[0][0]
         assert source.channel is not None
         await adapter.send(delivery_to(source.channel, "in the thread"))
 
@@ -221,27 +223,27 @@ async def test_a_thread_is_a_conversation_within_its_channel(
     assert platform.texts(THREAD) == ["in the thread"]
 
 
-async def test_what_was_not_said_to_the_agent_is_told_with_the_next_message(
-    platform: DiscordPlatform, ear: Ear
+async def test_messages_to_others_are_attached_to_the_next_message_to_the_agent(
+    platform: DiscordPlatform, listener: Listener
 ) -> None:
-    async with run_adapter(platform.adapter(observe=True), ear.receive):
-        await platform.is_heard()
+    async with run_adapter(platform.adapter(observe=True), listener.receive):
+        await platform.bot_is_connected()
         await platform.writes("lunch at noon?", channel=GENERAL)
         await platform.writes("yes", channel=GENERAL, author="12")
         await platform.writes(f"<@{BOT}> when is lunch?", channel=GENERAL)
         await platform.writes(f"<@{BOT}> thanks", channel=GENERAL)
-        first, second = await ear.until(2)
+        first, second = await listener.until(2)
 
     assert first.startswith("when is lunch?\n(Said here before, not to you")
     assert "> Ada: lunch at noon?\n> user-12: yes" in first
     assert second == "thanks"
 
 
-async def test_an_edit_that_first_mentions_the_agent_is_heard_once(
+async def test_an_edit_that_first_mentions_the_agent_is_received_once(
     platform: DiscordPlatform, world: ChannelWorld
 ) -> None:
     async with world.running() as engine:
-        await platform.is_heard()
+        await platform.bot_is_connected()
         id = await platform.writes("hello", channel=GENERAL)
         await platform.edits_to(id, f"<@{BOT}> hello")
         await world.until(lambda: platform.texts(GENERAL) == ["hello"], "an answer")
@@ -257,7 +259,7 @@ async def test_our_commands_are_offered_and_arrive(
     platform: DiscordPlatform, world: ChannelWorld
 ) -> None:
     async with world.running() as engine:
-        await platform.is_heard()
+        await platform.bot_is_connected()
         await platform.gives_command("new", "holidays")
         await world.until(lambda: bool(platform.texts(GENERAL)), "an answer")
         await until(lambda: bool(platform.confirmed), "it")
@@ -269,17 +271,17 @@ async def test_our_commands_are_offered_and_arrive(
 
 
 async def test_a_session_of_the_gateway_is_resumed_without_loss(
-    platform: DiscordPlatform, ear: Ear
+    platform: DiscordPlatform, listener: Listener
 ) -> None:
-    async with run_adapter(platform.adapter(), ear.receive):
-        await platform.is_heard()
+    async with run_adapter(platform.adapter(), listener.receive):
+        await platform.bot_is_connected()
         await platform.writes("before")
         await platform.hang_up(4000)
         await platform.writes("meanwhile")
-        await platform.is_heard()
+        await platform.bot_is_connected()
         await platform.writes("after")
 
-        assert await ear.until(3) == ["before", "meanwhile", "after"]
+        assert await listener.until(3) == ["before", "meanwhile", "after"]
 
 
 async def test_a_store_that_is_busy_gets_the_message_later(platform: DiscordPlatform) -> None:
@@ -287,14 +289,14 @@ async def test_a_store_that_is_busy_gets_the_message_later(platform: DiscordPlat
         if count == 1:
             raise RetryLater("busy", after=0.001)
 
-    door = RecordingIntake(busy_at_first)
-    async with run_adapter(platform.adapter(), door):
-        await platform.is_heard()
+    intake = RecordingIntake(busy_at_first)
+    async with run_adapter(platform.adapter(), intake):
+        await platform.bot_is_connected()
         await platform.writes("first")
         await platform.writes("second")
-        await until(lambda: len(door.texts) == 3, "it")
+        await until(lambda: len(intake.texts) == 3, "it")
 
-    assert door.texts == ["first", "first", "second"]
+    assert intake.texts == ["first", "first", "second"]
 
 
 async def test_a_long_text_that_is_refused_half_way_goes_on_there(
@@ -328,9 +330,9 @@ async def test_a_file_comes_in_with_its_message(
 
     (head,) = (await world.store.read(list_sessions, SessionFilters(), profile="main")).items
     entries = await world.store.read(read.read_transcript, head.id, profile="main")
-    said = entries[0].body
-    assert isinstance(said, Message)
-    (file,) = (part for part in said.parts if isinstance(part, Attachment))
+    body = entries[0].body
+    assert isinstance(body, Message)
+    (file,) = (part for part in body.parts if isinstance(part, Attachment))
     assert (file.name, file.media_type, file.size) == ("file.txt", "text/plain", 7)
     assert await world.store.read(read_blob, file.blob, session_no=head.no) == b"at this"
 
@@ -350,10 +352,10 @@ async def test_a_place_that_cannot_be_written_to_is_unreachable(
 
 
 async def test_a_token_that_is_revoked_while_we_listen_stops_the_channel(
-    platform: DiscordPlatform, ear: Ear
+    platform: DiscordPlatform, listener: Listener
 ) -> None:
-    running = asyncio.ensure_future(platform.adapter().run(ear.receive))
-    await platform.is_heard()
+    running = asyncio.ensure_future(platform.adapter().run(listener.receive))
+    await platform.bot_is_connected()
 
     platform.revoke()
     await platform.hang_up(4000)
@@ -362,11 +364,11 @@ async def test_a_token_that_is_revoked_while_we_listen_stops_the_channel(
         await asyncio.wait_for(running, TIMEOUT_SECONDS)
 
 
-async def test_a_missing_privilege_is_named(platform: DiscordPlatform, ear: Ear) -> None:
+async def test_a_missing_privilege_is_named(platform: DiscordPlatform, listener: Listener) -> None:
     platform.may_read_everything = False
 
     with pytest.raises(NotAllowed, match="Message Content Intent"):
-        await asyncio.wait_for(platform.adapter(always=True).run(ear.receive), TIMEOUT_SECONDS)
+        await asyncio.wait_for(platform.adapter(always=True).run(listener.receive), TIMEOUT_SECONDS)
 
 
 async def test_a_message_can_be_edited_and_typing_shown(platform: DiscordPlatform) -> None:
@@ -382,7 +384,7 @@ async def test_a_message_can_be_edited_and_typing_shown(platform: DiscordPlatfor
     assert platform.typed == [GENERAL]
 
 
-async def test_nobody_is_rung_who_is_not_named(platform: DiscordPlatform) -> None:
+async def test_nobody_is_notified_who_is_not_mentioned(platform: DiscordPlatform) -> None:
     adapter = platform.adapter()
 
     await adapter.send(delivery_to(PLACE, "@everyone <@&7> <@11>"))

@@ -1,4 +1,4 @@
-"""Discord offers nothing twice: what was written while nobody listened is asked for."""
+"""Discord sends nothing twice: messages written while no process was connected are fetched."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -31,30 +31,30 @@ async def everywhere(platform: DiscordPlatform, text: str) -> None:
     await platform.writes(f"<@{BOT}> {text}", channel=THREAD)
 
 
-async def heard(world: ChannelWorld, count: int) -> list[list[str]]:
-    """What people have said in each conversation, once there is so much of it and all is quiet."""
+async def received_texts(world: ChannelWorld, count: int) -> list[list[str]]:
+    """The texts of each conversation, once there are so many and all of them are answered."""
     await world.until_heard(count)
     return await world.transcripts(Role.USER)
 
 
 @asynccontextmanager
 async def listening(platform: DiscordPlatform, store: Store) -> AsyncIterator[ChannelWorld]:
-    """Another process on the same store; when it goes it has answered all."""
+    """Another process on the same store; it stops when everything is answered."""
     world = ChannelWorld(store, platform)
     async with world.running() as engine:
-        await platform.is_heard()
+        await platform.bot_is_connected()
         yield world
         await world.settle(engine)
 
 
 async def conversed(platform: DiscordPlatform, store: Store) -> None:
-    """There are three conversations, and nobody listens any more."""
+    """Make three conversations, with no process connected afterwards."""
     async with listening(platform, store) as world:
         await everywhere(platform, "one")
-        await heard(world, 3)
+        await received_texts(world, 3)
 
 
-async def test_what_was_written_while_the_process_was_down_is_heard_once_and_in_order(
+async def test_messages_written_while_the_process_was_down_are_received_once_and_in_order(
     platform: DiscordPlatform, store: Store
 ) -> None:
     await conversed(platform, store)
@@ -62,12 +62,12 @@ async def test_what_was_written_while_the_process_was_down_is_heard_once_and_in_
     await platform.writes("not to you", channel=GENERAL)
     await everywhere(platform, "three")
     async with listening(platform, store) as world:
-        await heard(world, 9)
+        await received_texts(world, 9)
         await everywhere(platform, "four")
-        await heard(world, 12)
+        await received_texts(world, 12)
     async with listening(platform, store) as world:
         await everywhere(platform, "five")
-        found = await heard(world, 15)
+        found = await received_texts(world, 15)
 
     heads = (await store.read(list_sessions, SessionFilters(), profile="main")).items
     assert found == [["one", "two", "three", "four", "five"]] * 3
@@ -79,25 +79,25 @@ async def test_what_was_written_while_the_process_was_down_is_heard_once_and_in_
     assert platform.seen()[-1] == "five"
 
 
-async def test_a_gateway_that_has_forgotten_us_is_asked_for_what_was_missed(
+async def test_after_a_lost_gateway_session_missed_messages_are_fetched(
     platform: DiscordPlatform, store: Store
 ) -> None:
     async with listening(platform, store) as world:
         await platform.writes("before")
-        await heard(world, 1)
+        await received_texts(world, 1)
         platform.forgets_sessions = True
         await platform.hang_up(4000)
         await platform.writes("meanwhile")
-        await platform.is_heard()
+        await platform.bot_is_connected()
         await platform.writes("after")
 
-        assert await heard(world, 3) == [["before", "meanwhile", "after"]]
+        assert await received_texts(world, 3) == [["before", "meanwhile", "after"]]
 
 
-async def test_what_is_written_as_we_come_back_comes_after_what_was_missed(
+async def test_messages_written_while_we_reconnect_come_after_missed_ones(
     platform: DiscordPlatform, store: Store
 ) -> None:
-    """Nor does it move our place past what was said long before it."""
+    """Nor does it move our position past messages from long before it."""
     now = discord.utils.utcnow()
     ids = [discord.utils.time_snowflake(now - timedelta(minutes=ago)) for ago in (10, 5)]
     await conversed(platform, store)
@@ -105,12 +105,12 @@ async def test_what_is_written_as_we_come_back_comes_after_what_was_missed(
     await platform.writes("missed", number=ids[1])
     platform.written_at_once = ["at once"]
     async with listening(platform, store) as world:
-        found = await heard(world, 5)
+        found = await received_texts(world, 5)
 
     assert ["one", "missed", "at once"] in found
 
 
-async def test_what_is_older_than_a_day_is_not_asked_for(
+async def test_messages_older_than_a_day_are_not_fetched(
     platform: DiscordPlatform, store: Store
 ) -> None:
     long_ago = discord.utils.time_snowflake(discord.utils.utcnow() - 2 * LONGEST_AWAY)
@@ -119,12 +119,12 @@ async def test_what_is_older_than_a_day_is_not_asked_for(
     await platform.writes("old", number=long_ago)
     await platform.writes("new")
     async with listening(platform, store) as world:
-        found = await heard(world, 4)
+        found = await received_texts(world, 4)
 
     assert ["one", "new"] in found
 
 
-async def test_of_very_much_only_the_newest_is_asked_for(
+async def test_of_very_many_missed_messages_only_the_newest_are_fetched(
     platform: DiscordPlatform, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adapter, "MAX_MESSAGES", 3)
@@ -132,19 +132,19 @@ async def test_of_very_much_only_the_newest_is_asked_for(
     for text in ("a", "b", "c", "d", "e"):
         await platform.writes(text)
     async with listening(platform, store) as world:
-        found = await heard(world, 6)
+        found = await received_texts(world, 6)
 
     assert ["one", "c", "d", "e"] in found
 
 
-async def test_a_channel_that_cannot_be_read_any_more_keeps_nobody_from_being_heard(
+async def test_a_channel_that_is_no_longer_readable_does_not_block_the_others(
     platform: DiscordPlatform, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     await conversed(platform, store)
     await everywhere(platform, "two")
     platform.channels.clear()
     async with listening(platform, store) as world:
-        found = await heard(world, 4)
+        found = await received_texts(world, 4)
 
     assert sorted(found) == [["one"], ["one"], ["one", "two"]]
     assert f"missed messages in discord:{GENERAL} cannot be read" in caplog.text

@@ -27,15 +27,15 @@ IN_THREAD = dataclasses.replace(
 
 
 @pytest.mark.parametrize(
-    ("heard", "key"),
+    ("received", "key"),
     [
         (DIRECT, "main/discord/dm/chat=50"),
         (IN_CHANNEL, "main/discord/channel/chat=60/person=7"),
         (IN_THREAD, "main/discord/thread/chat=60/thread=61"),
     ],
 )
-def test_each_place_is_a_conversation_of_its_own(heard: DiscordMessage, key: str) -> None:
-    assert str(key_for(inbound.source_of(heard))) == key
+def test_each_place_is_a_conversation_of_its_own(received: DiscordMessage, key: str) -> None:
+    assert str(key_for(inbound.source_of(received))) == key
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ def test_each_place_is_a_conversation_of_its_own(heard: DiscordMessage, key: str
         ({"place": IN_THREAD.place}, DiscordOptions(always_in=frozenset({"60"})), True),
     ],
 )
-def test_the_agent_is_spoken_to_by_these_rules(
+def test_a_message_is_addressed_to_the_agent_by_these_rules(
     change: dict[str, object], rules: DiscordOptions, is_addressed: bool
 ) -> None:
-    heard = dataclasses.replace(IN_CHANNEL, **change)  # type: ignore[arg-type]
+    received = dataclasses.replace(IN_CHANNEL, **change)  # type: ignore[arg-type]
 
-    assert inbound.is_addressed(heard, ME, rules) is is_addressed
+    assert inbound.is_addressed(received, ME, rules) is is_addressed
 
 
 @pytest.mark.parametrize(
@@ -75,13 +75,13 @@ def test_the_agent_is_spoken_to_by_these_rules(
         ("", ""),
     ],
 )
-def test_the_mention_at_the_beginning_is_no_part_of_the_words(text: str, words: str) -> None:
-    heard = dataclasses.replace(IN_CHANNEL, text=text)
+def test_the_mention_at_the_beginning_is_removed_from_the_text(text: str, words: str) -> None:
+    received = dataclasses.replace(IN_CHANNEL, text=text)
 
-    assert inbound.words_of(heard, ME) == words
+    assert inbound.words_of(received, ME) == words
 
 
-def test_bots_are_not_heard() -> None:
+def test_messages_of_bots_are_ignored() -> None:
     assert inbound.is_ignored(dataclasses.replace(DIRECT, author_is_bot=True), ME)
     assert inbound.is_ignored(dataclasses.replace(DIRECT, author_id="1"), ME)
     assert not inbound.is_ignored(DIRECT, ME)

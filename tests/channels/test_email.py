@@ -67,8 +67,8 @@ def test_anyone_may_send_anything_and_it_can_be_read(kind: str) -> None:
     mail = inbound.read(raw + b"h\xe9llo \xff\xfe", RULES)
 
     assert isinstance(mail, Mail)
-    said, files = inbound.message_of(mail)
-    assert "llo" in said.text or any(b"llo" in data for data in files)
+    message, files = inbound.message_of(mail)
+    assert "llo" in message.text or any(b"llo" in data for data in files)
 
 
 def test_a_first_mail_is_the_root_of_its_thread() -> None:
@@ -94,7 +94,7 @@ def test_a_mail_without_an_id_has_the_same_name_each_time() -> None:
     assert read(mail).message_id == read(mail).message_id
 
 
-def test_a_mail_with_a_subject_alone_says_its_subject() -> None:
+def test_a_mail_without_a_body_has_its_subject_as_text() -> None:
     assert read(a_mail("", Subject="Buy milk")).words == "Buy milk"
 
 
@@ -125,7 +125,7 @@ def test_our_own_answer_that_comes_back_is_ignored() -> None:
     assert "our own" in ignored(sent)
 
 
-def test_a_sender_for_whom_the_mail_server_does_not_vouch_is_ignored() -> None:
+def test_a_sender_that_the_mail_server_did_not_authenticate_is_ignored() -> None:
     strict = MailRules("bot@example.org", authserv_id="mx.example.org")
     good = "mx.example.org; spf=pass; dmarc=pass header.from=example.org"
 
@@ -140,7 +140,7 @@ def test_a_sender_for_whom_the_mail_server_does_not_vouch_is_ignored() -> None:
     assert read(signed, strict).words == "hello"
 
 
-def test_a_forged_verdict_below_the_servers_own_is_not_believed() -> None:
+def test_a_forged_authentication_result_below_the_servers_own_is_ignored() -> None:
     strict = MailRules("bot@example.org", authserv_id="mx.example.org")
     raw = b"Authentication-Results: mx.example.org; dmarc=fail\r\n"
     raw += b"Authentication-Results: mx.example.org; dmarc=pass\r\n" + a_mail().as_bytes()
@@ -161,14 +161,14 @@ def test_a_forged_verdict_below_the_servers_own_is_not_believed() -> None:
         "Sent from my telephone\n\nOn Monday Bot wrote:\n> old words",
     ],
 )
-def test_only_a_persons_own_words_are_heard(below: str) -> None:
+def test_quoted_text_is_removed_from_a_mail(below: str) -> None:
     written = own_words(f"my words\n\n{below}\n")
 
     assert written.text == "my words"
     assert "words" in written.left_out
 
 
-def test_who_answers_below_the_quote_is_heard_too() -> None:
+def test_an_answer_below_the_quote_is_kept() -> None:
     assert own_words("On Monday Bot wrote:\n> old\n> words\n\nmy words").text == "my words"
 
 
@@ -182,11 +182,11 @@ def test_a_mail_of_quotes_alone_stays_as_it_is() -> None:
     assert own_words("> all\n> quoted").text == "> all\n> quoted"
 
 
-def test_what_was_left_out_is_kept_beside_the_words() -> None:
-    said, _ = inbound.message_of(read(a_mail("mine\n\nOn Monday Bot wrote:\n> theirs")))
+def test_the_removed_quote_is_kept_beside_the_text() -> None:
+    message, _ = inbound.message_of(read(a_mail("mine\n\nOn Monday Bot wrote:\n> theirs")))
 
-    assert said.text == "mine"
-    assert "> theirs" in said.extra["email"]["left_out"]
+    assert message.text == "mine"
+    assert "> theirs" in message.extra["email"]["left_out"]
 
 
 def test_a_page_is_read_as_text() -> None:
@@ -216,9 +216,9 @@ def test_files_are_taken_and_a_large_one_is_named() -> None:
     mail.add_attachment(b"small", maintype="image", subtype="png", filename="../../a.png")
     mail.add_attachment(b"x" * 2000, maintype="image", subtype="png", filename="b.png")
 
-    said, files = inbound.message_of(read(mail, MailRules("bot@example.org", largest_file=1000)))
+    message, files = inbound.message_of(read(mail, MailRules("bot@example.org", largest_file=1000)))
 
-    words, small, large = said.parts
+    words, small, large = message.parts
     assert words == Text("look")
     assert isinstance(small, Attachment)
     assert (small.name, small.media_type, small.size) == ("a.png", "image/png", 5)
@@ -243,7 +243,7 @@ def test_a_broken_mail_is_read_or_ignored_and_never_fails(raw: bytes) -> None:
     assert isinstance(inbound.read(raw, RULES), Mail | IgnoredMail)
 
 
-def test_an_answer_stands_below_what_it_answers() -> None:
+def test_an_answer_is_a_reply_to_the_mail_it_answers() -> None:
     channel = Channel("email", "ada@example.org", "<root@x>")
 
     sent = outbound.compose(
@@ -286,7 +286,7 @@ def test_a_server_that_asks_for_time_gets_it() -> None:
     assert wait_in("4.7.1 later") == 60
 
 
-def test_the_configuration_must_say_whose_word_is_believed() -> None:
+def test_the_configuration_must_name_the_authenticating_server() -> None:
     with pytest.raises(BadInput, match="authserv_id"):
         registry.build("email", {**SETTINGS, "trust_from": False}, {"PASSWORD": "x"})
 

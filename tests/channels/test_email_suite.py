@@ -21,14 +21,14 @@ class TestEmail(AdapterSuite):
     """Everything that an adapter keeps to."""
 
 
-async def test_an_idle_mailbox_tells_of_a_new_mail_by_itself(platform: MailPlatform) -> None:
-    door = RecordingIntake()
-    async with run_adapter(platform.adapter(idle_seconds=240), door):
+async def test_an_idle_connection_reports_a_new_mail_by_itself(platform: MailPlatform) -> None:
+    intake = RecordingIntake()
+    async with run_adapter(platform.adapter(idle_seconds=240), intake):
         for number in (1, 2):
             await platform.says(f"word {number}", number=number)
-            await until(lambda: platform.acknowledged(number), "it was not told")  # noqa: B023
+            await until(lambda: platform.acknowledged(number), "no notification came")  # noqa: B023
 
-    assert door.texts == ["word 1", "word 2"]
+    assert intake.texts == ["word 1", "word 2"]
 
 
 async def test_an_answer_names_its_thread_even_after_a_restart(platform: MailPlatform) -> None:
@@ -47,36 +47,38 @@ async def test_an_answer_names_its_thread_even_after_a_restart(platform: MailPla
 async def test_an_automatic_reply_is_marked_as_seen_and_reaches_nobody(
     platform: MailPlatform,
 ) -> None:
-    door = RecordingIntake()
-    async with run_adapter(platform.adapter(), door):
+    intake = RecordingIntake()
+    async with run_adapter(platform.adapter(), intake):
         platform.deliver(b"From: ada@example.org\nAuto-Submitted: auto-replied\n\nAway.", 1)
         await until(lambda: platform.acknowledged(1), "it was left unseen")
 
-    assert door.texts == []
+    assert intake.texts == []
 
 
-async def test_a_mail_beyond_all_measure_is_cut_and_says_so(platform: MailPlatform) -> None:
-    door = RecordingIntake()
-    async with run_adapter(platform.adapter(largest_mail_bytes=200_000), door):
+async def test_a_mail_that_is_too_large_is_cut_and_says_so(platform: MailPlatform) -> None:
+    intake = RecordingIntake()
+    async with run_adapter(platform.adapter(largest_mail_bytes=200_000), intake):
         await platform.says("look", number=1, file=b"x" * 300_000)
         await until(lambda: platform.acknowledged(1), "it was not taken")
 
-    assert door.texts[0].startswith("look")
-    assert "too large" in door.texts[0]
+    assert intake.texts[0].startswith("look")
+    assert "too large" in intake.texts[0]
 
 
-async def test_a_mail_that_is_refused_for_ever_holds_up_nothing(platform: MailPlatform) -> None:
+async def test_a_mail_that_is_always_refused_does_not_block_the_others(
+    platform: MailPlatform,
+) -> None:
     async def refuse_first(count: int) -> None:
         if count == 1:
             raise BadInput("it cannot be kept")
 
-    door = RecordingIntake(refuse_first)
-    async with run_adapter(platform.adapter(), door) as task:
+    intake = RecordingIntake(refuse_first)
+    async with run_adapter(platform.adapter(), intake) as task:
         for number in (1, 2):
             await platform.says(f"word {number}", number=number)
             await until(lambda: task.done() or platform.acknowledged(number), "seen")  # noqa: B023
 
-    assert door.texts == ["word 1", "word 2"]
+    assert intake.texts == ["word 1", "word 2"]
 
 
 @pytest.mark.parametrize("status", [550, 554])

@@ -34,22 +34,22 @@ async def test_an_invitation_is_accepted_only_from_those_who_may(platform: Matri
     )
     room = platform.make_room(platform.ada, join=False)
     platform.put({"msgtype": "m.text", "body": "said before you came"}, room=room)
-    door = RecordingIntake()
-    async with run_adapter(platform.adapter(), door):
-        await until(lambda: bool(door.texts), "the invitation was not accepted")
+    intake = RecordingIntake()
+    async with run_adapter(platform.adapter(), intake):
+        await until(lambda: bool(intake.texts), "the invitation was not accepted")
 
-    assert door.texts == ["said before you came"]
-    assert door.sources[0].chat_id == room
+    assert intake.texts == ["said before you came"]
+    assert intake.sources[0].chat_id == room
 
 
 async def test_a_thread_is_answered_in_the_thread(platform: MatrixPlatform) -> None:
     root = platform.put({"msgtype": "m.text", "body": "root"})
     relation = {"rel_type": "m.thread", "event_id": root}
     platform.put({"msgtype": "m.text", "body": "below", "m.relates_to": relation})
-    door = RecordingIntake()
-    async with run_adapter(adapter := platform.adapter(), door):
-        await until(lambda: len(door.texts) == 2, "two messages")
-        channel_of_thread = door.sources[1].channel
+    intake = RecordingIntake()
+    async with run_adapter(adapter := platform.adapter(), intake):
+        await until(lambda: len(intake.texts) == 2, "two messages")
+        channel_of_thread = intake.sources[1].channel
         assert channel_of_thread is not None
         await adapter.send(delivery_to(channel_of_thread, "answer", id="in-thread"))
 
@@ -57,7 +57,7 @@ async def test_a_thread_is_answered_in_the_thread(platform: MatrixPlatform) -> N
     assert platform.written()[-1]["m.relates_to"]["event_id"] == root
 
 
-async def test_a_correction_is_something_new_that_was_said(platform: MatrixPlatform) -> None:
+async def test_an_edit_is_received_as_a_new_message(platform: MatrixPlatform) -> None:
     event = platform.put({"msgtype": "m.text", "body": "teh"})
     replaced = {
         "msgtype": "m.text",
@@ -66,12 +66,12 @@ async def test_a_correction_is_something_new_that_was_said(platform: MatrixPlatf
         "m.relates_to": {"rel_type": "m.replace", "event_id": event},
     }
     platform.put(replaced)
-    door = RecordingIntake()
-    async with run_adapter(platform.adapter(), door):
-        await until(lambda: len(door.texts) == 2, "two messages")
+    intake = RecordingIntake()
+    async with run_adapter(platform.adapter(), intake):
+        await until(lambda: len(intake.texts) == 2, "two messages")
 
-    assert "corrected" in door.texts[1]
-    assert door.texts[1].endswith("the")
+    assert "corrected" in intake.texts[1]
+    assert intake.texts[1].endswith("the")
 
 
 async def test_in_a_room_of_many_only_what_is_addressed_is_answered(
@@ -83,26 +83,26 @@ async def test_in_a_room_of_many_only_what_is_addressed_is_answered(
     platform.put({"msgtype": "m.text", "body": "tea is ready"}, room=room, token=bob)
     mention = {"m.mentions": {"user_ids": [platform.bot]}}
     platform.put({"msgtype": "m.text", "body": "what is ready?", **mention}, room=room)
-    door = RecordingIntake()
-    async with run_adapter(platform.adapter(observe=True), door):
-        await until(lambda: bool(door.texts), "the mention")
+    intake = RecordingIntake()
+    async with run_adapter(platform.adapter(observe=True), intake):
+        await until(lambda: bool(intake.texts), "the mention")
 
-    assert len(door.texts) == 1
-    assert door.texts[0].startswith("what is ready?")
-    assert "tea is ready" in door.texts[0]
-    assert (door.sources[0].chat_type, door.sources[0].chat_name) == ("group", "Kitchen")
+    assert len(intake.texts) == 1
+    assert intake.texts[0].startswith("what is ready?")
+    assert "tea is ready" in intake.texts[0]
+    assert (intake.sources[0].chat_type, intake.sources[0].chat_name) == ("group", "Kitchen")
 
 
 async def test_a_picture_comes_in_with_its_bytes(platform: MatrixPlatform) -> None:
     await platform.says("a cat", number=1, file=b"meow")
-    door = RecordingIntake()
-    async with run_adapter(platform.adapter(), door):
-        await until(lambda: bool(door.said), "the picture")
+    intake = RecordingIntake()
+    async with run_adapter(platform.adapter(), intake):
+        await until(lambda: bool(intake.messages), "the picture")
 
-    _, picture = door.said[0].parts
-    assert door.said[0].text.startswith("a cat")
+    _, picture = intake.messages[0].parts
+    assert intake.messages[0].text.startswith("a cat")
     assert isinstance(picture, Attachment)
-    assert (picture.name, picture.size, door.files[0]) == ("picture.png", 4, (b"meow",))
+    assert (picture.name, picture.size, intake.files[0]) == ("picture.png", 4, (b"meow",))
 
 
 async def test_an_encrypted_room_gets_one_clear_notice(platform: MatrixPlatform) -> None:
@@ -114,9 +114,9 @@ async def test_an_encrypted_room_gets_one_clear_notice(platform: MatrixPlatform)
         await until(lambda: bool(platform.written(room)), "the notice")
     platform.put_encrypted(room)
     await platform.says("hello", number=1)
-    door = RecordingIntake()
-    async with run_adapter(platform.adapter(), door):
-        await until(lambda: bool(door.texts), "another message")
+    intake = RecordingIntake()
+    async with run_adapter(platform.adapter(), intake):
+        await until(lambda: bool(intake.texts), "another message")
 
     assert [each["msgtype"] for each in platform.written(room)] == ["m.notice"]
 
@@ -137,29 +137,29 @@ async def test_checking_says_who_the_bot_is(platform: MatrixPlatform) -> None:
         await platform.adapter().check()
 
 
-async def heard_at_last(platform: MatrixPlatform, door: RecordingIntake, count: int) -> list[str]:
-    """What is heard by an adapter that is started again when it gives up, a few times."""
+async def heard_at_last(platform: MatrixPlatform, intake: RecordingIntake, count: int) -> list[str]:
+    """What an adapter receives that is restarted a few times when it gives up."""
     adapter = platform.adapter()
     for _ in range(10):
-        task = asyncio.ensure_future(adapter.run(door))
-        await until(partial(_is_over, task, door, count), "a message")
+        task = asyncio.ensure_future(adapter.run(intake))
+        await until(partial(_is_over, task, intake, count), "a message")
         task.cancel()
         (error,) = await asyncio.gather(task, return_exceptions=True)
         assert isinstance(error, RetryLater | asyncio.CancelledError), error
-        if len(door.texts) >= count:
+        if len(intake.texts) >= count:
             break
     await adapter.close()
-    return door.texts
+    return intake.texts
 
 
-def _is_over(task: "asyncio.Task[None]", door: RecordingIntake, count: int) -> bool:
-    return task.done() or len(door.texts) >= count
+def _is_over(task: "asyncio.Task[None]", intake: RecordingIntake, count: int) -> bool:
+    return task.done() or len(intake.texts) >= count
 
 
-async def test_a_homeserver_that_is_busy_does_not_make_us_forget_our_place(
+async def test_a_busy_homeserver_does_not_lose_our_sync_position(
     platform: MatrixPlatform,
 ) -> None:
-    """What was said before our own last word would be taken for answered."""
+    """Messages before our own last one would be taken for answered."""
     await platform.says("one", number=1)
     async with run_adapter(platform.adapter(), RecordingIntake()):
         await until(lambda: platform.places > 0, "the place was not kept")
@@ -173,14 +173,16 @@ async def test_a_homeserver_that_is_busy_does_not_make_us_forget_our_place(
     assert await heard_at_last(platform, RecordingIntake(), 1) == ["two"]
 
 
-async def test_a_bot_without_a_name_is_at_work_all_the_same(platform: MatrixPlatform) -> None:
+async def test_a_bot_without_a_display_name_works(platform: MatrixPlatform) -> None:
     platform.ill = {"/displayname": [(404, {"errcode": "M_NOT_FOUND", "error": "no profile"})]}
     await platform.says("hello", number=1)
 
     assert await heard_at_last(platform, RecordingIntake(), 1) == ["hello"]
 
 
-async def test_a_file_that_never_comes_holds_up_nothing(platform: MatrixPlatform) -> None:
+async def test_a_file_that_cannot_be_fetched_does_not_block_its_message(
+    platform: MatrixPlatform,
+) -> None:
     """Its homeserver may be gone; ours says so with an error that might pass."""
     platform.ill = {"/download/": [(502, {"errcode": "M_UNKNOWN", "error": "no route"})] * 20}
     await platform.says("look", number=1, file=b"meow")
@@ -192,7 +194,7 @@ async def test_a_file_that_never_comes_holds_up_nothing(platform: MatrixPlatform
     assert second == "well?"
 
 
-async def test_a_message_that_is_refused_for_ever_holds_up_nothing(
+async def test_a_message_that_is_always_refused_does_not_block_the_others(
     platform: MatrixPlatform,
 ) -> None:
     async def refuse_first(count: int) -> None:
@@ -205,7 +207,7 @@ async def test_a_message_that_is_refused_for_ever_holds_up_nothing(
     assert await heard_at_last(platform, RecordingIntake(refuse_first), 2) == ["bad", "good"]
 
 
-async def test_an_invitation_to_a_server_that_is_gone_holds_up_nothing(
+async def test_an_invitation_to_a_server_that_is_gone_does_not_block_messages(
     platform: MatrixPlatform,
 ) -> None:
     platform.make_room(platform.ada, join=False)

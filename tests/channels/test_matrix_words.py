@@ -1,4 +1,4 @@
-"""What Matrix says and what is said to it; no server."""
+"""How Matrix events are read and written; no server."""
 
 import json
 from typing import Any
@@ -22,11 +22,11 @@ CHAT = Channel("matrix", "!room:test")
 
 
 def event(body: str = "hello", *, sender: str = ADA, **content: Any) -> dict[str, Any]:
-    said = {"msgtype": "m.text", "body": body, **content}
-    return {"type": "m.room.message", "event_id": "$1", "sender": sender, "content": said}
+    fields = {"msgtype": "m.text", "body": body, **content}
+    return {"type": "m.room.message", "event_id": "$1", "sender": sender, "content": fields}
 
 
-def heard(body: str = "hello", **content: Any) -> MatrixMessage:
+def received(body: str = "hello", **content: Any) -> MatrixMessage:
     found = inbound.read(event(body, **content), ME)
     assert found is not None
     return found
@@ -39,7 +39,7 @@ def member(person: str, membership: str, *, before: str | None = None) -> dict[s
 
 
 def test_a_message_says_who_wrote_it_and_where() -> None:
-    source = inbound.source_of(heard(), ROOM, "Ada")
+    source = inbound.source_of(received(), ROOM, "Ada")
 
     assert source.channel == CHAT
     assert (source.chat_type, source.chat_name, source.chat_topic) == (
@@ -51,7 +51,7 @@ def test_a_message_says_who_wrote_it_and_where() -> None:
 
 
 def test_a_room_of_two_is_a_direct_chat_without_a_name() -> None:
-    source = inbound.source_of(heard(), DIRECT, None)
+    source = inbound.source_of(received(), DIRECT, None)
 
     assert (source.chat_type, source.chat_name) == ("dm", None)
 
@@ -61,10 +61,10 @@ def test_a_thread_is_a_place_of_its_own() -> None:
     relation["is_falling_back"] = True
     relation["m.in_reply_to"] = {"event_id": "$last"}
     content: dict[str, Any] = {"m.relates_to": relation}
-    said = heard(**content)
+    message = received(**content)
 
-    assert inbound.source_of(said, ROOM, None).channel == Channel("matrix", ROOM.id, "$root")
-    assert said.answers is None, "the last message is named for programs without threads"
+    assert inbound.source_of(message, ROOM, None).channel == Channel("matrix", ROOM.id, "$root")
+    assert message.answers is None, "the last message is named for programs without threads"
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_thread_is_a_place_of_its_own() -> None:
         {"type": "m.room.encrypted", "sender": ADA, "event_id": "$1", "content": {}},
     ],
 )
-def test_what_nobody_said_to_be_read_is_passed_over(odd: dict[str, Any]) -> None:
+def test_events_that_are_not_messages_are_ignored(odd: dict[str, Any]) -> None:
     assert inbound.read(odd, ME) is None
 
 
@@ -90,22 +90,22 @@ def test_only_encrypted_messages_are_encrypted() -> None:
     assert not inbound.is_encrypted(event())
 
 
-def test_what_is_answered_is_not_repeated() -> None:
+def test_the_quoted_fallback_of_a_reply_is_removed() -> None:
     relation = {"m.relates_to": {"m.in_reply_to": {"event_id": "$0"}}}
-    said = heard("> <@bob:test> tea?\n> now\n\nyes", **relation)
+    message = received("> <@bob:test> tea?\n> now\n\nyes", **relation)
 
-    assert (said.words, said.answers) == ("yes", "$0")
-    assert heard("> a quote of my own\n\nyes").words == "> a quote of my own\n\nyes"
+    assert (message.words, message.answers) == ("yes", "$0")
+    assert received("> a quote of my own\n\nyes").words == "> a quote of my own\n\nyes"
 
 
-def test_a_correction_is_what_it_says_now() -> None:
+def test_an_edit_has_its_new_text() -> None:
     new = {"msgtype": "m.text", "body": "the"}
     relation = {"rel_type": "m.replace", "event_id": "$0"}
-    said = heard("* the", **{"m.new_content": new, "m.relates_to": relation})
+    message = received("* the", **{"m.new_content": new, "m.relates_to": relation})
 
-    first, second = inbound.parts_of(said, ME)
+    first, second = inbound.parts_of(message, ME)
     assert isinstance(first, Text)
-    assert (said.corrects, first.extra, second) == ("$0", {"edits": "$0"}, Text("the"))
+    assert (message.corrects, first.extra, second) == ("$0", {"edits": "$0"}, Text("the"))
 
 
 @pytest.mark.parametrize(
@@ -120,31 +120,34 @@ def test_a_correction_is_what_it_says_now() -> None:
     ],
 )
 def test_the_bot_s_name_in_front_is_left_out(body: str, words: str) -> None:
-    assert inbound.parts_of(heard(body), ME) == (Text(words),)
+    assert inbound.parts_of(received(body), ME) == (Text(words),)
 
 
 @pytest.mark.parametrize(
-    ("said", "addressed"),
+    ("message", "addressed"),
     [
-        (heard("hello"), False),
-        (heard("/new"), True),
-        (heard("The Clerk: hello"), True),
-        (heard("ask @clerk:test"), True),
-        (heard("hello", **{"m.mentions": {"user_ids": [ME.id]}}), True),
-        (heard("hello", **{"m.mentions": {"user_ids": ["@bob:test", 7]}}), False),
-        (heard("hi", formatted_body='<a href="https://matrix.to/#/@clerk:test">C</a>'), True),
+        (received("hello"), False),
+        (received("/new"), True),
+        (received("The Clerk: hello"), True),
+        (received("ask @clerk:test"), True),
+        (received("hello", **{"m.mentions": {"user_ids": [ME.id]}}), True),
+        (received("hello", **{"m.mentions": {"user_ids": ["@bob:test", 7]}}), False),
+        (received("hi", formatted_body='<a href="https://matrix.to/#/@clerk:test">C</a>'), True),
     ],
 )
-def test_in_a_group_the_bot_is_spoken_to_by_name(said: MatrixMessage, addressed: bool) -> None:
-    assert inbound.is_addressed(said, ROOM, ME, MatrixOptions()) is addressed
-    assert inbound.is_addressed(said, DIRECT, ME, MatrixOptions())
-    assert inbound.is_addressed(said, ROOM, ME, MatrixOptions(always=True))
+def test_in_a_group_the_bot_is_addressed_by_name(message: MatrixMessage, addressed: bool) -> None:
+    assert inbound.is_addressed(message, ROOM, ME, MatrixOptions()) is addressed
+    assert inbound.is_addressed(message, DIRECT, ME, MatrixOptions())
+    assert inbound.is_addressed(message, ROOM, ME, MatrixOptions(always=True))
 
 
 def test_a_file_has_a_name_a_size_and_a_type_and_perhaps_a_caption() -> None:
     info = {"size": 4, "mimetype": "image/png"}
     about = {"msgtype": "m.image", "url": "mxc://test/abc", "info": info}
-    plain, captioned = heard("cat.png", **about), heard("my cat", filename="../cat.png", **about)
+    plain, captioned = (
+        received("cat.png", **about),
+        received("my cat", filename="../cat.png", **about),
+    )
 
     assert plain.words == ""
     assert inbound.parts_of(plain, ME) == ()
@@ -156,18 +159,18 @@ def test_a_file_has_a_name_a_size_and_a_type_and_perhaps_a_caption() -> None:
 
 @pytest.mark.parametrize("url", [None, 7, "https://elsewhere.test/cat.png", ""])
 def test_a_file_that_is_not_at_the_homeserver_is_none(url: Any) -> None:
-    assert heard("cat.png", msgtype="m.image", url=url).file is None
+    assert received("cat.png", msgtype="m.image", url=url).file is None
 
 
 @pytest.mark.parametrize("size", [None, -1, True, "4", 1.5])
-def test_a_size_that_is_none_is_not_believed(size: Any) -> None:
-    said = heard("a", msgtype="m.file", url="mxc://test/abc", info={"size": size})
+def test_an_invalid_size_is_ignored(size: Any) -> None:
+    message = received("a", msgtype="m.file", url="mxc://test/abc", info={"size": size})
 
-    assert said.file is not None
-    assert said.file.size == 0
+    assert message.file is not None
+    assert message.file.size == 0
 
 
-def test_of_a_new_room_only_what_came_since_the_invitation_is_heard() -> None:
+def test_of_a_new_room_only_messages_since_the_invitation_are_received() -> None:
     events = [
         event("old"),
         member(ME.id, "invite"),
@@ -183,7 +186,7 @@ def test_of_a_new_room_only_what_came_since_the_invitation_is_heard() -> None:
     assert not inbound.has_our_join(events[:3], ME)
 
 
-def test_what_came_before_our_own_last_word_was_heard() -> None:
+def test_messages_before_our_own_last_message_count_as_received() -> None:
     events = [event("one"), event("mine", sender=ME.id), event("two")]
 
     assert inbound.unread(events, ME) == events[2:]
@@ -239,9 +242,13 @@ def test_a_file_is_shown_as_what_it_is() -> None:
     )
 
     assert adapter.file_content(picture, "mxc://test/1", None)["msgtype"] == "m.image"
-    told = adapter.file_content(page, "mxc://test/2", "$root")
-    assert (told["msgtype"], told["body"], told["url"]) == ("m.file", "a.pdf", "mxc://test/2")
-    assert told["m.relates_to"]["event_id"] == "$root"
+    content = adapter.file_content(page, "mxc://test/2", "$root")
+    assert (content["msgtype"], content["body"], content["url"]) == (
+        "m.file",
+        "a.pdf",
+        "mxc://test/2",
+    )
+    assert content["m.relates_to"]["event_id"] == "$root"
 
 
 @pytest.mark.parametrize(

@@ -204,9 +204,9 @@ async def test_telegram_posts_to_the_address_that_its_page_names(
         reader.write(tables, place, webhook_secret="a-webhook-secret")
         async with reader.serves() as address:
             await until(lambda: bool(fake.webhook.get("url")), "Telegram was told the address")
-            said = fake.message("hello", number=1, chat={"id": 7, "type": "private"})
+            message = fake.message("hello", number=1, chat={"id": 7, "type": "private"})
             headers = {"X-Telegram-Bot-Api-Secret-Token": fake.webhook["secret_token"]}
-            body = as_body({"update_id": 1, "message": said})
+            body = as_body({"update_id": 1, "message": message})
 
             status, _ = await posted(address, fake.webhook["url"], body, headers)
 
@@ -228,13 +228,13 @@ async def test_slack_posts_to_the_address_that_its_page_names(reader: Reader) ->
         reader.write(tables, place, signing_secret=SIGNING_SECRET)
         async with reader.serves() as address:
 
-            async def door(headers: Any, body: bytes) -> int | str:
+            async def intake(headers: Any, body: bytes) -> int | str:
                 status, text = await posted(address, url, body, headers)
                 return text or status
 
             proof = {"type": "url_verification", "challenge": "prove it"}
-            assert await fake.posts_to(door, proof, secret=SIGNING_SECRET) == "prove it"
-            fake.by_post, fake.webhook_handler = True, door
+            assert await fake.posts_to(intake, proof, secret=SIGNING_SECRET) == "prove it"
+            fake.by_post, fake.webhook_handler = True, intake
             await fake.writes("hello", number=1)
             await until(lambda: len(fake.posts) == 1, "an answer")
 
@@ -252,7 +252,7 @@ async def test_whatsapp_posts_to_the_address_that_its_page_names(reader: Reader)
             path, headers = path_of(url), {"Host": host_of(url)}
             async with session.get(address + path, params=query, headers=headers) as answer:
                 assert (answer.status, await answer.text()) == (200, "42")
-            fake.current = Posted(address, url)
+            fake.current = ServerWebhook(address, url)
             await fake.says("hello", number=1)
             await until(lambda: fake.seen() == ["hello"], "an answer")
 
@@ -276,7 +276,7 @@ async def test_the_program_of_the_webhook_page_is_answered(reader: Reader, tmp_p
     assert (fake.called[0]["chat_id"], fake.called[0]["text"]) == ("alerts", "Disk is full")
 
 
-class Posted:
+class ServerWebhook:
     """Posts to a server as if through the proxy that a page asks for."""
 
     def __init__(self, address: str, url: str) -> None:

@@ -25,7 +25,7 @@ ME = SignalAccount(ACCOUNT, ACCOUNT_UUID)
 
 
 def test_a_person_has_a_number_and_a_uuid_that_stays() -> None:
-    source = _heard(data_message("hi", number=1)).source
+    source = _received(data_message("hi", number=1)).source
 
     assert (source.user_id, source.user_id_alt) == (KNOWN, KNOWN_UUID)
     assert source.chat_id == KNOWN_UUID
@@ -33,7 +33,7 @@ def test_a_person_has_a_number_and_a_uuid_that_stays() -> None:
 
 
 def test_a_person_who_hides_their_number_later_stays_in_the_conversation() -> None:
-    with_number = _heard(data_message("hi", number=1))
+    with_number = _received(data_message("hi", number=1))
     given = envelope(dataMessage=data_message("hi", number=2)) | {"sourceNumber": None}
     without = inbound.event({"envelope": given}, ME)
 
@@ -43,7 +43,7 @@ def test_a_person_who_hides_their_number_later_stays_in_the_conversation() -> No
 
 
 def test_a_group_is_named_by_its_internal_id() -> None:
-    source = _heard(data_message("hi", number=1, groupInfo=GROUP)).source
+    source = _received(data_message("hi", number=1, groupInfo=GROUP)).source
 
     assert (source.chat_type, source.chat_name) == ("group", "Lunch")
     assert source.chat_id == f"group:{GROUP['groupId']}"
@@ -52,7 +52,7 @@ def test_a_group_is_named_by_its_internal_id() -> None:
     assert recipient(source.channel) == {"groupId": GROUP["groupId"]}
 
 
-def test_two_people_who_write_in_the_same_instant_are_told_apart() -> None:
+def test_two_people_who_write_at_the_same_time_have_different_message_ids() -> None:
     data = data_message("hi", number=1, groupInfo=GROUP)
     one, other = (
         inbound.event({"envelope": envelope(who, dataMessage=data)}, ME) for who in (None, "7")
@@ -83,11 +83,11 @@ def test_two_people_who_write_in_the_same_instant_are_told_apart() -> None:
         {"dataMessage": 7},
     ],
 )
-def test_what_asks_for_no_answer_is_passed_over(content: dict[str, Any]) -> None:
+def test_events_that_need_no_answer_are_ignored(content: dict[str, Any]) -> None:
     assert inbound.event({"envelope": envelope(**content)}, ME) is None
 
 
-def test_our_own_messages_and_other_accounts_are_passed_over() -> None:
+def test_our_own_messages_and_other_accounts_are_ignored() -> None:
     ours = envelope(dataMessage=data_message("hi", number=1)) | {"sourceNumber": ACCOUNT}
     others = envelope(dataMessage=data_message("hi", number=1))
 
@@ -98,10 +98,10 @@ def test_our_own_messages_and_other_accounts_are_passed_over() -> None:
 def test_mentions_are_shown_by_name_and_ours_in_front_goes() -> None:
     ada = {"start": 5, "length": 1, "uuid": KNOWN_UUID, "name": "Ada"}
     text = "\ufffc 👩 \ufffc?"
-    heard = _heard(data_message(text, number=1, groupInfo=GROUP, mentions=[OUR_MENTION, ada]))
+    received = _received(data_message(text, number=1, groupInfo=GROUP, mentions=[OUR_MENTION, ada]))
 
-    assert heard.text == "👩 @Ada?"
-    assert heard.is_addressed
+    assert received.text == "👩 @Ada?"
+    assert received.is_addressed
 
 
 @pytest.mark.parametrize(
@@ -115,41 +115,43 @@ def test_mentions_are_shown_by_name_and_ours_in_front_goes() -> None:
         ({"message": "\ufffc hi", "mentions": [{**OUR_MENTION, "uuid": KNOWN_UUID}]}, False),
     ],
 )
-def test_in_a_group_it_is_said_to_us_or_not(more: dict[str, Any], is_addressed: bool) -> None:
+def test_in_a_group_a_message_is_addressed_to_us_by_these_rules(
+    more: dict[str, Any], is_addressed: bool
+) -> None:
     data = data_message("hi", number=1, groupInfo=GROUP) | more
 
-    assert _heard(data).is_addressed is is_addressed
+    assert _received(data).is_addressed is is_addressed
 
 
-def test_a_quote_stands_beside_the_words() -> None:
+def test_a_quote_is_a_part_beside_the_text() -> None:
     quote = {"id": 99, "authorUuid": ACCOUNT_UUID, "text": "two\nand two is four"}
-    heard = _heard(data_message("sure?", number=1, quote=quote))
+    received = _received(data_message("sure?", number=1, quote=quote))
 
-    assert heard.parts == (
+    assert received.parts == (
         Text("sure?"),
         Text("(In reply to what you wrote: «two and two is four»)"),
     )
-    assert heard.extra == {"replies_to": f"{ACCOUNT_UUID}/99"}
+    assert received.extra == {"replies_to": f"{ACCOUNT_UUID}/99"}
 
 
-def test_an_edit_is_heard_and_a_withdrawal_is_remembered() -> None:
+def test_an_edit_is_received_and_a_deletion_is_remembered() -> None:
     edit = {"targetSentTimestamp": 5, "dataMessage": data_message("at six", number=9)}
-    heard = inbound.event({"envelope": envelope(editMessage=edit)}, ME)
+    received = inbound.event({"envelope": envelope(editMessage=edit)}, ME)
     gone = data_message(None, number=3, remoteDelete={"timestamp": 5})
     withdrawn = inbound.event({"envelope": envelope(dataMessage=gone)}, ME)
 
-    assert isinstance(heard, ReceivedMessage)
-    assert heard.text == f"{inbound.EDITED}\nat six"
-    assert heard.extra == {"edits": "5"}
+    assert isinstance(received, ReceivedMessage)
+    assert received.text == f"{inbound.EDITED}\nat six"
+    assert received.extra == {"edits": "5"}
     assert isinstance(withdrawn, WithdrawnMessage)
     assert withdrawn.message_id == "5"
 
 
-def test_a_message_without_words_gets_some_and_is_kept_as_it_came() -> None:
+def test_a_message_without_text_gets_a_description_and_keeps_its_original() -> None:
     sticker = {"packId": "a1", "stickerId": 7}
-    heard = _heard(data_message(None, number=1, sticker=sticker))
+    received = _received(data_message(None, number=1, sticker=sticker))
 
-    assert heard.parts == (
+    assert received.parts == (
         Text("[a sticker]"),
         Unknown({"type": "signal.sticker", "signal": sticker}),
     )
@@ -157,13 +159,13 @@ def test_a_message_without_words_gets_some_and_is_kept_as_it_came() -> None:
 
 def test_a_file_to_be_seen_once_is_not_kept() -> None:
     file = {"id": "f", "contentType": "image/jpeg", "size": 3}
-    heard = _heard(data_message(None, number=1, attachments=[file]) | {"viewOnce": True})
+    received = _received(data_message(None, number=1, attachments=[file]) | {"viewOnce": True})
 
-    assert heard.files == ()
-    assert heard.text == "[a file to be seen once, left out]"
+    assert received.files == ()
+    assert received.text == "[a file to be seen once, left out]"
 
 
-def _heard(data: dict[str, Any]) -> ReceivedMessage:
+def _received(data: dict[str, Any]) -> ReceivedMessage:
     event = inbound.event({"envelope": envelope(dataMessage=data), "account": ACCOUNT}, ME)
     assert isinstance(event, ReceivedMessage)
     return event

@@ -1,4 +1,4 @@
-"""What is particular to Signal beyond its words: files, groups, and a daemon that forgets."""
+"""What is particular to Signal beyond its texts: files, groups, and a daemon that forgets."""
 
 import asyncio
 import base64
@@ -51,72 +51,72 @@ async def platform(request: pytest.FixtureRequest) -> AsyncIterator[FakeSignal]:
 # What comes in
 
 
-async def test_a_message_taken_back_is_told_with_the_next_one(platform: FakeSignal) -> None:
-    door = RecordingIntake()
-    async with run_adapter(platform.adapter(), door):
+async def test_a_deleted_message_is_mentioned_with_the_next_one(platform: FakeSignal) -> None:
+    intake = RecordingIntake()
+    async with run_adapter(platform.adapter(), intake):
         gone = data_message(None, number=2, remoteDelete={"timestamp": 1_700_000_000_001})
         platform.tell(envelope(dataMessage=gone))
         await platform.says("hello", number=3)
-        await until(lambda: len(door.said) == 1, "the message did not come")
+        await until(lambda: len(intake.messages) == 1, "the message did not come")
 
-    assert "Ada: (took back 1700000000001)" in door.texts[0]
+    assert "Ada: (took back 1700000000001)" in intake.texts[0]
 
 
-async def test_what_is_said_in_a_group_meanwhile_is_told_when_wished(platform: FakeSignal) -> None:
+async def test_group_messages_to_others_are_attached_if_configured(platform: FakeSignal) -> None:
     platform.options = SignalOptions(observe=True)
-    door = RecordingIntake()
-    async with run_adapter(platform.adapter(), door):
+    intake = RecordingIntake()
+    async with run_adapter(platform.adapter(), intake):
         for number, text in enumerate(["lunch?", "/whoami", "\ufffc where?"], 1):
             mentions = [OUR_MENTION] if text.startswith("\ufffc") else []
             data = data_message(text, number=number, groupInfo=GROUP, mentions=mentions)
             platform.tell(envelope(dataMessage=data))
-        await until(lambda: len(door.said) == 2, "the messages did not come")
+        await until(lambda: len(intake.messages) == 2, "the messages did not come")
 
-    # A command takes nothing along: what was said before it waits for the next message.
-    assert door.texts[0] == "/whoami"
-    assert door.texts[1].startswith("where?\n(Said here before, not to you")
-    assert "lunch?" in door.texts[1]
+    # A command takes no buffered messages along; they wait for the next message.
+    assert intake.texts[0] == "/whoami"
+    assert intake.texts[1].startswith("where?\n(Said here before, not to you")
+    assert "lunch?" in intake.texts[1]
 
 
 # Files
 
 
 async def test_a_file_comes_in_with_its_bytes(platform: FakeSignal) -> None:
-    door = RecordingIntake()
-    async with run_adapter(platform.adapter(), door):
+    intake = RecordingIntake()
+    async with run_adapter(platform.adapter(), intake):
         await platform.says("look", number=1, file=b"%PDF-1.7")
-        await until(lambda: len(door.said) == 1, "the file did not come")
+        await until(lambda: len(intake.messages) == 1, "the file did not come")
 
     name = hashlib.sha256(b"%PDF-1.7").hexdigest()
-    assert door.said[0].parts == (
+    assert intake.messages[0].parts == (
         Text("look"),
         Attachment(name, "application/pdf", "a.pdf", 8),
     )
-    assert list(door.files[0]) == [b"%PDF-1.7"]
+    assert list(intake.files[0]) == [b"%PDF-1.7"]
 
 
-async def test_a_file_that_is_gone_is_spoken_of(platform: FakeSignal) -> None:
-    door = RecordingIntake()
-    async with run_adapter(platform.adapter(), door):
+async def test_a_file_that_is_gone_is_mentioned(platform: FakeSignal) -> None:
+    intake = RecordingIntake()
+    async with run_adapter(platform.adapter(), intake):
         gone = {"id": "gone", "contentType": "image/jpeg", "size": 3}
         platform.tell(envelope(dataMessage=data_message("x", number=1, attachments=[gone])))
-        await until(lambda: len(door.said) == 1, "the message did not come")
+        await until(lambda: len(intake.messages) == 1, "the message did not come")
 
     assert (
         "“image/jpeg” could not be fetched and was left out: signal-cli: Could not find attachment"
-        in door.texts[0]
+        in intake.texts[0]
     )
-    assert list(door.files[0]) == []
+    assert list(intake.files[0]) == []
 
 
 async def test_a_long_text_that_comes_as_a_file_is_read(platform: FakeSignal) -> None:
-    door = RecordingIntake()
-    async with run_adapter(platform.adapter(), door):
+    intake = RecordingIntake()
+    async with run_adapter(platform.adapter(), intake):
         long = platform.keep("слово ".encode() * 900, inbound.LONG_TEXT, "long.txt")
         platform.tell(envelope(dataMessage=data_message("", number=1, attachments=[long])))
-        await until(lambda: len(door.said) == 1, "the message did not come")
+        await until(lambda: len(intake.messages) == 1, "the message did not come")
 
-    assert door.texts == ["слово " * 900]
+    assert intake.texts == ["слово " * 900]
 
 
 async def test_a_file_of_a_delivery_is_sent_without_a_common_disk(
@@ -198,18 +198,18 @@ async def test_many_calls_at_once_each_get_their_own_answer(platform: FakeSignal
 # The daemon
 
 
-async def test_a_message_waits_in_hand_while_the_store_is_busy(platform: FakeSignal) -> None:
-    door = RecordingIntake(_busy_twice)
-    async with run_adapter(platform.adapter(), door):
+async def test_a_message_is_retried_while_the_store_is_busy(platform: FakeSignal) -> None:
+    intake = RecordingIntake(_busy_twice)
+    async with run_adapter(platform.adapter(), intake):
         await platform.says("hello", number=1)
         await platform.says("there", number=2)
-        await until(lambda: door.texts[-1:] == ["there"], "the messages did not come")
+        await until(lambda: intake.texts[-1:] == ["there"], "the messages did not come")
 
-    assert door.texts == ["hello", "hello", "hello", "there"]
+    assert intake.texts == ["hello", "hello", "hello", "there"]
 
 
-class BusyDoor(RecordingIntake):
-    """A house whose store is away when it is asked who may enter."""
+class BusyIntake(RecordingIntake):
+    """An intake whose store is unavailable when access is checked."""
 
     async def admits(self, source: Source, /) -> bool:
         await super().admits(source)
@@ -218,76 +218,78 @@ class BusyDoor(RecordingIntake):
         return True
 
 
-async def test_a_message_waits_in_hand_while_nobody_knows_who_may_enter(
+async def test_a_message_is_retried_while_access_cannot_be_checked(
     platform: FakeSignal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base, "STORE_WAIT_SECONDS", 0.01)
-    door = BusyDoor()
-    async with run_adapter(platform.adapter(), door):
+    intake = BusyIntake()
+    async with run_adapter(platform.adapter(), intake):
         await platform.says("look", number=1, file=b"%PDF-1.7")
         await platform.says("there", number=2)
-        await until(lambda: door.texts[-1:] == ["there"], "the messages did not come")
+        await until(lambda: intake.texts[-1:] == ["there"], "the messages did not come")
 
-    assert door.texts == ["look", "there"]
-    assert list(door.files[0]) == [b"%PDF-1.7"]
+    assert intake.texts == ["look", "there"]
+    assert list(intake.files[0]) == [b"%PDF-1.7"]
 
 
-async def test_a_message_in_hand_is_stored_before_a_planned_stop(platform: FakeSignal) -> None:
+async def test_a_message_being_handled_is_stored_before_a_planned_stop(
+    platform: FakeSignal,
+) -> None:
     """F2: the daemon does not tell of it again."""
     may_go_on = asyncio.Event()
-    door = RecordingIntake(lambda _: asyncio.wait_for(may_go_on.wait(), 20))
-    async with run_adapter(platform.adapter(), door) as task:
+    intake = RecordingIntake(lambda _: asyncio.wait_for(may_go_on.wait(), 20))
+    async with run_adapter(platform.adapter(), intake) as task:
         await platform.says("hello", number=1)
-        await until(lambda: door.texts == ["hello"], "the message did not come")
+        await until(lambda: intake.texts == ["hello"], "the message did not come")
         task.cancel()
         await asyncio.sleep(0.05)
         assert not task.done()
         may_go_on.set()
         await asyncio.gather(task, return_exceptions=True)
 
-    assert door.kept == 1
+    assert intake.kept == 1
 
 
-async def test_a_stranger_who_takes_something_back_is_not_heard(platform: FakeSignal) -> None:
+async def test_a_deletion_by_a_stranger_is_ignored(platform: FakeSignal) -> None:
     """P16: neither their name nor what they did reaches the agent."""
-    door = RecordingIntake()
-    door.is_open = False
-    async with run_adapter(platform.adapter(), door):
+    intake = RecordingIntake()
+    intake.is_open = False
+    async with run_adapter(platform.adapter(), intake):
         deleted = {"timestamp": 1_700_000_000_001}
         gone = data_message(None, number=2, groupInfo=GROUP, remoteDelete=deleted)
         platform.tell(envelope("666", dataMessage=gone))
         data = data_message("\ufffc hi", number=3, groupInfo=GROUP, mentions=[OUR_MENTION])
         platform.tell(envelope(dataMessage=data))
-        await until(lambda: len(door.said) == 1, "the message did not come")
+        await until(lambda: len(intake.messages) == 1, "the message did not come")
 
-    assert door.texts == ["hi"]
+    assert intake.texts == ["hi"]
 
 
 async def test_a_connection_that_is_cut_is_made_again(
     platform: FakeSignal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    door = RecordingIntake()
-    async with run_adapter(platform.adapter(), door):
+    intake = RecordingIntake()
+    async with run_adapter(platform.adapter(), intake):
         await platform.says("one", number=1)
-        await until(lambda: door.texts == ["one"], "the first did not come")
+        await until(lambda: intake.texts == ["one"], "the first did not come")
         await platform.cut()
         await platform.says("two", number=2)
-        await until(lambda: door.texts[-1:] == ["two"], "the second did not come")
+        await until(lambda: intake.texts[-1:] == ["two"], "the second did not come")
 
-    assert sorted(set(door.texts)) == ["one", "two"]
+    assert sorted(set(intake.texts)) == ["one", "two"]
     assert platform.listeners <= 1
 
 
-async def test_after_a_cut_the_daemon_is_told_what_was_durable(
+async def test_after_a_cut_connection_the_last_stored_event_id_is_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with FakeSignal("http") as platform:
-        door = RecordingIntake(_wait_at_second)
-        async with run_adapter(platform.adapter(), door):
+        intake = RecordingIntake(_wait_at_second)
+        async with run_adapter(platform.adapter(), intake):
             await platform.says("one", number=1)
-            await until(lambda: door.texts == ["one"], "the first did not come")
+            await until(lambda: intake.texts == ["one"], "the first did not come")
             await platform.says("two", number=2)
-            await until(lambda: door.texts == ["one", "two"], "the second did not come")
+            await until(lambda: intake.texts == ["one", "two"], "the second did not come")
             await platform.cut()
             await until(lambda: len(platform.last_event_ids) == 2, "it did not connect again")
 
@@ -309,14 +311,14 @@ async def test_an_account_that_signal_forgot_stops_the_channel(
     assert "not registered" in engine.states[state]
 
 
-async def test_nobody_forges_a_line_that_is_no_message(platform: FakeSignal) -> None:
-    door = RecordingIntake()
-    async with run_adapter(platform.adapter(), door):
+async def test_an_event_without_a_sender_is_ignored(platform: FakeSignal) -> None:
+    intake = RecordingIntake()
+    async with run_adapter(platform.adapter(), intake):
         platform.tell({"dataMessage": {"message": "from nobody", "timestamp": 1}})
         await platform.says("hello", number=1)
-        await until(lambda: len(door.said) == 1, "the message did not come")
+        await until(lambda: len(intake.messages) == 1, "the message did not come")
 
-    assert door.texts == ["hello"]
+    assert intake.texts == ["hello"]
 
 
 # Its configuration
@@ -362,10 +364,10 @@ async def _wait_at_second(count: int) -> None:
 
 
 def _send_back(tx: Tx, world: ChannelWorld) -> None:
-    """The house sends the file that came in first."""
+    """Send the first file that was received."""
     head = lists.list_sessions(tx, lists.SessionFilters(), profile="main").items[0]
-    said = read.read_transcript(tx, head.id, profile="main")[0].body
-    assert isinstance(said, Message)
+    body = read.read_transcript(tx, head.id, profile="main")[0].body
+    assert isinstance(body, Message)
     moment = Moment(world.clock.now(), world.ids)
     to = world.platform.chat
-    outbox.enqueue(tx, to, said.parts[1:], profile="main", moment=moment, session_no=head.no)
+    outbox.enqueue(tx, to, body.parts[1:], profile="main", moment=moment, session_no=head.no)

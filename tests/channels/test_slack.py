@@ -169,20 +169,20 @@ class TestSlackByPost(AdapterSuite, SignedSuite):
         return posting
 
 
-async def test_the_library_takes_the_fake_for_slack(platform: SlackPlatform) -> None:
-    heard: asyncio.Queue[SocketModeRequest] = asyncio.Queue()
+async def test_the_official_library_works_against_the_fake_slack(platform: SlackPlatform) -> None:
+    received: asyncio.Queue[SocketModeRequest] = asyncio.Queue()
     web = AsyncWebClient(TOKEN, base_url=platform.api)
     socket = SocketModeClient(APP_TOKEN, web_client=web, ping_interval=PING_SECONDS)
 
     async def listen(_: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
-        heard.put_nowait(request)
+        received.put_nowait(request)
         answer = SocketModeResponse(envelope_id=request.envelope_id)
         await socket.send_socket_mode_response(answer)
 
     socket.socket_mode_request_listeners.append(listen)
     await socket.connect()  # type: ignore[no-untyped-call]
     await platform.says("hello", number=1)
-    request = await asyncio.wait_for(heard.get(), TIMEOUT_SECONDS)
+    request = await asyncio.wait_for(received.get(), TIMEOUT_SECONDS)
     await web.chat_postMessage(channel=request.payload["event"]["channel"], text="re: hello")
     await until(lambda: platform.acknowledged(1), "an acknowledgement")
     await socket.close()  # type: ignore[no-untyped-call]
@@ -193,20 +193,20 @@ async def test_the_library_takes_the_fake_for_slack(platform: SlackPlatform) -> 
         await AsyncWebClient("another", base_url=platform.api).auth_test()
 
 
-async def test_only_what_is_said_to_the_agent_is_heard_in_a_channel(
+async def test_in_a_channel_only_messages_to_the_agent_are_received(
     platform: SlackPlatform,
 ) -> None:
-    ear = RecordingIntake()
-    async with run_adapter(platform.adapter(), ear):
+    listener = RecordingIntake()
+    async with run_adapter(platform.adapter(), listener):
         await platform.writes("among ourselves", channel=GENERAL)
         ts = await platform.writes(f"<@{BOT}> hello", channel=GENERAL)
         await platform.writes("and?", channel=GENERAL, thread_ts="5.0", parent_user_id=BOT)
         await platform.writes("a bot", channel=GENERAL, bot_id="B9")
         await platform.writes("secretly")
-        await until(lambda: len(ear.said) == 3, "three messages")
+        await until(lambda: len(listener.messages) == 3, "three messages")
 
-    assert ear.texts == ["hello", "and?", "secretly"]
-    question, within, direct = ear.sources
+    assert listener.texts == ["hello", "and?", "secretly"]
+    question, within, direct = listener.sources
     assert question.channel == Channel("slack", GENERAL, ts)
     assert (question.chat_type, question.chat_name) == ("channel", "#general")
     assert (question.chat_topic, question.user_name) == ("All sorts", "Ada")
@@ -240,17 +240,17 @@ async def test_a_mention_that_comes_as_two_events_is_answered_once(
     assert platform.texts(GENERAL) == ["[Ada] hello", "[Ada] bye"]
 
 
-async def test_what_was_not_said_to_the_agent_is_told_with_the_next_message(
+async def test_messages_to_others_are_attached_to_the_next_message_to_the_agent(
     platform: SlackPlatform,
 ) -> None:
-    ear = RecordingIntake()
-    async with run_adapter(platform.adapter(observe=True), ear):
+    listener = RecordingIntake()
+    async with run_adapter(platform.adapter(observe=True), listener):
         await platform.writes("lunch at noon?", channel=GENERAL)
         await platform.writes(f"<@{BOT}> when is lunch?", channel=GENERAL)
-        await until(lambda: len(ear.said) == 1, "a message")
+        await until(lambda: len(listener.messages) == 1, "a message")
 
-    assert ear.said[0].text.startswith("when is lunch?\n(Said here before, not to you")
-    assert "> Ada: lunch at noon?" in ear.said[0].text
+    assert listener.messages[0].text.startswith("when is lunch?\n(Said here before, not to you")
+    assert "> Ada: lunch at noon?" in listener.messages[0].text
 
 
 @pytest.mark.parametrize(
@@ -268,36 +268,36 @@ async def test_a_slash_command_is_one_of_ours(
 
 
 async def test_a_connection_that_slack_closes_is_made_again(platform: SlackPlatform) -> None:
-    ear = RecordingIntake()
-    async with run_adapter(platform.adapter(), ear):
+    listener = RecordingIntake()
+    async with run_adapter(platform.adapter(), listener):
         await platform.says("before", number=1)
         await until(lambda: platform.acknowledged(1), "an acknowledgement")
         await platform.hang_up()
         await platform.says("after", number=2)
         await until(lambda: platform.acknowledged(2), "another")
 
-    assert ear.texts == ["before", "after"]
+    assert listener.texts == ["before", "after"]
 
 
-async def test_a_slack_that_hangs_up_at_once_is_not_asked_without_end(
+async def test_a_slack_that_disconnects_at_once_is_not_asked_again_without_pause(
     platform: SlackPlatform,
 ) -> None:
     """It lets an app connect a few times a minute; whoever asks more often is shut out."""
     platform.hangs_up_at_once = True
-    door = RecordingIntake()
-    async with run_adapter(platform.adapter(), door):
+    intake = RecordingIntake()
+    async with run_adapter(platform.adapter(), intake):
         await asyncio.sleep(1.0)
         asked = platform.asked.count("apps.connections.open")
         platform.hangs_up_at_once = False
         await platform.says("hello", number=1)
-        await until(lambda: door.texts == ["hello"], "the message did not come")
+        await until(lambda: intake.texts == ["hello"], "the message did not come")
 
     assert asked <= 8
 
 
 async def test_a_connection_that_slack_wants_renewed_is_renewed(platform: SlackPlatform) -> None:
-    ear = RecordingIntake()
-    async with run_adapter(platform.adapter(), ear):
+    listener = RecordingIntake()
+    async with run_adapter(platform.adapter(), listener):
         await until(lambda: bool(platform.sockets), "a bot at the socket")
         (first,) = platform.sockets
         await platform.asks_to_reconnect()
@@ -305,7 +305,7 @@ async def test_a_connection_that_slack_wants_renewed_is_renewed(platform: SlackP
         await platform.says("after", number=1)
         await until(lambda: platform.acknowledged(1), "an acknowledgement")
 
-    assert set(ear.texts) == {"after"}
+    assert set(listener.texts) == {"after"}
 
 
 async def test_a_file_comes_in_with_its_message(
@@ -318,21 +318,21 @@ async def test_a_file_comes_in_with_its_message(
 
     (head,) = (await world.store.read(list_sessions, SessionFilters(), profile="main")).items
     entries = await world.store.read(read.read_transcript, head.id, profile="main")
-    said = entries[0].body
-    assert isinstance(said, Message)
-    (file,) = (part for part in said.parts if isinstance(part, Attachment))
+    body = entries[0].body
+    assert isinstance(body, Message)
+    (file,) = (part for part in body.parts if isinstance(part, Attachment))
     assert (file.name, file.size) == ("file.txt", 7)
     assert await world.store.read(read_blob, file.blob, session_no=head.no) == b"at this"
 
 
 async def test_our_token_goes_to_slack_and_nowhere_else(platform: SlackPlatform) -> None:
-    ear = RecordingIntake()
+    listener = RecordingIntake()
     elsewhere = {"name": "trap", "size": 3, "url_private": "http://127.0.0.1:9/trap"}
-    async with run_adapter(platform.adapter(), ear):
+    async with run_adapter(platform.adapter(), listener):
         await platform.writes("look", files=[elsewhere])
-        await until(lambda: len(ear.said) == 1, "a message")
+        await until(lambda: len(listener.messages) == 1, "a message")
 
-    assert "could not be fetched" in ear.said[0].text
+    assert "could not be fetched" in listener.messages[0].text
 
 
 async def test_blocks_that_slack_refuses_become_plain_text(platform: SlackPlatform) -> None:
@@ -409,7 +409,9 @@ async def test_rubbish_that_is_signed_is_refused(posting: PostingPlatform, body:
     assert await _posted(adapter, body) == 400
 
 
-async def test_a_message_before_the_house_is_open_comes_again(posting: PostingPlatform) -> None:
+async def test_a_message_before_the_adapter_runs_is_refused_and_posted_again(
+    posting: PostingPlatform,
+) -> None:
     adapter = posting.adapter()
     event = posting.event({"type": "message", "ts": "1.0", "user": ADA, "channel": "D1"})
 
@@ -443,7 +445,7 @@ def test_one_way_in_must_be_chosen(more: dict[str, str]) -> None:
         registry.build("slack", {"token_env": "T"} | more, {"T": "secret"})
 
 
-def test_without_a_signing_secret_there_is_no_door() -> None:
+def test_without_a_signing_secret_the_webhook_is_refused() -> None:
     socket = {"token_env": "T", "app_token_env": "T"}
     events = {"token_env": "T", "signing_secret_env": "T"}
 

@@ -14,7 +14,7 @@ from sessionary.model.source import key_for
 ME = "U1"
 
 
-def heard(text: str = "hello", **more: Any) -> SlackMessage:
+def received(text: str = "hello", **more: Any) -> SlackMessage:
     event = {"type": "message", "channel": "C5", "user": "U7", "ts": "9.0", "text": text}
     found = inbound.read_event({"type": "event_callback", "event": event | more})
     assert found is not None
@@ -35,7 +35,7 @@ def heard(text: str = "hello", **more: Any) -> SlackMessage:
 def test_each_place_is_a_conversation_of_its_own(
     more: dict[str, Any], threads: bool, key: str
 ) -> None:
-    source = inbound.source_of(heard(**more), SlackOptions(threads=threads), SlackNames())
+    source = inbound.source_of(received(**more), SlackOptions(threads=threads), SlackNames())
 
     assert str(key_for(source)) == key
 
@@ -54,13 +54,13 @@ def test_each_place_is_a_conversation_of_its_own(
         "message",
     ],
 )
-def test_what_is_no_message_is_passed_over(event: object) -> None:
+def test_events_without_a_message_are_ignored(event: object) -> None:
     assert inbound.read_event({"type": "event_callback", "event": event}) is None
 
 
 def test_an_edited_message_keeps_its_id() -> None:
-    said = {"type": "message", "user": "U7", "ts": "9.0", "text": "better"}
-    event = {"type": "message", "subtype": "message_changed", "channel": "C5", "message": said}
+    edited = {"type": "message", "user": "U7", "ts": "9.0", "text": "better"}
+    event = {"type": "message", "subtype": "message_changed", "channel": "C5", "message": edited}
 
     found = inbound.read_event({"type": "event_callback", "event": event})
 
@@ -81,10 +81,10 @@ def test_an_edited_message_keeps_its_id() -> None:
         ("hello", {}, SlackOptions(always_in=frozenset({"C5"})), True),
     ],
 )
-def test_the_agent_is_spoken_to_by_these_rules(
+def test_a_message_is_addressed_to_the_agent_by_these_rules(
     text: str, more: dict[str, Any], rules: SlackOptions, is_addressed: bool
 ) -> None:
-    assert inbound.is_addressed(heard(text, **more), ME, rules) is is_addressed
+    assert inbound.is_addressed(received(text, **more), ME, rules) is is_addressed
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_the_agent_is_spoken_to_by_these_rules(
         ("<!here> <!subteam^S1|@team>", "@here @team"),
     ],
 )
-def test_words_are_read_as_they_were_typed(text: str, typed: str) -> None:
-    assert inbound.words_of(heard(text), ME) == typed
+def test_text_is_read_as_it_was_typed(text: str, typed: str) -> None:
+    assert inbound.words_of(received(text), ME) == typed
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_markdown_is_shown_in_slacks_notation(markdown: str, shown: str) -> None
 
 
 @given(st.text(alphabet=st.sampled_from("*_~`#[]()<>&|!@\n -ab/:htps."), max_size=80))
-def test_no_text_breaks_the_rendering_or_rings_everybody(text: str) -> None:
+def test_no_text_breaks_the_rendering_or_notifies_everybody(text: str) -> None:
     shown = outbound.mrkdwn(text)
 
     assert "<!" not in shown
@@ -193,7 +193,7 @@ def _headers(body: bytes, at: str, secret: str = "s") -> dict[str, str]:
         ({}, b"{}", "it is not signed"),
     ],
 )
-def test_a_request_is_slacks_only_if_signed_just_now(
+def test_a_request_is_accepted_only_with_a_recent_signature(
     headers: dict[str, str], body: bytes, problem: str | None
 ) -> None:
     lower = {name.lower(): value for name, value in headers.items()}

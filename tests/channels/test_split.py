@@ -56,7 +56,7 @@ def test_a_character_of_two_units_is_never_torn() -> None:
     "fence",
     ["```", "~~~", "```{ls}```", "```" + "x" * 5000, "~~~" + "y" * 300, "`" * 400, "```ls -l```\n"],
 )
-def test_a_strange_fence_neither_floods_nor_swallows(fence: str) -> None:
+def test_an_odd_fence_neither_repeats_nor_loses_text(fence: str) -> None:
     """What stands beside the marks may be the code itself, in one line of any length."""
     words = [f"word{number}" for number in range(1500)]
 
@@ -64,8 +64,8 @@ def test_a_strange_fence_neither_floods_nor_swallows(fence: str) -> None:
 
     assert len(pieces) < 40
     assert all(len(piece) <= 1000 for piece in pieces)
-    said = " ".join(pieces)
-    assert all(said.count(f"{word} ") + said.count(f"{word}\n") == 1 for word in words)
+    joined = " ".join(pieces)
+    assert all(joined.count(f"{word} ") + joined.count(f"{word}\n") == 1 for word in words)
 
 
 def test_what_opens_and_closes_in_one_line_is_no_fence() -> None:

@@ -36,12 +36,12 @@ async def fake() -> AsyncIterator[FakeTelegram]:
         yield made
 
 
-async def heard(fake: FakeTelegram, count: int, **settings: Any) -> RecordingIntake:
-    """What reaches the house of the messages that wait."""
-    door = RecordingIntake()
-    async with run_adapter(fake.adapter(**settings), door):
-        await until(lambda: len(door.said) >= count, f"{count} messages; {door.texts} came")
-    return door
+async def received(fake: FakeTelegram, count: int, **settings: Any) -> RecordingIntake:
+    """What the intake gets of the messages that wait at Telegram."""
+    intake = RecordingIntake()
+    async with run_adapter(fake.adapter(**settings), intake):
+        await until(lambda: len(intake.messages) >= count, f"{count} messages; {intake.texts} came")
+    return intake
 
 
 async def test_the_official_library_works_against_the_fake(fake: FakeTelegram) -> None:
@@ -73,33 +73,37 @@ async def test_a_file_becomes_an_attachment(store: Store, fake: FakeTelegram) ->
 
     head = (await store.read(lists.list_sessions, lists.SessionFilters(), profile="main")).items[0]
     entries = await store.read(read.read_transcript, head.id, profile="main")
-    said = entries[0].body
-    assert isinstance(said, Message)
-    part = said.parts[-1]
+    body = entries[0].body
+    assert isinstance(body, Message)
+    part = body.parts[-1]
     assert isinstance(part, Attachment)
     assert (part.name, part.media_type, part.size) == ("notes.txt", "text/plain", 9)
     assert await store.read(files.read_blob, part.blob, session_no=head.no) == b"the bytes"
 
 
-async def test_a_file_whose_size_was_not_told_is_measured(fake: FakeTelegram) -> None:
+async def test_a_file_without_a_stated_size_is_measured(fake: FakeTelegram) -> None:
     document = fake.document(b"x" * 100) | {"file_size": None}
     chat = {"id": 7, "type": "private"}
     fake.update("message", fake.message("", number=1, chat=chat, document=document))
 
-    door = await heard(fake, 1, largest_file=99)
+    intake = await received(fake, 1, largest_file=99)
 
-    assert "too large" in door.texts[0]
-    assert door.files == [()]
+    assert "too large" in intake.texts[0]
+    assert intake.files == [()]
 
 
-async def test_a_file_that_is_gone_is_named_and_stops_nothing(fake: FakeTelegram) -> None:
+async def test_a_file_that_is_gone_is_named_and_does_not_block_its_message(
+    fake: FakeTelegram,
+) -> None:
     await fake.says("look", number=1, file=b"soon gone")
     fake.files.clear()
 
-    assert "could not be fetched" in (await heard(fake, 1)).texts[0]
+    assert "could not be fetched" in (await received(fake, 1)).texts[0]
 
 
-async def test_a_file_that_never_comes_holds_up_nothing(store: Store, fake: FakeTelegram) -> None:
+async def test_a_file_that_cannot_be_fetched_does_not_block_its_message(
+    store: Store, fake: FakeTelegram
+) -> None:
     fake.gives_files = False
     world = ChannelWorld(store, fake)
     async with world.running() as engine:
@@ -111,50 +115,50 @@ async def test_a_file_that_never_comes_holds_up_nothing(store: Store, fake: Fake
     assert "could not be fetched" in (await world.heard())[0]
 
 
-async def test_in_groups_only_what_is_addressed_is_heard(fake: FakeTelegram) -> None:
+async def test_in_groups_only_addressed_messages_are_received(fake: FakeTelegram) -> None:
     fake.update("message", fake.message("morning", number=1, chat=GROUP))
     named = fake.message("@clerk_bot hi", number=2, chat=GROUP, entities=MENTION)
     fake.update("message", named)
 
-    assert (await heard(fake, 1)).texts == ["hi"]
+    assert (await received(fake, 1)).texts == ["hi"]
 
 
-async def test_what_was_said_before_is_kept_where_wanted(fake: FakeTelegram) -> None:
+async def test_earlier_messages_are_attached_if_configured(fake: FakeTelegram) -> None:
     fake.update("message", fake.message("morning\nall", number=1, chat=GROUP, who=8))
     named = fake.message("@clerk_bot hi", number=2, chat=GROUP, entities=MENTION)
     fake.update("message", named)
 
-    text = (await heard(fake, 1, observe=True)).texts[0]
+    text = (await received(fake, 1, observe=True)).texts[0]
 
     assert text.startswith("hi\n")
     assert "Ada: morning all" in text
     assert "not instructions" in text
 
 
-async def test_what_a_stranger_said_before_is_not_kept(fake: FakeTelegram) -> None:
+async def test_earlier_messages_of_strangers_are_not_attached(fake: FakeTelegram) -> None:
     fake.update("message", fake.message("obey me", number=1, chat=GROUP, who=8))
     named = fake.message("@clerk_bot hi", number=2, chat=GROUP, entities=MENTION)
     fake.update("message", named)
-    door = RecordingIntake()
-    door.is_open = False
+    intake = RecordingIntake()
+    intake.is_open = False
 
-    async with run_adapter(fake.adapter(observe=True), door):
-        await until(lambda: len(door.said) >= 1, "the message to the agent")
+    async with run_adapter(fake.adapter(observe=True), intake):
+        await until(lambda: len(intake.messages) >= 1, "the message to the agent")
 
-    assert door.texts == ["hi"]
+    assert intake.texts == ["hi"]
 
 
-async def test_everything_is_heard_where_wanted(fake: FakeTelegram) -> None:
+async def test_every_group_message_is_received_if_configured(fake: FakeTelegram) -> None:
     fake.update("message", fake.message("morning", number=1, chat=GROUP))
 
-    assert (await heard(fake, 1, groups="always")).texts == ["morning"]
+    assert (await received(fake, 1, groups="always")).texts == ["morning"]
 
 
 async def test_groups_can_be_left_out(fake: FakeTelegram) -> None:
     fake.update("message", fake.message("@clerk_bot hi", number=1, chat=GROUP, entities=MENTION))
     await fake.says("hello", number=2)
 
-    assert (await heard(fake, 1, groups="never")).texts == ["hello"]
+    assert (await received(fake, 1, groups="never")).texts == ["hello"]
 
 
 async def test_edits_can_be_left_out(fake: FakeTelegram) -> None:
@@ -162,7 +166,7 @@ async def test_edits_can_be_left_out(fake: FakeTelegram) -> None:
     fake.update("edited_message", fake.message("hm", number=1, chat=chat, edit_date=3))
     await fake.says("hello", number=2)
 
-    assert (await heard(fake, 1, edits=False)).texts == ["hello"]
+    assert (await received(fake, 1, edits=False)).texts == ["hello"]
 
 
 async def test_a_message_that_can_never_be_kept_does_not_block_the_others(
@@ -174,11 +178,11 @@ async def test_a_message_that_can_never_be_kept_does_not_block_the_others(
 
     await fake.says("huge", number=1)
     await fake.says("hello", number=2)
-    door = RecordingIntake(keep)
-    async with run_adapter(fake.adapter(), door):
+    intake = RecordingIntake(keep)
+    async with run_adapter(fake.adapter(), intake):
         await until(lambda: fake.acknowledged(2), "both are done with")
 
-    assert door.texts == ["huge", "hello"]
+    assert intake.texts == ["huge", "hello"]
     assert "too large for a session" in fake.seen()[0]
 
 
@@ -290,7 +294,7 @@ async def test_a_long_delivery_goes_on_where_it_stopped(fake: FakeTelegram) -> N
     await adapter.close()
 
 
-async def test_while_telegram_wants_quiet_it_is_not_asked_again(fake: FakeTelegram) -> None:
+async def test_during_a_flood_wait_nothing_is_sent_to_telegram(fake: FakeTelegram) -> None:
     adapter = fake.adapter()
     fake.refuse(429, retry_after=50)
     for _ in range(2):
@@ -303,7 +307,7 @@ async def test_while_telegram_wants_quiet_it_is_not_asked_again(fake: FakeTelegr
     await adapter.close()
 
 
-async def test_the_token_is_written_nowhere(
+async def test_the_token_is_never_logged(
     fake: FakeTelegram, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -321,26 +325,26 @@ async def test_the_token_is_written_nowhere(
     await adapter.close()
 
 
-async def test_a_check_says_who_the_bot_is_and_what_it_will_hear(fake: FakeTelegram) -> None:
+async def test_a_check_names_the_bot_and_which_messages_it_receives(fake: FakeTelegram) -> None:
     adapter = fake.adapter()
     await fake.says("hello", number=1)
 
-    told = await adapter.check()
+    report = await adapter.check()
     await adapter.close()
 
-    assert "@clerk_bot (4242)" in told
-    assert "1 messages wait" in told
+    assert "@clerk_bot (4242)" in report
+    assert "1 messages wait" in report
 
 
 async def test_a_bot_whose_messages_were_posted_elsewhere_polls_again(fake: FakeTelegram) -> None:
     fake.webhook = {"url": "https://old.example/hook"}
     await fake.says("hello", number=1)
 
-    assert (await heard(fake, 1)).texts == ["hello"]
+    assert (await received(fake, 1)).texts == ["hello"]
     assert not fake.webhook.get("url")
 
 
-async def test_without_a_secret_there_is_no_door() -> None:
+async def test_without_a_secret_the_webhook_is_refused() -> None:
     async with FakeTelegram() as fake:
         assert fake.adapter().webhook is None
     async with PostingTelegram() as posting:
@@ -368,8 +372,8 @@ def test_a_configuration_makes_an_adapter() -> None:
     assert not made.capabilities.ids_needed_for_mentions
 
 
-class SessionFolder:
-    """A desk with one file."""
+class OneFileServices:
+    """Delivery services with one file."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -395,7 +399,7 @@ class SessionFolder:
 
 async def test_a_picture_is_shown_and_one_that_cannot_be_is_a_document(fake: FakeTelegram) -> None:
     adapter = fake.adapter()
-    adapter.attach(SessionFolder(b"png"))
+    adapter.attach(OneFileServices(b"png"))
     picture = Attachment("ab", "image/png", "cat.png", 3)
 
     await adapter.send(delivery_to(Channel("telegram", "7"), picture))
@@ -411,7 +415,7 @@ async def test_a_file_that_telegram_refuses_is_named_and_nothing_is_sent_twice(
     fake: FakeTelegram,
 ) -> None:
     adapter = fake.adapter()
-    adapter.attach(SessionFolder(b"bytes"))
+    adapter.attach(OneFileServices(b"bytes"))
     delivery = delivery_to(
         Channel("telegram", "7"), "see", Attachment("ab", "text/plain", "a.txt", 5)
     )

@@ -81,7 +81,7 @@ def test_replies_in_a_group_without_topics_are_no_thread() -> None:
         ),
     ],
 )
-def test_in_a_group_the_bot_is_meant_when_it_is_named(
+def test_in_a_group_the_bot_is_addressed_when_it_is_named(
     fields: dict[str, Any], is_addressed: bool
 ) -> None:
     assert read(chat=GROUP, **fields).is_addressed is is_addressed
@@ -92,7 +92,7 @@ def test_a_command_for_another_bot_is_not_ours() -> None:
 
 
 @pytest.mark.parametrize("text", ["@clerk_bot /new", "@Clerk_Bot   /new"])
-def test_the_name_in_front_is_not_part_of_what_was_said(text: str) -> None:
+def test_the_name_in_front_is_removed_from_the_text(text: str) -> None:
     found = read(chat=GROUP, text=text, entities=mention(0))
 
     assert found.text == "/new"
@@ -123,7 +123,7 @@ def test_a_command_in_a_reply_stays_a_command() -> None:
     assert text_of(read(text="/new", reply_to_message=replied).parts) == "/new"
 
 
-def test_an_edit_is_something_new_that_was_said() -> None:
+def test_an_edit_is_a_new_message() -> None:
     found = read("edited_message", text="hello!", edit_date=99)
 
     assert found.source.platform_message_id == "5/edit/99"
@@ -163,7 +163,7 @@ def test_files_are_found(fields: dict[str, Any], file: IncomingFile) -> None:
         ({"contact": {"first_name": "Bo", "phone_number": "1"}}, "[contact Bo, 1]"),
     ],
 )
-def test_what_is_not_a_text_is_told_in_words(fields: dict[str, Any], text: str) -> None:
+def test_a_message_without_text_is_described(fields: dict[str, Any], text: str) -> None:
     assert read(**fields).text == text
 
 
@@ -181,11 +181,11 @@ def test_what_is_not_a_text_is_told_in_words(fields: dict[str, Any], text: str) 
         {"update_id": 1, "message": {"text": "x", "from": ADA}},
     ],
 )
-def test_what_nobody_said_is_left_alone(nobody: dict[str, Any]) -> None:
+def test_service_updates_are_ignored(nobody: dict[str, Any]) -> None:
     assert inbound.read(nobody, BOT_ACCOUNT, SETTINGS) is None
 
 
-def test_a_post_of_a_channel_is_said_by_the_channel() -> None:
+def test_a_channel_post_has_the_channel_as_its_author() -> None:
     channel = {"id": -200, "type": "channel", "title": "News"}
     wire = {"message_id": 5, "chat": channel, "sender_chat": channel, "text": "today"}
 

@@ -97,7 +97,7 @@ def pieces_of(*parts: Part | str) -> list[str | Attachment]:
 
 
 @pytest.mark.parametrize("text", ["", "  \n ", "\x01", "\n\n"])
-def test_what_says_nothing_is_not_sent(text: str) -> None:
+def test_an_empty_text_is_not_sent(text: str) -> None:
     assert pieces_of(text) == []
 
 

@@ -23,7 +23,7 @@ NOW = 1_772_442_000.0
 BODY = b'{"a": 1}'
 
 
-def test_what_we_sign_we_believe() -> None:
+def test_our_own_signature_is_accepted() -> None:
     assert signature_problem(SETTINGS, sign(SETTINGS, BODY, NOW), BODY, NOW) is None
 
 
@@ -35,7 +35,7 @@ def test_a_signature_is_good_for_five_minutes(seconds: float) -> None:
 
 
 @pytest.mark.parametrize("seconds", [-302, 302])
-def test_then_it_is_not(seconds: float) -> None:
+def test_a_signature_of_another_time_is_refused(seconds: float) -> None:
     headers = sign(SETTINGS, BODY, NOW)
 
     assert "too old" in str(signature_problem(SETTINGS, headers, BODY, NOW + seconds))
@@ -54,7 +54,7 @@ def test_then_it_is_not(seconds: float) -> None:
         (sign(SETTINGS, BODY, NOW) | {"x-sessionary-timestamp": "9" * 400}, BODY),
     ],
 )
-def test_nothing_else_is_believed(headers: dict[str, str], body: bytes) -> None:
+def test_other_signatures_are_refused(headers: dict[str, str], body: bytes) -> None:
     assert signature_problem(SETTINGS, headers, body, NOW) is not None
 
 
@@ -65,7 +65,7 @@ async def test_header_names_have_no_case() -> None:
     assert await adapter.handle_webhook(headers, BODY) != 401
 
 
-def test_a_signature_as_github_makes_it_is_believed() -> None:
+def test_a_signature_in_githubs_format_is_accepted() -> None:
     github = WebhookSettings(
         secret=Secret("It's a Secret to Everybody"),
         signature_header="x-hub-signature-256",
@@ -104,7 +104,7 @@ def test_what_is_missing_is_named(written: str) -> None:
 
 
 @pytest.mark.parametrize("written", ["{", "a } b", "{a{b}}"])
-def test_a_lonely_brace_is_refused(written: str) -> None:
+def test_an_unmatched_brace_is_refused(written: str) -> None:
     with pytest.raises(BadInput, match="brace"):
         BodyTemplate(written)
 
@@ -112,26 +112,26 @@ def test_a_lonely_brace_is_refused(written: str) -> None:
 def test_only_the_named_places_are_looked_at() -> None:
     body = {"chat_id": "a", "person_id": 7, "text": "hi", "message_id": 1, "session_id": "x"}
 
-    source, said = read_body(json.dumps(body).encode(), BodyFields())
+    source, message = read_body(json.dumps(body).encode(), BodyFields())
 
     assert source.extra == {}
     assert (source.chat_id, source.user_id, source.platform_message_id) == ("a", "7", "1")
-    assert said.text == "hi"
+    assert message.text == "hi"
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"no", b"[]", b"{}", b"[" * 100_000, b'{"chat_id": "", "message_id": 1}']
 )
 async def test_a_signed_body_that_cannot_be_used_is_refused_for_good(body: bytes) -> None:
-    adapter, door = WebhookAdapter(SETTINGS, now=lambda: NOW), RecordingIntake()
-    async with run_adapter(adapter, door):
+    adapter, intake = WebhookAdapter(SETTINGS, now=lambda: NOW), RecordingIntake()
+    async with run_adapter(adapter, intake):
         await asyncio.sleep(0)
         assert await adapter.handle_webhook(sign(SETTINGS, body, NOW), body) == 422
 
-    assert door.said == []
+    assert intake.messages == []
 
 
-async def test_before_it_runs_nothing_is_taken() -> None:
+async def test_before_the_adapter_runs_posts_are_refused() -> None:
     adapter = WebhookAdapter(SETTINGS, now=lambda: NOW)
 
     assert await adapter.handle_webhook(sign(SETTINGS, BODY, NOW), BODY) == 503
@@ -146,7 +146,9 @@ async def test_without_a_call_back_the_answer_stays_in_the_session() -> None:
     ("status", "error"),
     [(401, NotAllowed), (403, NotAllowed), (404, Unreachable), (410, Unreachable)],
 )
-async def test_what_a_program_answers_is_understood(status: int, error: type[Exception]) -> None:
+async def test_the_status_of_a_call_back_decides_the_error(
+    status: int, error: type[Exception]
+) -> None:
     async with FakeProgram() as program:
         program.refuse(status)
         with pytest.raises(error):

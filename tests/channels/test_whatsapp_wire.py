@@ -54,32 +54,32 @@ async def platform() -> AsyncIterator[FakeWhatsApp]:
         yield fake
 
 
-# The door
+# The webhook
 
 
 @pytest.mark.parametrize(
     "signature", ["", "sha256=", "sha256=00", "sha1=1", "sha256=\u00e9", "SHA256="]
 )
-def test_what_is_no_signature_signs_nothing(signature: str) -> None:
+def test_an_invalid_signature_is_refused(signature: str) -> None:
     assert not inbound.is_signed(b"{}", signature, APP_SECRET)
 
 
-async def test_the_signature_is_of_the_bytes_and_not_of_their_meaning(
+async def test_the_signature_covers_the_exact_bytes(
     platform: FakeWhatsApp,
 ) -> None:
-    door = RecordingIntake()
+    intake = RecordingIntake()
     headers, body = signed(payload(platform.message("hello", number=1)))
-    async with run_adapter(platform.adapter(), door):
+    async with run_adapter(platform.adapter(), intake):
         assert platform.current is not None
         await until(lambda: _is_open(platform), "it is not open")
         assert await platform.current.handle_webhook(headers, body.replace(b": ", b":")) == 401
         assert await platform.current.handle_webhook({"X-Hub-Signature-256": ""}, body) == 401
-        assert door.texts == []
+        assert intake.texts == []
         assert await platform.current.handle_webhook(headers, body) == 200
-        assert door.texts == ["hello"]
+        assert intake.texts == ["hello"]
 
 
-async def test_the_house_answers_meta_over_http(store: Store, platform: FakeWhatsApp) -> None:
+async def test_the_server_answers_meta_over_http(store: Store, platform: FakeWhatsApp) -> None:
     world = ChannelWorld(store, platform)
     adapter = world.adapter
     assert isinstance(adapter, WhatsAppAdapter)
@@ -103,7 +103,7 @@ async def test_the_house_answers_meta_over_http(store: Store, platform: FakeWhat
     assert (wrong.status_code, forged.status_code, taken.status_code) == (403, 401, 200)
 
 
-async def test_a_channel_that_does_not_run_lets_meta_keep_the_message(
+async def test_a_stopped_channel_answers_so_that_meta_posts_again(
     platform: FakeWhatsApp,
 ) -> None:
     platform.adapter()
@@ -112,7 +112,7 @@ async def test_a_channel_that_does_not_run_lets_meta_keep_the_message(
 
 
 @pytest.mark.parametrize("rubbish", [{}, {"entry": 1}, {"entry": [{"changes": [{"value": 7}]}]}])
-async def test_a_signed_post_that_says_nothing_is_taken(
+async def test_a_signed_post_without_messages_is_accepted(
     platform: FakeWhatsApp, rubbish: dict[str, Any]
 ) -> None:
     platform.adapter()
@@ -129,15 +129,17 @@ def test_a_message_for_another_number_of_the_app_is_not_ours() -> None:
     assert list(inbound.events(given, NUMBER_ID)) == []
 
 
-def test_the_notations_of_one_person_lead_to_one_conversation() -> None:
-    plain = _heard(_message(text={"body": "hi"}))
-    other = _heard({**_message(text={"body": "hi"}), "from": f"{KNOWN}@s.whatsapp.net"})
+def test_all_notations_of_one_number_lead_to_one_conversation() -> None:
+    plain = _received(_message(text={"body": "hi"}))
+    other = _received({**_message(text={"body": "hi"}), "from": f"{KNOWN}@s.whatsapp.net"})
 
     assert key_for(plain.source) == key_for(other.source)
 
 
 def test_a_person_has_a_number_and_an_id_that_stays() -> None:
-    source = _heard({**_message(text={"body": "hi"}), "from_user_id": "US.13491208655302"}).source
+    source = _received(
+        {**_message(text={"body": "hi"}), "from_user_id": "US.13491208655302"}
+    ).source
 
     assert (source.chat_id, source.user_id) == (KNOWN, KNOWN)
     assert source.user_id_alt == "US.13491208655302"
@@ -146,19 +148,19 @@ def test_a_person_has_a_number_and_an_id_that_stays() -> None:
 def test_a_person_without_a_number_can_be_answered() -> None:
     message = _message(text={"body": "hi"}) | {"from": "", "from_user_id": "US.13491208655302"}
     given = payload(message, contacts=[{"user_id": "US.13491208655302"}])
-    heard = next(inbound.events(given, NUMBER_ID))
+    received = next(inbound.events(given, NUMBER_ID))
 
-    assert isinstance(heard, ReceivedMessage)
-    assert recipient(heard.source.chat_id or "") == {
+    assert isinstance(received, ReceivedMessage)
+    assert recipient(received.source.chat_id or "") == {
         "recipient_type": "individual",
         "recipient": "US.13491208655302",
     }
 
 
 def test_a_reply_names_what_it_replies_to() -> None:
-    heard = _heard(_message(text={"body": "yes"}, context={"from": NUMBER, "id": "wamid.9"}))
+    received = _received(_message(text={"body": "yes"}, context={"from": NUMBER, "id": "wamid.9"}))
 
-    assert heard.extra == {"replies_to": "wamid.9"}
+    assert received.extra == {"replies_to": "wamid.9"}
 
 
 @pytest.mark.parametrize(
@@ -173,14 +175,14 @@ def test_a_reply_names_what_it_replies_to() -> None:
         ("order", {"catalog_id": "1"}, "[a message of the kind 'order', which is not shown here]"),
     ],
 )
-def test_a_message_without_words_gets_some_and_is_kept_as_it_came(
+def test_a_message_without_text_gets_a_description_and_keeps_its_original(
     kind: str, about: Any, words: str
 ) -> None:
     message = _message(kind, **{kind: about})
-    heard = _heard(message)
+    received = _received(message)
 
-    assert heard.text == words
-    assert heard.parts[1] == Unknown({"type": f"whatsapp.{kind}", "whatsapp": message})
+    assert received.text == words
+    assert received.parts[1] == Unknown({"type": f"whatsapp.{kind}", "whatsapp": message})
 
 
 @pytest.mark.parametrize("kind", ["reaction", "system"])
@@ -188,74 +190,74 @@ def test_a_reaction_asks_for_no_answer(kind: str) -> None:
     assert list(inbound.events(payload(_message(kind)), NUMBER_ID)) == []
 
 
-def test_an_edit_is_heard_and_a_withdrawal_is_remembered() -> None:
+def test_an_edit_is_received_and_a_deletion_is_remembered() -> None:
     new = {"type": "text", "text": {"body": "at six"}}
     edit = _message("edit", edit={"original_message_id": "wamid.1", "message": new})
     revoke = _message("revoke", revoke={"original_message_id": "wamid.1"})
-    heard, withdrawn = inbound.events(payload(edit, revoke), NUMBER_ID)
+    received, withdrawn = inbound.events(payload(edit, revoke), NUMBER_ID)
 
-    assert isinstance(heard, ReceivedMessage)
-    assert heard.text == "[an earlier message, changed to:]\nat six"
-    assert heard.extra == {"edits": "wamid.1"}
+    assert isinstance(received, ReceivedMessage)
+    assert received.text == "[an earlier message, changed to:]\nat six"
+    assert received.extra == {"edits": "wamid.1"}
     assert isinstance(withdrawn, WithdrawnMessage)
     assert withdrawn.message_id == "wamid.1"
 
 
-async def test_in_a_group_only_what_is_said_to_the_agent_reaches_it(
+async def test_in_a_group_only_messages_to_the_agent_are_received(
     platform: FakeWhatsApp,
 ) -> None:
     platform.options = WhatsAppOptions(observe=True)
-    door = RecordingIntake()
-    async with run_adapter(platform.adapter(), door):
+    intake = RecordingIntake()
+    async with run_adapter(platform.adapter(), intake):
         await until(lambda: _is_open(platform), "it is not open")
         for number, text in enumerate(["lunch?", f"@{NUMBER} where?"], 1):
             message = platform.message(text, number=number) | {"group_id": "Y2FwaV9ncm91cA"}
             assert await platform.post(payload(message)) == 200
 
-    source = door.sources[0]
+    source = intake.sources[0]
     assert (source.chat_type, source.chat_id) == ("group", "Y2FwaV9ncm91cA")
-    assert door.texts[0].startswith("where?\n(Said here before, not to you")
-    assert "lunch?" in door.texts[0]
+    assert intake.texts[0].startswith("where?\n(Said here before, not to you")
+    assert "lunch?" in intake.texts[0]
     assert recipient("Y2FwaV9ncm91cA")["recipient_type"] == "group"
 
 
-async def test_a_stranger_who_takes_something_back_is_not_heard(platform: FakeWhatsApp) -> None:
+async def test_a_deletion_by_a_stranger_is_ignored(platform: FakeWhatsApp) -> None:
     """P16: neither their name nor what they did reaches the agent."""
-    door = RecordingIntake()
-    door.is_open = False
-    async with run_adapter(platform.adapter(), door):
+    intake = RecordingIntake()
+    intake.is_open = False
+    async with run_adapter(platform.adapter(), intake):
         await until(lambda: _is_open(platform), "it is not open")
         revoke = _message("revoke", revoke={"original_message_id": "wamid.1"}, group_id="Y2Fw")
-        said = platform.message(f"@{NUMBER} where?", number=2) | {"group_id": "Y2Fw"}
-        assert await platform.post(payload(revoke, said)) == 200
+        question = platform.message(f"@{NUMBER} where?", number=2) | {"group_id": "Y2Fw"}
+        assert await platform.post(payload(revoke, question)) == 200
 
-    assert door.texts == ["where?"]
+    assert intake.texts == ["where?"]
 
 
 # Files
 
 
 async def test_a_file_comes_in_with_its_bytes(platform: FakeWhatsApp) -> None:
-    door = RecordingIntake()
-    async with run_adapter(platform.adapter(), door):
+    intake = RecordingIntake()
+    async with run_adapter(platform.adapter(), intake):
         await platform.says("look", number=1, file=b"%PDF-1.7")
-        await until(lambda: len(door.said) == 1, "the file did not come")
+        await until(lambda: len(intake.messages) == 1, "the file did not come")
 
-    words, file = door.said[0].parts
+    words, file = intake.messages[0].parts
     name = hashlib.sha256(b"%PDF-1.7").hexdigest()
     assert words == Text("look")
     assert file == Attachment(name, "application/pdf", "a.pdf", 8)
-    assert list(door.files[0]) == [b"%PDF-1.7"]
+    assert list(intake.files[0]) == [b"%PDF-1.7"]
 
 
-async def test_a_file_that_is_gone_is_spoken_of(platform: FakeWhatsApp) -> None:
-    door = RecordingIntake()
-    async with run_adapter(platform.adapter(), door):
+async def test_a_file_that_is_gone_is_mentioned(platform: FakeWhatsApp) -> None:
+    intake = RecordingIntake()
+    async with run_adapter(platform.adapter(), intake):
         await until(lambda: _is_open(platform), "it is not open")
         gone = _message("image", image={"id": "404", "mime_type": "image/jpeg"})
         assert await platform.post(payload(gone)) == 200
 
-    assert door.texts[0].startswith(
+    assert intake.texts[0].startswith(
         "[The file “image” could not be fetched and was left out: WhatsApp #100"
     )
 
@@ -287,7 +289,7 @@ async def test_a_file_of_a_delivery_is_given_to_whatsapp(
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("text", "shown"),
     [
         ("**bold** and ~~gone~~", "*bold* and ~gone~"),
         ("# Title\ntext", "*Title*\ntext"),
@@ -296,8 +298,8 @@ async def test_a_file_of_a_delivery_is_given_to_whatsapp(
         ("2 ** 3 ** 4", "2 ** 3 ** 4"),
     ],
 )
-def test_formatting_is_written_as_whatsapp_shows_it(said: str, shown: str) -> None:
-    assert formatted(said) == shown
+def test_formatting_is_written_as_whatsapp_shows_it(text: str, shown: str) -> None:
+    assert formatted(text) == shown
 
 
 async def test_typing_is_shown_under_the_latest_message(platform: FakeWhatsApp) -> None:
@@ -343,7 +345,7 @@ async def test_a_code_of_whatsapp_says_what_to_do(
     assert "\n" not in str(caught.value)
 
 
-async def test_an_error_of_a_proxy_leaves_it_unclear(platform: FakeWhatsApp) -> None:
+async def test_an_error_of_a_proxy_leaves_the_outcome_unknown(platform: FakeWhatsApp) -> None:
     platform.refuse_as(Response(502, b"<html>"))
 
     with pytest.raises(SessionaryError) as caught:
@@ -394,7 +396,7 @@ async def test_a_late_failure_shows_its_reason_to_the_owner(
     assert "more than 24 hours" in (found.reason or "")
 
 
-async def test_nobody_fails_a_delivery_of_another_platform(store: Store) -> None:
+async def test_a_status_cannot_fail_a_delivery_of_another_platform(store: Store) -> None:
     moment = Moment(START, SequentialIds())
     id = await store.write(
         outbox.enqueue, Channel("signal", "1"), (Text("x"),), profile="main", moment=moment
@@ -447,27 +449,27 @@ def test_a_setting_that_is_wrong_is_named(change: dict[str, Any], words: str) ->
         registry.build("whatsapp", given, _environ())
 
 
-def test_a_failure_without_a_name_is_still_told() -> None:
+def test_a_failure_without_a_title_is_still_reported() -> None:
     failed = payload(statuses=[{"status": "failed", "recipient_id": KNOWN}])
 
     assert list(inbound.events(failed, NUMBER_ID)) == [FailedDelivery(KNOWN, None, {})]
 
 
 def _send_back(tx: Tx, world: ChannelWorld) -> None:
-    """The house sends the file that came in first."""
+    """Send the first file that was received."""
     head = lists.list_sessions(tx, lists.SessionFilters(), profile="main").items[0]
-    said = read.read_transcript(tx, head.id, profile="main")[0].body
-    assert isinstance(said, Message)
+    body = read.read_transcript(tx, head.id, profile="main")[0].body
+    assert isinstance(body, Message)
     moment = Moment(world.clock.now(), world.ids)
     to = world.platform.chat
-    outbox.enqueue(tx, to, said.parts[1:], profile="main", moment=moment, session_no=head.no)
+    outbox.enqueue(tx, to, body.parts[1:], profile="main", moment=moment, session_no=head.no)
 
 
 def _message(kind: str = "text", **about: Any) -> dict[str, Any]:
     return {"from": KNOWN, "id": "wamid.1", "timestamp": "1739321024", "type": kind, **about}
 
 
-def _heard(message: dict[str, Any]) -> ReceivedMessage:
+def _received(message: dict[str, Any]) -> ReceivedMessage:
     (event,) = inbound.events(payload(message), NUMBER_ID)
     assert isinstance(event, ReceivedMessage)
     return event

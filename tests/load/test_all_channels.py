@@ -187,17 +187,17 @@ async def test_500_people_on_all_channels_at_once_lose_nothing_and_cost_bounded_
         shown = ", ".join(f"{mark}: {size:.0f} MB" for mark, size in sizes.items())
         print(f"\n{PEOPLE * EACH} messages in {took:.0f} s; resident after {shown}")
 
-    said = {
+    expected = {
         (place.name, person): [words(place, person, index) for index in range(EACH)]
         for place in everywhere
         for person in place.people
     }
-    assert len(said) == PEOPLE
-    assert dict(town.heard) == said
-    assert all(rooms[room] == said["matrix", room] for room in rooms)
+    assert len(expected) == PEOPLE
+    assert dict(town.heard) == expected
+    assert all(rooms[room] == expected["matrix", room] for room in rooms)
     with connect(home=str(tmp_path / "home")) as client:
         kept = sorted(transcripts(client.store))
         left = client.store.read(upkeep.backlog).result()
-    assert kept == sorted([text for text in texts for _ in range(2)] for texts in said.values())
+    assert kept == sorted([text for text in texts for _ in range(2)] for texts in expected.values())
     assert (left.waiting_arrivals, left.open_deliveries, left.running_turns) == (0, 0, 0)
     assert sizes[5000] - sizes[1000] < MOST_GROWTH_MB

@@ -385,7 +385,7 @@ async def _taken(platform: PlatformDriver, texts: list[str]) -> RecordingIntake:
 
 
 def _has(intake: RecordingIntake, count: int) -> bool:
-    return len(intake.said) >= count
+    return len(intake.messages) >= count
 
 
 def _ended_or_has(task: "asyncio.Task[None]", intake: RecordingIntake, count: int) -> bool:

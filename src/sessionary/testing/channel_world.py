@@ -226,7 +226,7 @@ class RecordingIntake:
 
     def __init__(self, keep: Callable[[int], Awaitable[object]] | None = None) -> None:
         self.sources: list[Source] = []
-        self.said: list[Message] = []
+        self.messages: list[Message] = []
         self.files: list[Sequence[bytes]] = []
         self.asked: list[Source] = []
         self.is_open = True
@@ -236,19 +236,19 @@ class RecordingIntake:
     @property
     def texts(self) -> list[str]:
         """The texts of what came."""
-        return [message.text for message in self.said]
+        return [message.text for message in self.messages]
 
     async def __call__(
         self, source: Source, message: Message, /, *, files: Sequence[bytes] = ()
     ) -> str:
         """Record a message; then await `keep` with the number of messages so far."""
         self.sources.append(source)
-        self.said.append(message)
+        self.messages.append(message)
         self.files.append(files)
         if self._keep is not None:
-            await self._keep(len(self.said))
+            await self._keep(len(self.messages))
         self.kept += 1
-        return f"arrival-{len(self.said)}"
+        return f"arrival-{len(self.messages)}"
 
     async def admits(self, source: Source, /) -> bool:
         """Admit everyone while `is_open`."""

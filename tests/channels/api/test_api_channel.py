@@ -1,4 +1,4 @@
-"""Answers to programs: kept for whoever asks, or called back with a signature."""
+"""Answers to programs: kept until the program asks, or called back with a signature."""
 
 import hashlib
 import hmac
@@ -41,7 +41,7 @@ class Program:
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 
-            def log_message(self, *said: Any) -> None: ...
+            def log_message(self, *args: Any) -> None: ...
 
         self.server = HTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}/answers?for=me"
@@ -65,7 +65,7 @@ def delivery(text: str = "the answer") -> Delivery:
     return Delivery(1, "d1", "main", channel, "s1", "t1", (Text(text),), state, 1, 0, at, at)
 
 
-async def test_without_an_address_the_answer_is_simply_kept() -> None:
+async def test_without_a_call_back_address_the_answer_is_only_kept() -> None:
     sent = await ApiAdapter(FakeClock()).send(delivery())
 
     assert sent.platform_message_id is None
@@ -89,7 +89,7 @@ async def test_a_call_back_carries_the_answer_and_proves_who_sent_it(program: Pr
     ("status", "error"),
     [(500, RetryLater), (429, RetryLater), (302, RetryLater), (410, Unreachable)],
 )
-async def test_an_answer_that_is_no_yes_is_named_by_what_can_be_done(
+async def test_an_error_status_becomes_the_error_that_says_what_can_be_done(
     program: Program, status: int, error: type[Exception]
 ) -> None:
     program.status = status
