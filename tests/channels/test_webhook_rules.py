@@ -133,8 +133,9 @@ async def test_a_signed_body_that_cannot_be_used_is_refused_for_good(body: bytes
 
 async def test_before_the_adapter_runs_posts_are_refused() -> None:
     adapter = WebhookAdapter(SETTINGS, now=lambda: NOW)
+    body = b'{"chat_id": "1", "person_id": "7", "text": "hello", "message_id": "1"}'
 
-    assert await adapter.handle_webhook(sign(SETTINGS, BODY, NOW), BODY) == 503
+    assert await adapter.handle_webhook(sign(SETTINGS, body, NOW), body) == 503
 
 
 async def test_without_a_call_back_the_answer_stays_in_the_session() -> None:
