@@ -17,8 +17,7 @@ from benchmarks.raw import KnownStore
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.importers.base import driver
 from sessionary.importers.base.session_merger import ImportTarget
-from sessionary.importers.claude_code.importer import IMPORTER
-from sessionary.importers.claude_code.lines import line_of
+from sessionary.importers.claude_code import IMPORTER, line_of
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
 

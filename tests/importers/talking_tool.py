@@ -13,12 +13,12 @@ from sessionary.importers.base.events import (
     Branch,
     Checkpoint,
     Event,
+    Importer,
     MessageEvent,
     Resume,
     SessionBegin,
     SessionEnd,
     Unit,
-    UserEnvironment,
 )
 from sessionary.model.usage import Usage
 
@@ -79,14 +79,11 @@ def _way(known: dict[str, JsonLine], at: JsonLine | None) -> list[JsonLine]:
     return found[::-1]
 
 
-class TalkingTool:
+class TalkingTool(Importer):
     """Reads what a `Talk` wrote."""
 
     name = "talking"
     title = "Talking"
-
-    def places(self, user: UserEnvironment) -> list[Path]:
-        return []
 
     def recognises(self, path: Path) -> bool:
         return False

@@ -16,7 +16,7 @@ from sessionary.importers.base.events import (
     Unit,
     UserEnvironment,
 )
-from sessionary.importers.claude_code.importer import ClaudeCode
+from sessionary.importers.claude_code import ClaudeCode
 from sessionary.model.message import Attachment, Compaction, Reasoning, Role, ToolCall, ToolResult
 from sessionary.model.session import Kind, Lineage
 from sessionary.store.tables.blobs import hash_of

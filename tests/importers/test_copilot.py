@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sessionary.importers import registry
-from sessionary.importers.copilot.importer import IMPORTER
+from sessionary.importers.copilot import IMPORTER
 from sessionary.model.message import Compaction, Message, Reasoning, Text, ToolCall, ToolResult
 from tests.importers import rubbish
 from tests.importers.reading import Archive

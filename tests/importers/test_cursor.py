@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sessionary.importers import registry
-from sessionary.importers.cursor.importer import IMPORTER
+from sessionary.importers.cursor import IMPORTER
 from sessionary.model.message import Attachment, Reasoning, ToolCall, ToolResult
 from sessionary.model.session import Kind, Lineage
 from sessionary.store.tables.blobs import hash_of

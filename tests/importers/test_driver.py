@@ -20,8 +20,8 @@ from sessionary.importers.base.events import (
     Event,
     Facts,
     HeldBack,
+    Importer,
     MessageEvent,
-    Parent,
     Resume,
     Retracted,
     SessionBegin,
@@ -29,7 +29,6 @@ from sessionary.importers.base.events import (
     Skipped,
     SourceRewritten,
     Unit,
-    UserEnvironment,
 )
 from sessionary.model import transcript
 from sessionary.model.message import Compaction
@@ -42,7 +41,7 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _ticks = itertools.count()
 
 
-class Scripted:
+class Scripted(Importer):
     """Says what it is told; counts how it was asked."""
 
     name = "scripted"
@@ -53,9 +52,6 @@ class Scripted:
         # Raised once, when it is asked to read on.
         self.refusal: Exception | None = None
         self.resumes: list[Resume | None] = []
-
-    def places(self, user: UserEnvironment) -> list[Path]:
-        return []
 
     def recognises(self, path: Path) -> bool:
         return False
@@ -342,9 +338,13 @@ def test_a_fork_shares_what_it_has_in_common_with_its_parent(
     a, b, c = said("a"), said("b"), said("c")
     scripted.events = [SessionBegin(native_id="s1"), a, b, c]
     archive.take(scripted, [unit])
-    parent = Parent(native_id="s1", lineage=Lineage.FORK)
 
-    scripted.events = [SessionBegin(native_id="s2", parent=parent), a, b, said("z")]
+    scripted.events = [
+        SessionBegin(native_id="s2", parent="s1", lineage=Lineage.FORK),
+        a,
+        b,
+        said("z"),
+    ]
     other = touched(tmp_path / "other")
     archive.take(scripted, [other])
     again = archive.take(scripted, [touched(other.path)])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.importers.gemini.gemini_cli import IMPORTER
+from sessionary.importers.gemini_cli import IMPORTER
 from sessionary.model.message import (
     Attachment,
     Compaction,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sessionary.importers.base.driver import ToolImportReport
-from sessionary.importers.hermes.importer import IMPORTER
+from sessionary.importers.hermes import IMPORTER
 from sessionary.model.message import (
     Attachment,
     Compaction,

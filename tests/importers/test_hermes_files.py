@@ -10,7 +10,7 @@ import pytest
 from sessionary.app import imports
 from sessionary.client.client import connect
 from sessionary.importers.base.events import UserEnvironment
-from sessionary.importers.hermes.importer import IMPORTER, Hermes
+from sessionary.importers.hermes import IMPORTER, Hermes
 from sessionary.model.message import Compaction, Message
 from tests.importers import write_hermes as write
 from tests.importers.reading import Archive

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionary.importers.hermes.plan import aligned, merged
+from sessionary.importers.hermes.conversation import aligned, merged
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 few = st.lists(st.sampled_from("abcd"), max_size=12)

@@ -33,7 +33,7 @@ MOST_MIB = 800
 NOW = time.time()
 
 
-@pytest.fixture(params=registry.NAMES)
+@pytest.fixture(params=registry.names())
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -209,7 +209,7 @@ def test_tricky_names_lead_nowhere(name: str, archive: Archive, tmp_path: Path) 
 
 @pytest.mark.parametrize("number", [10**18, -1, 0, 1e308, 2**63, 0.5])
 def test_numbers_may_be_anything(number: float, archive: Archive, tmp_path: Path) -> None:
-    for name in registry.NAMES:
+    for name in registry.names():
         importer = registry.importer(name)
         place = corpus.sample(name, tmp_path / name)
         corpus.with_numbers(place, number)
@@ -220,7 +220,7 @@ def test_numbers_may_be_anything(number: float, archive: Archive, tmp_path: Path
 
 @pytest.mark.parametrize("time", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
 def test_times_may_be_beyond_every_calendar(time: str, archive: Archive, tmp_path: Path) -> None:
-    for name in registry.NAMES:
+    for name in registry.names():
         importer = registry.importer(name)
         place = corpus.sample(name, tmp_path / name)
         corpus.with_times(place, time)
@@ -232,7 +232,7 @@ def test_times_may_be_beyond_every_calendar(time: str, archive: Archive, tmp_pat
 
 def test_a_file_may_be_from_any_year(archive: Archive, tmp_path: Path) -> None:
     """Some file systems keep any number of seconds, others the largest that they can."""
-    for name in registry.NAMES:
+    for name in registry.names():
         importer = registry.importer(name)
         place = corpus.sample(name, tmp_path / name)
         for number, path in enumerate(files_of(place)):
@@ -282,7 +282,7 @@ def test_the_stores_own_file_is_left_alone(name: str, archive: Archive, tmp_path
 @pytest.mark.timeout(400)
 def test_a_line_of_a_gigabyte_is_not_held(tmp_path: Path) -> None:
     """In a process of its own, to measure it."""
-    for name in registry.NAMES:
+    for name in registry.names():
         place = corpus.sample(name, tmp_path / name)
         path = max(files_of(place), key=lambda each: (each.suffix in GROWS, each.stat().st_size))
         data = path.read_bytes()
@@ -295,7 +295,7 @@ def test_a_line_of_a_gigabyte_is_not_held(tmp_path: Path) -> None:
     script = Path(__file__).with_name("hostile_memory.py")
 
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path), *registry.NAMES],
+        [sys.executable, str(script), str(tmp_path), *registry.names()],
         capture_output=True,
         text=True,
         timeout=300,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.importers.gemini.qwen_code import IMPORTER
+from sessionary.importers.qwen_code import IMPORTER
 from sessionary.model.message import (
     Compaction,
     Message,

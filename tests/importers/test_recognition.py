@@ -50,7 +50,7 @@ def records_of(place: Path) -> list[Path]:
     return [path for path in corpus.files_of(place) if path.name not in BESIDE]
 
 
-@pytest.mark.parametrize("name", registry.NAMES)
+@pytest.mark.parametrize("name", registry.names())
 def test_every_record_is_recognised_as_its_own_tools_and_no_others(
     name: str, samples: dict[str, Path]
 ) -> None:
@@ -60,8 +60,8 @@ def test_every_record_is_recognised_as_its_own_tools_and_no_others(
         assert claims == [name], path
 
 
-@pytest.mark.parametrize("reader", registry.NAMES)
-@pytest.mark.parametrize("writer", registry.NAMES)
+@pytest.mark.parametrize("reader", registry.names())
+@pytest.mark.parametrize("writer", registry.names())
 def test_no_importer_reads_another_tools_records(
     reader: str, writer: str, samples: dict[str, Path]
 ) -> None:
@@ -80,8 +80,8 @@ def test_no_importer_reads_another_tools_records(
         assert [each.added for each in result.outcomes] == [1]
 
 
-@pytest.mark.parametrize("reader", registry.NAMES)
-@pytest.mark.parametrize("writer", registry.NAMES)
+@pytest.mark.parametrize("reader", registry.names())
+@pytest.mark.parametrize("writer", registry.names())
 def test_a_folder_of_another_tool_brings_nothing_and_is_said_to_be_its(
     reader: str, writer: str, samples: dict[str, Path]
 ) -> None:
@@ -127,7 +127,7 @@ def test_a_folder_of_every_tool_gives_each_file_to_its_own_importer(
         assert outcome.units == (
             outcome.imported_units + outcome.unchanged_units + outcome.omitted_units
         )
-    assert {each.tool for each in result.outcomes} == set(registry.NAMES)
+    assert {each.tool for each in result.outcomes} == set(registry.names())
     [unknown] = result.unknown
     assert {"notes.md", "lines.jsonl"} <= set(unknown.names)
     assert result.failures == ()
@@ -167,7 +167,7 @@ def test_a_file_of_which_nothing_is_known_is_refused(tmp_path: Path) -> None:
     path.write_text('{"type":"event","sessionId":"1","data":"x"}\n' * 50)
 
     assert imports.request_for(path) is None
-    for tool in registry.NAMES:
+    for tool in registry.names():
         with pytest.raises(BadInput, match=r"nothing in its beginning is known"):
             imports.request_for(path, tool)
 

@@ -164,7 +164,7 @@ def test_a_record_finds_its_importer_and_no_other(
     assert set(claims) <= {name, "pi" if name == "openclaw" else name}
 
 
-@pytest.mark.parametrize("name", registry.NAMES)
+@pytest.mark.parametrize("name", registry.names())
 def test_every_importer_says_what_it_reads_and_finds_nothing_in_an_empty_home(
     name: str, tmp_path: Path
 ) -> None:
@@ -181,7 +181,7 @@ def test_every_importer_says_what_it_reads_and_finds_nothing_in_an_empty_home(
     assert units == []
 
 
-@pytest.mark.parametrize("name", registry.NAMES)
+@pytest.mark.parametrize("name", registry.names())
 def test_no_importer_takes_what_is_nobodys(name: str, tmp_path: Path) -> None:
     importer = registry.importer(name)
     (tmp_path / "folder").mkdir()

@@ -12,7 +12,7 @@ from tests.importers.reading import Archive
 
 def test_every_tools_sessions_survive_export_and_import(archive: Archive, tmp_path: Path) -> None:
     places: dict[str, Path] = {}
-    for name in registry.NAMES:
+    for name in registry.names():
         importer = registry.importer(name)
         places[name] = corpus.sample(name, tmp_path / name)
         report = archive.take(importer, list(importer.find(places[name])))
@@ -29,7 +29,7 @@ def test_every_tools_sessions_survive_export_and_import(archive: Archive, tmp_pa
         report_there = jsonl_import.import_jsonl(other, lines, moment=moment)
         assert report_there.refused == ()
         assert list(export.export_jsonl(other, profile=None)) == first
-        for name in registry.NAMES:
+        for name in registry.names():
             importer = registry.importer(name)
             again = Archive(other).take(importer, list(importer.find(places[name])))
             assert (again.added, again.messages, again.skipped) == (0, 0, 0), name

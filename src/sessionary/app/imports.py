@@ -171,7 +171,7 @@ def request_for(path: Path, tool: str | None = None) -> ImportRequest | None:
         raise BadInput(f"{why} Nothing was imported.")
     if importer is None:
         return None if found is None else ImportRequest(found.name, place, is_named=True)
-    if found is importer or registry.accepts(importer, place):
+    if found is importer or importer.accepts(place):
         return ImportRequest(importer.name, place, is_named=True)
     if found is None:
         raise BadInput(

@@ -211,7 +211,7 @@ def _plan(console: Console, what: tuple[str, ...], *, is_all: bool) -> ImportPla
                 "Name a file that `sessionary export` wrote, or - for standard input."
             )
         words = []
-    elif words[0] in registry.NAMES and not os.path.lexists(words[0]):
+    elif words[0] in registry.names() and not os.path.lexists(words[0]):
         tool = words.pop(0)
         plan.requests = [] if words else _default(tool)
     database = config.load(home=console.home, database=console.database).database
@@ -254,7 +254,7 @@ def _add(plan: ImportPlan, word: str, tool: str | None, database: str) -> None:
     else:
         raise BadInput(
             f"{word} is no record that is known here; nothing was imported. "
-            f"Records of these tools are read: {', '.join(registry.NAMES)}."
+            f"Records of these tools are read: {', '.join(registry.names())}."
         )
 
 
@@ -274,7 +274,7 @@ def _check(word: str, database: str) -> None:
 def _near(word: str) -> str:
     import difflib  # only a mistyped name needs it
 
-    near = difflib.get_close_matches(word, registry.NAMES, n=2)
+    near = difflib.get_close_matches(word, registry.names(), n=2)
     return f" (did you mean the source {' or '.join(near)}?)" if near else ""
 
 

@@ -16,6 +16,7 @@ from sessionary.importers.base.events import (
     Event,
     Facts,
     IgnoredRecord,
+    Importer,
     MessageEvent,
     Resume,
     SessionBegin,
@@ -40,7 +41,7 @@ _USED = re.compile(
 _MODEL = re.compile(r"> (?:Main model|Model): (\S+)")
 
 
-class Aider:
+class Aider(Importer):
     """Reads the histories of Aider."""
 
     name = "aider"

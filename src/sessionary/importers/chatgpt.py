@@ -19,13 +19,13 @@ from sessionary.importers.base.content import (
 )
 from sessionary.importers.base.events import (
     Event,
+    Importer,
     Json,
     MessageEvent,
     Resume,
     SessionEnd,
     Skipped,
     Unit,
-    UserEnvironment,
     begin_session,
     facts,
 )
@@ -188,14 +188,11 @@ def _plain_name(name: str) -> str:
     return _FILE_ID.sub("", base, count=1).lstrip("-_") or base
 
 
-class ChatGpt:
+class ChatGpt(Importer):
     """Reads the export that ChatGPT sends to its users."""
 
     name = "chatgpt"
     title = "ChatGPT"
-
-    def places(self, user: UserEnvironment) -> list[Path]:
-        return []
 
     def recognises(self, path: Path) -> bool:
         return archives.is_export(path, b'"mapping"', alone=b'"author"')

@@ -10,13 +10,13 @@ from sessionary.importers.base import archives, files
 from sessionary.importers.base.content import MessageContent, is_linear, parse_time, tree_branches
 from sessionary.importers.base.events import (
     Event,
+    Importer,
     Json,
     MessageEvent,
     Resume,
     SessionEnd,
     Skipped,
     Unit,
-    UserEnvironment,
     begin_session,
     facts,
 )
@@ -27,14 +27,11 @@ _ROLES = {"human": "user", "user": "user", "assistant": "assistant"}
 _ROOT = "00000000-0000-4000-8000-000000000000"
 
 
-class ClaudeAi:
+class ClaudeAi(Importer):
     """Reads the export that Claude.ai sends to its users."""
 
     name = "claude-ai"
     title = "Claude.ai"
-
-    def places(self, user: UserEnvironment) -> list[Path]:
-        return []
 
     def recognises(self, path: Path) -> bool:
         return archives.is_export(path, b'"chat_messages"', alone=b'"sender"')

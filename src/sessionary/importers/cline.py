@@ -20,6 +20,7 @@ from sessionary.importers.base.events import (
     Compacted,
     Event,
     Facts,
+    Importer,
     Json,
     MessageEvent,
     Resume,
@@ -46,7 +47,7 @@ MESSAGES = ".messages.json"
 _TYPED = re.compile(r"\s*<user_input[^>]*>(.*)</user_input>\s*", re.DOTALL)
 
 
-class Cline:
+class Cline(Importer):
     """Reads the tasks of Cline and its sisters."""
 
     name = "cline"

@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -25,9 +24,9 @@ from sessionary.importers.base.events import (
     Facts,
     HeldBack,
     IgnoredRecord,
+    Importer,
     Json,
     MessageEvent,
-    Parent,
     Resume,
     Retracted,
     SessionBegin,
@@ -36,6 +35,7 @@ from sessionary.importers.base.events import (
     Unit,
     UsageEvent,
     UserEnvironment,
+    begin_session,
 )
 from sessionary.importers.base.files import JsonLine
 from sessionary.model.session import Kind, Lineage
@@ -294,17 +294,10 @@ class RolloutReader:
         agent = _agent_of(meta)
         if agent is not None:
             self._is_agent = True
-            parent_id, title = agent
-            parent = None
-            if parent_id is not None:
-                parent = Parent(native_id=parent_id, lineage=Lineage.SUBAGENT)
+            parent, title = agent
             self._named = self._named or title
-            return SessionBegin(
-                native_id=name, began_at=self._began, kind=Kind.SUBAGENT, parent=parent
-            )
-        origin = _origin(meta)
-        parent = None if origin is None else Parent(native_id=origin, lineage=Lineage.FORK)
-        return SessionBegin(native_id=name, began_at=self._began, parent=parent)
+            return begin_session(name, self._began, parent=parent, kind=Kind.SUBAGENT)
+        return begin_session(name, self._began, parent=_origin(meta), lineage=Lineage.FORK)
 
     def _work_in(self, path: object, branch: object) -> None:
         if isinstance(path, str) and path:
@@ -483,13 +476,14 @@ def _difference(total: tuple[int, ...], before: tuple[int, ...]) -> tuple[int, .
     return tuple(max(0, now - then) for now, then in zip(total, earlier, strict=False))
 
 
-@dataclass(eq=False)
-class Codex:
+class Codex(Importer):
     """Reads the rollouts of Codex."""
 
-    _clock: Clock
     name = "codex"
     title = "Codex"
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
 
     def places(self, user: UserEnvironment) -> list[Path]:
         """Return `CODEX_HOME` or `~/.codex`."""

@@ -9,6 +9,7 @@ from sessionary.importers.base.content import MessageContent, call_usage, parse_
 from sessionary.importers.base.databases import DatabaseSession
 from sessionary.importers.base.events import (
     Event,
+    Importer,
     Json,
     Resume,
     Skipped,
@@ -34,7 +35,7 @@ _LEDGER = (
 )
 
 
-class Goose:
+class Goose(Importer):
     """Reads the sessions of Goose."""
 
     name = "goose"

@@ -17,6 +17,7 @@ from sessionary.importers.base.content import (
 )
 from sessionary.importers.base.events import (
     Event,
+    Importer,
     Json,
     MessageEvent,
     Resume,
@@ -32,7 +33,7 @@ _MARKERS = (re.compile(rb'"conversationId"\s*:'), re.compile(rb'"messages(?:Tree
 _THINKING = ":::thinking\n"
 
 
-class LibreChat:
+class LibreChat(Importer):
     """Reads the exports of LibreChat."""
 
     name = "librechat"

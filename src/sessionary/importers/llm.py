@@ -19,6 +19,7 @@ from sessionary.importers.base.content import (
 from sessionary.importers.base.databases import DatabaseSession
 from sessionary.importers.base.events import (
     Event,
+    Importer,
     Json,
     MessageEvent,
     Resume,
@@ -185,7 +186,7 @@ def _usage(id: str, row: Json, at: datetime) -> tuple[Usage, ...]:
     )
 
 
-class Llm:
+class Llm(Importer):
     """Reads the log of `llm`."""
 
     name = "llm"

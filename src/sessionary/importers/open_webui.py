@@ -21,6 +21,7 @@ from sessionary.importers.base.content import (
 from sessionary.importers.base.databases import DatabaseSession
 from sessionary.importers.base.events import (
     Event,
+    Importer,
     Json,
     MessageEvent,
     Resume,
@@ -127,7 +128,7 @@ def _usage(message: Json, at: datetime, *, call_id: str, model: str | None) -> t
     )
 
 
-class OpenWebUi:
+class OpenWebUi(Importer):
     """Reads the chats of Open WebUI."""
 
     name = "open-webui"

@@ -16,13 +16,13 @@ from sessionary.importers.base.databases import DatabaseSession
 from sessionary.importers.base.events import (
     Branch,
     Event,
+    Importer,
     Json,
     MessageEvent,
     Resume,
     Skipped,
     Unit,
     UsageEvent,
-    UserEnvironment,
     begin_session,
     facts,
 )
@@ -34,14 +34,11 @@ _USAGE = (
 )
 
 
-class OpenAiAgents:
+class OpenAiAgents(Importer):
     """Reads the sessions that programs kept with OpenAI's Agents SDK."""
 
     name = "openai-agents"
     title = "OpenAI Agents SDK"
-
-    def places(self, user: UserEnvironment) -> list[Path]:
-        return []
 
     def recognises(self, path: Path) -> bool:
         return databases.has(path, "agent_messages", "session_id", "message_data")

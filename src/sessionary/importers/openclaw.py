@@ -16,8 +16,8 @@ from sessionary.importers.base.databases import DatabaseSession
 from sessionary.importers.base.events import (
     Event,
     Facts,
+    Importer,
     Json,
-    Parent,
     Resume,
     Skipped,
     Unit,
@@ -44,7 +44,7 @@ _ARCHIVES = "session_transcript_cold_archives"
 _ARCHIVE = re.compile(r"[A-Za-z0-9_-]{1,100}\.jsonl\.zst")
 
 
-class OpenClaw:
+class OpenClaw(Importer):
     """Reads the sessions of OpenClaw's agents."""
 
     name = "openclaw"
@@ -70,7 +70,8 @@ class OpenClaw:
 
     def accepts(self, path: Path) -> bool:
         """A session of Pi's, if a person says that it is OpenClaw's: both write the same lines."""
-        return path.suffix == ".jsonl" and header_of(path) is not None
+        is_of_pi = path.suffix == ".jsonl" and header_of(path) is not None
+        return is_of_pi or self.recognises(path)
 
     def find(self, place: Path) -> Iterator[Unit]:
         """The sessions of databases, then those of files."""
@@ -167,11 +168,10 @@ def _hint(key: str | None, entry: Json, *, parent: object = None, **more: Any) -
 
 
 def _kind(hint: Json) -> Json:
-    """What sort of session it is, and where it came from."""
-    lineage = Lineage.SUBAGENT if hint["is_subagent"] else Lineage.RESET
-    parent = hint["parent"]
-    named = None if parent is None else Parent(native_id=parent, lineage=lineage)
-    return {"parent": named, "kind": Kind.SUBAGENT if hint["is_subagent"] else Kind.IMPORT}
+    """Return what sort of session it is, and where it came from."""
+    if hint["is_subagent"]:
+        return {"parent": hint["parent"], "lineage": Lineage.SUBAGENT, "kind": Kind.SUBAGENT}
+    return {"parent": hint["parent"], "lineage": Lineage.RESET}
 
 
 def _facts(hint: Json) -> Facts:

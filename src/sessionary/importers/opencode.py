@@ -13,6 +13,7 @@ from sessionary.importers.base.databases import DatabaseSession
 from sessionary.importers.base.events import (
     Compacted,
     Event,
+    Importer,
     Json,
     Resume,
     Skipped,
@@ -127,7 +128,7 @@ def _usage(id: str, message: Json, at: datetime) -> tuple[Usage, ...]:
     )
 
 
-class OpenCode:
+class OpenCode(Importer):
     """Reads the sessions of OpenCode."""
 
     name = "opencode"

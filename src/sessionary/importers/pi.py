@@ -15,19 +15,19 @@ from sessionary.importers.base.events import (
     Event,
     Facts,
     IgnoredRecord,
+    Importer,
     Json,
     MessageEvent,
-    Parent,
     Resume,
     Retracted,
-    SessionBegin,
     Unit,
     UsageEvent,
     UserEnvironment,
+    begin_session,
     facts,
     workspace,
 )
-from sessionary.model.session import Lineage
+from sessionary.model.session import Kind, Lineage
 from sessionary.model.usage import Usage
 
 # How many entries that are no messages are remembered from one import to the next.
@@ -74,13 +74,20 @@ class PiEvents:
     def _state(self) -> Json:
         return {"behind": dict(list(self._message_before.items())[-REMEMBERED:])}
 
-    def begin(self, native_id: str, **more: Any) -> Iterator[Event]:
-        """Begin the session that the header describes."""
+    def begin(
+        self,
+        native_id: str,
+        *,
+        parent: str | None = None,
+        lineage: Lineage = Lineage.FORK,
+        kind: Kind = Kind.IMPORT,
+    ) -> Iterator[Event]:
+        """Begin the session that the header describes; a copy's header names its original."""
         source = self._header.get("parentSession") or self._header.get("branchedFrom")
         found = _SESSION_FILE.search(source) if isinstance(source, str) else None
-        if found is not None and found[1] != native_id and more.get("parent") is None:
-            more["parent"] = Parent(native_id=found[1], lineage=Lineage.FORK)
-        yield SessionBegin(native_id=native_id, began_at=self._at, **more)
+        if parent is None and found is not None:
+            parent, lineage = found[1], Lineage.FORK
+        yield begin_session(native_id, self._at, parent=parent, lineage=lineage, kind=kind)
         yield facts(workspace=workspace(self._header.get("cwd")))
 
     def take(self, event: Json) -> Iterator[Event]:
@@ -238,7 +245,7 @@ def _add_block(content: MessageContent, given: object) -> None:
             anthropic_blocks.add_block(content, given)
 
 
-class Pi:
+class Pi(Importer):
     """Reads the sessions of Pi."""
 
     name = "pi"

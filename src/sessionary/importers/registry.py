@@ -1,60 +1,33 @@
-"""All importers by name, and which of them can read a file or the files of a folder."""
+"""All importers, and which of them can read a file or the files of a folder."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 from sessionary.errors import BadInput, NotFound
 from sessionary.importers.base import files
 from sessionary.importers.base.events import Importer, Unit, UserEnvironment
 from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
 
-# In the order in which they are asked whether they recognise a file.
-NAMES: tuple[str, ...] = (
-    "claude-code",
-    "codex",
-    "openclaw",
-    "pi",
-    "hermes",
-    "chatgpt",
-    "claude-ai",
-    "gemini-cli",
-    "qwen-code",
-    "opencode",
-    "cursor",
-    "copilot",
-    "open-webui",
-    "librechat",
-    "cline",
-    "goose",
-    "openai-agents",
-    "llm",
-    "aider",
-)
-
-
-def importer(name: str) -> Importer:
-    """Return the importer of that name."""
-    if name not in NAMES:
-        raise NotFound(f"There is no importer {name!r}. Known: {', '.join(NAMES)}.")
-    return importers()[NAMES.index(name)]
-
 
 @cache
 def importers() -> tuple[Importer, ...]:
-    """Return all importers, in the order of `NAMES`."""
-    # Imported here: they load 250 modules and double the CPU time of a start; commands that only list
-    # the names save it.
+    """Return all importers, in the order in which they are asked whether they recognise a file."""
+    # Imported here: they load 250 modules and double the CPU time of a start.
     from sessionary.importers import (
         aider,
         chatgpt,
         claude_ai,
+        claude_code,
         cline,
         codex,
+        copilot,
+        cursor,
+        gemini_cli,
         goose,
+        hermes,
         librechat,
         llm,
         open_webui,
@@ -62,27 +35,48 @@ def importers() -> tuple[Importer, ...]:
         openclaw,
         opencode,
         pi,
+        qwen_code,
     )
-    from sessionary.importers.claude_code import importer as claude_code
-    from sessionary.importers.copilot import importer as copilot
-    from sessionary.importers.cursor import importer as cursor
-    from sessionary.importers.gemini import gemini_cli, qwen_code
-    from sessionary.importers.hermes import importer as hermes
 
-    by_name: dict[str, Importer] = {
-        module.IMPORTER.name: module.IMPORTER
-        for module in (
-            *(claude_code, codex, openclaw, pi, hermes, chatgpt, claude_ai, gemini_cli),
-            *(qwen_code, opencode, cursor, copilot, open_webui, librechat, cline, goose),
-            *(openai_agents, llm, aider),
-        )
-    }
-    return tuple(by_name[name] for name in NAMES)
+    return (
+        claude_code.IMPORTER,
+        codex.IMPORTER,
+        openclaw.IMPORTER,
+        pi.IMPORTER,
+        hermes.IMPORTER,
+        chatgpt.IMPORTER,
+        claude_ai.IMPORTER,
+        gemini_cli.IMPORTER,
+        qwen_code.IMPORTER,
+        opencode.IMPORTER,
+        cursor.IMPORTER,
+        copilot.IMPORTER,
+        open_webui.IMPORTER,
+        librechat.IMPORTER,
+        cline.IMPORTER,
+        goose.IMPORTER,
+        openai_agents.IMPORTER,
+        llm.IMPORTER,
+        aider.IMPORTER,
+    )
+
+
+def names() -> list[str]:
+    """Return the names of all importers."""
+    return [each.name for each in importers()]
+
+
+def importer(name: str) -> Importer:
+    """Return the importer of that name."""
+    for each in importers():
+        if each.name == name:
+            return each
+    raise NotFound(f"There is no importer {name!r}. Known: {', '.join(names())}.")
 
 
 def recognise(path: Path) -> Importer | None:
     """Return the importer whose format a file or directory has, or None."""
-    return next((importer for importer in importers() if importer.recognises(path)), None)
+    return next((each for each in importers() if each.recognises(path)), None)
 
 
 # At most MOST_FILES files of a named folder are examined, and none in these subfolders.
@@ -95,16 +89,6 @@ PASSED_OVER = frozenset(
 )
 # The suffixes of records; databases are recognised by their first bytes.
 _ENDS = (".json", ".jsonl", ".zst", ".zip", ".md", ".txt", ".bak")
-# Old releases of OpenClaw add a word and a time to the names of files that they archive.
-_INSIDE = (".jsonl.",)
-
-
-@runtime_checkable
-class AcceptsNamed(Protocol):
-    """An importer for files that do not always show which tool wrote them."""
-
-    def accepts(self, path: Path) -> bool:
-        """Return whether a file can have this format, if a person says so."""
 
 
 class Recogniser:
@@ -116,8 +100,10 @@ class Recogniser:
     def tool_of(self, path: Path) -> Importer | None:
         """Return the importer that recognises a file, or None."""
         if path not in self._known:
+            # Old releases of OpenClaw add a word and a time to the names of files that they archive.
+            may_be_record = path.name.endswith(_ENDS) or ".jsonl." in path.name or is_sqlite(path)
             with files.caching_heads():
-                self._known[path] = recognise(path) if _may_be_record(path) else None
+                self._known[path] = recognise(path) if may_be_record else None
         return self._known[path]
 
     def refusal(self, importer: Importer, path: Path) -> str | None:
@@ -125,7 +111,7 @@ class Recogniser:
 
         A file that cannot be read is left to the importer, which reports what is wrong.
         """
-        if not files.is_file(path) or accepts(importer, path):
+        if not files.is_file(path) or importer.accepts(path):
             return None
         other = self.tool_of(path)
         if not files.head(path, 1) or (other is None and is_sqlite(path)):
@@ -133,13 +119,6 @@ class Recogniser:
         if other is None:
             return f"nothing in it is known as a record of {importer.title}; it was left alone"
         return f"it is a record of {other.title}, not of {importer.title}; it was left alone"
-
-
-def accepts(importer: Importer, path: Path) -> bool:
-    """Whether a file can have a format that a person named."""
-    if isinstance(importer, AcceptsNamed) and importer.accepts(path):
-        return True
-    return importer.recognises(path)
 
 
 def unreadable(path: Path) -> str | None:
@@ -179,34 +158,32 @@ def scan(folder: Path, only: Importer | None = None) -> Scan:
     found = Scan()
     recogniser = Recogniser()
     walked = files.walk(folder, suffixes=("",), skip=PASSED_OVER)
-    paths = list(islice(walked, MOST_FILES))
-    found.is_cut = next(walked, None) is not None
     by_tool: dict[str, list[Path]] = {}
-    nobodys: list[Path] = []
-    for path in paths:
+    unowned: list[Path] = []
+    for path in islice(walked, MOST_FILES):
         owner = recogniser.tool_of(path)
-        if only is not None and owner is not only and accepts(only, path):
+        if only is not None and owner is not only and only.accepts(path):
             owner = only
         if owner is None:
-            nobodys.append(path)
+            unowned.append(path)
         else:
             by_tool.setdefault(owner.name, []).append(path)
+    found.is_cut = next(walked, None) is not None
     covered: set[Path] = set()
-    for name in NAMES:
-        if name not in by_tool:
-            continue
-        if only is not None and name != only.name:
-            found.others[name] = len(by_tool[name])
-            continue
-        units, fruitless = _units(importer(name), folder, by_tool[name])
-        if units:
-            found.units[name] = units
-        if fruitless:
-            found.fruitless[name] = fruitless
-        for unit in units:
-            covered.update((unit.path, *unit.beside, *unit.belongings))
-    for path in nobodys:
-        if not covered.isdisjoint((path, *path.parents)) or _belongs_to_database(path):
+    for each in importers():
+        own = by_tool.get(each.name, [])
+        if own and only is not None and each is not only:
+            found.others[each.name] = len(own)
+        elif own:
+            units, fruitless = _units(each, folder, own)
+            if units:
+                found.units[each.name] = units
+            if fruitless:
+                found.fruitless[each.name] = fruitless
+            covered.update(path for unit in units for path in _files_of(unit))
+    for path in unowned:
+        is_beside_database = path.name.endswith(("-wal", "-shm", "-journal"))
+        if is_beside_database or not covered.isdisjoint((path, *path.parents)):
             continue
         why = unreadable(path)
         if why is None:
@@ -218,35 +195,39 @@ def scan(folder: Path, only: Importer | None = None) -> Scan:
 
 def _units(importer: Importer, folder: Path, own: list[Path]) -> tuple[list[Unit], list[Path]]:
     """Return the units of an importer's files, and the files without units."""
-    mine = set(own)
     units: dict[str, Unit] = {}
     covered: set[Path] = set()
-    asked: dict[Path, list[Unit]] = {}
 
-    def ask(root: Path) -> list[Unit]:
-        if root not in asked:
-            asked[root] = [
-                unit
-                for unit in importer.find(root)
-                if unit.path in mine or not files.is_file(unit.path)
-            ]
-        return asked[root]
+    @cache
+    def found_in(root: Path) -> list[Unit]:
+        found = importer.find(root)
+        return [each for each in found if each.path in own_files or not files.is_file(each.path)]
 
     def take(found: list[Unit]) -> None:
         for unit in found:
             if unit.name not in units:
                 units[unit.name] = unit
-                covered.update((unit.path, *unit.beside, *unit.belongings))
+                covered.update(_files_of(unit))
 
-    for root in (*_places_in(importer, folder), folder):
-        take(_uncovered(ask(root), covered))
+    def take_uncovered(root: Path) -> None:
+        # Compared with what was covered before: one database has many units.
+        before = frozenset(covered)
+        take([unit for unit in found_in(root) if unit.path not in before])
+
+    own_files = set(own)
+    # Where the tool's records are if the folder is a home directory.
+    for place in importer.places(UserEnvironment(folder)):
+        is_there = files.is_directory(place) or files.is_file(place)
+        if is_there and place != folder and place.is_relative_to(folder):
+            take_uncovered(place)
+    take_uncovered(folder)
     fruitless = []
     for path in own:
         if path in covered:
             continue
-        for root in _between(folder, path):
-            if any(path in (unit.path, *unit.beside) for unit in ask(root)):
-                take(_uncovered(ask(root), covered))
+        for root in _folders_between(folder, path):
+            if any(path in (unit.path, *unit.beside) for unit in found_in(root)):
+                take_uncovered(root)
                 break
         else:
             alone = list(importer.find(path))
@@ -256,30 +237,11 @@ def _units(importer: Importer, folder: Path, own: list[Path]) -> tuple[list[Unit
     return list(units.values()), fruitless
 
 
-def _uncovered(units: list[Unit], covered: set[Path]) -> list[Unit]:
-    """Return the units whose file is not covered yet: one database has many units."""
-    before = frozenset(covered)
-    return [unit for unit in units if unit.path not in before]
+def _files_of(unit: Unit) -> tuple[Path, ...]:
+    return (unit.path, *unit.beside, *unit.belongings)
 
 
-def _places_in(importer: Importer, folder: Path) -> Iterator[Path]:
-    """Yield where the tool's records are if the folder is a home directory."""
-    for place in importer.places(UserEnvironment(folder)):
-        is_there = files.is_directory(place) or files.is_file(place)
-        if is_there and place != folder and place.is_relative_to(folder):
-            yield place
-
-
-def _between(folder: Path, path: Path) -> Iterator[Path]:
+def _folders_between(folder: Path, path: Path) -> Iterator[Path]:
     """Return the folders between the named one and a file, the outermost first."""
     inner = [each for each in path.parents if each != folder and each.is_relative_to(folder)]
     return reversed(inner)
-
-
-def _may_be_record(path: Path) -> bool:
-    name = path.name
-    return name.endswith(_ENDS) or any(each in name for each in _INSIDE) or is_sqlite(path)
-
-
-def _belongs_to_database(path: Path) -> bool:
-    return path.name.endswith(("-wal", "-shm", "-journal"))

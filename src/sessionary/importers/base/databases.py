@@ -46,15 +46,20 @@ def opened(unit: Unit) -> ExternalDatabase:
     return database
 
 
-def has(path: Path, table: str, *columns: str) -> bool:
-    """Whether a file is a SQLite database with that table and columns."""
+def passes(path: Path, test: Callable[[ExternalDatabase], bool]) -> bool:
+    """Whether a file is a SQLite database that can be read and passes a test."""
     if not is_sqlite(path):
         return False
     try:
         with ExternalDatabase(path) as database:
-            return database.has(table, *columns)
+            return test(database)
     except BadInput:
         return False
+
+
+def has(path: Path, table: str, *columns: str) -> bool:
+    """Whether a file is a SQLite database with that table and columns."""
+    return passes(path, lambda database: database.has(table, *columns))
 
 
 def marks(database: ExternalDatabase, table: str, by: str, *largest: str) -> dict[Any, Any]:

@@ -74,13 +74,18 @@ class SourceRewritten(Exception):
 
 
 class Importer(Protocol):
-    """Reads one format."""
+    """Finds and reads the records of one tool: one object of this kind is all that a tool needs.
+
+    `name` is what people type and what the store keeps; `title` is what they read. A class that
+    derives from this one inherits `places` and `accepts`.
+    """
 
     name: str
     title: str
 
     def places(self, user: UserEnvironment) -> list[Path]:
         """Return where the tool stores its records; the paths need not exist."""
+        return []
 
     def recognises(self, path: Path) -> bool:
         """Return whether the beginning of a file shows that it is a record of this format.
@@ -88,6 +93,13 @@ class Importer(Protocol):
         Name and neighbouring files may count too, but never alone: another tool's file with that
         name must not pass. A file is read only by an importer that recognises it.
         """
+
+    def accepts(self, path: Path) -> bool:
+        """Return whether a file can have this format if a person says so.
+
+        Only tools whose files do not always show who wrote them accept more than they recognise.
+        """
+        return self.recognises(path)
 
     def find(self, place: Path) -> Iterator[Unit]:
         """Yield the units at one of `places` or at a path that someone named; parents first."""
@@ -103,20 +115,15 @@ class _Event(msgspec.Struct, kw_only=True, gc=False):
     pass
 
 
-class Parent(_Event):
-    """The session that another one came from, by its tool's id."""
-
-    native_id: str
-    lineage: Lineage
-
-
 class SessionBegin(_Event):
     """A session begins; all events up to its end belong to it."""
 
     native_id: str
     began_at: datetime | None = None
     kind: Kind = Kind.IMPORT
-    parent: Parent | None = None
+    # The tool's id of the session that it came from, and how it came from it.
+    parent: str | None = None
+    lineage: Lineage = Lineage.SUBAGENT
     # Other ids by which the session can be found, such as that of its first message.
     aliases: Sequence[str] = ()
 
@@ -245,16 +252,25 @@ def begin_session(
     *,
     parent: object = None,
     lineage: Lineage = Lineage.SUBAGENT,
+    kind: Kind | None = None,
+    aliases: Sequence[str] = (),
 ) -> SessionBegin:
-    """Begin a session; `parent` is the id of the session it came from, if it is a text."""
+    """Begin a session; `parent` is the id of the session it came from, if it is a text.
+
+    By default a session is a subagent if it has such a parent.
+    """
     name = coerce.name(parent)
-    if name is None or name == native_id:
-        return SessionBegin(native_id=native_id, began_at=began_at)
+    name = None if name == native_id else name
+    if kind is None:
+        is_subagent = name is not None and lineage is Lineage.SUBAGENT
+        kind = Kind.SUBAGENT if is_subagent else Kind.IMPORT
     return SessionBegin(
         native_id=native_id,
         began_at=began_at,
-        kind=Kind.SUBAGENT if lineage is Lineage.SUBAGENT else Kind.IMPORT,
-        parent=Parent(native_id=name, lineage=lineage),
+        kind=kind,
+        parent=name,
+        lineage=lineage,
+        aliases=aliases,
     )
 
 

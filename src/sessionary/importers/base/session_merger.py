@@ -441,12 +441,11 @@ class SessionMerger:
 
     def _find_origin(self) -> ParentSession | None:
         """Return the session it came from: the tool names it, or it begins with the same message."""
-        named = self._begin.parent
-        ids = self._begin.aliases if named is None else (named.native_id,)
-        for id in ids:
+        named, lineage = self._begin.parent, self._begin.lineage
+        for id in self._begin.aliases if named is None else (named,):
             parent = self._find(id)
             if parent is not None and not parent.is_purged and not parent.is_hidden:
-                return ParentSession(parent, Lineage.FORK if named is None else named.lineage)
+                return ParentSession(parent, Lineage.FORK if named is None else lineage)
         return None
 
     def _open_known_history(self, *, is_resumed: bool) -> KnownHistory | None:

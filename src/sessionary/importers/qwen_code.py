@@ -13,7 +13,6 @@ from pathlib import Path
 from sessionary.formats import coerce, parts
 from sessionary.importers.base import files
 from sessionary.importers.base.content import (
-    MessageContent,
     call_usage,
     parse_time,
     path_to,
@@ -24,17 +23,17 @@ from sessionary.importers.base.events import (
     Compacted,
     Event,
     IgnoredRecord,
+    Importer,
     Json,
     MessageEvent,
     Resume,
-    SessionBegin,
     Unit,
     UserEnvironment,
     begin_session,
     facts,
     workspace,
 )
-from sessionary.importers.gemini import messages
+from sessionary.importers.gemini_cli import content_of, split_context, to_messages
 from sessionary.model.session import Lineage
 from sessionary.model.usage import Usage
 
@@ -48,7 +47,7 @@ _MESSAGE = re.compile(
 _PROGRAM_SUBTYPES = ("cron", "notification")
 
 
-class QwenCode:
+class QwenCode(Importer):
     """Reads the sessions of Qwen Code."""
 
     name = TOOL
@@ -114,11 +113,18 @@ class _QwenSession:
     def events(self, path: Path) -> Iterator[Event]:
         """Yield all events of the session."""
         if self._messages:
-            yield _begin(path, self._first, self._began)
+            named = coerce.name(self._first.get("sessionId"))
+            if _is_agent(path):
+                session = named or path.parent.name
+                yield begin_session(f"{session}/{path.stem}", self._began, parent=session)
+            else:
+                id = named or path.stem
+                origin = coerce.name(coerce.record(self._first.get("forkedFrom")).get("sessionId"))
+                # A copy begins when its first own message comes.
+                began = self._began if origin in (None, id) else None
+                yield begin_session(id, began, parent=origin, lineage=Lineage.FORK)
             # The title of an agent is what it was asked to do.
-            meta = {
-                name: value for p in _meta(path) for name, value in files.read_record(p).items()
-            }
+            meta = files.read_record(_meta(path)[0]) if _meta(path) else {}
             title = coerce.first_name(meta.get("description"), meta.get("agentType"), self._title)
             yield facts(title=title, workspace=self._workspace)
             silent = set(self._parents) - set(self._messages)
@@ -136,64 +142,34 @@ class _QwenSession:
         if kind == "user":
             role = "system" if subtype in _PROGRAM_SUBTYPES else "user"
             message = {"id": id, "type": role, "content": given}
-            return list(messages.to_messages(message, self._at, session_id=""))
+            return list(to_messages(message, self._at, session_id=""))
         if kind == "assistant":
-            return self._answer(id, line, given)
+            model = coerce.name(line.get("model"))
+            used = _usage(id, coerce.record(line.get("usageMetadata")), model, self._at)
+            content = content_of(given)
+            return [content.to_message("assistant", self._at, id=id, model=model, usage=used)]
         if kind == "tool_result":
-            return self._result(id, line, given)
+            content = content_of(given)
+            status = coerce.record(line.get("toolCallResult")).get("status")
+            if status in ("error", "cancelled"):
+                for part in content.parts:
+                    if part["type"] == "tool_result":
+                        part["is_error"] = True
+            return [content.to_message("tool", self._at, id=id)] if content else []
         if kind == "system" and subtype == "custom_title":
             self._title = coerce.first_name(payload.get("customTitle"), self._title)
         elif kind == "system" and subtype == "chat_compression":
-            summary = _summary(payload)
-            if summary:
-                return [Compacted(summary=summary, at=self._at, id=id)]
+            # The first user message of the compressed history: what the model reads from here on.
+            for each in coerce.records(payload.get("compressedHistory")):
+                summary = content_of(split_context(each.get("parts"))[1]).text
+                if summary and each.get("role") == "user":
+                    return [Compacted(summary=summary, at=self._at, id=id)]
         elif kind == "system":
             self._ignored[f"system lines: {subtype}"[:80]] += 1
         else:
-            content = MessageContent()
-            content.add(parts.unknown(line, f"{TOOL}:{kind}"))
-            return [content.to_message("system", self._at, id=id)]
+            unknown = [parts.unknown(line, f"{TOOL}:{kind}")]
+            return [MessageEvent(role="system", parts=unknown, at=self._at, id=id)]
         return []
-
-    def _answer(self, id: str, line: Json, given: object) -> list[MessageEvent | Compacted]:
-        content = MessageContent()
-        messages.add(content, given)
-        model = coerce.name(line.get("model"))
-        used = _usage(id, coerce.record(line.get("usageMetadata")), model, self._at)
-        return [content.to_message("assistant", self._at, id=id, model=model, usage=used)]
-
-    def _result(self, id: str, line: Json, given: object) -> list[MessageEvent | Compacted]:
-        content = MessageContent()
-        messages.add(content, given)
-        status = coerce.record(line.get("toolCallResult")).get("status")
-        if status in ("error", "cancelled"):
-            for part in content.parts:
-                if part["type"] == "tool_result":
-                    part["is_error"] = True
-        return [content.to_message("tool", self._at, id=id)] if content else []
-
-
-def _begin(path: Path, first: Json, began: datetime | None) -> SessionBegin:
-    named = coerce.name(first.get("sessionId"))
-    if _is_agent(path):
-        session = named or path.parent.name
-        return begin_session(f"{session}/{path.stem}", began, parent=session)
-    id = named or path.stem
-    origin = coerce.name(coerce.record(first.get("forkedFrom")).get("sessionId"))
-    is_copy = origin is not None and origin != id
-    # A copy begins when its first own message comes.
-    began = None if is_copy else began
-    return begin_session(id, began, parent=origin, lineage=Lineage.FORK)
-
-
-def _summary(payload: Json) -> str:
-    """Return the first user message of the compressed history: what the model reads from here on."""
-    for each in coerce.records(payload.get("compressedHistory")):
-        content = MessageContent()
-        messages.add(content, messages.split_context(each.get("parts"))[1])
-        if content.text and each.get("role") == "user":
-            return content.text
-    return ""
 
 
 def _usage(id: str, given: Json, model: str | None, at: datetime) -> tuple[Usage, ...]:
@@ -217,7 +193,7 @@ def _usage(id: str, given: Json, model: str | None, at: datetime) -> tuple[Usage
 
 
 def _found(place: Path) -> Iterator[Path]:
-    """The files of sessions and agents below a directory of projects, a project, or the tool's own."""
+    """Yield the files of sessions and agents below the tool's directory, that of projects, or of one."""
     for path in files.walk(place, suffixes=(".jsonl",), depth=5):
         within = path.parts[len(place.parts) - 1 :]
         if "chats" in within or "subagents" in within:

@@ -1,1 +1,0 @@
-"""Cursor: its databases, the transcripts of its agents, and its command line."""

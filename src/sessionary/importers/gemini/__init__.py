@@ -1,1 +1,0 @@
-"""Gemini CLI, and Qwen Code, which began as a copy of it."""
