@@ -14,20 +14,18 @@ from sessionary.importers.base.content import (
 )
 from sessionary.importers.base.events import (
     Event,
-    Facts,
     IgnoredRecord,
     Importer,
     MessageEvent,
     Resume,
-    SessionBegin,
     SessionEnd,
     Skipped,
     Unit,
     UsageEvent,
-    UserEnvironment,
+    begin_session,
+    facts,
+    workspace,
 )
-from sessionary.importers.base.files import raw_lines
-from sessionary.model.usage import Usage
 
 HISTORY = ".aider.chat.history.md"
 MAX_LINE = 16 * 1024 * 1024
@@ -47,9 +45,7 @@ class Aider(Importer):
     name = "aider"
     title = "Aider"
 
-    def places(self, user: UserEnvironment) -> list[Path]:
-        """Return none: its histories are in repositories, and a home is not searched for them."""
-        return []
+    # Its histories are in repositories, and a home is not searched for them: it has no places.
 
     def recognises(self, path: Path) -> bool:
         if files.is_file(path):
@@ -58,15 +54,13 @@ class Aider(Importer):
 
     def find(self, place: Path) -> Iterator[Unit]:
         """Yield the histories; a directory is searched three levels deep."""
-        named = files.named_or_below(place, suffixes=(HISTORY,), depth=3)
-        for path in named:
-            yield files.unit(path)
+        yield from map(files.unit, files.named_or_below(place, suffixes=(HISTORY,), depth=3))
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
         history = _History(unit.path)
         with files.opened(unit.path) as file:
             # A last line without its end is still being written: a later import reads it.
-            for start, _, text in raw_lines(file, max_line=MAX_LINE):
+            for start, _, text in files.raw_lines(file, max_line=MAX_LINE):
                 if text is None:
                     yield Skipped(where=f"byte {start}", why=f"longer than {MAX_LINE:,} bytes")
                 else:
@@ -78,7 +72,6 @@ class _History:
     """Sessions of a history, line by line: the beginning of a line shows its role."""
 
     def __init__(self, path: Path) -> None:
-        self._repository = path.parent.name
         self._folder = path.parent
         self._at: datetime | None = None
         self._seen: dict[str, int] = {}
@@ -94,8 +87,7 @@ class _History:
 
     def take(self, line: str) -> Iterator[Event]:
         """Yield the events of one line."""
-        begun = _BEGIN.fullmatch(line.strip())
-        if begun is not None:
+        if begun := _BEGIN.fullmatch(line.strip()):
             yield from self.end()
             yield from self._begin(begun[1])
         elif self._at is None:
@@ -105,13 +97,24 @@ class _History:
             self._is_fenced = False
             yield from self._add_line("user", line.removeprefix("#### ").rstrip())
         elif (line.startswith("> ") or line == ">") and not self._is_fenced:
-            found = _MODEL.match(line)
-            if found is not None:
+            if found := _MODEL.match(line):
                 self._model = found[1]
-                yield from self._emit(Facts(fields={"model": found[1]}))
-            used = _USED.fullmatch(line)
-            if used is not None:
-                yield from self._emit(UsageEvent(usage=self._usage(used)))
+                yield from self._emit(facts(model=found[1]))
+            if used := _USED.fullmatch(line):
+                self._calls += 1
+                sent, read, written = (_count(used[name]) for name in ("sent", "read", "written"))
+                usage = call_usage(
+                    "aider",
+                    f"{self._name}:{self._calls}",
+                    model=self._model,
+                    at=self._at,
+                    dollars=None if used["cost"] is None else float(used["cost"]),
+                    input=uncached_input(sent, read, written),
+                    output=_count(used["received"]),
+                    cache_read=read,
+                    cache_write=written,
+                )
+                yield from self._emit(UsageEvent(usage=usage))
             yield from self._add_line("system", line.removeprefix(">").strip())
         elif line.strip() or self._role == "assistant":
             self._is_fenced ^= line.startswith("```")
@@ -135,11 +138,11 @@ class _History:
             return
         # Two may begin in one second.
         count = self._seen[started] = self._seen.get(started, 0) + 1
-        name = f"{self._repository} {started}" + (f" #{count}" if count > 1 else "")
+        name = f"{self._folder.name} {started}" + (f" #{count}" if count > 1 else "")
         self._name, self._calls = name, 0
         self._waiting = [
-            SessionBegin(native_id=name, began_at=self._at),
-            Facts(fields={"workspace": {"path": str(self._folder)}}),
+            begin_session(name, self._at),
+            facts(workspace=workspace(str(self._folder))),
         ]
 
     def _emit(self, event: Event) -> Iterator[Event]:
@@ -151,21 +154,6 @@ class _History:
             yield event
         else:
             self._waiting.append(event)
-
-    def _usage(self, used: re.Match[str]) -> tuple[Usage, ...]:
-        self._calls += 1
-        read, written = _count(used["read"]), _count(used["written"])
-        return call_usage(
-            "aider",
-            f"{self._name}:{self._calls}",
-            model=self._model,
-            at=self._at,
-            dollars=None if used["cost"] is None else float(used["cost"]),
-            input=uncached_input(_count(used["sent"]), read, written),
-            output=_count(used["received"]),
-            cache_read=read,
-            cache_write=written,
-        )
 
     def _add_line(self, role: str, words: str) -> Iterator[Event]:
         if role != self._role:

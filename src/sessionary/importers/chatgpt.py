@@ -35,8 +35,6 @@ from sessionary.model.media import media_type_of
 MOST = 200_000
 _KEPT = ("gizmo_id", "gizmo_type", "conversation_template_id", "conversation_origin", "voice")
 _EPOCH = datetime(2022, 11, 30, tzinfo=UTC)
-
-
 _FILE_ID = re.compile(r"file[-_][A-Za-z0-9]+")
 _TEXTS = ("text", "multimodal_text")
 # What of the metadata is worth keeping.
@@ -63,7 +61,11 @@ class Assets:
         id = _FILE_ID.match(coerce.text(pointer).rpartition("://")[2])
         name = None if id is None else self._names.get(id[0])
         data = None if name is None else self._export_files.data(name, MAX_FILE)
-        return None if name is None or not data else (_plain_name(name), data)
+        if name is None or not data:
+            return None
+        # Without the folders and the id that the export puts before a file's name.
+        base = archives.base_name(name)
+        return _FILE_ID.sub("", base, count=1).lstrip("-_") or base, data
 
 
 def to_message(
@@ -78,16 +80,34 @@ def to_message(
     name = coerce.name(author.get("name"))
     recipient = coerce.name(message.get("recipient"))
     if role == "tool":
-        _add_result(content, body, call, name, assets)
+        result: Any = _words(body) or body
+        if body.get("content_type") in _TEXTS:
+            result = MessageContent()
+            _add_parts(result, body, assets)
+        if result:
+            is_error = body.get("content_type") == "system_error"
+            content.add_result(call, result, name=name, is_error=is_error)
     elif role == "assistant" and recipient not in (None, "all"):
-        words = _words(body)
-        content.add_call(id, str(recipient), coerce.parse_json_or_keep(words))
+        content.add_call(id, str(recipient), coerce.parse_json_or_keep(_words(body)))
     else:
         _add(content, body, assets)
-    _add_files(content, metadata, assets)
+    # Documents that a person sent along, unless they are among the parts.
+    there = {part.get("name") for part in content.parts}
+    for each in coerce.records(metadata.get("attachments")):
+        found = assets.find(each.get("id"))
+        if found is not None and found[0] not in there:
+            kind = coerce.text(each.get("mime_type")) or coerce.text(each.get("mimeType"))
+            named = coerce.name(each.get("name")) or found[0]
+            content.attach(found[1], media_type_of(found[1], kind), named)
     if not content:
         return None
-    extra = _extra(message, body, metadata)
+    extra = {name: metadata[name] for name in _KEPT_METADATA if metadata.get(name)}
+    if metadata.get("is_visually_hidden_from_conversation") is True:
+        extra["hidden"] = True
+    if message.get("status") not in (None, "finished_successfully"):
+        extra["status"] = message["status"]
+    if body.get("content_type") == "code" and coerce.name(body.get("language")):
+        extra["language"] = body["language"]
     return content.to_message(
         role,
         at,
@@ -102,8 +122,7 @@ def _add(content: MessageContent, body: Json, assets: Assets) -> None:
     """Add the content of a person's or the model's message."""
     kind = body.get("content_type")
     if kind in _TEXTS:
-        for each in coerce.items(body.get("parts")):
-            _add_part(content, each, assets)
+        _add_parts(content, body, assets)
     elif kind == "code":
         content.add_text(_words(body))
     elif kind == "thoughts":
@@ -116,50 +135,19 @@ def _add(content: MessageContent, body: Json, assets: Assets) -> None:
         content.add_unknown({"type": str(kind or "content"), **body})
 
 
-def _add_part(content: MessageContent, part: object, assets: Assets) -> None:
-    if isinstance(part, str):
-        content.add_text(part)
-        return
-    given = coerce.record(part)
-    kind = given.get("content_type")
-    if kind == "audio_transcription":
-        content.add_text(given.get("text"))
-    elif not _attach(content, given.get("asset_pointer"), assets):
-        content.add_unknown({"type": str(kind or "part"), **given} if given else part)
-
-
-def _attach(content: MessageContent, pointer: object, assets: Assets, media_type: str = "") -> bool:
-    found = assets.find(pointer)
-    if found is None:
-        return False
-    name, data = found
-    content.attach(data, media_type_of(data, media_type), name)
-    return True
-
-
-def _add_files(content: MessageContent, metadata: Json, assets: Assets) -> None:
-    """Add the documents that a person sent along, unless they stand among the parts."""
-    there = {part.get("name") for part in content.parts}
-    for each in coerce.records(metadata.get("attachments")):
-        found = assets.find(each.get("id"))
-        if found is None or found[0] in there:
-            continue
-        kind = coerce.text(each.get("mime_type")) or coerce.text(each.get("mimeType"))
-        name = coerce.name(each.get("name")) or found[0]
-        content.attach(found[1], media_type_of(found[1], kind), name)
-
-
-def _add_result(
-    content: MessageContent, body: Json, call: str | None, name: str | None, assets: Assets
-) -> None:
-    result: Any = _words(body) or body
-    if body.get("content_type") in _TEXTS:
-        result = MessageContent()
-        for each in coerce.items(body.get("parts")):
-            _add_part(result, each, assets)
-    if result:
-        is_error = body.get("content_type") == "system_error"
-        content.add_result(call, result, name=name, is_error=is_error)
+def _add_parts(content: MessageContent, body: Json, assets: Assets) -> None:
+    for part in coerce.items(body.get("parts")):
+        given = coerce.record(part)
+        kind = given.get("content_type")
+        if isinstance(part, str):
+            content.add_text(part)
+        elif kind == "audio_transcription":
+            content.add_text(given.get("text"))
+        elif found := assets.find(given.get("asset_pointer")):
+            name, data = found
+            content.attach(data, media_type_of(data, ""), name)
+        else:
+            content.add_unknown({"type": str(kind or "part"), **given} if given else part)
 
 
 def _words(body: Json) -> str:
@@ -169,23 +157,6 @@ def _words(body: Json) -> str:
     if isinstance(text, str):
         return text
     return "\n".join(each for each in coerce.items(body.get("parts")) if isinstance(each, str))
-
-
-def _extra(message: Json, body: Json, metadata: Json) -> Json:
-    extra = {name: metadata[name] for name in _KEPT_METADATA if metadata.get(name)}
-    if metadata.get("is_visually_hidden_from_conversation") is True:
-        extra["hidden"] = True
-    if message.get("status") not in (None, "finished_successfully"):
-        extra["status"] = message["status"]
-    if body.get("content_type") == "code" and coerce.name(body.get("language")):
-        extra["language"] = body["language"]
-    return extra
-
-
-def _plain_name(name: str) -> str:
-    """Return a file's name without the folders and the id that the export puts before it."""
-    base = archives.base_name(name)
-    return _FILE_ID.sub("", base, count=1).lstrip("-_") or base
 
 
 class ChatGpt(Importer):
@@ -198,7 +169,7 @@ class ChatGpt(Importer):
         return archives.is_export(path, b'"mapping"', alone=b'"author"')
 
     def find(self, place: Path) -> Iterator[Unit]:
-        yield from archives.export_units(place)
+        return archives.export_units(place)
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
         assets: Assets | None = None

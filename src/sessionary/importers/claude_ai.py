@@ -1,6 +1,6 @@
 """Claude.ai's export: a zip, the folder it was unpacked to, its `conversations.json`, or one conversation."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
@@ -37,7 +37,7 @@ class ClaudeAi(Importer):
         return archives.is_export(path, b'"chat_messages"', alone=b'"sender"')
 
     def find(self, place: Path) -> Iterator[Unit]:
-        yield from archives.export_units(place)
+        return archives.export_units(place)
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
         return archives.export_events(
@@ -74,7 +74,11 @@ def _conversation(conversation: Json, where: str, path: Path) -> Iterator[Event]
             yield Skipped(where=f"{where} message {number}", why=why)
             continue
         messages[name] = made
-        parents[name] = _parent(message, before, messages)
+        # Newer exports name the message it follows; otherwise it is the one before.
+        named = message.get("parent_message_uuid")
+        if isinstance(named, str):
+            before = None if named == _ROOT or named not in messages else named
+        parents[name] = before
         before = name
     if is_linear(parents):
         for events in messages.values():
@@ -83,14 +87,6 @@ def _conversation(conversation: Json, where: str, path: Path) -> Iterator[Event]
         current = coerce.name(conversation.get("current_leaf_message_uuid"))
         yield from tree_branches(parents, messages, current=current, where=where)
     yield SessionEnd()
-
-
-def _parent(message: Json, before: str | None, messages: Mapping[str, object]) -> str | None:
-    """Return the message it follows: newer exports name it, otherwise it is the one before."""
-    named = message.get("parent_message_uuid")
-    if not isinstance(named, str):
-        return before
-    return None if named == _ROOT or named not in messages else named
 
 
 def _to_messages(message: Json, id: str, at: datetime) -> list[MessageEvent]:
@@ -103,7 +99,13 @@ def _to_messages(message: Json, id: str, at: datetime) -> list[MessageEvent]:
     if not content.has("text"):
         content.add_text(message.get("text"))
     for each in coerce.records(message.get("attachments")):
-        _add_attachment(content, each)
+        # A document: the export has the text that was extracted from it.
+        words = coerce.name(each.get("extracted_content"))
+        if words is None:
+            content.add_unknown({"type": "file", **each})
+        else:
+            data = words.encode("utf-8", "surrogatepass")
+            content.attach(data, "text/plain", coerce.name(each.get("file_name")))
     made: list[MessageEvent] = []
     for is_result, cut in groupby(content.parts, key=lambda part: part["type"] == "tool_result"):
         piece = MessageContent(list(cut))
@@ -115,16 +117,6 @@ def _to_messages(message: Json, id: str, at: datetime) -> list[MessageEvent]:
     if made and extra:
         made[0].extra = {"claude-ai": {"files": extra}}
     return made
-
-
-def _add_attachment(content: MessageContent, given: Json) -> None:
-    """Add a document: the export has the text that was extracted from it."""
-    words = coerce.name(given.get("extracted_content"))
-    if words is None:
-        content.add_unknown({"type": "file", **given})
-        return
-    data = words.encode("utf-8", "surrogatepass")
-    content.attach(data, "text/plain", coerce.name(given.get("file_name")))
 
 
 IMPORTER = ClaudeAi()

@@ -19,10 +19,8 @@ from sessionary.importers.base.content import (
 from sessionary.importers.base.events import (
     Compacted,
     Event,
-    Facts,
     Importer,
     Json,
-    MessageEvent,
     Resume,
     Skipped,
     Unit,
@@ -32,7 +30,6 @@ from sessionary.importers.base.events import (
     facts,
     workspace,
 )
-from sessionary.model.usage import Usage
 
 HISTORY, SCREEN = "api_conversation_history.json", "ui_messages.json"
 ITEM, FACTS = "history_item.json", "task_metadata.json"
@@ -66,7 +63,9 @@ class Cline(Importer):
             return files.is_file(path) and _is_session(path)
         if path.name not in (HISTORY, SCREEN) or not files.is_file(path):
             return False
-        return any(_holds_conversation(path.with_name(name)) for name in (HISTORY, SCREEN))
+        # One of the two begins as a list of messages, or of what the person saw.
+        heads = (files.json_head(path.with_name(name)) for name in (HISTORY, SCREEN))
+        return any(h.startswith(b"[") and (b'"role"' in h or b'"ts"' in h) for h in heads)
 
     def find(self, place: Path) -> Iterator[Unit]:
         """Yield tasks and sessions; those that others began come last."""
@@ -94,7 +93,7 @@ class Cline(Importer):
 def _tasks(place: Path) -> Iterator[Path]:
     if files.is_file(place):
         place = place.parent
-    if _is_task(place):
+    if files.is_file(place / HISTORY) or files.is_file(place / SCREEN):
         yield place
         return
     inner = place / "tasks"
@@ -103,26 +102,11 @@ def _tasks(place: Path) -> Iterator[Path]:
     yield from sorted({each.parent for each in found})
 
 
-def _holds_conversation(path: Path) -> bool:
-    """Whether a file begins as a list of messages, or of what the person saw."""
-    head = files.json_head(path)
-    return head.startswith(b"[") and (b'"role"' in head or b'"ts"' in head)
-
-
-def _is_task(place: Path) -> bool:
-    return files.is_file(place / HISTORY) or files.is_file(place / SCREEN)
-
-
 def _sessions(place: Path) -> Iterator[Path]:
     """Yield the files of the command line's sessions."""
-    if files.is_file(place):
-        found = iter([place] if place.name.endswith(MESSAGES) else [])
-    else:
-        inner = place / "sessions"
-        root = inner if files.is_directory(inner) else place
-        found = files.walk(root, suffixes=(MESSAGES,), depth=1)
-    for path in found:
-        if _is_session(path):
+    root = place / "sessions" if files.is_directory(place / "sessions") else place
+    for path in files.named_or_below(root, suffixes=(MESSAGES,), depth=1):
+        if path.name.endswith(MESSAGES) and _is_session(path):
             yield path
 
 
@@ -158,15 +142,37 @@ def _session(path: Path, parent: str | None) -> Iterator[Event]:
 
 def _session_message(session: str, message: Json, number: int, at: datetime) -> Iterator[Event]:
     content = MessageContent()
-    blocks = message.get("content")
-    for block in blocks if isinstance(blocks, list) else [{"type": "text", "text": blocks}]:
-        _add_session_block(content, coerce.record(block))
+    for block in map(coerce.record, _blocks(message.get("content"))):
+        words, results = block.get("text"), coerce.records(block.get("content"))
+        is_result = block.get("type") == "tool_result" and all("result" in r for r in results)
+        if isinstance(words, str) and block.get("type") == "text":
+            typed = _TYPED.fullmatch(words)
+            content.add_text(words if typed is None else typed[1])
+        elif is_result and results:
+            text = "\n".join(coerce.text(each["result"]) or str(each["result"]) for each in results)
+            is_error = any(each.get("success") is False for each in results)
+            id, tool = block.get("tool_use_id"), block.get("name")
+            content.add_result(id, text, name=tool, is_error=is_error)
+        else:
+            anthropic_blocks.add_block(content, block)
     name = coerce.name(message.get("id")) or f"{number}"
     role = "assistant" if message.get("role") == "assistant" else content.user_role
     if coerce.record(message.get("metadata")).get("displayOnly") is True:
         role = "system"
     model = coerce.name(coerce.record(message.get("modelInfo")).get("id"))
-    used = _session_usage(f"{session}:{name}", coerce.record(message.get("metrics")), model, at)
+    metrics = coerce.record(message.get("metrics"))
+    read, written = metrics.get("cacheReadTokens"), metrics.get("cacheWriteTokens")
+    used = call_usage(
+        "cline",
+        f"{session}:{name}",
+        model=model,
+        at=at,
+        dollars=metrics.get("cost"),
+        input=uncached_input(metrics.get("inputTokens"), read, written),
+        output=metrics.get("outputTokens"),
+        cache_read=read,
+        cache_write=written,
+    )
     if content:
         is_model = role == "assistant"
         yield content.to_message(role, at, id=name, model=model if is_model else None, usage=used)
@@ -174,35 +180,8 @@ def _session_message(session: str, message: Json, number: int, at: datetime) -> 
         yield UsageEvent(usage=used)
 
 
-def _add_session_block(content: MessageContent, block: Json) -> None:
-    words, results = block.get("text"), coerce.records(block.get("content"))
-    if isinstance(words, str) and block.get("type") == "text":
-        typed = _TYPED.fullmatch(words)
-        content.add_text(words if typed is None else typed[1])
-    elif (
-        block.get("type") == "tool_result" and results and all("result" in each for each in results)
-    ):
-        text = "\n".join(coerce.text(each["result"]) or str(each["result"]) for each in results)
-        is_error = any(each.get("success") is False for each in results)
-        id, name = block.get("tool_use_id"), block.get("name")
-        content.add_result(id, text, name=name, is_error=is_error)
-    else:
-        anthropic_blocks.add_block(content, block)
-
-
-def _session_usage(id: str, given: Json, model: str | None, at: datetime) -> tuple[Usage, ...]:
-    read, written = given.get("cacheReadTokens"), given.get("cacheWriteTokens")
-    return call_usage(
-        "cline",
-        id,
-        model=model,
-        at=at,
-        dollars=given.get("cost"),
-        input=uncached_input(given.get("inputTokens"), read, written),
-        output=given.get("outputTokens"),
-        cache_read=read,
-        cache_write=written,
-    )
+def _blocks(given: object) -> list[Any]:
+    return given if isinstance(given, list) else [{"type": "text", "text": given}]
 
 
 class _Task:
@@ -226,7 +205,14 @@ class _Task:
         if history is None and not self._screen:
             raise BadInput(f"{self._folder} has no messages that can be read.")
         yield begin_session(self._folder.name, self._began, parent=self._parent)
-        yield Facts(fields=self._fields())
+        first = self._screen[0].get("text") if self._screen else None
+        title = coerce.text(self._item.get("task")) or coerce.text(first)
+        folder = self._item.get("workspace") or self._item.get("cwdOnTaskInitialization")
+        yield facts(
+            title=title.strip().partition("\n")[0],
+            workspace=workspace(folder),
+            model=self._model_at(None),
+        )
         if history is None:
             yield Skipped(where=HISTORY, why="it is not there or not JSON; the screen was read")
             yield from self._seen()
@@ -234,18 +220,13 @@ class _Task:
             yield from self._messages(history)
         yield from self._usage()
 
-    def _fields(self) -> Json:
-        first = self._screen[0].get("text") if self._screen else None
-        title = coerce.text(self._item.get("task")) or coerce.text(first)
-        fields: Json = {"title": title.strip().partition("\n")[0]}
-        folder = self._item.get("workspace") or self._item.get("cwdOnTaskInitialization")
-        if coerce.name(folder):
-            fields["workspace"] = {"path": folder}
-        model = self._model_at(None)
-        return fields | ({"model": model} if model else {})
-
     def _messages(self, history: list[Any]) -> Iterator[Event]:
-        seen = self._times()
+        # When each message of the model's was on the screen.
+        seen: dict[int, datetime] = {}
+        for shown in self._screen:
+            index, when = shown.get("conversationHistoryIndex"), parse_time(shown.get("ts"))
+            if isinstance(index, int) and when is not None:
+                seen.setdefault(index + 1, when)
         at = self._began
         # Calls of the last answer whose results have not come.
         open_calls: list[Json] = []
@@ -256,37 +237,20 @@ class _Task:
             at = parse_time(message.get("ts")) or seen.get(number) or at
             content, results = MessageContent(), MessageContent()
             _add(content, _without_results(message, open_calls, results))
-            if message.get("role") == "assistant":
+            is_model = message.get("role") == "assistant"
+            if is_model:
                 open_calls = [part for part in content.parts if part["type"] == "tool_call"]
             if results:
                 yield results.to_message("tool", at, id=f"{number}:results")
             if message.get("isSummary") is True:
-                words = [part["text"] for part in content.parts if part["type"] == "text"]
-                yield Compacted(summary="\n".join(words), at=at)
+                yield Compacted(summary=content.text, at=at)
             elif content:
-                yield self._message(message, content, number, at)
-
-    def _message(
-        self, message: Json, content: MessageContent, number: int, at: datetime
-    ) -> MessageEvent:
-        role = "assistant" if message.get("role") == "assistant" else "user"
-        kinds = {part["type"] for part in content.parts}
-        if role == "user" and "tool_result" in kinds and "text" not in kinds:
-            role = "tool"
-        model = self._model_at(at) if role == "assistant" else None
-        return content.to_message(role, at, id=f"{number}", model=model)
-
-    def _times(self) -> dict[int, datetime]:
-        """When each message of the model's was on the screen."""
-        seen: dict[int, datetime] = {}
-        for message in self._screen:
-            number, at = message.get("conversationHistoryIndex"), parse_time(message.get("ts"))
-            if isinstance(number, int) and at is not None:
-                seen.setdefault(number + 1, at)
-        return seen
+                role = "assistant" if is_model else content.user_role
+                model = self._model_at(at) if is_model else None
+                yield content.to_message(role, at, id=f"{number}", model=model)
 
     def _model_at(self, at: datetime | None) -> str | None:
-        """The model that was used at a time; the last one when no time is asked for."""
+        """Return the model that was used at a time; the last one if no time is asked for."""
         found = None
         for used in coerce.records(self._facts.get("model_usage")):
             since = parse_time(used.get("ts"))
@@ -295,7 +259,7 @@ class _Task:
         return found
 
     def _seen(self) -> Iterator[Event]:
-        """What the person saw, when nothing else is left."""
+        """Yield what the person saw, if nothing else is left."""
         at = self._began
         for number, message in enumerate(self._screen):
             if message.get("partial") is True:
@@ -318,10 +282,7 @@ class _Task:
         for message in self._screen:
             if message.get("say") != "api_req_started" or message.get("partial") is True:
                 continue
-            used, at = (
-                coerce.parse_record(message.get("text")),
-                parse_time(message.get("ts")),
-            )
+            used, at = coerce.parse_record(message.get("text")), parse_time(message.get("ts"))
             call = call_usage(
                 "cline",
                 f"{self._folder.name}:{message.get('ts')}",
@@ -343,10 +304,10 @@ def _list_of(path: Path) -> list[Any] | None:
 
 
 def _without_results(message: Json, calls: list[Json], results: MessageContent) -> object:
-    """The content of a message without what it tells of tools: that is added to the results.
+    """Return the content of a message without the results of tools, which are added to `results`.
 
-    Results are written as texts of the person, after the call that they belong to. The text may
-    stand in the block that names the tool, or in the one after it.
+    Results are written as texts of the person, after the call that they belong to: in the block that
+    names the tool, or in the one after it.
     """
     given = message.get("content")
     if message.get("role") == "assistant" or not calls or not isinstance(given, list):
@@ -356,7 +317,8 @@ def _without_results(message: Json, calls: list[Json], results: MessageContent) 
     for block in given:
         words = coerce.record(block).get("text")
         text = _RESULT_TEXT.fullmatch(words) if isinstance(words, str) else None
-        call = None if text is None else _call_named(calls, text["tool"])
+        tool = None if text is None else text["tool"]
+        call = next((each for each in calls if text and each.get("name") == tool), None)
         if text is not None and call is not None:
             calls.remove(call)
             result = text["result"].strip("\n")
@@ -373,13 +335,9 @@ def _without_results(message: Json, calls: list[Json], results: MessageContent) 
     return rest
 
 
-def _call_named(calls: list[Json], name: str) -> Json | None:
-    return next((call for call in calls if call.get("name") == name), None)
-
-
 def _add(content: MessageContent, given: object) -> None:
-    """What a message says; what the tool tells the model of its surroundings stands apart."""
-    for block in given if isinstance(given, list) else [{"type": "text", "text": given}]:
+    """Add what a message says; what the tool tells the model of its surroundings is kept apart."""
+    for block in _blocks(given):
         words = coerce.record(block).get("text")
         if not isinstance(words, str) or coerce.record(block).get("type") != "text":
             anthropic_blocks.add_block(content, block)

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -36,6 +37,7 @@ from sessionary.importers.base.events import (
     UsageEvent,
     UserEnvironment,
     begin_session,
+    workspace,
 )
 from sessionary.importers.base.files import JsonLine
 from sessionary.model.session import Kind, Lineage
@@ -46,14 +48,13 @@ from sessionary.store.tables.blobs import hash_of
 QUIET = timedelta(minutes=2)
 MAX_DOCUMENT = 64 * 1024 * 1024
 _SUFFIXES = (".jsonl", ".jsonl.zst", ".json")
-_NAME = re.compile(r"rollout-.*")
-_THREAD = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", re.IGNORECASE)
+_ROLLOUT = "rollout-"
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _MARKS = (b'"session_meta"', b'"response_item"', b'"turn_context"')
 _ARCHIVED = "archived_sessions"
 # The instructions of a session come before its first message.
 _HEAD = 256 * 1024
 _UNSETTLED = "~"
-
 
 CHECKPOINT_EVERY = 256 * 1024
 NEAR_END = 1024 * 1024
@@ -143,7 +144,10 @@ class RolloutReader:
         kind, payload = line.data.get("type"), line.data.get("payload")
         self._at = parse_time(line.data.get("timestamp")) or self._at
         if not isinstance(payload, dict):
-            kind, payload = _bare(line.data)
+            # A line of an old release: an item, a state, or the thread's header.
+            payload, is_state = line.data, "record_type" in line.data
+            is_item = isinstance(kind, str)
+            kind = "response_item" if is_item else "state" if is_state else "session_meta"
         match kind:
             case "response_item":
                 self._take_item(payload, line.start)
@@ -151,7 +155,14 @@ class RolloutReader:
                 self._take_event(payload)
             case "turn_context":
                 self._close()
-                self._take_turn(payload)
+                turn_id = coerce.name(payload.get("turn_id"))
+                self._tokens.begin(turn_id, coerce.name(payload.get("model")))
+                if self._is_copy and self._began is not None:
+                    made = _time_in(turn_id)
+                    self._is_dated = made is not None
+                    self._is_copy = made < self._began if made is not None else self._is_copying()
+                if "workspace" not in self._facts:
+                    self._work_in(payload.get("cwd"))
             case "session_meta":
                 self._take_meta(payload)
             case "compacted":
@@ -171,23 +182,12 @@ class RolloutReader:
         self._name = coerce.name(payload.get("id")) or self._name
         self._began = first_time(payload.get("timestamp"), self._at)
         self._is_copy = _origin(payload) is not None
-        git = coerce.record(payload.get("git"))
-        self._work_in(payload.get("cwd"), git.get("branch"))
+        self._work_in(payload.get("cwd"), coerce.record(payload.get("git")).get("branch"))
         info = coerce.record(payload.get("base_instructions")).get("text")
         prompt = coerce.first_name(info, payload.get("instructions"))
         if prompt is not None:
             self._facts["system_prompt"] = prompt
         self._tokens.provider = coerce.name(payload.get("model_provider"))
-
-    def _take_turn(self, payload: Json) -> None:
-        turn_id = coerce.name(payload.get("turn_id"))
-        self._tokens.begin(turn_id, coerce.name(payload.get("model")))
-        if self._is_copy and self._began is not None:
-            made = time_in(turn_id)
-            self._is_dated = made is not None
-            self._is_copy = made < self._began if made is not None else self._is_copying()
-        if "workspace" not in self._facts:
-            self._work_in(payload.get("cwd"), None)
 
     def _is_copying(self) -> bool:
         if not self._is_copy or self._began is None:
@@ -203,26 +203,23 @@ class RolloutReader:
         if not content:
             return
         if role == "assistant":
-            self._grow(content, start)
+            # The model's reasoning, texts and calls are one message.
+            if self._may_grow:
+                raise SourceRewritten
+            if not self._answer:
+                self._answer_at, self._start = self._at, start
+                if self._size is not None and start > self._size - NEAR_END:
+                    self._put_checkpoint(start, before=1)
+            self._answer.parts += content.parts
+            self._answer.blobs += content.blobs
             return
         self._close()
-        if role == "user" and _is_injected(content):
+        if role == "user" and _words(content).startswith(_INJECTED):
             role = "system"
         if role == "user":
             self._turns = [*self._turns[-999:], self._count]
             self._prompt = self._prompt or _words(content)[:400]
         self._emit(content.to_message(role, self._at))
-
-    def _grow(self, content: MessageContent, start: int) -> None:
-        """Add to the model's answer: its reasoning, texts and calls are one message."""
-        if self._may_grow:
-            raise SourceRewritten
-        if not self._answer:
-            self._answer_at, self._start = self._at, start
-            if self._size is not None and start > self._size - NEAR_END:
-                self._put_checkpoint(start, before=1)
-        self._answer.parts += content.parts
-        self._answer.blobs += content.blobs
 
     def _take_event(self, payload: Json) -> None:
         kind = coerce.text(payload.get("type"))
@@ -230,34 +227,24 @@ class RolloutReader:
             return
         self._close()
         if kind == "token_count":
-            self._take_usage(payload)
+            info, thread, is_copy = payload.get("info"), self._name or "", self._is_copying()
+            used = self._tokens.take(info, thread=thread, at=self._at, is_copy=is_copy)
+            if used is not None:
+                self._emit(UsageEvent(usage=[used]))
         elif kind == "thread_name_updated":
             self._named = coerce.name(payload.get("thread_name")) or self._named
         elif kind == "thread_rolled_back":
-            self._roll_back(coerce.count(payload.get("num_turns")))
+            turns = coerce.count(payload.get("num_turns"))
+            if 0 < turns <= len(self._turns):
+                before = self._turns[-turns]
+                del self._turns[-turns:]
+                self._emit(Retracted(after=_id(before) if before else None, at=self._at))
         elif kind in _NOTICES:
             words = coerce.name(payload.get(_NOTICES[kind])) or "unknown"
             text_part = parts.text(f"{kind.replace('_', ' ')}: {words}")
             self._emit(MessageEvent(role="system", parts=[text_part], at=self._at))
         else:
             self._ignored[f"{kind} events"] += 1
-
-    def _take_usage(self, payload: Json) -> None:
-        used = self._tokens.take(
-            payload.get("info"),
-            thread=self._name or "",
-            at=self._at,
-            is_copy=self._is_copying(),
-        )
-        if used is not None:
-            self._emit(UsageEvent(usage=[used]))
-
-    def _roll_back(self, turns: int) -> None:
-        if not 0 < turns <= len(self._turns):
-            return
-        before = self._turns[-turns]
-        del self._turns[-turns:]
-        self._emit(Retracted(after=_id(before) if before else None, at=self._at))
 
     # Events
 
@@ -269,7 +256,7 @@ class RolloutReader:
             self._emit(answer.to_message("assistant", self._answer_at, model=self._tokens.model))
 
     def _emit(self, event: MessageEvent | Compacted | Retracted | UsageEvent) -> None:
-        if self._is_agent_copy():
+        if self._is_copying() and _agent_of(self._meta or {}) is not None:
             self._ignored["messages copied from the thread that began an agent"] += 1
             return
         if isinstance(event, MessageEvent):
@@ -284,9 +271,6 @@ class RolloutReader:
             self._waiting = []
         self._out.append(event)
 
-    def _is_agent_copy(self) -> bool:
-        return self._is_copying() and _agent_of(self._meta or {}) is not None
-
     def _begin(self) -> SessionBegin:
         meta = self._meta or {}
         name = self._name or f"rollout {self._at.isoformat()}"
@@ -299,10 +283,9 @@ class RolloutReader:
             return begin_session(name, self._began, parent=parent, kind=Kind.SUBAGENT)
         return begin_session(name, self._began, parent=_origin(meta), lineage=Lineage.FORK)
 
-    def _work_in(self, path: object, branch: object) -> None:
-        if isinstance(path, str) and path:
-            more = {"branch": branch} if isinstance(branch, str) and branch else {}
-            self._facts["workspace"] = {"path": path} | more
+    def _work_in(self, path: object, branch: object = None) -> None:
+        if (found := workspace(path, branch=branch)) is not None:
+            self._facts["workspace"] = found
 
     # The end
 
@@ -345,15 +328,6 @@ class RolloutReader:
         self._out.append(self._checkpoint)
 
 
-def _bare(line: Json) -> tuple[str, Json]:
-    """Return kind and payload of an old release's line: an item, or the thread's header."""
-    if isinstance(line.get("type"), str):
-        return "response_item", line
-    if "record_type" in line:
-        return "state", line
-    return "session_meta", line
-
-
 def _id(number: int) -> str:
     """Return a message's id: a copy of a thread numbers its messages in the same way."""
     return f"m{number}"
@@ -361,10 +335,6 @@ def _id(number: int) -> str:
 
 def _words(content: MessageContent) -> str:
     return " ".join(part["text"] for part in content.parts if part["type"] == "text").strip()
-
-
-def _is_injected(content: MessageContent) -> bool:
-    return _words(content).startswith(_INJECTED)
 
 
 def _origin(meta: Json) -> str | None:
@@ -386,16 +356,10 @@ def _agent_of(meta: Json) -> tuple[str | None, str | None] | None:
     return parent, title
 
 
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # In milliseconds: such an id can hold times beyond every calendar.
 _LATEST = 10**14
-_FIELDS = (
-    "input_tokens",
-    "cached_input_tokens",
-    "output_tokens",
-    "reasoning_output_tokens",
-)
+_FIELDS = ("input_tokens", "cached_input_tokens", "output_tokens", "reasoning_output_tokens")
 
 
 class TokenCounter:
@@ -439,8 +403,11 @@ class TokenCounter:
         total = _counts(info.get("total_token_usage"))
         if not info or (total == self._total and any(total)):
             return None
-        last = info.get("last_token_usage")
-        used = _counts(last) if isinstance(last, dict) else _difference(total, self._total)
+        if isinstance(info.get("last_token_usage"), dict):
+            used = _counts(info["last_token_usage"])
+        else:
+            before = self._total or (0,) * len(total)
+            used = tuple(max(0, n - then) for n, then in zip(total, before, strict=False))
         self._total = total
         self._number += 1
         if not any(used) or (is_copy and self._turn is None):
@@ -458,7 +425,7 @@ class TokenCounter:
         )
 
 
-def time_in(turn_id: str | None) -> datetime | None:
+def _time_in(turn_id: str | None) -> datetime | None:
     """Return when a turn began, if its id is one of those that begin with milliseconds."""
     if turn_id is None or not _UUID.fullmatch(turn_id) or turn_id[14] != "7":
         return None
@@ -469,11 +436,6 @@ def time_in(turn_id: str | None) -> datetime | None:
 def _counts(info: object) -> tuple[int, ...]:
     counted = coerce.record(info)
     return tuple(coerce.count(counted.get(name)) for name in _FIELDS)
-
-
-def _difference(total: tuple[int, ...], before: tuple[int, ...]) -> tuple[int, ...]:
-    earlier = before or (0,) * len(total)
-    return tuple(max(0, now - then) for now, then in zip(total, earlier, strict=False))
 
 
 class Codex(Importer):
@@ -493,17 +455,17 @@ class Codex(Importer):
         """Return whether it is a rollout, compressed or not, or a document of an old release."""
         if not files.is_file(path) or not path.name.endswith(_SUFFIXES):
             return False
-        head = _packed_head(path) if path.name.endswith(".zst") else files.head(path, _HEAD)
+        is_named = path.name.startswith(_ROLLOUT)
+        head = _packed_head(path) if path.suffix == ".zst" else files.head(path, _HEAD)
         if path.suffix == ".json":
-            is_named = _NAME.match(path.name) is not None
-            return (
-                b'"session"' in head
-                and b'"items"' in head
-                and (is_named or b'"instructions"' in head)
-            )
-        return (b'"payload"' in head and any(mark in head for mark in _MARKS)) or (
-            path.suffix == ".jsonl" and _NAME.match(path.name) is not None and _is_bare(path)
-        )
+            has_thread = b'"session"' in head and b'"items"' in head
+            return has_thread and (is_named or b'"instructions"' in head)
+        if b'"payload"' in head and any(mark in head for mark in _MARKS):
+            return True
+        # The lines of the first releases have no envelope.
+        is_bare = path.suffix == ".jsonl" and is_named
+        first = next(files.first_objects(path), {}) if is_bare else {}
+        return isinstance(first.get("id"), str) and "timestamp" in first and "instructions" in first
 
     def find(self, place: Path) -> Iterator[Unit]:
         """Yield the oldest rollouts first: a copy comes after its original."""
@@ -511,7 +473,9 @@ class Codex(Importer):
             yield self._unit(place, {})
             return
         titles = _titles(place / "session_index.jsonl")
-        for path in sorted(_rollouts(place), key=lambda each: each.name):
+        found = files.walk(place, suffixes=_SUFFIXES)
+        rollouts = [each for each in found if each.name.startswith(_ROLLOUT)]
+        for path in sorted(rollouts, key=lambda each: each.name):
             yield self._unit(path, titles)
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
@@ -527,7 +491,13 @@ class Codex(Importer):
             size=None if unit.path.suffix != ".jsonl" else unit.size,
         )
         with files.opened(unit.path) as file:
-            yield from reader.events(_lines(file, unit.path, resume))
+            if unit.path.suffix == ".json":
+                lines = _items(file, unit.path)
+            elif unit.path.suffix == ".zst":
+                lines = files.json_lines(archives.decompressed(file))
+            else:
+                lines = files.json_lines(file, 0 if resume is None else resume.place)
+            yield from reader.events(lines)
 
     def _unit(self, path: Path, titles: dict[str, str]) -> Unit:
         title = titles.get(_thread_of(path) or "")
@@ -548,45 +518,22 @@ def _packed_head(path: Path) -> bytes:
         return b""
 
 
-def _is_bare(path: Path) -> bool:
-    """Whether the lines are those of the first releases, without an envelope."""
-    first = next(files.first_objects(path), {})
-    return isinstance(first.get("id"), str) and "timestamp" in first and "instructions" in first
-
-
-def _rollouts(place: Path) -> Iterator[Path]:
-    for path in files.walk(place, suffixes=_SUFFIXES):
-        if _NAME.match(path.name):
-            yield path
-
-
 def _thread_of(path: Path) -> str | None:
-    found = _THREAD.findall(path.name)
+    found = _UUID.findall(path.name)
     return found[-1] if found else None
 
 
 def _titles(index: Path) -> dict[str, str]:
     """Return the titles of threads from the list that some releases wrote; the last one counts."""
     found: dict[str, str] = {}
-    try:
-        with files.opened(index) as file:
-            for line in files.json_lines(file):
-                info = line.data or {}
-                id, title = coerce.name(info.get("id")), coerce.name(info.get("thread_name"))
-                if id is not None and title is not None:
-                    found[id] = title
-    except BadInput:
-        # Most releases have no such list; a thread may contain its title, too.
-        return found
+    # Most releases have no such list; a thread may contain its title, too.
+    with suppress(BadInput):
+        for line in files.read_json_lines(index):
+            info = line.data or {}
+            id, title = coerce.name(info.get("id")), coerce.name(info.get("thread_name"))
+            if id is not None and title is not None:
+                found[id] = title
     return found
-
-
-def _lines(file: BinaryIO, path: Path, resume: Resume | None) -> Iterator[JsonLine]:
-    if path.suffix == ".json":
-        return _items(file, path)
-    if path.suffix == ".zst":
-        return files.json_lines(archives.decompressed(file))
-    return files.json_lines(file, 0 if resume is None else resume.place)
 
 
 def _items(file: BinaryIO, path: Path) -> Iterator[JsonLine]:

@@ -1,7 +1,9 @@
 """Goose: one database of sessions."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from sessionary.formats import anthropic_blocks, coerce
 from sessionary.importers.base import databases, files
@@ -57,8 +59,14 @@ class Goose(Importer):
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
         with databases.opened(unit) as database:
-            yield from _head(unit.hint)
-            yield from _messages(database, unit)
+            session, began = unit.hint, parse_time(unit.hint["created_at"])
+            yield begin_session(session["id"], began, parent=session["parent_session_id"])
+            yield facts(
+                title=coerce.first_name(session["description"], session["name"]),
+                model=_model(session),
+                workspace=workspace(session["working_dir"]),
+            )
+            yield from _messages(database, session, began or files.changed_at(unit.path))
             yield from _usage(database, unit.hint)
 
 
@@ -73,22 +81,11 @@ def _sessions(database: ExternalDatabase) -> Iterator[DatabaseSession]:
             yield DatabaseSession(id, stamp, hint, is_child=is_child)
 
 
-def _head(session: Json) -> Iterator[Event]:
-    began = parse_time(session["created_at"])
-    yield begin_session(session["id"], began, parent=session["parent_session_id"])
-    yield facts(
-        title=coerce.first_name(session["description"], session["name"]),
-        model=_model(session),
-        workspace=workspace(session["working_dir"]),
-    )
-
-
 def _model(session: Json) -> str | None:
     return coerce.name(coerce.parse_record(session["model_config_json"]).get("model_name"))
 
 
-def _messages(database: ExternalDatabase, unit: Unit) -> Iterator[Event]:
-    session, at = unit.hint, parse_time(unit.hint["created_at"]) or files.changed_at(unit.path)
+def _messages(database: ExternalDatabase, session: Json, at: datetime) -> Iterator[Event]:
     rows = database.rows("messages", _MESSAGE, where=("session_id", session["id"]), order=("id",))
     for number, name, role, text, metadata, created in rows:
         given = coerce.parse_json(text)
@@ -116,7 +113,16 @@ def _add(content: MessageContent, block: object) -> None:
         case {"type": "toolRequest", "toolCall": {"value": {"name": str(name), **call}}, **rest}:
             content.add_call(rest.get("id"), name, call.get("arguments"))
         case {"type": "toolResponse", "toolResult": {**result}, **rest}:
-            _add_result(content, rest.get("id"), coerce.record(result))
+            given: Any = result.get("error")
+            is_error = result.get("status") == "error" or "error" in result
+            if not is_error:
+                value = result.get("value")
+                is_error = coerce.record(value).get("isError") is True
+                given = MessageContent()
+                inner = value.get("content") if isinstance(value, dict) else value
+                for each in coerce.items(inner):
+                    _add(given, each)
+            content.add_result(rest.get("id"), given, is_error=is_error)
         case {"type": "redactedThinking", "data": data}:
             content.add_reasoning("", {"redacted": data})
         case {"type": "image", "data": data, **rest} if content.attach_base64(
@@ -127,19 +133,6 @@ def _add(content: MessageContent, block: object) -> None:
             content.add_unknown({"type": "notification", "native": words})
         case _:
             anthropic_blocks.add_block(content, block)
-
-
-def _add_result(content: MessageContent, id: object, result: Json) -> None:
-    if result.get("status") == "error" or "error" in result:
-        content.add_result(id, result.get("error"), is_error=True)
-        return
-    value = result.get("value")
-    inner = value.get("content") if isinstance(value, dict) else value
-    is_error = isinstance(value, dict) and value.get("isError") is True
-    answer = MessageContent()
-    for block in coerce.items(inner):
-        _add(answer, block)
-    content.add_result(id, answer, is_error=is_error)
 
 
 def _usage(database: ExternalDatabase, session: Json) -> Iterator[UsageEvent]:

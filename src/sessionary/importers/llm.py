@@ -37,8 +37,6 @@ _RESPONSE = (
     *("id", "model", "resolved_model", "prompt", "system", "response", "datetime_utc"),
     *("input_tokens", "output_tokens", "token_details"),
 )
-
-
 _TURN = (
     *("id", "model", "resolved_model", "output_node_id", "input_node_id", "datetime_utc"),
     *("input_tokens", "output_tokens", "token_details", "tip_message_hash", "parent_message_hash"),
@@ -260,36 +258,27 @@ def _responses(database: ExternalDatabase, hint: Json, at: datetime) -> Iterator
         if text and text != system:
             system = text
             yield text_content(text).to_message("system", at, id=f"{id}:system")
-        yield from _prompt_events(database, id, response, at)
-        yield _reply(database, id, response, at)
-
-
-def _prompt_events(
-    database: ExternalDatabase, id: str, response: Json, at: datetime
-) -> Iterator[Event]:
-    results = MessageContent()
-    columns, by = ("name", "output", "tool_call_id", "exception"), ("response_id", id)
-    rows = database.rows("tool_results", columns, where=by, order=("id",))
-    for name, output, call, error in rows:
-        results.add_result(call, coerce.text(output), name=name, is_error=bool(error))
-    if results:
-        yield results.to_message("tool", at, id=f"{id}:results")
-    prompt = text_content(_joined(database, "prompt_fragments", id, response["prompt"]))
-    rows = database.rows("prompt_attachments", ("attachment_id",), where=by, order=("order",))
-    for (attachment,) in rows:
-        _attach(prompt, database, attachment)
-    if prompt:
-        yield prompt.to_message("user", at, id=f"{id}:prompt")
-
-
-def _reply(database: ExternalDatabase, id: str, response: Json, at: datetime) -> Event:
-    content = text_content(response["response"])
-    columns = ("id", "name", "arguments", "tool_call_id")
-    rows = database.rows("tool_calls", columns, where=("response_id", id), order=("id",))
-    for _, name, arguments, call in rows:
-        content.add_call(call, coerce.text(name), coerce.parse_json_or_keep(arguments))
-    model = coerce.first_name(response["resolved_model"], response["model"])
-    return content.to_message("assistant", at, id=id, model=model, usage=_usage(id, response, at))
+        results = MessageContent()
+        by: tuple[str, Any] = ("response_id", id)
+        columns: tuple[str, ...] = ("name", "output", "tool_call_id", "exception")
+        rows = database.rows("tool_results", columns, where=by, order=("id",))
+        for name, output, call, error in rows:
+            results.add_result(call, coerce.text(output), name=name, is_error=bool(error))
+        if results:
+            yield results.to_message("tool", at, id=f"{id}:results")
+        prompt = text_content(_joined(database, "prompt_fragments", id, response["prompt"]))
+        rows = database.rows("prompt_attachments", ("attachment_id",), where=by, order=("order",))
+        for (attachment,) in rows:
+            _attach(prompt, database, attachment)
+        if prompt:
+            yield prompt.to_message("user", at, id=f"{id}:prompt")
+        reply, columns = text_content(response["response"]), ("name", "arguments", "tool_call_id")
+        rows = database.rows("tool_calls", columns, where=by, order=("id",))
+        for name, arguments, call in rows:
+            reply.add_call(call, coerce.text(name), coerce.parse_json_or_keep(arguments))
+        model = coerce.first_name(response["resolved_model"], response["model"])
+        used = _usage(id, response, at)
+        yield reply.to_message("assistant", at, id=id, model=model, usage=used)
 
 
 def _joined(database: ExternalDatabase, table: str, id: str, text: object) -> str:

@@ -11,7 +11,6 @@ from sessionary.errors import BadInput
 from sessionary.formats import coerce, openai_items
 from sessionary.importers.base import databases, files
 from sessionary.importers.base.content import (
-    MessageContent,
     ModelTurn,
     call_usage,
     first_time,
@@ -32,14 +31,11 @@ from sessionary.importers.base.events import (
     begin_session,
     facts,
 )
-from sessionary.model.usage import Usage
 from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
 
 _HEAD = 64 * 1024
 _MARKERS = (re.compile(rb'"chat"\s*:\s*\{'), re.compile(rb'"history"\s*:\s*\{'))
 _COLUMNS = ("id", "title", "created_at", "updated_at", "archived", "pinned", "meta", "folder_id")
-
-
 _OPEN, _CLOSE = "<details type=", "</details>"
 _MAX_TAG = 1024 * 1024
 _FIELD = re.compile(r'([a-z_]+)="([^"]*)"')
@@ -56,9 +52,25 @@ def to_messages(message: Json, id: str, at: datetime, *, chat_id: str) -> Iterat
     elif given:
         openai_items.add(turn.words, given)
     for file in coerce.records(message.get("files")):
-        _add_file(turn.words, file)
+        if not turn.words.attach_url(file.get("url"), coerce.name(file.get("name"))):
+            native = {key: file[key] for key in ("type", "id", "name", "url") if key in file}
+            turn.words.add_unknown({"type": "open_webui_file", "native": native})
     error = message.get("error")
     model = coerce.name(message.get("model")) if role == "assistant" else None
+    used = coerce.record(message.get("usage")) or coerce.record(message.get("info"))
+    sent = used.get("prompt_tokens") or used.get("prompt_eval_count") or used.get("input_tokens")
+    made = used.get("completion_tokens") or used.get("eval_count") or used.get("output_tokens")
+    cached = coerce.count(coerce.record(used.get("prompt_tokens_details")).get("cached_tokens"))
+    usage = call_usage(
+        "open-webui",
+        f"{chat_id}:{id}",
+        model=model,
+        at=at,
+        input=max(0, coerce.count(sent) - cached),
+        output=made,
+        cache_read=cached,
+        reasoning=coerce.record(used.get("completion_tokens_details")).get("reasoning_tokens"),
+    )
     yield from turn.to_messages(
         role,
         at,
@@ -66,7 +78,7 @@ def to_messages(message: Json, id: str, at: datetime, *, chat_id: str) -> Iterat
         is_required=bool(error),
         model=model,
         extra={"error": error} if error else None,
-        usage=_usage(message, at, call_id=f"{chat_id}:{id}", model=model),
+        usage=usage,
     )
 
 
@@ -104,30 +116,6 @@ def _add_details(turn: ModelTurn, tag: str, inside: str) -> None:
         turn.words.add_text(f"{tag}>{inside}{_CLOSE}")
 
 
-def _add_file(content: MessageContent, file: Json) -> None:
-    if not content.attach_url(file.get("url"), coerce.name(file.get("name"))):
-        native = {key: file[key] for key in ("type", "id", "name", "url") if key in file}
-        content.add_unknown({"type": "open_webui_file", "native": native})
-
-
-def _usage(message: Json, at: datetime, *, call_id: str, model: str | None) -> tuple[Usage, ...]:
-    used = coerce.record(message.get("usage")) or coerce.record(message.get("info"))
-    sent = used.get("prompt_tokens") or used.get("prompt_eval_count") or used.get("input_tokens")
-    made = used.get("completion_tokens") or used.get("eval_count") or used.get("output_tokens")
-    cached = coerce.count(coerce.record(used.get("prompt_tokens_details")).get("cached_tokens"))
-    reasoning = coerce.record(used.get("completion_tokens_details")).get("reasoning_tokens")
-    return call_usage(
-        "open-webui",
-        call_id,
-        model=model,
-        at=at,
-        input=max(0, coerce.count(sent) - cached),
-        output=made,
-        cache_read=cached,
-        reasoning=reasoning,
-    )
-
-
 class OpenWebUi(Importer):
     """Reads the chats of Open WebUI."""
 
@@ -154,7 +142,15 @@ class OpenWebUi(Importer):
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
         if not is_sqlite(unit.path):
-            yield from _read_export(unit)
+            for item in _items(unit.path):
+                where = f"chat {item.number + 1}"
+                if item.why is not None:
+                    yield Skipped(where=where, why=item.why)
+                elif not isinstance(coerce.record(item.data).get("chat"), dict):
+                    yield Skipped(where=where, why="it is no chat")
+                else:
+                    yield from _chat({"number": item.number, **item.data}, unit.path, [])
+                    yield SessionEnd()
             return
         with databases.opened(unit) as database:
             id = unit.hint["id"]
@@ -200,18 +196,6 @@ def _value(text: Any) -> Any:
     """Return the value of a JSON column; some hold plain text."""
     found = coerce.parse_json(text)
     return text if found is None and isinstance(text, str) else found
-
-
-def _read_export(unit: Unit) -> Iterator[Event]:
-    for item in _items(unit.path):
-        where = f"chat {item.number + 1}"
-        if item.why is not None:
-            yield Skipped(where=where, why=item.why)
-        elif not isinstance(item.data, dict) or not isinstance(item.data.get("chat"), dict):
-            yield Skipped(where=where, why="it is no chat")
-        else:
-            yield from _chat({"number": item.number, **item.data}, unit.path, [])
-            yield SessionEnd()
 
 
 def _items(path: Path) -> Iterator[files.JsonItem]:

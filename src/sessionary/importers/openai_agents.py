@@ -70,9 +70,18 @@ def _sessions(database: ExternalDatabase) -> Iterator[DatabaseSession]:
 
 def _messages(database: ExternalDatabase, id: str, at: datetime) -> Iterator[Event]:
     """Yield the messages in their order, or those of an advanced session as branches."""
-    branches = _branches(database, id)
+    # The message numbers of each branch, the newest branch last.
+    by_branch: dict[str, list[Any]] = {}
+    columns: tuple[str, ...] = ("branch_id", "message_id")
+    where, order = ("session_id", id), ("sequence_number", "id")
+    for branch, number in database.rows("message_structure", columns, where=where, order=order):
+        by_branch.setdefault(f"{branch}", []).append(number)
+    branches = sorted(
+        by_branch.values(),
+        key=lambda each: max((number for number in each if isinstance(number, int)), default=0),
+    )
     messages: dict[Any, MessageEvent] = {}
-    columns, where = ("id", "message_data", "created_at"), ("session_id", id)
+    columns = ("id", "message_data", "created_at")
     rows = database.rows("agent_messages", columns, where=where, order=("id",))
     for number, text, created in rows:
         at = parse_time(created) or at
@@ -88,20 +97,6 @@ def _messages(database: ExternalDatabase, id: str, at: datetime) -> Iterator[Eve
     for count, numbers in enumerate(branches, 1):
         items = [messages[each] for each in numbers if each in messages]
         yield Branch(items=items, is_current=count == len(branches))
-
-
-def _branches(database: ExternalDatabase, id: str) -> list[list[Any]]:
-    """Return the message numbers of each branch, the newest branch last."""
-    columns, order = ("branch_id", "message_id"), ("sequence_number", "id")
-    branches: dict[str, list[Any]] = {}
-    rows = database.rows("message_structure", columns, where=("session_id", id), order=order)
-    for branch, message in rows:
-        branches.setdefault(f"{branch}", []).append(message)
-
-    def newest(numbers: list[Any]) -> int:
-        return max((each for each in numbers if isinstance(each, int)), default=0)
-
-    return sorted(branches.values(), key=newest)
 
 
 def _usage(database: ExternalDatabase, hint: Json) -> Iterator[UsageEvent]:

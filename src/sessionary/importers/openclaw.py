@@ -51,12 +51,12 @@ class OpenClaw(Importer):
     title = "OpenClaw"
 
     def places(self, user: UserEnvironment) -> list[Path]:
-        """The directory of its state, under each name it had."""
+        """Return the directory of its state, under each name it had."""
         older = [user.home / ".clawdbot", user.home / ".moltbot"]
         return [user.path("OPENCLAW_STATE_DIR", ".openclaw"), *older]
 
     def recognises(self, path: Path) -> bool:
-        """Whether it is an agent's database, or a transcript with something that only OpenClaw has."""
+        """Return whether it is an agent's database, or a transcript with a mark of OpenClaw's."""
         if is_sqlite(path):
             return databases.has(path, "transcript_events", "session_id", "seq")
         if path.name.endswith(".jsonl.zst"):
@@ -69,12 +69,12 @@ class OpenClaw(Importer):
         return is_beside_index or is_put_aside or _MARK.search(files.head(path, _HEAD)) is not None
 
     def accepts(self, path: Path) -> bool:
-        """A session of Pi's, if a person says that it is OpenClaw's: both write the same lines."""
+        """Accept sessions of Pi's, too: both write the same lines."""
         is_of_pi = path.suffix == ".jsonl" and header_of(path) is not None
         return is_of_pi or self.recognises(path)
 
     def find(self, place: Path) -> Iterator[Unit]:
-        """The sessions of databases, then those of files."""
+        """Yield the sessions of databases, then those of files."""
         for path in [place] if files.is_file(place) else _found(place):
             if is_sqlite(path):
                 yield from databases.units(path, _sessions)
@@ -86,15 +86,28 @@ class OpenClaw(Importer):
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
         if is_sqlite(unit.path):
             yield from self._read_database(unit)
-        elif unit.path.name.endswith(".zst"):
-            yield from self._read_archive(unit)
+            return
+        is_archive, hint = unit.path.name.endswith(".zst"), unit.hint
+        header = _first_of_archive(unit.path) if is_archive else header_of(unit.path)
+        if header is None or (hint is None and not is_archive):
+            raise BadInput(f"{unit.path} does not begin as a session of OpenClaw does.")
+        events = PiEvents(self.name, header, unit.path, resume)
+        if is_archive:
+            yield from events.begin(header["id"])
+            with archives.decompressed(files.opened(unit.path)) as file:
+                yield from _take_lines(events, file)
         else:
-            yield from self._read_file(unit, resume)
+            yield from events.begin(hint["id"], **_kind(hint))
+            yield _facts(hint)
+            yield from events.read(unit.path, resume)
 
     def _read_database(self, unit: Unit) -> Iterator[Event]:
         with databases.opened(unit) as database:
             hint, id = unit.hint, unit.hint["id"]
-            header = {"timestamp": hint["began"], **_first_event(database, id), "id": id}
+            # The header may be among the session's own events.
+            _, first = next(_events(database, id), (0, None))
+            known = first if first is not None and is_header(first) else {}
+            header = {"timestamp": hint["began"], **known, "id": id}
             events = PiEvents(self.name, header, unit.path)
             yield from events.begin(id, **_kind(hint))
             yield _facts(hint)
@@ -107,27 +120,9 @@ class OpenClaw(Importer):
                 else:
                     yield from events.take(event)
 
-    def _read_archive(self, unit: Unit) -> Iterator[Event]:
-        header = _first_of_archive(unit.path)
-        if header is None:
-            raise BadInput(f"{unit.path} does not begin as a session of OpenClaw does.")
-        events = PiEvents(self.name, header, unit.path)
-        yield from events.begin(header["id"])
-        with archives.decompressed(files.opened(unit.path)) as file:
-            yield from _take_lines(events, file)
-
-    def _read_file(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
-        header, hint = header_of(unit.path), unit.hint
-        if header is None or hint is None:
-            raise BadInput(f"{unit.path} does not begin as a session of OpenClaw does.")
-        events = PiEvents(self.name, header, unit.path, resume)
-        yield from events.begin(hint["id"], **_kind(hint))
-        yield _facts(hint)
-        yield from events.read(unit.path, resume)
-
 
 def _found(place: Path) -> Iterator[Path]:
-    """The databases and transcripts of a state directory, or of one agent's."""
+    """Yield the databases and transcripts of a state directory, or of one agent's."""
     agents = place / "agents"
     root = agents if files.is_directory(agents) else place
     yield from files.walk(root, suffixes=(DATABASE,), depth=3)
@@ -139,27 +134,24 @@ def _found(place: Path) -> Iterator[Path]:
 def _file_unit(path: Path) -> Unit:
     found = _FILE.fullmatch(path.name)
     id = path.stem if found is None else found["id"]
-    index = path.parent / "sessions.json"
-    hint = {"id": id, **_of_index(index, id)}
-    stamp = f"{files.stamp_of(path)};{hint['title']};{hint['parent']}"
-    return Unit(str(path), path, stamp, files.size_of(path), (index,), hint=hint)
-
-
-def _of_index(path: Path, id: str) -> Json:
-    """What the index of older releases says of a session."""
-    index = coerce.parse_record(files.head(path, MAX_INDEX))
+    # The index of older releases.
+    beside = path.parent / "sessions.json"
+    index = coerce.parse_record(files.head(beside, MAX_INDEX))
+    hint = _hint(None, {}, id=id)
     for key, entry in index.items():
         if isinstance(entry, dict) and entry.get("sessionId") == id:
             parent = coerce.record(index.get(coerce.text(entry.get("spawnedBy")))).get("sessionId")
-            return _hint(key, entry, parent=parent)
-    return _hint(None, {})
+            hint = _hint(key, entry, parent=parent, id=id)
+            break
+    stamp = f"{files.stamp_of(path)};{hint['title']};{hint['parent']}"
+    return Unit(str(path), path, stamp, files.size_of(path), (beside,), hint=hint)
 
 
 def _hint(key: str | None, entry: Json, *, parent: object = None, **more: Any) -> Json:
     titles = (entry.get(name) for name in ("label", "displayName", "subject"))
     return {
         "key": key,
-        "title": next(filter(None, map(coerce.name, titles)), None),
+        "title": coerce.first_name(*titles),
         "channel": coerce.name(entry.get("channel")),
         "parent": coerce.name(parent),
         "is_subagent": ":subagent:" in (key or ""),
@@ -180,12 +172,23 @@ def _facts(hint: Json) -> Facts:
 
 
 def _sessions(database: ExternalDatabase) -> Iterator[DatabaseSession]:
-    """Each window of each conversation, the older ones of a conversation first."""
+    """Yield each window of each conversation, the older ones of a conversation first."""
     marks = databases.marks(database, "transcript_events", "session_id", "seq", "created_at")
     rewritten = databases.marks(
         database, "transcript_rewrite_watermarks", "session_id", "generation"
     )
-    entries, current = _nodes(database)
+    # What is known of each conversation, and its newest session.
+    columns: tuple[str, ...]
+    columns = ("session_key", "current_session_id", "entry_json", "label", "display_name")
+    entries: dict[str, Json] = {}
+    current: dict[str, str] = {}
+    for key, id, text, label, display_name in database.rows("session_nodes", columns):
+        if isinstance(key, str):
+            named = {"label": label, "displayName": display_name}
+            given = {name: value for name, value in named.items() if coerce.name(value)}
+            entries[key] = coerce.parse_record(text) | given
+            if isinstance(id, str):
+                current[key] = id
     columns = ("session_id", "archive_name", "storage")
     archived = {
         id: (coerce.text(name), coerce.text(storage))
@@ -206,33 +209,14 @@ def _sessions(database: ExternalDatabase) -> Iterator[DatabaseSession]:
         spawned_by = current.get(coerce.text(entry.get("spawnedBy")))
         hint["parent"] = spawned_by if hint["is_subagent"] else latest.get(key or "")
         latest[key or id] = id
-        beside = _archive_file(database.path, archived.get(id))
+        # The archive's file is beside the database, or among the agent's older transcripts.
+        name, storage = archived.get(id, ("", ""))
+        folders = (database.path.parent.parent / "sessions", database.path.parent)
+        is_file = storage != "sqlite" and _ARCHIVE.fullmatch(name) is not None
+        paths = [each / "cold" / name for each in folders] if is_file else []
+        beside = tuple(each for each in paths if files.is_file(each))[:1]
         stamp = (marks.get(id), rewritten.get(id), hint["title"], archived.get(id))
         yield DatabaseSession(id, stamp, hint, beside)
-
-
-def _nodes(database: ExternalDatabase) -> tuple[dict[str, Json], dict[str, str]]:
-    """What is known of each conversation, and its newest session."""
-    columns = ("session_key", "current_session_id", "entry_json", "label", "display_name")
-    entries: dict[str, Json] = {}
-    current: dict[str, str] = {}
-    for key, id, text, label, display_name in database.rows("session_nodes", columns):
-        if isinstance(key, str):
-            known = {"label": label, "displayName": display_name}
-            given = {name: value for name, value in known.items() if coerce.name(value)}
-            entries[key] = coerce.parse_record(text) | given
-            if isinstance(id, str):
-                current[key] = id
-    return entries, current
-
-
-def _archive_file(path: Path, archive: tuple[str, str] | None) -> tuple[Path, ...]:
-    """The archive's file: beside the database, or among the agent's older transcripts."""
-    if archive is None or archive[1] == "sqlite" or not _ARCHIVE.fullmatch(archive[0]):
-        return ()
-    folders = (path.parent.parent / "sessions", path.parent)
-    found = [folder / "cold" / archive[0] for folder in folders]
-    return tuple(each for each in found if files.is_file(each))[:1]
 
 
 def _opened_archive(database: ExternalDatabase, unit: Unit) -> BinaryIO:
@@ -256,7 +240,7 @@ def _take_lines(events: PiEvents, file: BinaryIO) -> Iterator[Event]:
 
 
 def _event_of(record: Json) -> Json:
-    """An archive's line: the event itself, or one with its number."""
+    """Return the event of an archive's line, which may wrap it with its number."""
     inner = record.get("event")
     if isinstance(inner, dict):
         return inner
@@ -273,12 +257,6 @@ def _first_of_archive(path: Path) -> Json | None:
     return found if is_header(found) else None
 
 
-def _first_event(database: ExternalDatabase, id: str) -> Json:
-    """Return the header among the session's own events, if it has one."""
-    _, event = next(_events(database, id), (0, None))
-    return event if event is not None and is_header(event) else {}
-
-
 def _events(database: ExternalDatabase, id: str) -> Iterator[tuple[Any, Json | None]]:
     """Yield number and event of each row; None for one that cannot be read."""
     columns = ("seq", "event_json", "event_zstd")
@@ -287,7 +265,7 @@ def _events(database: ExternalDatabase, id: str) -> Iterator[tuple[Any, Json | N
         given = text
         if isinstance(packed, bytes) and packed:
             try:
-                given = archives.decompressed_bytes(packed, most=MAX_EVENT)
+                given = archives.decompressed(BytesIO(packed), most=MAX_EVENT).read()
             except BadInput:
                 given = None
         event = coerce.parse_json(given)

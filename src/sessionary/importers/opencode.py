@@ -1,6 +1,7 @@
 """OpenCode: a database, or in older releases a tree of JSON files. Kilo has the same database."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from sessionary.errors import BadInput
 from sessionary.formats import coerce, parts
 from sessionary.importers.base import databases, files
-from sessionary.importers.base.content import MessageContent, ModelTurn, call_usage, parse_time
+from sessionary.importers.base.content import ModelTurn, call_usage, parse_time
 from sessionary.importers.base.databases import DatabaseSession
 from sessionary.importers.base.events import (
     Compacted,
@@ -24,13 +25,10 @@ from sessionary.importers.base.events import (
     facts,
     workspace,
 )
-from sessionary.model.usage import Usage
 from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
 
 MAX_FILE = 64 * 1024 * 1024
 _COLUMNS = ("id", "parent_id", "title", "directory", "time_created", "time_updated")
-
-
 # Parts about the tool's own files and steps.
 _BOOKKEEPING = ("snapshot", "patch", "step-start", "step-finish", "retry", "compaction")
 # Fields of a part that only say which message it belongs to.
@@ -40,7 +38,23 @@ _PLACE = ("id", "sessionID", "messageID")
 def to_messages(id: str, message: Json, given: Iterable[Json], at: datetime) -> Iterator[Event]:
     """Yield a message as one or more of ours: results of tools come between a model's texts."""
     role = "assistant" if message.get("role") == "assistant" else "user"
-    usage = _usage(id, message, at)
+    inner, tokens = coerce.record(message.get("model")), coerce.record(message.get("tokens"))
+    model = coerce.first_name(message.get("modelID"), inner.get("modelID"))
+    # Reasoning is not part of the output here, nor the cache of the input.
+    cache, thoughts = coerce.record(tokens.get("cache")), coerce.count(tokens.get("reasoning"))
+    usage = call_usage(
+        "opencode",
+        id,
+        model=model,
+        provider=coerce.first_name(message.get("providerID"), inner.get("providerID")),
+        at=at,
+        dollars=message.get("cost"),
+        input=tokens.get("input"),
+        output=coerce.count(tokens.get("output")) + thoughts,
+        reasoning=thoughts,
+        cache_read=cache.get("read"),
+        cache_write=cache.get("write"),
+    )
     if role == "assistant" and message.get("summary") is True:
         texts = [part.get("text") for part in given if part.get("type") == "text"]
         summary = "\n".join(text for text in texts if isinstance(text, str))
@@ -56,7 +70,7 @@ def to_messages(id: str, message: Json, given: Iterable[Json], at: datetime) -> 
         at,
         id=id,
         is_required=bool(error),
-        model=_model(message) if role == "assistant" else None,
+        model=model if role == "assistant" else None,
         finish_reason=coerce.name(message.get("finish")),
         extra={"error": error} if error else None,
         usage=usage,
@@ -82,50 +96,20 @@ def _add(turn: ModelTurn, part: Json) -> None:
         case {"type": "reasoning", "text": str(words)}:
             turn.words.add_reasoning(words, part.get("metadata") or None)
         case {"type": "tool", "tool": str(name)}:
-            _add_call(*turn.tools, part, name)
+            content, results = turn.tools
+            id, state = coerce.text(part.get("callID")), coerce.record(part.get("state"))
+            content.add_call(id, name, state.get("input"))
+            is_error = state.get("status") == "error"
+            if is_error or state.get("status") == "completed":
+                output = state.get("error") if is_error else state.get("output")
+                results.add_result(id, output, name=name, is_error=is_error)
+                for file in coerce.records(state.get("attachments")):
+                    if not results.attach_url(file.get("url"), file.get("filename")):
+                        results.add_unknown(_without_place(file))
         case {"type": "file"} if turn.words.attach_url(part.get("url"), part.get("filename")):
             pass
         case _:
             turn.words.add_unknown(_without_place(part))
-
-
-def _add_call(content: MessageContent, results: MessageContent, part: Json, name: str) -> None:
-    id, state = coerce.text(part.get("callID")), coerce.record(part.get("state"))
-    content.add_call(id, name, state.get("input"))
-    status = state.get("status")
-    if status not in ("completed", "error"):
-        return
-    is_error = status == "error"
-    output = state.get("error") if is_error else state.get("output")
-    results.add_result(id, output, name=name, is_error=is_error)
-    for file in coerce.records(state.get("attachments")):
-        if not results.attach_url(file.get("url"), file.get("filename")):
-            results.add_unknown(_without_place(file))
-
-
-def _model(message: Json) -> str | None:
-    inner = coerce.record(message.get("model"))
-    return coerce.first_name(message.get("modelID"), inner.get("modelID"))
-
-
-def _usage(id: str, message: Json, at: datetime) -> tuple[Usage, ...]:
-    """Return the usage; reasoning is not part of the output here, nor the cache of the input."""
-    tokens = coerce.record(message.get("tokens"))
-    cache, thoughts = coerce.record(tokens.get("cache")), coerce.count(tokens.get("reasoning"))
-    inner = coerce.record(message.get("model"))
-    return call_usage(
-        "opencode",
-        id,
-        model=_model(message),
-        provider=coerce.first_name(message.get("providerID"), inner.get("providerID")),
-        at=at,
-        dollars=message.get("cost"),
-        input=tokens.get("input"),
-        output=coerce.count(tokens.get("output")) + thoughts,
-        reasoning=thoughts,
-        cache_read=cache.get("read"),
-        cache_write=cache.get("write"),
-    )
 
 
 class OpenCode(Importer):
@@ -156,26 +140,28 @@ class OpenCode(Importer):
         yield from sorted(units, key=lambda unit: (bool(unit.hint["parent_id"]), unit.path))
 
     def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
-        if is_sqlite(unit.path):
-            with databases.opened(unit) as database:
-                yield from _head(unit.hint)
-                yield from _of_database(database, unit)
-        elif unit.hint is None or unit.hint["id"] is None:
-            raise BadInput(f"{unit.path} is no session of OpenCode.")
-        else:
-            yield from _head(unit.hint)
-            yield from _of_files(unit)
-
-
-def _head(session: Json) -> Iterator[Event]:
-    began = parse_time(session["time_created"])
-    yield begin_session(session["id"], began, parent=session["parent_id"])
-    yield facts(title=coerce.name(session["title"]), workspace=workspace(session["directory"]))
+        with databases.opened(unit) if is_sqlite(unit.path) else nullcontext() as database:
+            session = unit.hint
+            if session is None or session["id"] is None:
+                raise BadInput(f"{unit.path} is no session of OpenCode.")
+            began = parse_time(session["time_created"])
+            yield begin_session(session["id"], began, parent=session["parent_id"])
+            folder = workspace(session["directory"])
+            yield facts(title=coerce.name(session["title"]), workspace=folder)
+            at = began or files.changed_at(unit.path)
+            if database is None:
+                yield from _of_files(unit, at)
+            else:
+                yield from _of_database(database, session["id"], at)
 
 
 def _is_ours(path: Path) -> bool:
-    return databases.has(path, "part", "message_id", "data") and databases.has(
-        path, "session", "id", "directory"
+    return databases.passes(
+        path,
+        lambda database: (
+            database.has("part", "message_id", "data")
+            and database.has("session", "id", "directory")
+        ),
     )
 
 
@@ -189,12 +175,10 @@ def _sessions(database: ExternalDatabase) -> Iterator[DatabaseSession]:
             yield DatabaseSession(id, stamp, session)
 
 
-def _of_database(database: ExternalDatabase, unit: Unit) -> Iterator[Event]:
-    at = parse_time(unit.hint["time_created"]) or files.changed_at(unit.path)
+def _of_database(database: ExternalDatabase, id: str, at: datetime) -> Iterator[Event]:
     columns, order = ("id", "data", "time_created"), ("time_created", "id")
-    for id, text, created in database.rows(
-        "message", columns, where=("session_id", unit.hint["id"]), order=order
-    ):
+    messages = database.rows("message", columns, where=("session_id", id), order=order)
+    for id, text, created in messages:
         message = coerce.parse_json(text)
         if not isinstance(message, dict) or not isinstance(id, str):
             yield Skipped(where=f"message {id}", why="not an object in JSON")
@@ -236,8 +220,7 @@ def _folder(session: Path, kind: str, id: str) -> Path:
     return session.parent.parent.parent / kind / id
 
 
-def _of_files(unit: Unit) -> Iterator[Event]:
-    at = parse_time(unit.hint["time_created"]) or files.changed_at(unit.path)
+def _of_files(unit: Unit, at: datetime) -> Iterator[Event]:
     found: list[tuple[Any, str, Json]] = []
     for path in files.walk(_folder(unit.path, "message", unit.hint["id"]), suffixes=(".json",)):
         message = files.read_json_if_any(path, most=MAX_FILE)

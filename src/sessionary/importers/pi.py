@@ -67,12 +67,11 @@ class PiEvents:
 
     def read(self, path: Path, resume: Resume | None) -> Iterator[Event]:
         """Yield the events of a file, from where the last import ended."""
-        return files.resumable_events(
-            path, resume, lambda event, _: self.take(event), state=self._state
-        )
 
-    def _state(self) -> Json:
-        return {"behind": dict(list(self._message_before.items())[-REMEMBERED:])}
+        def state() -> Json:
+            return {"behind": dict(list(self._message_before.items())[-REMEMBERED:])}
+
+        return files.resumable_events(path, resume, lambda event, _: self.take(event), state=state)
 
     def begin(
         self,
@@ -99,10 +98,14 @@ class PiEvents:
         elif kind in ("custom_message", "branch_summary"):
             yield self._notice(event)
         elif kind == "compaction":
-            yield from self._compaction(event)
-        elif kind == "session":
-            return
-        else:
+            place = self._place(event)
+            if place not in (FOLLOWS, self._last) and self._last != FOLLOWS:
+                yield Retracted(after=place, at=self._at)
+            kept = event.get("firstKeptEntryId")
+            keeps = self._message_before.get(kept, kept) if isinstance(kept, str) else None
+            self._note_place(event)
+            yield Compacted(summary=coerce.text(event.get("summary")), at=self._at, keeps=keeps)
+        elif kind != "session":
             yield from self._other(event, kind)
 
     def _place(self, event: Json) -> str | None:
@@ -132,7 +135,17 @@ class PiEvents:
     def _message(self, event: Json, message: Json) -> MessageEvent:
         role = message.get("role")
         if role == "assistant":
-            return self._reply(event, message)
+            self._note_model(message, "model")
+            error = coerce.name(message.get("errorMessage"))
+            return self._to_message(
+                event,
+                "assistant",
+                _content_of(message.get("content")),
+                model=self._model,
+                finish_reason=coerce.name(message.get("stopReason")),
+                extra=None if error is None else {"error": error},
+                usage=self._usage(event, message),
+            )
         if role == "user":
             return self._to_message(event, "user", _content_of(message.get("content")))
         content = MessageContent()
@@ -153,20 +166,9 @@ class PiEvents:
             return self._to_message(event, "user", content, extra={"bash": known})
         return self._notice({**event, **message, "type": role})
 
-    def _reply(self, event: Json, message: Json) -> MessageEvent:
-        content = _content_of(message.get("content"))
-        self._model = coerce.name(message.get("model")) or self._model
-        self._provider = coerce.name(message.get("provider")) or self._provider
-        error = coerce.name(message.get("errorMessage"))
-        return self._to_message(
-            event,
-            "assistant",
-            content,
-            model=self._model,
-            finish_reason=coerce.name(message.get("stopReason")),
-            extra=None if error is None else {"error": error},
-            usage=self._usage(event, message),
-        )
+    def _note_model(self, given: Json, name: str) -> None:
+        self._model = coerce.name(given.get(name)) or self._model
+        self._provider = coerce.name(given.get("provider")) or self._provider
 
     def _usage(self, event: Json, message: Json) -> tuple[Usage, ...]:
         used = coerce.record(message.get("usage"))
@@ -194,19 +196,9 @@ class PiEvents:
             content.add_unknown({"type": "pi", "native": event})
         return self._to_message(event, "system", content, extra=extra)
 
-    def _compaction(self, event: Json) -> Iterator[Event]:
-        place = self._place(event)
-        if place not in (FOLLOWS, self._last) and self._last != FOLLOWS:
-            yield Retracted(after=place, at=self._at)
-        kept = event.get("firstKeptEntryId")
-        keeps = self._message_before.get(kept, kept) if isinstance(kept, str) else None
-        self._note_place(event)
-        yield Compacted(summary=coerce.text(event.get("summary")), at=self._at, keeps=keeps)
-
     def _other(self, event: Json, kind: object) -> Iterator[Event]:
         if kind == "model_change":
-            self._model = coerce.name(event.get("modelId")) or self._model
-            self._provider = coerce.name(event.get("provider")) or self._provider
+            self._note_model(event, "modelId")
         elif kind == "session_info":
             yield Facts(fields={"title": event.get("name")})
         elif kind == "usage":
@@ -214,7 +206,7 @@ class PiEvents:
         elif isinstance(kind, str) and kind in _LEFT_OUT:
             yield IgnoredRecord(what=_LEFT_OUT[kind])
         else:
-            content = MessageContent(parts=[parts.unknown({"type": "pi", "native": event})])
+            content = MessageContent([parts.unknown({"type": "pi", "native": event})])
             yield self._to_message(event, "system", content)
             return
         self._note_place(event)
@@ -224,25 +216,20 @@ def _content_of(given: object) -> MessageContent:
     """Return the content of a text or of a list of blocks."""
     content = text_content(given)
     for block in coerce.items(given):
-        _add_block(content, block)
+        match block:
+            case {"type": "text", "text": str(words)}:
+                content.add_text(words)
+            case {"type": "thinking", "thinking": str(words)}:
+                signature = block.get("thinkingSignature")
+                content.add_reasoning(words, {"signature": signature} if signature else None)
+            case {"type": "toolCall", "name": str(name)}:
+                content.add_call(block.get("id"), name, block.get("arguments"))
+            case {"type": "image", "data": data}:
+                if not content.attach_base64(data, block.get("mimeType"), block.get("fileName")):
+                    content.add_unknown(block)
+            case _:
+                anthropic_blocks.add_block(content, block)
     return content
-
-
-def _add_block(content: MessageContent, given: object) -> None:
-    block = coerce.record(given)
-    match block:
-        case {"type": "text", "text": str(words)}:
-            content.add_text(words)
-        case {"type": "thinking", "thinking": str(words)}:
-            signature = block.get("thinkingSignature")
-            content.add_reasoning(words, {"signature": signature} if signature else None)
-        case {"type": "toolCall", "name": str(name)}:
-            content.add_call(block.get("id"), name, block.get("arguments"))
-        case {"type": "image", "data": data}:
-            if not content.attach_base64(data, block.get("mimeType"), block.get("fileName")):
-                content.add_unknown(block)
-        case _:
-            anthropic_blocks.add_block(content, given)
 
 
 class Pi(Importer):

@@ -157,11 +157,6 @@ def decompressed(packed: BinaryIO, *, most: int = MAX_DECOMPRESSED) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(_Decompressed(packed, most), 1024 * 1024))
 
 
-def decompressed_bytes(packed: bytes, *, most: int) -> bytes:
-    """Decompress a small text."""
-    return decompressed(io.BytesIO(packed), most=most).read()
-
-
 class _Decompressed(io.RawIOBase):
     """A decompressed stream that can only be read forwards."""
 

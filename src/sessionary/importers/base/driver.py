@@ -1,7 +1,7 @@
 """Imports the units of one tool, such as files, one after the other; of each only what is new."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -27,7 +27,7 @@ from sessionary.importers.base.events import (
     Unit,
     UsageEvent,
 )
-from sessionary.importers.base.session_merger import FIELDS, ImportTarget, SessionMerger
+from sessionary.importers.base.session_merger import ImportTarget, SessionMerger
 from sessionary.store.tables import imports
 from sessionary.store.tables.imports import ReadUnit
 
@@ -121,9 +121,16 @@ def run(
     """Import each unit that changed since it was last read and that `check` allows."""
     report = ToolImportReport()
     own = frozenset(own_files)
+
+    def refusal(unit: Unit) -> str | None:
+        if any(files.identity(path) in own for path in (unit.path, *unit.beside)):
+            return "it belongs to the store itself; it was left alone"
+        return check(unit)
+
     for unit in units:
         to = _target_for(target, unit, report)
-        _import_unit(to, importer, unit, report, own=own, check=check, progress=progress)
+        reader = UnitImport(to, unit, report, progress=progress)
+        _take_unit(reader, to, importer, unit, report, check=refusal)
         progress(report, unit)
     return report
 
@@ -138,130 +145,19 @@ def preview(
     """Read everything that is new, but write nothing; return what an import would do."""
     report = ToolImportReport()
     for unit in units:
-        report.units += 1
         to = None if target is None else _target_for(target, unit, report)
-        known = None if to is None else _find_read_unit(to, unit)
-        if _is_skipped(to, known, unit, report, check=check):
-            continue
-        preview = _UnitPreview(to, unit, report)
-        why: str | None = None
-        try:
-            resume = _resume_point(known, unit)
-            report.bytes += unit.size - (0 if resume is None else resume.place)
-            for event in _events(importer, unit, resume):
-                preview.add(event)
-            preview.end()
-        except BadInput as error:
-            why = str(error)
-        except OSError as error:
-            why = f"it cannot be read ({error.strerror or error})"
-        if why is not None:
-            preview.end()
-            report.fault(unit, "", why)
-        if preview.sessions:
-            report.imported_units += 1
-        else:
-            report.omit(unit, why or (_NO_CONVERSATION if preview.wordless else _NOTHING))
+        _take_unit(_UnitPreview(to, unit, report), to, importer, unit, report, check=check)
     return report
 
 
-def _is_skipped(
-    target: ImportTarget | None,
-    known: ReadUnit | None,
-    unit: Unit,
-    report: ToolImportReport,
-    *,
-    check: Check,
-) -> bool:
-    """Return whether a unit need not or must not be read; if so, the report says why."""
-    if known is not None and known.stamp == unit.stamp:
-        note = known.note if isinstance(known.note, dict) else {}
-        if "omitted" not in note:
-            report.unchanged_units += 1
-            return True
-        # Nothing was imported from it before. Another version of this program may be able to read it.
-        if target is not None and note.get("version") == target.version:
-            report.omit(unit, str(note["omitted"]))
-            return True
-    why = check(unit)
-    if why is not None:
-        report.fault(unit, "", why)
-        report.omit(unit, why)
-    return why is not None
-
-
-def _events(importer: Importer, unit: Unit, resume: Resume | None) -> Iterator[Event]:
-    """Yield the events of a unit from where the last import stopped; from the beginning if it was rewritten."""
-    try:
-        yield from importer.read(unit, resume)
-    except SourceRewritten:
-        yield from importer.read(unit, None)
-
-
-class _UnitPreview:
-    """Counts what an import of one unit would do."""
-
-    def __init__(self, target: ImportTarget | None, unit: Unit, report: ToolImportReport) -> None:
-        self._target, self._unit, self._report = target, unit, report
-        self._begun: SessionBegin | None = None
-        self._messages = 0
-        self._has_conversation = False
-        self.sessions = 0
-        self.wordless = 0
-
-    def add(self, event: Event) -> None:
-        """Count an event."""
-        report = self._report
-        match event:
-            case SessionBegin():
-                self.end()
-                self._begun = event
-            case SessionEnd():
-                self.end()
-            case MessageEvent() | Compacted():
-                self._count_item(event)
-            case Branch(items=items, is_current=True):
-                for item in items:
-                    self._count_item(item)
-            case Skipped(where=where, why=why):
-                report.fault(self._unit, where, why)
-            case IgnoredRecord(what=what, count=count):
-                report.left_out[what] += count
-            case HeldBack():
-                report.hold_back(event)
-
-    def end(self) -> None:
-        """Count the current session."""
-        begun, self._begun = self._begun, None
-        if begun is None:
-            return
-        is_stored = self._target is not None and _is_stored(self._target, begun.native_id)
-        if is_stored or self._has_conversation:
-            self._report.extended += is_stored
-            self._report.added += not is_stored
-            self._report.messages += self._messages
-            self.sessions += 1
-        else:
-            self._report.ignore_wordless(begun.native_id)
-            self.wordless += 1
-        self._messages, self._has_conversation = 0, False
-
-    def _count_item(self, item: MessageEvent | Compacted) -> None:
-        self._messages += isinstance(item, MessageEvent)
-        self._has_conversation = self._has_conversation or is_conversation(item)
-
-
-def is_conversation(item: MessageEvent | Compacted) -> bool:
-    """Return whether this is part of a conversation: written by a person or a model, not by the tool."""
-    return isinstance(item, Compacted) or item.role in ("user", "assistant")
-
-
-def _is_stored(target: ImportTarget, native_id: str) -> bool:
-    """Return whether the tool's session with this id is stored."""
-    found = target.store.read(
-        imports.find_session, native_id, profile=target.profile, tool=target.tool
-    ).result()
-    return found is not None
+def unread_bytes(target: ImportTarget | None, unit: Unit) -> int | None:
+    """Return how many bytes of a unit an import would read; None if nothing in it is new."""
+    if target is None:
+        return unit.size
+    known = _find_read_unit(_target_for(target, unit, ToolImportReport()), unit)
+    if known is None:
+        return unit.size
+    return None if known.stamp == unit.stamp else max(0, unit.size - known.place)
 
 
 def _target_for(target: ImportTarget, unit: Unit, report: ToolImportReport) -> ImportTarget:
@@ -275,65 +171,47 @@ def _target_for(target: ImportTarget, unit: Unit, report: ToolImportReport) -> I
     return replace(target, profile=unit.profile)
 
 
-def unread_bytes(target: ImportTarget | None, unit: Unit) -> int | None:
-    """Return how many bytes of a unit an import would read; None if nothing in it is new."""
-    known = (
-        None
-        if target is None
-        else _find_read_unit(_target_for(target, unit, ToolImportReport()), unit)
-    )
-    if known is None:
-        return unit.size
-    return None if known.stamp == unit.stamp else max(0, unit.size - known.place)
-
-
 def _find_read_unit(target: ImportTarget, unit: Unit) -> ReadUnit | None:
     return target.store.read(
         imports.find_unit, unit.name, profile=target.profile, tool=target.tool
     ).result()
 
 
-def _import_unit(
-    target: ImportTarget,
+def _take_unit(
+    reader: "UnitImport | _UnitPreview",
+    target: ImportTarget | None,
     importer: Importer,
     unit: Unit,
     report: ToolImportReport,
     *,
-    own: frozenset[tuple[int, int]],
     check: Check,
-    progress: OnUnitProgress,
 ) -> None:
+    """Read a unit, unless it need not or must not be read, and count it in the report."""
     report.units += 1
-    for path in (unit.path, *unit.beside):
-        if files.identity(path) in own:
-            why = "it belongs to the store itself; it was left alone"
-            report.fault(unit, "", why)
-            report.omit(unit, why)
+    known = None if target is None else _find_read_unit(target, unit)
+    if target is not None and known is not None and known.stamp == unit.stamp:
+        note = known.note if isinstance(known.note, dict) else {}
+        if "omitted" not in note:
+            report.unchanged_units += 1
             return
-    known = _find_read_unit(target, unit)
-    if _is_skipped(target, known, unit, report, check=check):
-        return
-    failure: str | None = None
-    unit_import: UnitImport | None = None
-    try:
-        resume = _resume_point(known, unit)
-        seq = None if resume is None or known is None else known.note.get("seq")
-        unit_import = UnitImport(target, unit, report, resume=resume, seq=seq, progress=progress)
+        # Nothing was imported from it before. Another version of this program may be able to read it.
+        if note.get("version") == target.version:
+            report.omit(unit, str(note["omitted"]))
+            return
+    failure = check(unit)
+    if failure is None:
         try:
-            unit_import.run(importer)
-        except (_Unresumable, SourceRewritten):
-            unit_import = UnitImport(target, unit, report, resume=None, progress=progress)
-            unit_import.run(importer)
-    except (BadInput, Conflict) as error:
-        failure = str(error)
-    except OSError as error:
-        failure = f"it cannot be read ({error.strerror or error}); it was left alone"
+            reader.read(importer, known)
+        except (BadInput, Conflict) as error:
+            failure = str(error)
+        except OSError as error:
+            failure = f"it cannot be read ({error.strerror or error}); it was left alone"
     if failure is not None:
         report.fault(unit, "", failure)
-    if unit_import is not None and unit_import.sessions:
+    if reader.sessions:
         report.imported_units += 1
     else:
-        report.omit(unit, failure or (_NOTHING if unit_import is None else unit_import.omission))
+        report.omit(unit, failure or reader.omission)
 
 
 def _resume_point(known: ReadUnit | None, unit: Unit) -> Resume | None:
@@ -345,6 +223,79 @@ def _resume_point(known: ReadUnit | None, unit: Unit) -> Resume | None:
     ):
         return None
     return Resume(known.place, known.note.get("note"))
+
+
+class _UnitPreview:
+    """Counts what an import of one unit would do."""
+
+    def __init__(self, target: ImportTarget | None, unit: Unit, report: ToolImportReport) -> None:
+        self._target, self._unit, self._report = target, unit, report
+        self._begun: SessionBegin | None = None
+        self._messages = 0
+        self._has_conversation = False
+        # How many sessions of the unit would be imported, or why there would be none.
+        self.sessions = 0
+        self.omission = _NOTHING
+
+    def read(self, importer: Importer, known: ReadUnit | None) -> None:
+        """Count what is new since the unit was last read."""
+        resume = _resume_point(known, self._unit)
+        self._report.bytes += self._unit.size - (0 if resume is None else resume.place)
+        try:
+            try:
+                for event in importer.read(self._unit, resume):
+                    self._add(event)
+            except SourceRewritten:
+                for event in importer.read(self._unit, None):
+                    self._add(event)
+        finally:
+            self._end()
+
+    def _add(self, event: Event) -> None:
+        report = self._report
+        match event:
+            case SessionBegin():
+                self._end()
+                self._begun = event
+            case SessionEnd():
+                self._end()
+            case MessageEvent() | Compacted():
+                self._count_item(event)
+            case Branch(items=items, is_current=True):
+                for item in items:
+                    self._count_item(item)
+            case Skipped(where=where, why=why):
+                report.fault(self._unit, where, why)
+            case IgnoredRecord(what=what, count=count):
+                report.left_out[what] += count
+            case HeldBack():
+                report.hold_back(event)
+
+    def _count_item(self, item: MessageEvent | Compacted) -> None:
+        # What a person or a model wrote is a conversation; notices of programs are none.
+        self._messages += isinstance(item, MessageEvent)
+        if isinstance(item, Compacted) or item.role in ("user", "assistant"):
+            self._has_conversation = True
+
+    def _end(self) -> None:
+        begun, self._begun = self._begun, None
+        if begun is None:
+            return
+        to, is_stored = self._target, False
+        if to is not None:
+            found = to.store.read(
+                imports.find_session, begun.native_id, profile=to.profile, tool=to.tool
+            ).result()
+            is_stored = found is not None
+        if is_stored or self._has_conversation:
+            self._report.extended += is_stored
+            self._report.added += not is_stored
+            self._report.messages += self._messages
+            self.sessions += 1
+        else:
+            self._report.ignore_wordless(begun.native_id)
+            self.omission = _NO_CONVERSATION
+        self._messages, self._has_conversation = 0, False
 
 
 class _Unresumable(Exception):
@@ -360,17 +311,27 @@ class UnitImport:
         unit: Unit,
         report: ToolImportReport,
         *,
-        resume: Resume | None,
         progress: OnUnitProgress,
-        seq: int | None = None,
     ) -> None:
-        self._target = target
-        self._unit = unit
-        self._report = report
+        self._target, self._unit, self._report = target, unit, report
+        self._progress = progress
+        self._start_at(None, None)
+
+    def read(self, importer: Importer, known: ReadUnit | None) -> None:
+        """Import what is new since the unit was last read; all of it if that place is lost."""
+        resume = _resume_point(known, self._unit)
+        try:
+            seq = None if resume is None or known is None else known.note.get("seq")
+            self._start_at(resume, seq)
+            self._run(importer)
+        except (_Unresumable, SourceRewritten):
+            self._start_at(None, None)
+            self._run(importer)
+
+    def _start_at(self, resume: Resume | None, seq: int | None) -> None:
         self._resume = resume
         # The session's last seq when the last import ended; None if the import does not resume.
         self._resumed_seq = seq
-        self._progress = progress
         self._merger: SessionMerger | None = None
         self._last_merger: SessionMerger | None = None
         self._was_new = False
@@ -384,8 +345,8 @@ class UnitImport:
         self.sessions = 0
         self.omission = _NOTHING
 
-    def run(self, importer: Importer) -> None:
-        """Import all events of the unit, and record that it was read."""
+    def _run(self, importer: Importer) -> None:
+        """Import the events of the unit, and record that it was read."""
         for event in importer.read(self._unit, self._resume):
             merger = self._merger
             if type(event) is MessageEvent and merger is not None:
@@ -398,18 +359,35 @@ class UnitImport:
                 self._handle(event)
         self._end()
         self._report_bytes(self._unit.size)
-        self._record_unit()
+        # Record that the unit was read, and where the next import can resume.
+        to, read = self._target, self._read_unit(self._unit.stamp)
+        if self._last_merger is not None:
+            read = self._last_merger.resumable(read)
+        to.store.write(
+            merge.put_unit,
+            self._unit.name,
+            read,
+            profile=to.profile,
+            tool=to.tool,
+            moment=to.moment,
+        ).result()
 
     def _handle(self, event: Event) -> None:
         match event:
             case MessageEvent() | Compacted() | Retracted() | Branch() | UsageEvent() | Facts():
                 self._is_past_checkpoint = True
                 if self._merger is not None:
-                    self._merge(self._merger, event)
+                    self._merger.add(event)
                     self._flush_without_checkpoint(self._merger)
             case Checkpoint():
                 self._checkpoint, self._is_past_checkpoint = event, False
-                self._flush_if_full()
+                merger = self._merger
+                if merger is not None and merger.is_full:
+                    # Write the batch with the checkpoint, so that an interrupted import can resume there;
+                    # without the stamp, which is written when all of the unit was read.
+                    unit = None if self._was_new else (self._unit.name, self._read_unit(""))
+                    merger.flush(is_last=False, unit=unit)
+                    self._report_progress(merger)
             case SessionBegin():
                 self._end()
                 self._begin(event)
@@ -424,23 +402,6 @@ class UnitImport:
             case HeldBack():
                 self._report.hold_back(event)
 
-    def _merge(self, merger: SessionMerger, event: Event) -> None:
-        match event:
-            case MessageEvent():
-                merger.add_message(event)
-            case Compacted():
-                merger.add_compaction(event)
-            case Retracted():
-                merger.retract(event)
-            case Branch(items=items, is_current=is_current):
-                merger.follow_branch(items, is_current=is_current)
-            case UsageEvent(usage=usage):
-                merger.add_usage(usage)
-            case Facts(fields=fields):
-                merger.fields.update(
-                    (name, value) for name, value in fields.items() if name in FIELDS
-                )
-
     def _begin(self, begin: SessionBegin) -> None:
         merger = SessionMerger(self._target, begin, is_resumed=self._resume is not None)
         if self._resume is not None and not (
@@ -452,13 +413,6 @@ class UnitImport:
             self._report.note(f"{begin.native_id}: {self.omission}; it was left out")
             return
         self._merger, self._was_new = merger, merger.is_new
-
-    def _flush_if_full(self) -> None:
-        """Write a full batch with the checkpoint, so that an interrupted import can resume there."""
-        merger = self._merger
-        if merger is not None and merger.is_full:
-            merger.flush(is_last=False, unit=self._read_so_far())
-            self._report_progress(merger)
 
     def _flush_without_checkpoint(self, merger: SessionMerger) -> None:
         """Write a full batch of a unit without checkpoints, which is always read from its beginning."""
@@ -480,12 +434,6 @@ class UnitImport:
     def _report_messages(self, merger: SessionMerger) -> None:
         self._report.messages += merger.messages - self._reported_messages
         self._reported_messages = merger.messages
-
-    def _read_so_far(self) -> tuple[str, ReadUnit] | None:
-        """Return how far the unit was read, without its stamp, which is written when all of it was read."""
-        if self._checkpoint is None or self._was_new:
-            return None
-        return self._unit.name, self._read_unit("")
 
     def _read_unit(self, stamp: str) -> ReadUnit:
         checkpoint = self._checkpoint
@@ -522,16 +470,3 @@ class UnitImport:
         report.added += self._was_new
         report.extended += not self._was_new and changed
         report.unchanged += not self._was_new and not changed
-
-    def _record_unit(self) -> None:
-        """Record that the unit was read, and where the next import can resume."""
-        to = self._target
-        read = self._read_unit(self._unit.stamp)
-        to.store.write(
-            merge.put_unit,
-            self._unit.name,
-            read if self._last_merger is None else self._last_merger.resumable(read),
-            profile=to.profile,
-            tool=to.tool,
-            moment=to.moment,
-        ).result()

@@ -1,7 +1,8 @@
 """Merges the events of an import into the log of a session, and makes the session's record."""
 
 import re
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -14,13 +15,15 @@ from sessionary.clock import Moment, encode_id, from_micros, to_micros
 from sessionary.importers.base.content import RecentEntries, ledger_rows
 from sessionary.importers.base.events import (
     FOLLOWS,
+    Branch,
     Compacted,
+    Facts,
     MessageEvent,
     Retracted,
     SessionBegin,
     TokenUsage,
+    UsageEvent,
 )
-from sessionary.importers.base.known_history import KnownHistory, digest, key_of
 from sessionary.model import codec
 from sessionary.model.codec import storable_text
 from sessionary.model.record import ProjectFact, SessionLine
@@ -42,82 +45,6 @@ FIELDS = frozenset(
         *("end_reason",),
     }
 )
-
-
-def line_of(
-    begin: SessionBegin,
-    fields: dict[str, Any],
-    *,
-    id: str,
-    to: "ImportTarget",
-    began_at: datetime,
-    active_at: int,
-    origin: ParentSession | None,
-    skipped: int,
-) -> SessionLine:
-    """Return the session's record: read-only, and marked with where it came from."""
-    # By the tool's clock a session may begin after its last message.
-    active = max(began_at, from_micros(active_at)) if active_at else began_at
-    if fields.get("active_at") is not None:
-        active = max(active, fields["active_at"])
-    ended_at, end_reason = fields.get("ended_at"), fields.get("end_reason")
-    if ended_at is not None:
-        ended_at, end_reason = max(ended_at, began_at), end_reason or "ended"
-    return SessionLine(
-        id=id,
-        profile=to.profile,
-        kind=begin.kind,
-        began_at=began_at,
-        source=fields.get("source") or {"platform": to.tool},
-        title=_title(fields.get("title")),
-        title_by=None if _title(fields.get("title")) is None else TitleBy.IMPORT,
-        model=_name(fields.get("model")),
-        settings=fields.get("settings"),
-        system_prompt=fields.get("system_prompt"),
-        workspace=fields.get("workspace"),
-        project=_project(fields.get("project")),
-        pinned=bool(fields.get("pinned")),
-        archived=bool(fields.get("archived")),
-        read_only=True,
-        labels=fields.get("labels") or [],
-        draft=fields.get("draft"),
-        extra=_extra(begin, fields, to=to, skipped=skipped),
-        parent_id=None if origin is None else origin.parent.id,
-        lineage=None if origin is None else origin.lineage,
-        base_seq=0 if origin is None else origin.base_seq,
-        last_active_at=active,
-        ended_at=ended_at,
-        end_reason=None if ended_at is None else end_reason,
-        # The other tool did whatever follows an end.
-        finalized_at=ended_at,
-    )
-
-
-def _title(given: object) -> str | None:
-    if not isinstance(given, str):
-        return None
-    return clean_title(one_line(given)[:MAX_TITLE])
-
-
-def _name(given: object) -> str | None:
-    """Return a text as a column can hold it."""
-    return storable_text(given) if isinstance(given, str) else None
-
-
-def _project(given: object) -> ProjectFact | None:
-    if isinstance(given, ProjectFact):
-        return given
-    name = _title(given)
-    return None if name is None else ProjectFact(name)
-
-
-def _extra(
-    begin: SessionBegin, fields: dict[str, Any], *, to: "ImportTarget", skipped: int
-) -> dict[str, Any]:
-    origin: dict[str, Any] = {"from": to.tool, "tool": to.title, "id": begin.native_id}
-    if skipped:
-        origin["skipped"] = skipped
-    return {"import": origin, **(fields.get("extra") or {})}
 
 
 _PREVIEWED = 400
@@ -161,10 +88,8 @@ def body_text(message: MessageEvent, tool: str) -> str:
         return codec.encode({name: value for name, value in known if value is not None})
 
 
-def preview_of(parts: Sequence[dict[str, Any]]) -> str | None:
-    """Return the beginning of a message's text; None without one."""
-    words = "\n".join(part["text"] for part in parts if part["type"] == "text")
-    return preview(words[:_PREVIEWED]) or None
+def _text_of(message: MessageEvent) -> str:
+    return "\n".join(part["text"] for part in message.parts if part["type"] == "text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,14 +141,136 @@ def is_placeholder_title(title: str) -> bool:
     return not text or _is_command(text) or _PLACEHOLDER.match(text) is not None
 
 
-def prompt_of(parts: Sequence[dict[str, Any]]) -> str | None:
-    """Return the text of a prompt; None if it is a command or empty."""
-    text = "\n".join(part["text"] for part in parts if part["type"] == "text").strip()
-    return None if not text or _is_command(text) else text[:_LOOKED_AT]
-
-
 def _is_command(text: str) -> bool:
     return text.startswith(_OF_THE_PROGRAM) or _COMMAND.match(text) is not None
+
+
+# The tool's id of an entry, and a digest of its content.
+Key = tuple[str, int]
+
+
+class Branches:
+    """A whole log with its branches, for a source that left something out."""
+
+    def __init__(self, rows: Iterable[LogRow], first: int) -> None:
+        # From which seq on entries can still be repeated.
+        self._first = first
+        self._latest: dict[Key, int] = {}
+        self._keys: dict[int, Key] = {}
+        self._before: dict[int, int] = {}
+        tip = 0
+        for row in rows:
+            key = key_of(row)
+            if row.seq >= first:
+                self._latest[key] = row.seq
+            if row.kind == "retraction":
+                after = _retracted_after(row)
+                while tip > after:
+                    tip = self._before[tip]
+                continue
+            self._keys[row.seq], self._before[row.seq] = key, tip
+            tip = row.seq
+
+    def latest(self, key: Key) -> int:
+        """Return the seq of the last entry with that key; 0 without one."""
+        return self._latest.get(key, 0)
+
+    def find_after(self, position: int, key: Key) -> int | None:
+        """Return the last entry with that key whose branch leads through the same entries."""
+        found = self._latest.get(key, 0)
+        if found <= position:
+            return None
+        at = self._before[found] if position else 0
+        while at != position and not self._have_same_path(at, position):
+            if at == 0:
+                return None
+            at = self._before[at]
+        return found
+
+    def _have_same_path(self, one: int, other: int) -> bool:
+        """Whether the entries before two positions are the same."""
+        while one != other:
+            if self._keys.get(one) != self._keys.get(other):
+                return False
+            one, other = self._before.get(one, 0), self._before.get(other, 0)
+        return True
+
+
+def key_of(row: LogRow) -> Key:
+    """Return the key of an entry."""
+    return row.native_id or "", digest(row.kind, row.role, row.text)
+
+
+def digest(kind: str, role: str | None, text: str) -> int:
+    """Return a hash of an entry's content; of a compaction only its summary counts."""
+    content = codec.decode(text)["summary"] if kind == "compaction" else text
+    return hash((kind, role, content))
+
+
+class KnownHistory:
+    """Follows a source that repeats the log; after a gap, entries are searched further on."""
+
+    def __init__(self, store: Store, segments: Sequence[Segment]) -> None:
+        self._store = store
+        self._segments = segments
+        self._page: deque[LogRow] = deque()
+        self._read_through = 0
+        self._branches: Branches | None = None
+
+    def find(
+        self, position: int, kind: str, role: str | None, text: str, id: str | None
+    ) -> int | None:
+        """Return the seq of the entry that says the same: the next one, or one further on."""
+        if self._branches is None:
+            row = self._next()
+            if row is not None and (row.kind, row.role, row.text) == (kind, role, text):
+                self._page.popleft()
+                return row.seq
+            # The source has left something out: read the whole log.
+            first = self._read_through + 1 if row is None else row.seq
+            self._branches = Branches(self._from_the_first(), first)
+        return self._branches.find_after(position, (id or "", digest(kind, role, text)))
+
+    def consume_retraction(self, before: int, position: int) -> bool:
+        """Return whether the log was rewound to an earlier entry here, and consume the retraction."""
+        if self._branches is not None:
+            text = codec.encode({"after": position, "reason": "branch"})
+            return self._branches.latest(("", digest("retraction", None, text))) > before
+        row = self._next()
+        if row is None or row.kind != "retraction" or _retracted_after(row) != position:
+            return False
+        self._page.popleft()
+        return True
+
+    def remaining(self) -> Iterator[LogRow]:
+        """Yield the entries that were not repeated yet."""
+        while (row := self._next()) is not None:
+            self._page.popleft()
+            yield row
+
+    def _next(self) -> LogRow | None:
+        """Return the next entry without consuming it."""
+        if not self._page:
+            rows = self._read(self._read_through)
+            if not rows:
+                return None
+            self._read_through = rows[-1].seq
+            self._page.extend(rows)
+        return self._page[0]
+
+    def _from_the_first(self) -> Iterator[LogRow]:
+        after = 0
+        while rows := self._read(after):
+            yield from rows
+            after = rows[-1].seq
+
+    def _read(self, after: int) -> list[LogRow]:
+        return self._store.read(merge.page, self._segments, after).result()
+
+
+def _retracted_after(row: LogRow) -> int:
+    """Return the seq of the last entry that a retraction keeps."""
+    return int(codec.decode(row.text)["after"])
 
 
 MAX_BATCH_ROWS = 4000
@@ -293,6 +340,24 @@ class SessionMerger:
         """Whether nothing of the session was stored before."""
         return self._session is None
 
+    def add(
+        self, event: MessageEvent | Compacted | Retracted | Branch | UsageEvent | Facts
+    ) -> None:
+        """Merge an event."""
+        match event:
+            case MessageEvent():
+                self.add_message(event)
+            case Compacted():
+                self._add_compaction(event)
+            case Retracted():
+                self._retract(event)
+            case Branch(items=items, is_current=is_current):
+                self._follow_branch(items, is_current=is_current)
+            case UsageEvent(usage=usage):
+                self._usage.extend(usage)
+            case Facts(fields=fields):
+                self.fields.update((n, value) for n, value in fields.items() if n in FIELDS)
+
     def add_message(self, message: MessageEvent) -> None:
         """Append a message after its parent, unless it is stored already."""
         position = self._place_of(message.parent)
@@ -302,7 +367,10 @@ class SessionMerger:
             if role == "user" and self._first_prompt is None:
                 self._note_prompt(message)
         micros = to_micros(message.at)
-        self._note_activity(message, micros)
+        if self._began_at is None:
+            self._began_at = message.at
+        if micros > self._last_active and (role == "user" or role == "assistant"):
+            self._last_active = micros
         if message.usage:
             self._usage.extend(message.usage)
         is_new = self._history_left is None and position == self._position
@@ -318,7 +386,7 @@ class SessionMerger:
         self._append("message", role, micros, text, message.id)
         self._count(message)
 
-    def add_compaction(self, mark: Compacted) -> None:
+    def _add_compaction(self, mark: Compacted) -> None:
         """Append a compaction, unless it is stored already."""
         self.has_conversation = True
         through = self._position
@@ -332,7 +400,7 @@ class SessionMerger:
         self._append("compaction", None, to_micros(mark.at), text, mark.id)
         self._added.compacted_seq = self._position
 
-    def retract(self, taken: Retracted) -> None:
+    def _retract(self, taken: Retracted) -> None:
         """Retract everything after a message."""
         position = 0 if taken.after is None else self._seq_of(taken.after)
         if position is None or position == self._position or self._rewind_to(position):
@@ -341,18 +409,18 @@ class SessionMerger:
         if self._position != self._tip:
             self._start_branch(to_micros(taken.at))
 
-    def follow_branch(self, items: Sequence[MessageEvent | Compacted], *, is_current: bool) -> None:
+    def _follow_branch(
+        self, items: Sequence[MessageEvent | Compacted], *, is_current: bool
+    ) -> None:
         """Make a branch of a tree the current one, unless all of it is stored already."""
         path = self._current_path()
         if is_current:
             # The first prompt is that of the current branch.
             self._first_prompt, self._begins_with_command = None, False
             for item in items:
-                if (
-                    isinstance(item, MessageEvent)
-                    and item.role == "user"
-                    and self._note_prompt(item)
-                ):
+                if isinstance(item, Compacted) or item.role != "user":
+                    continue
+                if self._note_prompt(item):
                     break
         keyed = [(self._key(item), item) for item in items]
         if not is_current:
@@ -377,14 +445,10 @@ class SessionMerger:
                 item.parent = FOLLOWS
                 self.add_message(item)
             else:
-                self.add_compaction(item)
+                self._add_compaction(item)
             if self._position != before:
                 path.append((*key, self._position))
             self._known_keys.add(key)
-
-    def add_usage(self, usage: Sequence[Usage | TokenUsage]) -> None:
-        """Add model calls."""
-        self._usage.extend(usage)
 
     def flush(self, *, is_last: bool, unit: tuple[str, ReadUnit] | None = None) -> bool:
         """Write what is collected in one transaction; return whether the session is stored then."""
@@ -481,7 +545,7 @@ class SessionMerger:
         path: list[tuple[str, int, int]] = []
         for row in () if self._history_left is None else self._history_left.remaining():
             if row.kind == "retraction":
-                after = int(codec.decode(row.text)["after"])
+                after = _retracted_after(row)
                 path = [each for each in path if each[2] <= after]
                 continue
             key = key_of(row)
@@ -581,19 +645,14 @@ class SessionMerger:
             return
         self._position, self._needs_rebuild = base, True
         if base != self._tip:
-            self._retract(at)
+            text = codec.encode({"after": base, "reason": "branch"})
+            self._rows.append(LogRow(self._next_seq(), "retraction", None, at, text))
+            self._tip = base
         for row in merge.renumbered(lost, self._next_seq()):
             self._rows.append(row)
             self._bytes += len(row.text)
             self._tip = row.seq
             self._move_to(row.seq, row.native_id)
-
-    def _retract(self, at: int) -> None:
-        text = codec.encode({"after": self._position, "reason": "branch"})
-        seq = self._next_seq()
-        self._rows.append(LogRow(seq, "retraction", None, at, text))
-        self._tip = self._position
-        self._needs_rebuild = True
 
     def _next_seq(self) -> int:
         if self._rows:
@@ -610,17 +669,18 @@ class SessionMerger:
         if message.role == "assistant":
             added.last_reply_seq = self._position
         elif message.role == "user" and added.preview is None:
-            added.preview = preview_of(message.parts)
+            added.preview = preview(_text_of(message)[:_PREVIEWED]) or None
         added.active_at = self._last_active
         if message.model is not None:
             self.fields["model"] = message.model
 
     def _note_prompt(self, message: MessageEvent) -> bool:
         """Note the first prompt; return whether it is one, and no command."""
-        self._first_prompt = prompt_of(message.parts)
-        if self._first_prompt is None:
-            self._begins_with_command = True
-        return self._first_prompt is not None
+        text = _text_of(message).strip()
+        is_prompt = bool(text) and not _is_command(text)
+        self._first_prompt = text[:_LOOKED_AT] if is_prompt else None
+        self._begins_with_command = self._begins_with_command or not is_prompt
+        return is_prompt
 
     def _fields_with_title(self) -> dict[str, Any]:
         """Return the fields, with the first prompt as title if the tool's is a placeholder."""
@@ -636,12 +696,6 @@ class SessionMerger:
             known = self._target.store.read(merge.title_of, self._session).result()
             made = made if known is None or is_placeholder_title(known) else None
         return {**self.fields, "title": made}
-
-    def _note_activity(self, message: MessageEvent, micros: int) -> None:
-        if self._began_at is None:
-            self._began_at = message.at
-        if micros > self._last_active and message.role in ("user", "assistant"):
-            self._last_active = micros
 
     def _batch(self, *, is_last: bool, unit: tuple[str, ReadUnit] | None) -> WriteBatch:
         return WriteBatch(
@@ -663,22 +717,60 @@ class SessionMerger:
         )
 
     def _line(self) -> SessionLine:
-        assert self._began_at is not None or self._session is not None
-        return line_of(
-            self._begin,
-            self._fields_with_title(),
-            id=self._id(),
-            to=self._target,
-            began_at=self._began_at or self._target.moment.now,
-            active_at=self._last_active,
-            origin=self._origin,
-            skipped=self.skipped,
+        """Return the session's record: read-only, and marked with where it came from."""
+        begin, to, origin = self._begin, self._target, self._origin
+        began_at = self._began_at or to.moment.now
+        if self._session is not None:
+            id = self._session.id
+        else:
+            assert self._began_at is not None
+            # The same in every store that imports the session.
+            name = f"{to.tool}\n{begin.native_id}".encode("utf-8", "surrogatepass")
+            id = encode_id(max(0, to_micros(began_at) // 1000), int(hash_of(name)[:20], 16))
+        fields = self._fields_with_title()
+        title = _clean_title(fields.get("title"))
+        # By the tool's clock a session may begin after its last message.
+        last = from_micros(self._last_active) if self._last_active else began_at
+        active = max(began_at, last, fields.get("active_at") or began_at)
+        ended_at, end_reason = fields.get("ended_at"), fields.get("end_reason")
+        if ended_at is not None:
+            ended_at, end_reason = max(ended_at, began_at), end_reason or "ended"
+        model, project = fields.get("model"), fields.get("project")
+        if not isinstance(project, ProjectFact):
+            name_of = _clean_title(project)
+            project = None if name_of is None else ProjectFact(name_of)
+        source: dict[str, Any] = {"from": to.tool, "tool": to.title, "id": begin.native_id}
+        if self.skipped:
+            source["skipped"] = self.skipped
+        return SessionLine(
+            id=id,
+            profile=to.profile,
+            kind=begin.kind,
+            began_at=began_at,
+            source=fields.get("source") or {"platform": to.tool},
+            title=title,
+            title_by=None if title is None else TitleBy.IMPORT,
+            model=storable_text(model) if isinstance(model, str) else None,
+            settings=fields.get("settings"),
+            system_prompt=fields.get("system_prompt"),
+            workspace=fields.get("workspace"),
+            project=project,
+            pinned=bool(fields.get("pinned")),
+            archived=bool(fields.get("archived")),
+            read_only=True,
+            labels=fields.get("labels") or [],
+            draft=fields.get("draft"),
+            extra={"import": source, **(fields.get("extra") or {})},
+            parent_id=None if origin is None else origin.parent.id,
+            lineage=None if origin is None else origin.lineage,
+            base_seq=0 if origin is None else origin.base_seq,
+            last_active_at=active,
+            ended_at=ended_at,
+            end_reason=None if ended_at is None else end_reason,
+            # The other tool did whatever follows an end.
+            finalized_at=ended_at,
         )
 
-    def _id(self) -> str:
-        """Return the session's id: the same in every store that imports it."""
-        if self._session is not None:
-            return self._session.id
-        name = f"{self._target.tool}\n{self._begin.native_id}".encode("utf-8", "surrogatepass")
-        assert self._began_at is not None
-        return encode_id(max(0, to_micros(self._began_at) // 1000), int(hash_of(name)[:20], 16))
+
+def _clean_title(given: object) -> str | None:
+    return clean_title(one_line(given)[:MAX_TITLE]) if isinstance(given, str) else None
