@@ -5,26 +5,12 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from sessionary.importers.base import files
+from sessionary.importers.base import events, files
 from sessionary.importers.base.content import (
     call_usage,
     parse_time,
     text_content,
     uncached_input,
-)
-from sessionary.importers.base.events import (
-    Event,
-    IgnoredRecord,
-    Importer,
-    MessageEvent,
-    Resume,
-    SessionEnd,
-    Skipped,
-    Unit,
-    UsageEvent,
-    begin_session,
-    facts,
-    workspace,
 )
 
 HISTORY = ".aider.chat.history.md"
@@ -39,7 +25,7 @@ _USED = re.compile(
 _MODEL = re.compile(r"> (?:Main model|Model): (\S+)")
 
 
-class Aider(Importer):
+class Aider(events.Importer):
     """Reads the histories of Aider."""
 
     name = "aider"
@@ -52,17 +38,19 @@ class Aider(Importer):
             return path.name == HISTORY or b"\n# aider chat started at " in b"\n" + files.head(path)
         return files.is_file(path / HISTORY)
 
-    def find(self, place: Path) -> Iterator[Unit]:
+    def find(self, place: Path) -> Iterator[events.Unit]:
         """Yield the histories; a directory is searched three levels deep."""
         yield from map(files.unit, files.named_or_below(place, suffixes=(HISTORY,), depth=3))
 
-    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+    def read(self, unit: events.Unit, resume: events.Resume | None) -> Iterator[events.Event]:
         history = _History(unit.path)
         with files.opened(unit.path) as file:
             # A last line without its end is still being written: a later import reads it.
             for start, _, text in files.raw_lines(file, max_line=MAX_LINE):
                 if text is None:
-                    yield Skipped(where=f"byte {start}", why=f"longer than {MAX_LINE:,} bytes")
+                    yield events.Skipped(
+                        where=f"byte {start}", why=f"longer than {MAX_LINE:,} bytes"
+                    )
                 else:
                     yield from history.take(text.decode("utf-8", "replace").rstrip("\r\n"))
         yield from history.end()
@@ -81,11 +69,11 @@ class _History:
         self._number = 0
         self._is_fenced = False
         # Events before the first prompt of a session wait for it.
-        self._waiting: list[Event] | None = None
+        self._waiting: list[events.Event] | None = None
         self._name = ""
         self._calls = 0
 
-    def take(self, line: str) -> Iterator[Event]:
+    def take(self, line: str) -> Iterator[events.Event]:
         """Yield the events of one line."""
         if begun := _BEGIN.fullmatch(line.strip()):
             yield from self.end()
@@ -99,7 +87,7 @@ class _History:
         elif (line.startswith("> ") or line == ">") and not self._is_fenced:
             if found := _MODEL.match(line):
                 self._model = found[1]
-                yield from self._emit(facts(model=found[1]))
+                yield from self._emit(events.facts(model=found[1]))
             if used := _USED.fullmatch(line):
                 self._calls += 1
                 sent, read, written = (_count(used[name]) for name in ("sent", "read", "written"))
@@ -114,40 +102,44 @@ class _History:
                     cache_read=read,
                     cache_write=written,
                 )
-                yield from self._emit(UsageEvent(usage=usage))
+                yield from self._emit(events.UsageEvent(usage=usage))
             yield from self._add_line("system", line.removeprefix(">").strip())
         elif line.strip() or self._role == "assistant":
             self._is_fenced ^= line.startswith("```")
             yield from self._add_line("assistant", line)
 
-    def end(self) -> Iterator[Event]:
+    def end(self) -> Iterator[events.Event]:
         """End the session."""
         if self._at is not None:
             yield from self._flush()
             if self._waiting is None:
-                yield SessionEnd()
+                yield events.SessionEnd()
             else:
-                yield IgnoredRecord(what="starts without a question")
+                yield events.IgnoredRecord(what="starts without a question")
         self._at, self._waiting = None, None
 
-    def _begin(self, started: str) -> Iterator[Event]:
+    def _begin(self, started: str) -> Iterator[events.Event]:
         self._at, self._number, self._model = parse_time(started), 0, None
         self._is_fenced = False
         if self._at is None:
-            yield Skipped(where=f"session of {started}", why="not a time")
+            yield events.Skipped(where=f"session of {started}", why="not a time")
             return
         # Two may begin in one second.
         count = self._seen[started] = self._seen.get(started, 0) + 1
         name = f"{self._folder.name} {started}" + (f" #{count}" if count > 1 else "")
         self._name, self._calls = name, 0
         self._waiting = [
-            begin_session(name, self._at),
-            facts(workspace=workspace(str(self._folder))),
+            events.begin_session(name, self._at),
+            events.facts(workspace=events.workspace(str(self._folder))),
         ]
 
-    def _emit(self, event: Event) -> Iterator[Event]:
+    def _emit(self, event: events.Event) -> Iterator[events.Event]:
         """Yield an event; before the first prompt it waits."""
-        if self._waiting is not None and isinstance(event, MessageEvent) and event.role != "system":
+        if (
+            self._waiting is not None
+            and isinstance(event, events.MessageEvent)
+            and event.role != "system"
+        ):
             waiting, self._waiting = self._waiting, None
             yield from waiting
         if self._waiting is None:
@@ -155,13 +147,13 @@ class _History:
         else:
             self._waiting.append(event)
 
-    def _add_line(self, role: str, words: str) -> Iterator[Event]:
+    def _add_line(self, role: str, words: str) -> Iterator[events.Event]:
         if role != self._role:
             yield from self._flush()
             self._role = role
         self._words.append(words)
 
-    def _flush(self) -> Iterator[Event]:
+    def _flush(self) -> Iterator[events.Event]:
         words = "\n".join(self._words).strip("\n").rstrip()
         role, self._role, self._words = self._role, "", []
         if not words or self._at is None:

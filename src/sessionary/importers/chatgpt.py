@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.formats import coerce, openai_items
-from sessionary.importers.base import archives, files
+from sessionary.formats.coerce import Json
+from sessionary.importers.base import archives, events, files
 from sessionary.importers.base.archives import MAX_FILE, ExportFiles
 from sessionary.importers.base.content import (
     MessageContent,
@@ -16,18 +17,6 @@ from sessionary.importers.base.content import (
     parse_time,
     tree_branches,
     without_nodes,
-)
-from sessionary.importers.base.events import (
-    Event,
-    Importer,
-    Json,
-    MessageEvent,
-    Resume,
-    SessionEnd,
-    Skipped,
-    Unit,
-    begin_session,
-    facts,
 )
 from sessionary.model.media import media_type_of
 
@@ -70,7 +59,7 @@ class Assets:
 
 def to_message(
     message: Json, *, id: str, at: datetime, call: str | None, assets: Assets
-) -> MessageEvent | None:
+) -> events.MessageEvent | None:
     """Return the message; None for one without content."""
     author = coerce.record(message.get("author"))
     role = openai_items.role_of(author.get("role"), "system")
@@ -159,7 +148,7 @@ def _words(body: Json) -> str:
     return "\n".join(each for each in coerce.items(body.get("parts")) if isinstance(each, str))
 
 
-class ChatGpt(Importer):
+class ChatGpt(events.Importer):
     """Reads the export that ChatGPT sends to its users."""
 
     name = "chatgpt"
@@ -168,13 +157,13 @@ class ChatGpt(Importer):
     def recognises(self, path: Path) -> bool:
         return archives.is_export(path, b'"mapping"', alone=b'"author"')
 
-    def find(self, place: Path) -> Iterator[Unit]:
+    def find(self, place: Path) -> Iterator[events.Unit]:
         return archives.export_units(place)
 
-    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+    def read(self, unit: events.Unit, resume: events.Resume | None) -> Iterator[events.Event]:
         assets: Assets | None = None
 
-        def take(given: Json, where: str, export_files: ExportFiles) -> Iterator[Event]:
+        def take(given: Json, where: str, export_files: ExportFiles) -> Iterator[events.Event]:
             nonlocal assets
             assets = assets or Assets(export_files)
             return _conversation(given, where, assets, unit.path)
@@ -182,21 +171,23 @@ class ChatGpt(Importer):
         return archives.export_events(unit.path, take)
 
 
-def _conversation(conversation: Json, where: str, assets: Assets, path: Path) -> Iterator[Event]:
+def _conversation(
+    conversation: Json, where: str, assets: Assets, path: Path
+) -> Iterator[events.Event]:
     id = coerce.first_name(conversation.get("conversation_id"), conversation.get("id"))
     mapping = coerce.record(conversation.get("mapping"))
     if id is None or not mapping:
         why = "it has no messages" if id is not None else "it has no name"
-        yield Skipped(where=where, why=why)
+        yield events.Skipped(where=where, why=why)
         return
     if len(mapping) > MOST:
-        yield Skipped(where=where, why=f"it has more than {MOST:,} messages")
+        yield events.Skipped(where=where, why=f"it has more than {MOST:,} messages")
         return
     began = parse_time(conversation.get("create_time"))
-    yield begin_session(id, began)
+    yield events.begin_session(id, began)
     extra = {name: conversation[name] for name in _KEPT if conversation.get(name)}
     is_starred = conversation.get("is_starred") is True
-    yield facts(
+    yield events.facts(
         title=conversation.get("title"),
         model=coerce.name(conversation.get("default_model_slug")),
         archived=conversation.get("is_archived") is True,
@@ -204,8 +195,8 @@ def _conversation(conversation: Json, where: str, assets: Assets, path: Path) ->
         extra={"chatgpt": extra} if extra else None,
     )
     tree = _ConversationTree(conversation, mapping, assets, began or files.changed_at(path))
-    yield from tree.events(where)
-    yield SessionEnd()
+    yield from tree.branches(where)
+    yield events.SessionEnd()
 
 
 class _ConversationTree:
@@ -225,7 +216,7 @@ class _ConversationTree:
         }
         self._skipped = 0
 
-    def events(self, where: str) -> Iterator[Event]:
+    def branches(self, where: str) -> Iterator[events.Event]:
         """Yield the branches, the current one last."""
         messages = self._messages()
         gone = {id for id in self._parents if id not in messages}
@@ -237,11 +228,11 @@ class _ConversationTree:
         found = {id: [messages[id]] for id in parents}
         yield from tree_branches(parents, found, current=current, where=where)
         if self._skipped:
-            yield Skipped(where=where, why=f"{self._skipped:,} nodes hold no message")
+            yield events.Skipped(where=where, why=f"{self._skipped:,} nodes hold no message")
 
-    def _messages(self) -> dict[str, MessageEvent]:
+    def _messages(self) -> dict[str, events.MessageEvent]:
         """Return the message of each node; a tool's result belongs to the call above it."""
-        found: dict[str, MessageEvent] = {}
+        found: dict[str, events.MessageEvent] = {}
         calls: dict[str, str | None] = {}
         at = self._began
         for id in parents_first(self._parents):

@@ -6,20 +6,9 @@ from itertools import groupby
 from pathlib import Path
 
 from sessionary.formats import anthropic_blocks, coerce
-from sessionary.importers.base import archives, files
+from sessionary.formats.coerce import Json
+from sessionary.importers.base import archives, events, files
 from sessionary.importers.base.content import MessageContent, is_linear, parse_time, tree_branches
-from sessionary.importers.base.events import (
-    Event,
-    Importer,
-    Json,
-    MessageEvent,
-    Resume,
-    SessionEnd,
-    Skipped,
-    Unit,
-    begin_session,
-    facts,
-)
 from sessionary.store.tables.blobs import hash_of
 
 _ROLES = {"human": "user", "user": "user", "assistant": "assistant"}
@@ -27,7 +16,7 @@ _ROLES = {"human": "user", "user": "user", "assistant": "assistant"}
 _ROOT = "00000000-0000-4000-8000-000000000000"
 
 
-class ClaudeAi(Importer):
+class ClaudeAi(events.Importer):
     """Reads the export that Claude.ai sends to its users."""
 
     name = "claude-ai"
@@ -36,24 +25,24 @@ class ClaudeAi(Importer):
     def recognises(self, path: Path) -> bool:
         return archives.is_export(path, b'"chat_messages"', alone=b'"sender"')
 
-    def find(self, place: Path) -> Iterator[Unit]:
+    def find(self, place: Path) -> Iterator[events.Unit]:
         return archives.export_units(place)
 
-    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+    def read(self, unit: events.Unit, resume: events.Resume | None) -> Iterator[events.Event]:
         return archives.export_events(
             unit.path, lambda given, where, _: _conversation(given, where, unit.path)
         )
 
 
-def _conversation(conversation: Json, where: str, path: Path) -> Iterator[Event]:
+def _conversation(conversation: Json, where: str, path: Path) -> Iterator[events.Event]:
     id = coerce.name(conversation.get("uuid"))
     if id is None:
-        yield Skipped(where=where, why="it has no name")
+        yield events.Skipped(where=where, why="it has no name")
         return
     began = parse_time(conversation.get("created_at"))
-    yield begin_session(id, began)
+    yield events.begin_session(id, began)
     extra = {name: conversation[name] for name in ("summary", "settings") if conversation.get(name)}
-    yield facts(
+    yield events.facts(
         title=conversation.get("name"),
         model=coerce.name(conversation.get("model")),
         project=coerce.name(coerce.record(conversation.get("project")).get("name")),
@@ -61,7 +50,7 @@ def _conversation(conversation: Json, where: str, path: Path) -> Iterator[Event]
         extra={"claude-ai": extra} if extra else None,
     )
     at = began or files.changed_at(path)
-    messages: dict[str, list[MessageEvent]] = {}
+    messages: dict[str, list[events.MessageEvent]] = {}
     parents: dict[str, str | None] = {}
     before: str | None = None
     for number, given in enumerate(coerce.items(conversation.get("chat_messages")), 1):
@@ -71,7 +60,7 @@ def _conversation(conversation: Json, where: str, path: Path) -> Iterator[Event]
         made = _to_messages(message, name, at)
         if not made or name in messages:
             why = "its name came before" if made else "it is no message, or says nothing"
-            yield Skipped(where=f"{where} message {number}", why=why)
+            yield events.Skipped(where=f"{where} message {number}", why=why)
             continue
         messages[name] = made
         # Newer exports name the message it follows; otherwise it is the one before.
@@ -81,15 +70,15 @@ def _conversation(conversation: Json, where: str, path: Path) -> Iterator[Event]
         parents[name] = before
         before = name
     if is_linear(parents):
-        for events in messages.values():
-            yield from events
+        for made in messages.values():
+            yield from made
     else:
         current = coerce.name(conversation.get("current_leaf_message_uuid"))
         yield from tree_branches(parents, messages, current=current, where=where)
-    yield SessionEnd()
+    yield events.SessionEnd()
 
 
-def _to_messages(message: Json, id: str, at: datetime) -> list[MessageEvent]:
+def _to_messages(message: Json, id: str, at: datetime) -> list[events.MessageEvent]:
     """Return a message as several, so that the results of tools are messages of their own."""
     role = _ROLES.get(coerce.text(message.get("sender")))
     if role is None:
@@ -106,7 +95,7 @@ def _to_messages(message: Json, id: str, at: datetime) -> list[MessageEvent]:
         else:
             data = words.encode("utf-8", "surrogatepass")
             content.attach(data, "text/plain", coerce.name(each.get("file_name")))
-    made: list[MessageEvent] = []
+    made: list[events.MessageEvent] = []
     for is_result, cut in groupby(content.parts, key=lambda part: part["type"] == "tool_result"):
         piece = MessageContent(list(cut))
         named = {part.get("blob") for part in piece.parts}

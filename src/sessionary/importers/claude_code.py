@@ -22,34 +22,13 @@ import msgspec
 
 from sessionary.clock import Clock, SystemClock
 from sessionary.formats import anthropic_blocks, coerce, parts
-from sessionary.importers.base import files
+from sessionary.formats.coerce import Json
+from sessionary.importers.base import events, files
 from sessionary.importers.base.content import (
     MessageContent,
     RecentEntries,
     is_plausible_time,
     parse_time,
-)
-from sessionary.importers.base.events import (
-    FOLLOWS,
-    Checkpoint,
-    Compacted,
-    Event,
-    HeldBack,
-    IgnoredRecord,
-    Importer,
-    Json,
-    MessageEvent,
-    Resume,
-    SessionBegin,
-    Skipped,
-    SourceRewritten,
-    TokenUsage,
-    Unit,
-    UsageEvent,
-    UserEnvironment,
-    begin_session,
-    facts,
-    workspace,
 )
 from sessionary.model.session import Lineage
 from sessionary.model.usage import MAX_TOKENS
@@ -327,7 +306,7 @@ class PartialAnswer:
         self._call, self._parent, self._at = call, parent, at
         self._blocks = content_of((line.message or _EMPTY).content)
         self.line = self._last = self._used = line
-        self.followers: list[MessageEvent] = []
+        self.followers: list[events.MessageEvent] = []
         self.size = 0
 
     @property
@@ -345,7 +324,7 @@ class PartialAnswer:
         if message.usage is not None and (message.usage.output_tokens or 0) > 0:
             self._used = line
 
-    def to_message(self) -> MessageEvent:
+    def to_message(self) -> events.MessageEvent:
         """Return the answer as one message."""
         message = self._last.message or _EMPTY
         content = MessageContent()
@@ -364,14 +343,14 @@ class PartialAnswer:
         )
 
 
-def _usage(line: TranscriptLine, at: datetime, name: str) -> Sequence[TokenUsage]:
+def _usage(line: TranscriptLine, at: datetime, name: str) -> Sequence[events.TokenUsage]:
     """Return the usage of a call, with the same id in every file and line that has it."""
     message = line.message or _EMPTY
     tokens, model = message.usage, message.model
     if tokens is None or model is None or model == _SYNTHETIC:
         return ()
     written, kept = _whole(tokens.cache_creation_input_tokens), tokens.cache_creation
-    used = TokenUsage(
+    used = events.TokenUsage(
         call_id=f"{TOOL}:{name}:{line.requestId}" if line.requestId else f"{TOOL}:{name}",
         model=model,
         at=at,
@@ -452,7 +431,7 @@ class TranscriptReader:
     def __init__(
         self,
         who: SessionIdentity,
-        resume: Resume | None = None,
+        resume: events.Resume | None = None,
         *,
         at: datetime,
         is_settled: bool = True,
@@ -485,20 +464,20 @@ class TranscriptReader:
         self._boundary: TranscriptLine | None = None
         self._workspace: Json | None = None
         # Where the next import could resume.
-        self.last_checkpoint: Resume | None = None
+        self.last_checkpoint: events.Resume | None = None
         # Where an answer begins that is held back because it may not be complete.
         self.held_at: int | None = None
-        self._waiting: list[Event] = []
+        self._waiting: list[events.Event] = []
         self._ignored: Counter[str] = Counter()
-        self._out: list[Event] = []
+        self._out: list[events.Event] = []
         # Offsets of the lines of agents that old versions wrote among the others.
         self.sidechains: dict[str, array[int]] = {}
 
-    def events(self, lines: Iterable[tuple[int, int, bytes | None]]) -> Iterator[Event]:
+    def read(self, lines: Iterable[tuple[int, int, bytes | None]]) -> Iterator[events.Event]:
         """Yield the events of the lines."""
         out = self._out
         if self._has_begun:
-            yield SessionBegin(native_id=self.native_id or "")
+            yield events.SessionBegin(native_id=self.native_id or "")
         for begin, end, text in lines:
             self._number += 1
             self._take(begin, text)
@@ -535,7 +514,7 @@ class TranscriptReader:
             if self._titles.awaited and line.uuid is not None:
                 self._titles.meet(line.uuid)
             if self._workspace is None and line.cwd:
-                self._workspace = workspace(line.cwd, branch=line.gitBranch)
+                self._workspace = events.workspace(line.cwd, branch=line.gitBranch)
             kind, message = line.type, line.message
             if message is None:
                 self._take_other(line, text)
@@ -547,7 +526,7 @@ class TranscriptReader:
                 self._take_other(line, text)
         except UnreadableLine as error:
             # It is reported once there is a session.
-            skipped = Skipped(where=f"line {self._number}", why=str(error))
+            skipped = events.Skipped(where=f"line {self._number}", why=str(error))
             (self._out if self._has_begun else self._waiting).append(skipped)
 
     def _take_other(self, line: TranscriptLine, text: bytes) -> None:
@@ -587,7 +566,7 @@ class TranscriptReader:
     def _open(self, line: TranscriptLine, name: str, begin: int) -> PartialAnswer:
         """Begin an answer: the one before it is complete."""
         if name == self._noted_answer:
-            raise SourceRewritten
+            raise events.SourceRewritten
         self._close()
         if begin - self._marked > CHECKPOINT_EVERY:
             # An agent may work for long without any other message.
@@ -595,7 +574,7 @@ class TranscriptReader:
         id = line.uuid or f"{name}@{self._number}"
         message_id = None if line.message is None else line.message.id
         # A part that comes after other messages is a message of its own.
-        parent = FOLLOWS if name == self._last_answer else self._parent(line)
+        parent = events.FOLLOWS if name == self._last_answer else self._parent(line)
         # Files of other programs may have ids of neither calls nor lines: use their place.
         session = self._who.session_id or line.sessionId or self.native_id or "session"
         call = message_id or line.uuid or f"{session}:{self._who.agent or ''}:{name}"
@@ -630,7 +609,7 @@ class TranscriptReader:
             is_awaited = is_awaited and name is not None
             given = block.get("content")
             anthropic_blocks.add_result(content, id, given, name=name, is_error=is_error)
-        parent = FOLLOWS if is_awaited else self._parent(line)
+        parent = events.FOLLOWS if is_awaited else self._parent(line)
         self._put(line, content.to_message("tool", self._at, id=line.uuid, parent=parent))
 
     def _take_words(
@@ -682,7 +661,7 @@ class TranscriptReader:
         if not self._has_begun:
             # The beginning of the conversation is in another file, or deleted.
             made = [parts.text(summary)]
-            message = MessageEvent(role="system", parts=made, at=self._at, id=line.uuid)
+            message = events.MessageEvent(role="system", parts=made, at=self._at, id=line.uuid)
             self._emit_message(message, line)
             return
         id, keeps = line.uuid, None
@@ -692,11 +671,11 @@ class TranscriptReader:
             # The first message that the model still reads in full.
             head = coerce.record(segment).get("headUuid")
             keeps = self._places.get(head) if isinstance(head, str) else None
-        self._out.append(Compacted(summary=summary, at=self._at, id=id, keeps=keeps))
+        self._out.append(events.Compacted(summary=summary, at=self._at, id=id, keeps=keeps))
 
     # Places
 
-    def _put(self, line: TranscriptLine, message: MessageEvent) -> None:
+    def _put(self, line: TranscriptLine, message: events.MessageEvent) -> None:
         """Add a message after the last one; an answer that is not complete comes first."""
         message.id = message.id or line.uuid
         answer = self._answer
@@ -714,7 +693,7 @@ class TranscriptReader:
         It waits for the first words: by itself it is no conversation.
         """
         self._place(line, self._tip)
-        message = MessageEvent(role="system", parts=made, at=self._at, id=line.uuid)
+        message = events.MessageEvent(role="system", parts=made, at=self._at, id=line.uuid)
         if self._has_begun or self._answer is not None:
             self._emit_message(message, line)
         else:
@@ -730,11 +709,11 @@ class TranscriptReader:
         if message.parts:
             self._emit_message(message, answer.line)
         elif message.usage and self._has_begun:
-            self._out.append(UsageEvent(usage=message.usage))
+            self._out.append(events.UsageEvent(usage=message.usage))
         for follower in answer.followers:
             self._emit_message(follower, answer.line)
 
-    def _emit_message(self, message: MessageEvent, line: TranscriptLine) -> None:
+    def _emit_message(self, message: events.MessageEvent, line: TranscriptLine) -> None:
         if self._answer is not None:
             self._answer.followers.append(message)
             return
@@ -744,18 +723,20 @@ class TranscriptReader:
             self._waiting = []
         self._out.append(message)
 
-    def _begin(self, message: MessageEvent, line: TranscriptLine) -> SessionBegin:
+    def _begin(self, message: events.MessageEvent, line: TranscriptLine) -> events.SessionBegin:
         self.native_id = session_id = (
             self._who.session_id or line.sessionId or message.id or "session"
         )
         if self._who.agent is not None:
             self.native_id = f"{session_id}/{self._who.agent}"
-            return begin_session(self.native_id, parent=session_id)
+            return events.begin_session(self.native_id, parent=session_id)
         # A copy's lines name the session that it was copied from.
         forked = coerce.record(line.forkedFrom).get("sessionId")
         origin = forked if isinstance(forked, str) else line.sessionId
         aliases = [f"first:{message.id}"] if message.id is not None else []
-        return begin_session(session_id, parent=origin, lineage=Lineage.FORK, aliases=aliases)
+        return events.begin_session(
+            session_id, parent=origin, lineage=Lineage.FORK, aliases=aliases
+        )
 
     def _parent(self, line: TranscriptLine) -> str | None:
         """Return the message that a line follows, if it is not the last one."""
@@ -766,10 +747,10 @@ class TranscriptReader:
             is_anew = (
                 is_root and line.type == "user" and not line.isMeta and line.uuid and self._tip
             )
-            return None if is_anew and self._boundary is None else FOLLOWS
+            return None if is_anew and self._boundary is None else events.FOLLOWS
         place = self._places.get(named, named)
         if place is None or place == self._tip:
-            return FOLLOWS
+            return events.FOLLOWS
         return self._message_at(place)
 
     def _place(self, line: TranscriptLine, at: str | None) -> None:
@@ -790,21 +771,25 @@ class TranscriptReader:
             self._answer, self.held_at = None, answer.start
         self._close()
         out = self._out
-        out.extend(IgnoredRecord(what=what, count=count) for what, count in self._ignored.items())
+        out.extend(
+            events.IgnoredRecord(what=what, count=count) for what, count in self._ignored.items()
+        )
         if not self._has_begun:
-            faults = [each for each in self._waiting if not isinstance(each, MessageEvent)]
+            faults = [each for each in self._waiting if not isinstance(each, events.MessageEvent)]
             if silent := len(self._waiting) - len(faults):
-                out.append(IgnoredRecord(what="lines of files without any words", count=silent))
+                out.append(
+                    events.IgnoredRecord(what="lines of files without any words", count=silent)
+                )
             out += faults
             return
         title = self._who.title or self._titles.title
-        out.append(facts(title=title, workspace=self._workspace))
+        out.append(events.facts(title=title, workspace=self._workspace))
         if self.held_at is None:
             self._put_checkpoint(self._end)
 
     def checkpoint_at(
         self, place: int, lines: Iterable[tuple[int, int, bytes | None]]
-    ) -> Iterator[Event]:
+    ) -> Iterator[events.Event]:
         """Yield the checkpoint of a place; the events of the lines before it are dropped."""
         for begin, _, text in lines:
             if begin >= place:
@@ -834,8 +819,8 @@ class TranscriptReader:
             "places": places,
         }
         self._marked = place
-        self.last_checkpoint = Resume(place, note)
-        self._out.append(Checkpoint(place=place, note=note))
+        self.last_checkpoint = events.Resume(place, note)
+        self._out.append(events.Checkpoint(place=place, note=note))
 
     def _message_at(self, place: str) -> str:
         return self._last_results.get(place) or place
@@ -862,7 +847,7 @@ class _LineName(msgspec.Struct, gc=False):
 _decode_name = msgspec.json.Decoder(_LineName).decode
 
 
-class ClaudeCode(Importer):
+class ClaudeCode(events.Importer):
     """Reads the files of Claude Code."""
 
     name = TOOL
@@ -873,7 +858,7 @@ class ClaudeCode(Importer):
         # The session whose agents were read last: its stamp, and the ids of its lines.
         self._names: tuple[tuple[str, str], frozenset[str]] = ("", ""), frozenset()
 
-    def places(self, user: UserEnvironment) -> list[Path]:
+    def places(self, user: events.UserEnvironment) -> list[Path]:
         """Return `CLAUDE_CONFIG_DIR` or `~/.claude`, and the directory of some versions."""
         return [
             user.path("CLAUDE_CONFIG_DIR", ".claude") / "projects",
@@ -895,7 +880,7 @@ class ClaudeCode(Importer):
                 break
         return is_known
 
-    def find(self, place: Path) -> Iterator[Unit]:
+    def find(self, place: Path) -> Iterator[events.Unit]:
         """Yield the sessions, originals before copies, then their agents."""
         if files.is_file(place):
             yield self._unit(place, _retention(place))
@@ -909,7 +894,7 @@ class ClaudeCode(Importer):
             if _is_agent(path):
                 yield self._unit(path, keeps_for)
 
-    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+    def read(self, unit: events.Unit, resume: events.Resume | None) -> Iterator[events.Event]:
         """Yield the session, then the agents whose lines old versions wrote among its own."""
         at = files.changed_at(unit.path)
         with files.opened(unit.path, buffer=_BUFFER) as file:
@@ -917,9 +902,9 @@ class ClaudeCode(Importer):
             is_settled = not unit.stamp.endswith(_UNSETTLED)
             copied = self._copied(unit.path) if resume is None else frozenset()
             reader = TranscriptReader(who, resume, at=at, is_settled=is_settled, copied=copied)
-            yield from reader.events(_lines_from(file, resume))
+            yield from reader.read(_lines_from(file, resume))
             if reader.held_at is not None:
-                yield HeldBack(until=at + QUIET)
+                yield events.HeldBack(until=at + QUIET)
                 known = reader.last_checkpoint or resume
                 before = TranscriptReader(who, known, at=at, copied=copied)
                 yield from before.checkpoint_at(reader.held_at, _lines_from(file, known))
@@ -927,7 +912,7 @@ class ClaudeCode(Importer):
                 session_id = reader.native_id or who.session_id
                 agent = SessionIdentity(session_id, f"agent-{name}")
                 inner = TranscriptReader(agent, at=at, has_places=False)
-                yield from inner.events(next(files.raw_lines(file, each)) for each in begins)
+                yield from inner.read(next(files.raw_lines(file, each)) for each in begins)
 
     def _copied(self, path: Path) -> frozenset[str]:
         """Return the ids of the lines of the session that an agent belongs to.
@@ -955,14 +940,14 @@ class ClaudeCode(Importer):
         self._names = stamp, frozenset(names)
         return self._names[1]
 
-    def _unit(self, path: Path, keeps_for: timedelta | None) -> Unit:
+    def _unit(self, path: Path, keeps_for: timedelta | None) -> events.Unit:
         beside = _meta(path)
         session = _session_of(path)
         stamp = files.stamp_of(path, *beside)
         changed = files.changed_at(path)
         if abs(self._clock.now() - changed) < QUIET:
             stamp += _UNSETTLED
-        return Unit(
+        return events.Unit(
             name=str(path),
             path=path,
             stamp=stamp,
@@ -1060,7 +1045,9 @@ def _object(path: Path) -> Json:
     return found if isinstance(found, dict) else {}
 
 
-def _lines_from(file: BinaryIO, resume: Resume | None) -> Iterator[tuple[int, int, bytes | None]]:
+def _lines_from(
+    file: BinaryIO, resume: events.Resume | None
+) -> Iterator[tuple[int, int, bytes | None]]:
     return files.raw_lines(file, 0 if resume is None else resume.place)
 
 

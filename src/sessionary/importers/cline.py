@@ -8,27 +8,14 @@ from typing import Any
 
 from sessionary.errors import BadInput
 from sessionary.formats import anthropic_blocks, coerce
-from sessionary.importers.base import files
+from sessionary.formats.coerce import Json
+from sessionary.importers.base import events, files
 from sessionary.importers.base.content import (
     MessageContent,
     call_usage,
     first_time,
     parse_time,
     uncached_input,
-)
-from sessionary.importers.base.events import (
-    Compacted,
-    Event,
-    Importer,
-    Json,
-    Resume,
-    Skipped,
-    Unit,
-    UsageEvent,
-    UserEnvironment,
-    begin_session,
-    facts,
-    workspace,
 )
 
 HISTORY, SCREEN = "api_conversation_history.json", "ui_messages.json"
@@ -44,13 +31,13 @@ MESSAGES = ".messages.json"
 _TYPED = re.compile(r"\s*<user_input[^>]*>(.*)</user_input>\s*", re.DOTALL)
 
 
-class Cline(Importer):
+class Cline(events.Importer):
     """Reads the tasks of Cline and its sisters."""
 
     name = "cline"
     title = "Cline"
 
-    def places(self, user: UserEnvironment) -> list[Path]:
+    def places(self, user: events.UserEnvironment) -> list[Path]:
         """Return the directories of each extension in each editor, and of the command line."""
         roots = (".config", "Library/Application Support", "AppData/Roaming")
         editors = [user.home / root / name / "User" for root in roots for name in _EDITORS]
@@ -67,27 +54,27 @@ class Cline(Importer):
         heads = (files.json_head(path.with_name(name)) for name in (HISTORY, SCREEN))
         return any(h.startswith(b"[") and (b'"role"' in h or b'"ts"' in h) for h in heads)
 
-    def find(self, place: Path) -> Iterator[Unit]:
+    def find(self, place: Path) -> Iterator[events.Unit]:
         """Yield tasks and sessions; those that others began come last."""
-        found: list[Unit] = []
+        found: list[events.Unit] = []
         for folder in _tasks(place):
             parent = coerce.name(files.read_record(folder / ITEM).get("parentTaskId"))
             known = [folder / name for name in (HISTORY, SCREEN, ITEM, FACTS)]
             beside = tuple(path for path in known if files.is_file(path))
             size = files.size_of(*beside)
             stamp = files.stamp_of(*known)
-            found.append(Unit(str(folder), beside[0], stamp, size, beside, hint=parent))
+            found.append(events.Unit(str(folder), beside[0], stamp, size, beside, hint=parent))
         for path in _sessions(place):
             meta = _meta_file(path)
             parent = coerce.name(files.read_record(meta).get("parent_session_id"))
             stamp, size = files.stamp_of(path, meta), files.size_of(path, meta)
-            found.append(Unit(str(path), path, stamp, size, (meta,), hint=parent))
+            found.append(events.Unit(str(path), path, stamp, size, (meta,), hint=parent))
         yield from sorted(found, key=lambda unit: (unit.hint is not None, unit.name))
 
-    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+    def read(self, unit: events.Unit, resume: events.Resume | None) -> Iterator[events.Event]:
         if unit.path.name.endswith(MESSAGES):
             return _session(unit.path, unit.hint)
-        return _Task(unit.path.parent, unit.hint).events()
+        return _Task(unit.path.parent, unit.hint).read()
 
 
 def _tasks(place: Path) -> Iterator[Path]:
@@ -120,7 +107,7 @@ def _meta_file(path: Path) -> Path:
     return path.with_name(path.name.removesuffix(MESSAGES) + ".json")
 
 
-def _session(path: Path, parent: str | None) -> Iterator[Event]:
+def _session(path: Path, parent: str | None) -> Iterator[events.Event]:
     """Yield one session of the command line."""
     given = coerce.record(files.read_json(path))
     meta = files.read_record(_meta_file(path))
@@ -129,18 +116,20 @@ def _session(path: Path, parent: str | None) -> Iterator[Event]:
         raise BadInput(f"{path} has no messages that can be read.")
     id = coerce.name(given.get("sessionId")) or path.name.removesuffix(MESSAGES)
     at = parse_time(meta.get("started_at")) or files.changed_at(path)
-    yield begin_session(id, at, parent=parent)
+    yield events.begin_session(id, at, parent=parent)
     title = coerce.record(meta.get("metadata")).get("title") or meta.get("prompt")
-    yield facts(title=title, workspace=workspace(meta.get("cwd")))
+    yield events.facts(title=title, workspace=events.workspace(meta.get("cwd")))
     for number, message in enumerate(messages, 1):
         if not isinstance(message, dict):
-            yield Skipped(where=f"message {number}", why="not an object")
+            yield events.Skipped(where=f"message {number}", why="not an object")
             continue
         at = parse_time(message.get("ts")) or at
         yield from _session_message(id, message, number, at)
 
 
-def _session_message(session: str, message: Json, number: int, at: datetime) -> Iterator[Event]:
+def _session_message(
+    session: str, message: Json, number: int, at: datetime
+) -> Iterator[events.Event]:
     content = MessageContent()
     for block in map(coerce.record, _blocks(message.get("content"))):
         words, results = block.get("text"), coerce.records(block.get("content"))
@@ -177,7 +166,7 @@ def _session_message(session: str, message: Json, number: int, at: datetime) -> 
         is_model = role == "assistant"
         yield content.to_message(role, at, id=name, model=model if is_model else None, usage=used)
     elif used:
-        yield UsageEvent(usage=used)
+        yield events.UsageEvent(usage=used)
 
 
 def _blocks(given: object) -> list[Any]:
@@ -199,28 +188,30 @@ class _Task:
         )
         self._began = first_time(first, folder.name, self._item.get("ts")) or otherwise
 
-    def events(self) -> Iterator[Event]:
+    def read(self) -> Iterator[events.Event]:
         """Yield all events of the task."""
         history = _list_of(self._folder / HISTORY)
         if history is None and not self._screen:
             raise BadInput(f"{self._folder} has no messages that can be read.")
-        yield begin_session(self._folder.name, self._began, parent=self._parent)
+        yield events.begin_session(self._folder.name, self._began, parent=self._parent)
         first = self._screen[0].get("text") if self._screen else None
         title = coerce.text(self._item.get("task")) or coerce.text(first)
         folder = self._item.get("workspace") or self._item.get("cwdOnTaskInitialization")
-        yield facts(
+        yield events.facts(
             title=title.strip().partition("\n")[0],
-            workspace=workspace(folder),
+            workspace=events.workspace(folder),
             model=self._model_at(None),
         )
         if history is None:
-            yield Skipped(where=HISTORY, why="it is not there or not JSON; the screen was read")
+            yield events.Skipped(
+                where=HISTORY, why="it is not there or not JSON; the screen was read"
+            )
             yield from self._seen()
         else:
             yield from self._messages(history)
         yield from self._usage()
 
-    def _messages(self, history: list[Any]) -> Iterator[Event]:
+    def _messages(self, history: list[Any]) -> Iterator[events.Event]:
         # When each message of the model's was on the screen.
         seen: dict[int, datetime] = {}
         for shown in self._screen:
@@ -232,7 +223,7 @@ class _Task:
         open_calls: list[Json] = []
         for number, message in enumerate(history):
             if not isinstance(message, dict):
-                yield Skipped(where=f"message {number + 1}", why="not an object")
+                yield events.Skipped(where=f"message {number + 1}", why="not an object")
                 continue
             at = parse_time(message.get("ts")) or seen.get(number) or at
             content, results = MessageContent(), MessageContent()
@@ -243,7 +234,7 @@ class _Task:
             if results:
                 yield results.to_message("tool", at, id=f"{number}:results")
             if message.get("isSummary") is True:
-                yield Compacted(summary=content.text, at=at)
+                yield events.Compacted(summary=content.text, at=at)
             elif content:
                 role = "assistant" if is_model else content.user_role
                 model = self._model_at(at) if is_model else None
@@ -258,7 +249,7 @@ class _Task:
                 found = coerce.name(used.get("model_id")) or found
         return found
 
-    def _seen(self) -> Iterator[Event]:
+    def _seen(self) -> Iterator[events.Event]:
         """Yield what the person saw, if nothing else is left."""
         at = self._began
         for number, message in enumerate(self._screen):
@@ -278,7 +269,7 @@ class _Task:
                 role = "user" if is_person else "assistant"
                 yield content.to_message(role, at, id=f"screen {number}")
 
-    def _usage(self) -> Iterator[UsageEvent]:
+    def _usage(self) -> Iterator[events.UsageEvent]:
         for message in self._screen:
             if message.get("say") != "api_req_started" or message.get("partial") is True:
                 continue
@@ -295,7 +286,7 @@ class _Task:
                 cache_write=used.get("cacheWrites"),
             )
             if call:
-                yield UsageEvent(usage=call)
+                yield events.UsageEvent(usage=call)
 
 
 def _list_of(path: Path) -> list[Any] | None:

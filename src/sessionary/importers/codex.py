@@ -11,33 +11,13 @@ from typing import Any, BinaryIO, cast
 from sessionary.clock import Clock, SystemClock
 from sessionary.errors import BadInput
 from sessionary.formats import coerce, openai_items, parts
-from sessionary.importers.base import archives, files
+from sessionary.formats.coerce import Json
+from sessionary.importers.base import archives, events, files
 from sessionary.importers.base.content import (
     MessageContent,
     first_time,
     is_plausible_time,
     parse_time,
-)
-from sessionary.importers.base.events import (
-    Checkpoint,
-    Compacted,
-    Event,
-    Facts,
-    HeldBack,
-    IgnoredRecord,
-    Importer,
-    Json,
-    MessageEvent,
-    Resume,
-    Retracted,
-    SessionBegin,
-    Skipped,
-    SourceRewritten,
-    Unit,
-    UsageEvent,
-    UserEnvironment,
-    begin_session,
-    workspace,
 )
 from sessionary.importers.base.files import JsonLine
 from sessionary.model.session import Kind, Lineage
@@ -82,7 +62,7 @@ class RolloutReader:
 
     def __init__(
         self,
-        resume: Resume | None,
+        resume: events.Resume | None,
         *,
         name: str | None,
         title: str | None,
@@ -114,16 +94,16 @@ class RolloutReader:
         self._start = 0
         self._facts: Json = {"archived": True} if is_archived else {}
         self._end = self._marked = 0 if resume is None else resume.place
-        self._checkpoint: Checkpoint | None = None
-        self._waiting: list[Event] = []
+        self._checkpoint: events.Checkpoint | None = None
+        self._waiting: list[events.Event] = []
         self._ignored: Counter[str] = Counter()
-        self._out: list[Event] = []
+        self._out: list[events.Event] = []
 
-    def events(self, lines: Iterable[JsonLine]) -> Iterator[Event]:
+    def read(self, lines: Iterable[JsonLine]) -> Iterator[events.Event]:
         """Yield the events of the lines."""
         out = self._out
         if self._has_begun:
-            yield SessionBegin(native_id=self._name or "")
+            yield events.SessionBegin(native_id=self._name or "")
         for line in lines:
             self._number += 1
             self._take(line)
@@ -138,7 +118,7 @@ class RolloutReader:
 
     def _take(self, line: JsonLine) -> None:
         if line.data is None:
-            event = Skipped(where=f"line {self._number}", why=line.why or "unreadable")
+            event = events.Skipped(where=f"line {self._number}", why=line.why or "unreadable")
             (self._out if self._has_begun else self._waiting).append(event)
             return
         kind, payload = line.data.get("type"), line.data.get("payload")
@@ -168,7 +148,7 @@ class RolloutReader:
             case "compacted":
                 self._close()
                 summary = coerce.text(payload.get("message"))
-                self._emit(Compacted(summary=summary, at=self._at))
+                self._emit(events.Compacted(summary=summary, at=self._at))
             case _:
                 self._ignored[f"{coerce.name(kind) or 'other'} lines"] += 1
 
@@ -205,7 +185,7 @@ class RolloutReader:
         if role == "assistant":
             # The model's reasoning, texts and calls are one message.
             if self._may_grow:
-                raise SourceRewritten
+                raise events.SourceRewritten
             if not self._answer:
                 self._answer_at, self._start = self._at, start
                 if self._size is not None and start > self._size - NEAR_END:
@@ -230,7 +210,7 @@ class RolloutReader:
             info, thread, is_copy = payload.get("info"), self._name or "", self._is_copying()
             used = self._tokens.take(info, thread=thread, at=self._at, is_copy=is_copy)
             if used is not None:
-                self._emit(UsageEvent(usage=[used]))
+                self._emit(events.UsageEvent(usage=[used]))
         elif kind == "thread_name_updated":
             self._named = coerce.name(payload.get("thread_name")) or self._named
         elif kind == "thread_rolled_back":
@@ -238,11 +218,11 @@ class RolloutReader:
             if 0 < turns <= len(self._turns):
                 before = self._turns[-turns]
                 del self._turns[-turns:]
-                self._emit(Retracted(after=_id(before) if before else None, at=self._at))
+                self._emit(events.Retracted(after=_id(before) if before else None, at=self._at))
         elif kind in _NOTICES:
             words = coerce.name(payload.get(_NOTICES[kind])) or "unknown"
             text_part = parts.text(f"{kind.replace('_', ' ')}: {words}")
-            self._emit(MessageEvent(role="system", parts=[text_part], at=self._at))
+            self._emit(events.MessageEvent(role="system", parts=[text_part], at=self._at))
         else:
             self._ignored[f"{kind} events"] += 1
 
@@ -255,15 +235,17 @@ class RolloutReader:
             answer, self._answer = self._answer, MessageContent()
             self._emit(answer.to_message("assistant", self._answer_at, model=self._tokens.model))
 
-    def _emit(self, event: MessageEvent | Compacted | Retracted | UsageEvent) -> None:
+    def _emit(
+        self, event: events.MessageEvent | events.Compacted | events.Retracted | events.UsageEvent
+    ) -> None:
         if self._is_copying() and _agent_of(self._meta or {}) is not None:
             self._ignored["messages copied from the thread that began an agent"] += 1
             return
-        if isinstance(event, MessageEvent):
+        if isinstance(event, events.MessageEvent):
             self._count += 1
             event.id = _id(self._count)
         if not self._has_begun:
-            if not isinstance(event, MessageEvent):
+            if not isinstance(event, events.MessageEvent):
                 return
             self._has_begun = True
             self._out.append(self._begin())
@@ -271,7 +253,7 @@ class RolloutReader:
             self._waiting = []
         self._out.append(event)
 
-    def _begin(self) -> SessionBegin:
+    def _begin(self) -> events.SessionBegin:
         meta = self._meta or {}
         name = self._name or f"rollout {self._at.isoformat()}"
         self._name = name
@@ -280,11 +262,11 @@ class RolloutReader:
             self._is_agent = True
             parent, title = agent
             self._named = self._named or title
-            return begin_session(name, self._began, parent=parent, kind=Kind.SUBAGENT)
-        return begin_session(name, self._began, parent=_origin(meta), lineage=Lineage.FORK)
+            return events.begin_session(name, self._began, parent=parent, kind=Kind.SUBAGENT)
+        return events.begin_session(name, self._began, parent=_origin(meta), lineage=Lineage.FORK)
 
     def _work_in(self, path: object, branch: object = None) -> None:
-        if (found := workspace(path, branch=branch)) is not None:
+        if (found := events.workspace(path, branch=branch)) is not None:
             self._facts["workspace"] = found
 
     # The end
@@ -295,14 +277,16 @@ class RolloutReader:
         if not is_held:
             self._close()
         out = self._out
-        out.extend(IgnoredRecord(what=what, count=count) for what, count in self._ignored.items())
+        out.extend(
+            events.IgnoredRecord(what=what, count=count) for what, count in self._ignored.items()
+        )
         if not self._has_begun:
             out += self._waiting
             return
         title = self._named or self._indexed or self._prompt
-        out.append(Facts(fields=self._facts | ({"title": title} if title else {})))
+        out.append(events.Facts(fields=self._facts | ({"title": title} if title else {})))
         if is_held:
-            out.append(HeldBack(until=self._settles_at))
+            out.append(events.HeldBack(until=self._settles_at))
         if not is_held:
             self._may_grow = is_open
             self._put_checkpoint(self._end)
@@ -324,7 +308,7 @@ class RolloutReader:
             "agent": self._is_agent,
         }
         self._marked = place
-        self._checkpoint = Checkpoint(place=place, note=note)
+        self._checkpoint = events.Checkpoint(place=place, note=note)
         self._out.append(self._checkpoint)
 
 
@@ -438,7 +422,7 @@ def _counts(info: object) -> tuple[int, ...]:
     return tuple(coerce.count(counted.get(name)) for name in _FIELDS)
 
 
-class Codex(Importer):
+class Codex(events.Importer):
     """Reads the rollouts of Codex."""
 
     name = "codex"
@@ -447,7 +431,7 @@ class Codex(Importer):
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def places(self, user: UserEnvironment) -> list[Path]:
+    def places(self, user: events.UserEnvironment) -> list[Path]:
         """Return `CODEX_HOME` or `~/.codex`."""
         return [user.path("CODEX_HOME", ".codex")]
 
@@ -467,7 +451,7 @@ class Codex(Importer):
         first = next(files.first_objects(path), {}) if is_bare else {}
         return isinstance(first.get("id"), str) and "timestamp" in first and "instructions" in first
 
-    def find(self, place: Path) -> Iterator[Unit]:
+    def find(self, place: Path) -> Iterator[events.Unit]:
         """Yield the oldest rollouts first: a copy comes after its original."""
         if files.is_file(place):
             yield self._unit(place, {})
@@ -478,7 +462,7 @@ class Codex(Importer):
         for path in sorted(rollouts, key=lambda each: each.name):
             yield self._unit(path, titles)
 
-    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+    def read(self, unit: events.Unit, resume: events.Resume | None) -> Iterator[events.Event]:
         reader = RolloutReader(
             resume,
             name=_thread_of(unit.path),
@@ -497,16 +481,16 @@ class Codex(Importer):
                 lines = files.json_lines(archives.decompressed(file))
             else:
                 lines = files.json_lines(file, 0 if resume is None else resume.place)
-            yield from reader.events(lines)
+            yield from reader.read(lines)
 
-    def _unit(self, path: Path, titles: dict[str, str]) -> Unit:
+    def _unit(self, path: Path, titles: dict[str, str]) -> events.Unit:
         title = titles.get(_thread_of(path) or "")
         stamp = files.stamp_of(path)
         if title is not None:
             stamp += f";{hash_of(title.encode('utf-8', 'surrogatepass'))[:16]}"
         if abs(self._clock.now() - files.changed_at(path)) < QUIET:
             stamp += _UNSETTLED
-        return Unit(str(path), path, stamp, files.size_of(path), hint=title)
+        return events.Unit(str(path), path, stamp, files.size_of(path), hint=title)
 
 
 def _packed_head(path: Path) -> bytes:

@@ -15,7 +15,8 @@ from typing import Any
 
 from sessionary.errors import BadInput
 from sessionary.formats import coerce, parts
-from sessionary.importers.base import files
+from sessionary.formats.coerce import Json
+from sessionary.importers.base import events, files
 from sessionary.importers.base.content import (
     MessageContent,
     ModelTurn,
@@ -23,23 +24,6 @@ from sessionary.importers.base.content import (
     parse_time,
     text_content,
     uncached_input,
-)
-from sessionary.importers.base.events import (
-    Branch,
-    Compacted,
-    Event,
-    IgnoredRecord,
-    Importer,
-    Json,
-    MessageEvent,
-    Resume,
-    Skipped,
-    Unit,
-    UsageEvent,
-    UserEnvironment,
-    begin_session,
-    facts,
-    workspace,
 )
 
 MAX_LOG = 512 * 1024 * 1024
@@ -57,13 +41,13 @@ _SILENT = (
 )
 
 
-class Copilot(Importer):
+class Copilot(events.Importer):
     """Reads the conversations of GitHub Copilot."""
 
     name = "copilot"
     title = "GitHub Copilot"
 
-    def places(self, user: UserEnvironment) -> list[Path]:
+    def places(self, user: events.UserEnvironment) -> list[Path]:
         """Return the directories of VS Code's user on each system, and of the command line."""
         roots = (".config", "Library/Application Support", "AppData/Roaming")
         editions = ("Code", "Code - Insiders", "VSCodium")
@@ -78,13 +62,13 @@ class Copilot(Importer):
             return _is_chat(path) or _first_event(path) is not None
         return any(True for _ in _found(path))
 
-    def find(self, place: Path) -> Iterator[Unit]:
+    def find(self, place: Path) -> Iterator[events.Unit]:
         for path in [place] if files.is_file(place) else _found(place):
             folder = path.parent.parent / "workspace.json"
             beside = folder if _is_chat(path) else path.parent / "workspace.yaml"
             yield files.unit(path, beside, hint=folder)
 
-    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+    def read(self, unit: events.Unit, resume: events.Resume | None) -> Iterator[events.Event]:
         return _read_chat(unit) if _is_chat(unit.path) else _read_log(unit, resume)
 
 
@@ -113,7 +97,7 @@ def _first_event(path: Path) -> Json | None:
 # The command line
 
 
-def _read_log(unit: Unit, resume: Resume | None) -> Iterator[Event]:
+def _read_log(unit: events.Unit, resume: events.Resume | None) -> Iterator[events.Event]:
     """Yield the session of a file of events, from where the last import ended."""
     first = _first_event(unit.path)
     if first is None:
@@ -122,13 +106,13 @@ def _read_log(unit: Unit, resume: Resume | None) -> Iterator[Event]:
     is_cli = unit.path.name == "events.jsonl"
     id = coerce.name(data.get("sessionId")) or (unit.path.parent.name if is_cli else unit.path.stem)
     began = parse_time(first.get("timestamp")) or files.changed_at(unit.path)
-    yield begin_session(id, began)
+    yield events.begin_session(id, began)
     noted = files.head(unit.path.parent / "workspace.yaml").decode("utf-8", "replace")
     title = _NAME.search(noted) if is_cli else None
     context = coerce.record(data.get("context"))
-    yield facts(
+    yield events.facts(
         title=None if title is None else title[1].strip("\"'"),
-        workspace=workspace(context.get("cwd"), branch=context.get("branch")),
+        workspace=events.workspace(context.get("cwd"), branch=context.get("branch")),
     )
     note = coerce.record(None if resume is None else resume.note)
     log = _SessionLog(id, began, parse_time(data.get("startTime")) or began, note)
@@ -156,7 +140,7 @@ class _SessionLog:
             "run": {model: dict(each) for model, each in self._counted_in_run.items()},
         }
 
-    def take(self, event: Json, place: str) -> Iterator[Event]:
+    def take(self, event: Json, place: str) -> Iterator[events.Event]:
         """Yield what one event says."""
         self._at = parse_time(event.get("timestamp")) or self._at
         data = coerce.record(event.get("data"))
@@ -195,16 +179,16 @@ class _SessionLog:
                 given = data.get("newModel") or data.get("selectedModel")
                 self._model = coerce.name(given) or self._model
             case "session.compaction_complete" if coerce.name(data.get("summaryContent")):
-                yield Compacted(summary=data["summaryContent"], at=self._at)
+                yield events.Compacted(summary=data["summaryContent"], at=self._at)
             case "session.error" | "session.warning":
                 if content := text_content(data.get("message")):
                     yield content.to_message("system", self._at, id=id)
             case "session.shutdown":
                 yield from self._usage_totals(id, data)
             case str(kind) if kind not in _SILENT:
-                yield IgnoredRecord(what=f"events {kind}"[:80])
+                yield events.IgnoredRecord(what=f"events {kind}"[:80])
 
-    def _answer(self, id: str, data: Json) -> Iterator[Event]:
+    def _answer(self, id: str, data: Json) -> Iterator[events.Event]:
         content = MessageContent()
         content.add_reasoning(coerce.text(data.get("reasoningText")) or self._reasoning)
         self._reasoning = ""
@@ -225,7 +209,7 @@ class _SessionLog:
                 extra=None if parent is None else {"subagent_of": parent},
             )
 
-    def _usage_totals(self, id: str, data: Json) -> Iterator[Event]:
+    def _usage_totals(self, id: str, data: Json) -> Iterator[events.Event]:
         """Yield what the sums of a run, or, in newer releases, of the session add to the calls."""
         started = parse_time(data.get("sessionStartTime"))
         is_of_session = started is not None and abs(started - self._started) < _SAME
@@ -238,7 +222,7 @@ class _SessionLog:
                 yield self._usage(f"{id}:{model}", model, rest)
         self._counted_in_run = {}
 
-    def _usage(self, call: str, model: str, used: Counter[str]) -> UsageEvent:
+    def _usage(self, call: str, model: str, used: Counter[str]) -> events.UsageEvent:
         for counted in (self._counted, self._counted_in_run):
             counted.setdefault(model, Counter()).update(used)
         sent, read, written = used["inputTokens"], used["cacheReadTokens"], used["cacheWriteTokens"]
@@ -253,7 +237,7 @@ class _SessionLog:
             cache_write=written,
             reasoning=used["reasoningTokens"],
         )
-        return UsageEvent(usage=usage)
+        return events.UsageEvent(usage=usage)
 
 
 def _numbers(used: Json) -> Counter[str]:
@@ -267,7 +251,7 @@ def _counts(noted: object) -> dict[str, Counter[str]]:
 # The chat of VS Code
 
 
-def _read_chat(unit: Unit) -> Iterator[Event]:
+def _read_chat(unit: events.Unit) -> Iterator[events.Event]:
     """Yield the conversation of a file."""
     chat = _Chat()
     yield from chat.fill(unit.path)
@@ -276,15 +260,15 @@ def _read_chat(unit: Unit) -> Iterator[Event]:
         raise BadInput(f"{unit.path} is no conversation of Copilot.")
     began = parse_time(chat.data.get("creationDate"))
     at = began or files.changed_at(unit.path)
-    yield begin_session(id, began)
+    yield events.begin_session(id, began)
     folder = files.read_record(unit.hint, most=1024 * 1024).get("folder")
-    yield facts(
+    yield events.facts(
         title=coerce.name(chat.data.get("customTitle")),
-        workspace=workspace(coerce.text(folder).removeprefix("file://")),
+        workspace=events.workspace(coerce.text(folder).removeprefix("file://")),
     )
     for requests in chat.abandoned:
-        yield Branch(items=_all_messages(requests, at), is_current=False)
-    yield Branch(items=_all_messages(chat.data["requests"], at), is_current=True)
+        yield events.Branch(items=_all_messages(requests, at), is_current=False)
+    yield events.Branch(items=_all_messages(chat.data["requests"], at), is_current=True)
 
 
 class _Chat:
@@ -295,7 +279,7 @@ class _Chat:
         # Requests that were cut off, each time with those before them.
         self.abandoned: list[list[Any]] = []
 
-    def fill(self, path: Path) -> Iterator[Skipped]:
+    def fill(self, path: Path) -> Iterator[events.Skipped]:
         if path.suffix == ".json":
             self.data = coerce.record(files.read_json(path))
             return
@@ -305,7 +289,7 @@ class _Chat:
             if line.data is None:
                 yield line.skipped
             elif not self._change(line.data):
-                yield Skipped(where=line.where, why="a change of nothing")
+                yield events.Skipped(where=line.where, why="a change of nothing")
 
     def _change(self, change: Json) -> bool:
         """Make one change; return whether it could be made."""
@@ -354,8 +338,8 @@ def _put(holder: Any, key: Any, value: Any) -> bool:
     return False
 
 
-def _all_messages(requests: list[Any], at: datetime) -> list[MessageEvent]:
-    made: list[MessageEvent] = []
+def _all_messages(requests: list[Any], at: datetime) -> list[events.MessageEvent]:
+    made: list[events.MessageEvent] = []
     for number, request in enumerate(coerce.records(requests)):
         at = parse_time(request.get("timestamp")) or at
         id = coerce.name(request.get("requestId")) or f"request {number}"
@@ -363,7 +347,7 @@ def _all_messages(requests: list[Any], at: datetime) -> list[MessageEvent]:
     return made
 
 
-def _messages(request: Json, id: str, at: datetime) -> Iterator[MessageEvent]:
+def _messages(request: Json, id: str, at: datetime) -> Iterator[events.MessageEvent]:
     """Yield a question and what came of it."""
     message = coerce.record(request.get("message"))
     texts = [coerce.text(part.get("text")) for part in coerce.records(message.get("parts"))]

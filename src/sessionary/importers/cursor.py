@@ -18,7 +18,8 @@ from typing import Any
 
 from sessionary.errors import BadInput
 from sessionary.formats import anthropic_blocks, coerce
-from sessionary.importers.base import databases, files
+from sessionary.formats.coerce import Json
+from sessionary.importers.base import databases, events, files
 from sessionary.importers.base.content import (
     MessageContent,
     call_usage,
@@ -27,20 +28,6 @@ from sessionary.importers.base.content import (
     text_content,
 )
 from sessionary.importers.base.databases import DatabaseSession
-from sessionary.importers.base.events import (
-    Event,
-    Facts,
-    Importer,
-    Json,
-    MessageEvent,
-    Resume,
-    Skipped,
-    Unit,
-    UserEnvironment,
-    begin_session,
-    facts,
-    workspace,
-)
 from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
 
 DATABASE = "state.vscdb"
@@ -66,13 +53,13 @@ _AROUND = ("<user_info>", "<project_layout>", "<git_status>", "<rules>", "<agent
 _MESSAGES, _FOLDER = 1, 9
 
 
-class Cursor(Importer):
+class Cursor(events.Importer):
     """Reads the conversations of Cursor."""
 
     name = "cursor"
     title = "Cursor"
 
-    def places(self, user: UserEnvironment) -> list[Path]:
+    def places(self, user: events.UserEnvironment) -> list[Path]:
         """Return the user's directories on each system, and those of the agents."""
         agents = user.home / ".cursor"
         return [*_user_folders(user.home), agents / "projects", agents / "chats"]
@@ -85,14 +72,14 @@ class Cursor(Importer):
         found = (_databases(path), _transcripts(path), _cli_databases(path))
         return any(True for each in found for _ in each)
 
-    def find(self, place: Path) -> Iterator[Unit]:
+    def find(self, place: Path) -> Iterator[events.Unit]:
         """Yield the conversations of databases, then the transcripts that no database has."""
         stores = list(_cli_databases(place))
         for path in stores:
             beside = tuple(each for each in (path.with_name(CLI_FACTS),) if files.is_file(each))
             # The latest changes may still be in the journal.
             stamp = files.stamp_of(path, path.with_name(f"{path.name}-wal"), *beside)
-            yield Unit(str(path), path, stamp, files.size_of(path), beside, hint=_CLI_HINT)
+            yield events.Unit(str(path), path, stamp, files.size_of(path), beside, hint=_CLI_HINT)
         if is_sqlite(place) and not stores:
             yield from databases.units(place, _conversations)
         for path in _databases(place):
@@ -108,7 +95,7 @@ class Cursor(Importer):
             if path.stem not in known:
                 yield files.unit(path)
 
-    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+    def read(self, unit: events.Unit, resume: events.Resume | None) -> Iterator[events.Event]:
         if not is_sqlite(unit.path):
             yield from _read_transcript(unit, resume)
             return
@@ -210,10 +197,10 @@ def _hint(id: str, data: Json, head: Json) -> Json:
     }
 
 
-def _read_composer(database: ExternalDatabase, unit: Unit) -> Iterator[Event]:
+def _read_composer(database: ExternalDatabase, unit: events.Unit) -> Iterator[events.Event]:
     hint, id = unit.hint, unit.hint["id"]
     began = parse_time(hint["began"])
-    yield begin_session(id, began, parent=hint["parent"])
+    yield events.begin_session(id, began, parent=hint["parent"])
     fields = {name: hint[name] for name in ("title", "model", "archived") if hint[name]}
     fields |= {"active_at": active} if (active := parse_time(hint["active"])) else {}
     folder = hint["folder"]
@@ -225,7 +212,7 @@ def _read_composer(database: ExternalDatabase, unit: Unit) -> Iterator[Event]:
         data = coerce.record(_value(database, f"{_COMPOSER}{id}", "cursorDiskKV"))
     for name, bubble in _bubbles(database, id, data):
         if bubble is None:
-            yield Skipped(where=f"message {name}", why="it is not in the database")
+            yield events.Skipped(where=f"message {name}", why="it is not in the database")
             continue
         # The directory that was open.
         uris = coerce.items(bubble.get("workspaceUris"))
@@ -233,7 +220,7 @@ def _read_composer(database: ExternalDatabase, unit: Unit) -> Iterator[Event]:
         folder = folder or coerce.first_name(bubble.get("workspaceProjectDir"), uri)
         at = _time_of(bubble) or at
         yield from _to_messages(name, bubble, at)
-    yield Facts(fields=fields | ({"workspace": {"path": folder}} if folder else {}))
+    yield events.Facts(fields=fields | ({"workspace": {"path": folder}} if folder else {}))
 
 
 def _bubbles(database: ExternalDatabase, id: str, data: Json) -> Iterator[tuple[str, Json | None]]:
@@ -259,19 +246,19 @@ def _bubbles(database: ExternalDatabase, id: str, data: Json) -> Iterator[tuple[
         yield str(key).removeprefix(prefix), bubble if isinstance(bubble, dict) else None
 
 
-def _read_tab(database: ExternalDatabase, unit: Unit) -> Iterator[Event]:
+def _read_tab(database: ExternalDatabase, unit: events.Unit) -> Iterator[events.Event]:
     """Yield a conversation of the first releases, which stored all of them in one value."""
     tabs = _listed(database, TABS, "tabs")
     tab = next((each for each in tabs if each.get("tabId") == unit.hint["tab"]), {})
     at = parse_time(tab.get("lastSendTime")) or files.changed_at(unit.path)
-    yield begin_session(unit.hint["tab"], at)
-    yield facts(title=tab.get("chatTitle"))
+    yield events.begin_session(unit.hint["tab"], at)
+    yield events.facts(title=tab.get("chatTitle"))
     for number, bubble in enumerate(coerce.records(tab.get("bubbles"))):
         at = _time_of(bubble) or at
         yield from _to_messages(coerce.name(bubble.get("id")) or f"bubble {number}", bubble, at)
 
 
-def _to_messages(id: str, bubble: Json, at: datetime) -> Iterator[MessageEvent]:
+def _to_messages(id: str, bubble: Json, at: datetime) -> Iterator[events.MessageEvent]:
     """Yield the messages of a bubble."""
     text = next((text for name in _TEXTS if (text := coerce.text(bubble.get(name)))), "")
     if bubble.get("type") in _USER:
@@ -350,13 +337,13 @@ def _is_transcript(path: Path) -> bool:
     return first.startswith((b"user:", b"assist"))
 
 
-def _read_transcript(unit: Unit, resume: Resume | None) -> Iterator[Event]:
+def _read_transcript(unit: events.Unit, resume: events.Resume | None) -> Iterator[events.Event]:
     """Yield one transcript. It has no times of its own: they are the file's."""
     parent = unit.path.parent.parent.name if unit.path.parent.name == "subagents" else None
     at = files.changed_at(unit.path)
-    yield begin_session(unit.path.stem, None if resume else at, parent=parent)
+    yield events.begin_session(unit.path.stem, None if resume else at, parent=parent)
 
-    def take(line: Json, where: str) -> Iterator[Event]:
+    def take(line: Json, where: str) -> Iterator[events.Event]:
         message = line.get("message")
         given = message.get("content") if isinstance(message, dict) else message
         content = MessageContent()
@@ -407,7 +394,7 @@ def _is_cli_database(path: Path) -> bool:
     )
 
 
-def _read_cli(database: ExternalDatabase, unit: Unit) -> Iterator[Event]:
+def _read_cli(database: ExternalDatabase, unit: events.Unit) -> Iterator[events.Event]:
     """Yield the messages of the latest list, in order."""
     meta = _meta(database)
     known = files.read_record(unit.path.with_name(CLI_FACTS), most=1024 * 1024)
@@ -417,20 +404,22 @@ def _read_cli(database: ExternalDatabase, unit: Unit) -> Iterator[Event]:
     if root is None:
         raise BadInput(f"{unit.path} names no list of messages that is there; it was left alone.")
     fields = list(_fields(root))
-    yield begin_session(coerce.name(meta.get("agentId")) or unit.path.parent.name, began)
+    yield events.begin_session(coerce.name(meta.get("agentId")) or unit.path.parent.name, began)
     model = coerce.name(meta.get("lastUsedModel"))
     folder = next((data.decode("utf-8", "replace") for no, data in fields if no == _FOLDER), "")
-    yield facts(
+    yield events.facts(
         title=coerce.first_name(known.get("title"), meta.get("name")),
         model=model,
-        workspace=workspace(coerce.text(known.get("cwd")) or folder.removeprefix("file://")),
+        workspace=events.workspace(coerce.text(known.get("cwd")) or folder.removeprefix("file://")),
         active_at=parse_time(known.get("updatedAtMs")),
     )
     names = (data.hex() for field, data in fields if field == _MESSAGES)
     for number, name in enumerate(names, 1):
         message = coerce.parse_json(_blob(database, name))
         if not isinstance(message, dict):
-            yield Skipped(where=f"message {number}", why="it is not in the database, or not JSON")
+            yield events.Skipped(
+                where=f"message {number}", why="it is not in the database, or not JSON"
+            )
             continue
         given, role = message.get("content"), coerce.text(message.get("role"))
         content = MessageContent()

@@ -11,26 +11,12 @@ from typing import Any
 
 from sessionary.errors import BadInput
 from sessionary.formats import coerce, parts
-from sessionary.importers.base import files
+from sessionary.formats.coerce import Json
+from sessionary.importers.base import events, files
 from sessionary.importers.base.content import MessageContent, call_usage, parse_time
-from sessionary.importers.base.events import (
-    Branch,
-    Compacted,
-    Event,
-    Importer,
-    Json,
-    MessageEvent,
-    Resume,
-    Skipped,
-    Unit,
-    UserEnvironment,
-    begin_session,
-    facts,
-    workspace,
-)
 
 SUMMARY = "<state_snapshot>"
-Item = MessageEvent | Compacted
+Item = events.MessageEvent | events.Compacted
 _ROLES = {"user": "user", "gemini": "assistant", "model": "assistant"}
 # How the program begins what it tells the model of its surroundings, in the person's name.
 CONTEXT = (
@@ -39,13 +25,13 @@ CONTEXT = (
 )
 
 
-class GeminiCli(Importer):
+class GeminiCli(events.Importer):
     """Reads the sessions of Gemini CLI."""
 
     name = "gemini-cli"
     title = "Gemini CLI"
 
-    def places(self, user: UserEnvironment) -> list[Path]:
+    def places(self, user: events.UserEnvironment) -> list[Path]:
         """Return its directory of projects, and that of its fork Qwen Code."""
         home = user.path("GEMINI_CLI_HOME", ".")
         return [home / ".gemini" / "tmp", user.home / ".qwen" / "tmp"]
@@ -55,7 +41,7 @@ class GeminiCli(Importer):
             return path.suffix in (".json", ".jsonl") and _is_session(path)
         return any(True for _ in _found(path))
 
-    def find(self, place: Path) -> Iterator[Unit]:
+    def find(self, place: Path) -> Iterator[events.Unit]:
         """Yield the files of subagents after those of their sessions."""
         found = [place] if files.is_file(place) else _found(place)
         for path in sorted(found, key=lambda each: (len(each.parts), each)):
@@ -63,9 +49,9 @@ class GeminiCli(Importer):
             chats = next((each for each in path.parents if each.name == "chats"), path.parent)
             root = chats.parent / ".project_root"
             stamp = files.stamp_of(path)
-            yield Unit(str(path), path, stamp, files.size_of(path), (root,), hint=root)
+            yield events.Unit(str(path), path, stamp, files.size_of(path), (root,), hint=root)
 
-    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+    def read(self, unit: events.Unit, resume: events.Resume | None) -> Iterator[events.Event]:
         session = _GeminiSession(unit.path)
         yield from session.fill()
         id = coerce.name(session.facts.get("sessionId"))
@@ -74,17 +60,17 @@ class GeminiCli(Importer):
         # A subagent's file is in the directory of its session.
         folder = unit.path.parent
         parent = folder.name if folder.parent.name == "chats" else None
-        yield begin_session(id, parse_time(session.facts.get("startTime")), parent=parent)
+        yield events.begin_session(id, parse_time(session.facts.get("startTime")), parent=parent)
         folders = coerce.items(session.facts.get("directories"))
         noted = files.head(unit.hint).decode("utf-8", "replace").strip()
-        yield facts(
+        yield events.facts(
             title=coerce.name(session.facts.get("summary")),
-            workspace=workspace(folders[0] if folders else noted),
+            workspace=events.workspace(folders[0] if folders else noted),
         )
         cache = _MessageCache(id, files.changed_at(unit.path))
         for branch in session.abandoned:
-            yield Branch(items=cache.items(branch), is_current=False)
-        yield Branch(items=cache.items(session.current()), is_current=True)
+            yield events.Branch(items=cache.items(branch), is_current=False)
+        yield events.Branch(items=cache.items(session.current()), is_current=True)
 
 
 def _found(place: Path) -> Iterator[Path]:
@@ -122,7 +108,7 @@ class _GeminiSession:
         """Return the messages after all changes."""
         return list(self._messages.values())
 
-    def fill(self) -> Iterator[Skipped]:
+    def fill(self) -> Iterator[events.Skipped]:
         """Read the file; yield what cannot be read."""
         if self._path.suffix == ".json":
             self._change(coerce.record(files.read_json(self._path)))
@@ -226,7 +212,7 @@ class _MessageCache:
             if made is None:
                 self._at = parse_time(message.get("timestamp")) or self._at
                 if message.get("type") == SUMMARY:
-                    made = (Compacted(summary=text_of(message), at=self._at),)
+                    made = (events.Compacted(summary=text_of(message), at=self._at),)
                 else:
                     made = tuple(to_messages(message, self._at, session_id=self._session_id))
                 self._known[id(message)] = made
@@ -237,7 +223,7 @@ class _MessageCache:
 # Messages in the form of Google's API, which Qwen Code writes, too
 
 
-def to_messages(message: Json, at: datetime, *, session_id: str) -> Iterator[MessageEvent]:
+def to_messages(message: Json, at: datetime, *, session_id: str) -> Iterator[events.MessageEvent]:
     """Yield a message, and then what its tools answered."""
     id = coerce.text(message.get("id"))
     kind = message.get("type")

@@ -6,22 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.formats import anthropic_blocks, coerce
-from sessionary.importers.base import databases, files
+from sessionary.formats.coerce import Json
+from sessionary.importers.base import databases, events, files
 from sessionary.importers.base.content import MessageContent, call_usage, parse_time
 from sessionary.importers.base.databases import DatabaseSession
-from sessionary.importers.base.events import (
-    Event,
-    Importer,
-    Json,
-    Resume,
-    Skipped,
-    Unit,
-    UsageEvent,
-    UserEnvironment,
-    begin_session,
-    facts,
-    workspace,
-)
 from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
 
 DATABASE = "sessions.db"
@@ -37,13 +25,13 @@ _LEDGER = (
 )
 
 
-class Goose(Importer):
+class Goose(events.Importer):
     """Reads the sessions of Goose."""
 
     name = "goose"
     title = "Goose"
 
-    def places(self, user: UserEnvironment) -> list[Path]:
+    def places(self, user: events.UserEnvironment) -> list[Path]:
         data = user.path("XDG_DATA_HOME", ".local/share")
         windows = user.home / "AppData" / "Roaming" / "Block" / "goose" / "data"
         return [data / "goose" / "sessions", windows / "sessions"]
@@ -52,19 +40,19 @@ class Goose(Importer):
         path = path if files.is_file(path) else path / DATABASE
         return databases.has(path, "messages", "session_id", "content_json")
 
-    def find(self, place: Path) -> Iterator[Unit]:
+    def find(self, place: Path) -> Iterator[events.Unit]:
         path = place if files.is_file(place) else place / DATABASE
         if is_sqlite(path):
             yield from databases.units(path, _sessions)
 
-    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+    def read(self, unit: events.Unit, resume: events.Resume | None) -> Iterator[events.Event]:
         with databases.opened(unit) as database:
             session, began = unit.hint, parse_time(unit.hint["created_at"])
-            yield begin_session(session["id"], began, parent=session["parent_session_id"])
-            yield facts(
+            yield events.begin_session(session["id"], began, parent=session["parent_session_id"])
+            yield events.facts(
                 title=coerce.first_name(session["description"], session["name"]),
                 model=_model(session),
-                workspace=workspace(session["working_dir"]),
+                workspace=events.workspace(session["working_dir"]),
             )
             yield from _messages(database, session, began or files.changed_at(unit.path))
             yield from _usage(database, unit.hint)
@@ -85,12 +73,12 @@ def _model(session: Json) -> str | None:
     return coerce.name(coerce.parse_record(session["model_config_json"]).get("model_name"))
 
 
-def _messages(database: ExternalDatabase, session: Json, at: datetime) -> Iterator[Event]:
+def _messages(database: ExternalDatabase, session: Json, at: datetime) -> Iterator[events.Event]:
     rows = database.rows("messages", _MESSAGE, where=("session_id", session["id"]), order=("id",))
     for number, name, role, text, metadata, created in rows:
         given = coerce.parse_json(text)
         if not isinstance(given, list):
-            yield Skipped(where=f"message {number}", why="its content is not a list in JSON")
+            yield events.Skipped(where=f"message {number}", why="its content is not a list in JSON")
             continue
         at = parse_time(created) or at
         id = coerce.name(name) or f"{number}"
@@ -135,7 +123,7 @@ def _add(content: MessageContent, block: object) -> None:
             anthropic_blocks.add_block(content, block)
 
 
-def _usage(database: ExternalDatabase, session: Json) -> Iterator[UsageEvent]:
+def _usage(database: ExternalDatabase, session: Json) -> Iterator[events.UsageEvent]:
     """Yield each call, in releases that record them; otherwise their sum."""
     where = ("session_id", session["id"])
     calls = list(databases.records(database, "usage_ledger", _LEDGER, where=where))
@@ -149,7 +137,7 @@ def _usage(database: ExternalDatabase, session: Json) -> Iterator[UsageEvent]:
         "created_at": session["updated_at"],
     }
     for call in calls or [total]:
-        yield UsageEvent(
+        yield events.UsageEvent(
             usage=call_usage(
                 "goose",
                 f"{session['id']}:{call['id']}",

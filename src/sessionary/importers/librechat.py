@@ -7,23 +7,13 @@ from pathlib import Path
 
 from sessionary.errors import BadInput
 from sessionary.formats import coerce, openai_items
-from sessionary.importers.base import files
+from sessionary.formats.coerce import Json
+from sessionary.importers.base import events, files
 from sessionary.importers.base.content import (
     MAX_TREE_MESSAGES,
     ModelTurn,
     parse_time,
     tree_branches,
-)
-from sessionary.importers.base.events import (
-    Event,
-    Importer,
-    Json,
-    MessageEvent,
-    Resume,
-    Skipped,
-    Unit,
-    begin_session,
-    facts,
 )
 
 _HEAD = 64 * 1024
@@ -31,7 +21,7 @@ _MARKERS = (re.compile(rb'"conversationId"\s*:'), re.compile(rb'"messages(?:Tree
 _THINKING = ":::thinking\n"
 
 
-class LibreChat(Importer):
+class LibreChat(events.Importer):
     """Reads the exports of LibreChat."""
 
     name = "librechat"
@@ -42,10 +32,10 @@ class LibreChat(Importer):
     def recognises(self, path: Path) -> bool:
         return any(True for _ in _found(path))
 
-    def find(self, place: Path) -> Iterator[Unit]:
+    def find(self, place: Path) -> Iterator[events.Unit]:
         yield from map(files.unit, [place] if files.is_file(place) else _found(place))
 
-    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+    def read(self, unit: events.Unit, resume: events.Resume | None) -> Iterator[events.Event]:
         conversation = coerce.record(files.read_json(unit.path))
         id = coerce.name(conversation.get("conversationId"))
         if id is None:
@@ -60,11 +50,11 @@ class LibreChat(Importer):
         at = parse_time(conversation.get("exportAt")) or files.changed_at(unit.path)
         found = [parse_time(message.get("createdAt")) for message in flat]
         began = min(filter(None, found), default=at)
-        yield begin_session(id, began)
+        yield events.begin_session(id, began)
         options = coerce.record(conversation.get("options"))
         tags = coerce.items(conversation.get("tags") or options.get("tags"))
         endpoint = conversation.get("endpoint") or options.get("endpoint")
-        yield facts(
+        yield events.facts(
             title=conversation.get("title"),
             labels=[tag for tag in tags if coerce.name(tag)],
             model=coerce.name(options.get("model")),
@@ -72,11 +62,11 @@ class LibreChat(Importer):
         )
         at = began
         parents: dict[str, str | None] = {}
-        messages: dict[str, list[MessageEvent]] = {}
+        messages: dict[str, list[events.MessageEvent]] = {}
         for number, message in enumerate(flat):
             name = coerce.name(message.get("messageId"))
             if name is None:
-                yield Skipped(where=f"message {number + 1}", why="it has no name")
+                yield events.Skipped(where=f"message {number + 1}", why="it has no name")
                 continue
             at = parse_time(message.get("createdAt")) or at
             parents.setdefault(name, coerce.name(message.get("parentMessageId")))
@@ -91,7 +81,7 @@ def _found(place: Path) -> Iterator[Path]:
             yield path
 
 
-def _to_messages(message: Json, id: str, at: datetime) -> Iterator[MessageEvent]:
+def _to_messages(message: Json, id: str, at: datetime) -> Iterator[events.MessageEvent]:
     is_person = message.get("isCreatedByUser") is True
     turn = ModelTurn()
     for part in coerce.items(message.get("content")):

@@ -7,7 +7,8 @@ from typing import Any
 
 from sessionary.errors import BadInput
 from sessionary.formats import coerce, openai_items
-from sessionary.importers.base import databases, files
+from sessionary.formats.coerce import Json
+from sessionary.importers.base import databases, events, files
 from sessionary.importers.base.content import (
     MessageContent,
     call_usage,
@@ -17,18 +18,6 @@ from sessionary.importers.base.content import (
     uncached_input,
 )
 from sessionary.importers.base.databases import DatabaseSession
-from sessionary.importers.base.events import (
-    Event,
-    Importer,
-    Json,
-    MessageEvent,
-    Resume,
-    Skipped,
-    Unit,
-    UserEnvironment,
-    begin_session,
-    facts,
-)
 from sessionary.model.usage import Usage
 from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
 
@@ -44,10 +33,10 @@ _TURN = (
 _PART = ("id", "type", "text", "payload")
 
 
-def _turns(database: ExternalDatabase, hint: Json, at: datetime) -> Iterator[Event]:
+def _turns(database: ExternalDatabase, hint: Json, at: datetime) -> Iterator[events.Event]:
     """Yield a conversation as the tree of its turns; the newest turn is current."""
     parents: dict[str, str | None] = {}
-    messages: dict[str, list[MessageEvent]] = {}
+    messages: dict[str, list[events.MessageEvent]] = {}
     last: str | None = None
     where, order = (hint["by"], hint["id"]), ("datetime_utc", "id")
     for turn in databases.records(database, "turns", _TURN, where=where, order=order):
@@ -55,12 +44,12 @@ def _turns(database: ExternalDatabase, hint: Json, at: datetime) -> Iterator[Eve
         ends = ("tip_message_hash", "output_node_id", "parent_message_hash", "input_node_id")
         end = next((turn[name] for name in ends if coerce.name(turn[name])), None)
         if end is None:
-            yield Skipped(where=f"turn {turn['id']}", why="it names no message")
+            yield events.Skipped(where=f"turn {turn['id']}", why="it names no message")
         for node, parent, message in _chain(database, end, parents):
             parents[node] = parent
             made = _message(database, node, message, at)
             if made is None:
-                yield Skipped(where=f"message {message}", why="it is not in the database")
+                yield events.Skipped(where=f"message {message}", why="it is not in the database")
             else:
                 messages[node] = [made]
         last = end or last
@@ -90,7 +79,7 @@ def _chain(
 
 def _message(
     database: ExternalDatabase, node: str, message: Any, at: datetime
-) -> MessageEvent | None:
+) -> events.MessageEvent | None:
     content = MessageContent()
     if database.has("messages", "hash"):
         rows = database.rows("messages", ("role",), where=("hash", message))
@@ -184,13 +173,13 @@ def _usage(id: str, row: Json, at: datetime) -> tuple[Usage, ...]:
     )
 
 
-class Llm(Importer):
+class Llm(events.Importer):
     """Reads the log of `llm`."""
 
     name = "llm"
     title = "llm"
 
-    def places(self, user: UserEnvironment) -> list[Path]:
+    def places(self, user: events.UserEnvironment) -> list[Path]:
         folder = "io.datasette.llm"
         roots = ("Library/Application Support", "AppData/Roaming", "AppData/Local")
         first = user.path("LLM_USER_PATH", f".config/{folder}")
@@ -203,17 +192,17 @@ class Llm(Importer):
             for table, group in (("responses", "conversations"), ("turns", "threads"))
         )
 
-    def find(self, place: Path) -> Iterator[Unit]:
+    def find(self, place: Path) -> Iterator[events.Unit]:
         path = place if files.is_file(place) else place / DATABASE
         if is_sqlite(path):
             yield from databases.units(path, _conversations)
 
-    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+    def read(self, unit: events.Unit, resume: events.Resume | None) -> Iterator[events.Event]:
         with databases.opened(unit) as database:
             hint = unit.hint
             began = parse_time(hint["began"])
-            yield begin_session(hint["id"], began)
-            yield facts(title=hint["name"])
+            yield events.begin_session(hint["id"], began)
+            yield events.facts(title=hint["name"])
             read = _turns if hint["table"] == "turns" else _responses
             yield from read(database, hint, began or files.changed_at(unit.path))
 
@@ -246,7 +235,7 @@ def _conversations(database: ExternalDatabase) -> Iterator[DatabaseSession]:
                 yield DatabaseSession(id, (at,), hint)
 
 
-def _responses(database: ExternalDatabase, hint: Json, at: datetime) -> Iterator[Event]:
+def _responses(database: ExternalDatabase, hint: Json, at: datetime) -> Iterator[events.Event]:
     system = None
     where, order = (hint["by"], hint["id"]), ("datetime_utc", "id")
     for response in databases.records(database, "responses", _RESPONSE, where=where, order=order):

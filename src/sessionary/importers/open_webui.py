@@ -9,7 +9,8 @@ from typing import Any
 
 from sessionary.errors import BadInput
 from sessionary.formats import coerce, openai_items
-from sessionary.importers.base import databases, files
+from sessionary.formats.coerce import Json
+from sessionary.importers.base import databases, events, files
 from sessionary.importers.base.content import (
     ModelTurn,
     call_usage,
@@ -18,19 +19,6 @@ from sessionary.importers.base.content import (
     tree_branches,
 )
 from sessionary.importers.base.databases import DatabaseSession
-from sessionary.importers.base.events import (
-    Event,
-    Importer,
-    Json,
-    MessageEvent,
-    Resume,
-    SessionEnd,
-    Skipped,
-    Unit,
-    UserEnvironment,
-    begin_session,
-    facts,
-)
 from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
 
 _HEAD = 64 * 1024
@@ -42,7 +30,9 @@ _FIELD = re.compile(r'([a-z_]+)="([^"]*)"')
 _SUMMARY = re.compile(r"\s*<summary>[^<]*</summary>")
 
 
-def to_messages(message: Json, id: str, at: datetime, *, chat_id: str) -> Iterator[MessageEvent]:
+def to_messages(
+    message: Json, id: str, at: datetime, *, chat_id: str
+) -> Iterator[events.MessageEvent]:
     """Yield a message, and the results of its tools."""
     role = openai_items.role_of(message.get("role"))
     turn = ModelTurn()
@@ -116,13 +106,13 @@ def _add_details(turn: ModelTurn, tag: str, inside: str) -> None:
         turn.words.add_text(f"{tag}>{inside}{_CLOSE}")
 
 
-class OpenWebUi(Importer):
+class OpenWebUi(events.Importer):
     """Reads the chats of Open WebUI."""
 
     name = "open-webui"
     title = "Open WebUI"
 
-    def places(self, user: UserEnvironment) -> list[Path]:
+    def places(self, user: events.UserEnvironment) -> list[Path]:
         return [user.home / ".open-webui", user.home / "open-webui" / "data"]
 
     def recognises(self, path: Path) -> bool:
@@ -132,7 +122,7 @@ class OpenWebUi(Importer):
         database = path if files.is_file(path) else path / "webui.db"
         return databases.has(database, "chat", "id", "chat", "updated_at")
 
-    def find(self, place: Path) -> Iterator[Unit]:
+    def find(self, place: Path) -> Iterator[events.Unit]:
         """Yield the chats of a database; an export is one unit."""
         path = place if files.is_file(place) else place / "webui.db"
         if is_sqlite(path):
@@ -140,17 +130,17 @@ class OpenWebUi(Importer):
         elif files.is_file(path):
             yield files.unit(path)
 
-    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+    def read(self, unit: events.Unit, resume: events.Resume | None) -> Iterator[events.Event]:
         if not is_sqlite(unit.path):
             for item in _items(unit.path):
                 where = f"chat {item.number + 1}"
                 if item.why is not None:
-                    yield Skipped(where=where, why=item.why)
+                    yield events.Skipped(where=where, why=item.why)
                 elif not isinstance(coerce.record(item.data).get("chat"), dict):
-                    yield Skipped(where=where, why="it is no chat")
+                    yield events.Skipped(where=where, why="it is no chat")
                 else:
                     yield from _chat({"number": item.number, **item.data}, unit.path, [])
-                    yield SessionEnd()
+                    yield events.SessionEnd()
             return
         with databases.opened(unit) as database:
             id = unit.hint["id"]
@@ -210,14 +200,14 @@ def _items(path: Path) -> Iterator[files.JsonItem]:
         yield files.JsonItem(number, chat)
 
 
-def _chat(given: Json, path: Path, message_rows: list[Json]) -> Iterator[Event]:
+def _chat(given: Json, path: Path, message_rows: list[Json]) -> Iterator[events.Event]:
     chat: Json = given["chat"]
     number = given.get("number", 0)
     id = coerce.first_name(given.get("id"), chat.get("id")) or f"{path.name}:{number}"
     began = first_time(given.get("created_at"), chat.get("timestamp"))
-    yield begin_session(id, began)
+    yield events.begin_session(id, began)
     tags = coerce.items(coerce.record(given.get("meta")).get("tags"))
-    yield facts(
+    yield events.facts(
         title=given.get("title") or chat.get("title"),
         labels=[tag for tag in tags if coerce.name(tag)],
         archived=given.get("archived") in (1, True),
@@ -226,12 +216,12 @@ def _chat(given: Json, path: Path, message_rows: list[Json]) -> Iterator[Event]:
     )
     at = began or files.changed_at(path)
     parents: dict[str, str | None] = {}
-    messages: dict[str, list[MessageEvent]] = {}
+    messages: dict[str, list[events.MessageEvent]] = {}
     history = coerce.record(chat.get("history"))
     for message in [*_messages(chat, history), *message_rows]:
         name = coerce.name(message.get("id"))
         if name is None:
-            yield Skipped(where=f"chat {id}", why="a message has no name")
+            yield events.Skipped(where=f"chat {id}", why="a message has no name")
         elif name not in parents:
             at = parse_time(message.get("timestamp")) or at
             messages[name] = list(to_messages(message, name, at, chat_id=id))

@@ -10,22 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.formats import coerce, openai_items
-from sessionary.importers.base import databases, files
+from sessionary.formats.coerce import Json
+from sessionary.importers.base import databases, events, files
 from sessionary.importers.base.content import MessageContent, call_usage, parse_time
 from sessionary.importers.base.databases import DatabaseSession
-from sessionary.importers.base.events import (
-    Branch,
-    Event,
-    Importer,
-    Json,
-    MessageEvent,
-    Resume,
-    Skipped,
-    Unit,
-    UsageEvent,
-    begin_session,
-    facts,
-)
 from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
 
 _USAGE = (
@@ -34,7 +22,7 @@ _USAGE = (
 )
 
 
-class OpenAiAgents(Importer):
+class OpenAiAgents(events.Importer):
     """Reads the sessions that programs kept with OpenAI's Agents SDK."""
 
     name = "openai-agents"
@@ -43,16 +31,16 @@ class OpenAiAgents(Importer):
     def recognises(self, path: Path) -> bool:
         return databases.has(path, "agent_messages", "session_id", "message_data")
 
-    def find(self, place: Path) -> Iterator[Unit]:
+    def find(self, place: Path) -> Iterator[events.Unit]:
         found = files.walk(place, suffixes=(".db", ".sqlite", ".sqlite3"), depth=0)
         for path in [place] if is_sqlite(place) else filter(self.recognises, found):
             yield from databases.units(path, _sessions)
 
-    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+    def read(self, unit: events.Unit, resume: events.Resume | None) -> Iterator[events.Event]:
         with databases.opened(unit) as database:
             id, began = unit.hint["id"], parse_time(unit.hint["began"])
-            yield begin_session(f"{id}@{unit.hint['began']}", began)
-            yield facts(title=id, extra={"openai_agents": {"session_id": id}})
+            yield events.begin_session(f"{id}@{unit.hint['began']}", began)
+            yield events.facts(title=id, extra={"openai_agents": {"session_id": id}})
             yield from _messages(database, id, began or files.changed_at(unit.path))
             yield from _usage(database, unit.hint)
 
@@ -68,7 +56,7 @@ def _sessions(database: ExternalDatabase) -> Iterator[DatabaseSession]:
             yield DatabaseSession(id, stamp, {"id": id, "began": began})
 
 
-def _messages(database: ExternalDatabase, id: str, at: datetime) -> Iterator[Event]:
+def _messages(database: ExternalDatabase, id: str, at: datetime) -> Iterator[events.Event]:
     """Yield the messages in their order, or those of an advanced session as branches."""
     # The message numbers of each branch, the newest branch last.
     by_branch: dict[str, list[Any]] = {}
@@ -80,14 +68,14 @@ def _messages(database: ExternalDatabase, id: str, at: datetime) -> Iterator[Eve
         by_branch.values(),
         key=lambda each: max((number for number in each if isinstance(number, int)), default=0),
     )
-    messages: dict[Any, MessageEvent] = {}
+    messages: dict[Any, events.MessageEvent] = {}
     columns = ("id", "message_data", "created_at")
     rows = database.rows("agent_messages", columns, where=where, order=("id",))
     for number, text, created in rows:
         at = parse_time(created) or at
         item = coerce.parse_json(text)
         if not isinstance(item, dict):
-            yield Skipped(where=f"message {number}", why="not an object in JSON")
+            yield events.Skipped(where=f"message {number}", why="not an object in JSON")
             continue
         content = MessageContent()
         role = openai_items.add_item(content, item)
@@ -96,16 +84,16 @@ def _messages(database: ExternalDatabase, id: str, at: datetime) -> Iterator[Eve
             yield messages.pop(number)
     for count, numbers in enumerate(branches, 1):
         items = [messages[each] for each in numbers if each in messages]
-        yield Branch(items=items, is_current=count == len(branches))
+        yield events.Branch(items=items, is_current=count == len(branches))
 
 
-def _usage(database: ExternalDatabase, hint: Json) -> Iterator[UsageEvent]:
+def _usage(database: ExternalDatabase, hint: Json) -> Iterator[events.UsageEvent]:
     """Yield the usage that advanced sessions record; their input includes cached tokens."""
     rows = database.rows("turn_usage", _USAGE, where=("session_id", hint["id"]))
     for branch, turn, sent, made, sent_details, made_details, created in rows:
         cached = coerce.count(coerce.parse_record(sent_details).get("cached_tokens"))
         reasoning = coerce.parse_record(made_details).get("reasoning_tokens")
-        yield UsageEvent(
+        yield events.UsageEvent(
             usage=call_usage(
                 "openai-agents",
                 f"{hint['id']}@{hint['began']}:{branch}:{turn}",

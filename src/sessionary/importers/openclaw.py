@@ -11,19 +11,9 @@ from typing import Any, BinaryIO
 
 from sessionary.errors import BadInput
 from sessionary.formats import coerce
-from sessionary.importers.base import archives, databases, files
+from sessionary.formats.coerce import Json
+from sessionary.importers.base import archives, databases, events, files
 from sessionary.importers.base.databases import DatabaseSession
-from sessionary.importers.base.events import (
-    Event,
-    Facts,
-    Importer,
-    Json,
-    Resume,
-    Skipped,
-    Unit,
-    UserEnvironment,
-    facts,
-)
 from sessionary.importers.base.files import json_lines
 from sessionary.importers.pi import PiEvents, header_of, is_header
 from sessionary.model.session import Kind, Lineage
@@ -44,13 +34,13 @@ _ARCHIVES = "session_transcript_cold_archives"
 _ARCHIVE = re.compile(r"[A-Za-z0-9_-]{1,100}\.jsonl\.zst")
 
 
-class OpenClaw(Importer):
+class OpenClaw(events.Importer):
     """Reads the sessions of OpenClaw's agents."""
 
     name = "openclaw"
     title = "OpenClaw"
 
-    def places(self, user: UserEnvironment) -> list[Path]:
+    def places(self, user: events.UserEnvironment) -> list[Path]:
         """Return the directory of its state, under each name it had."""
         older = [user.home / ".clawdbot", user.home / ".moltbot"]
         return [user.path("OPENCLAW_STATE_DIR", ".openclaw"), *older]
@@ -73,7 +63,7 @@ class OpenClaw(Importer):
         is_of_pi = path.suffix == ".jsonl" and header_of(path) is not None
         return is_of_pi or self.recognises(path)
 
-    def find(self, place: Path) -> Iterator[Unit]:
+    def find(self, place: Path) -> Iterator[events.Unit]:
         """Yield the sessions of databases, then those of files."""
         for path in [place] if files.is_file(place) else _found(place):
             if is_sqlite(path):
@@ -83,7 +73,7 @@ class OpenClaw(Importer):
             else:
                 yield _file_unit(path)
 
-    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+    def read(self, unit: events.Unit, resume: events.Resume | None) -> Iterator[events.Event]:
         if is_sqlite(unit.path):
             yield from self._read_database(unit)
             return
@@ -91,34 +81,36 @@ class OpenClaw(Importer):
         header = _first_of_archive(unit.path) if is_archive else header_of(unit.path)
         if header is None or (hint is None and not is_archive):
             raise BadInput(f"{unit.path} does not begin as a session of OpenClaw does.")
-        events = PiEvents(self.name, header, unit.path, resume)
+        session = PiEvents(self.name, header, unit.path, resume)
         if is_archive:
-            yield from events.begin(header["id"])
+            yield from session.begin(header["id"])
             with archives.decompressed(files.opened(unit.path)) as file:
-                yield from _take_lines(events, file)
+                yield from _take_lines(session, file)
         else:
-            yield from events.begin(hint["id"], **_kind(hint))
+            yield from session.begin(hint["id"], **_kind(hint))
             yield _facts(hint)
-            yield from events.read(unit.path, resume)
+            yield from session.read(unit.path, resume)
 
-    def _read_database(self, unit: Unit) -> Iterator[Event]:
+    def _read_database(self, unit: events.Unit) -> Iterator[events.Event]:
         with databases.opened(unit) as database:
             hint, id = unit.hint, unit.hint["id"]
             # The header may be among the session's own events.
             _, first = next(_events(database, id), (0, None))
             known = first if first is not None and is_header(first) else {}
             header = {"timestamp": hint["began"], **known, "id": id}
-            events = PiEvents(self.name, header, unit.path)
-            yield from events.begin(id, **_kind(hint))
+            session = PiEvents(self.name, header, unit.path)
+            yield from session.begin(id, **_kind(hint))
             yield _facts(hint)
             if hint["archive"] is not None:
                 with _opened_archive(database, unit) as file:
-                    yield from _take_lines(events, file)
+                    yield from _take_lines(session, file)
             for seq, event in _events(database, id):
                 if event is None:
-                    yield Skipped(where=f"event {seq} of session {id}", why="not an event in JSON")
+                    yield events.Skipped(
+                        where=f"event {seq} of session {id}", why="not an event in JSON"
+                    )
                 else:
-                    yield from events.take(event)
+                    yield from session.take(event)
 
 
 def _found(place: Path) -> Iterator[Path]:
@@ -131,7 +123,7 @@ def _found(place: Path) -> Iterator[Path]:
             yield path
 
 
-def _file_unit(path: Path) -> Unit:
+def _file_unit(path: Path) -> events.Unit:
     found = _FILE.fullmatch(path.name)
     id = path.stem if found is None else found["id"]
     # The index of older releases.
@@ -144,7 +136,7 @@ def _file_unit(path: Path) -> Unit:
             hint = _hint(key, entry, parent=parent, id=id)
             break
     stamp = f"{files.stamp_of(path)};{hint['title']};{hint['parent']}"
-    return Unit(str(path), path, stamp, files.size_of(path), (beside,), hint=hint)
+    return events.Unit(str(path), path, stamp, files.size_of(path), (beside,), hint=hint)
 
 
 def _hint(key: str | None, entry: Json, *, parent: object = None, **more: Any) -> Json:
@@ -166,9 +158,9 @@ def _kind(hint: Json) -> Json:
     return {"parent": hint["parent"], "lineage": Lineage.RESET}
 
 
-def _facts(hint: Json) -> Facts:
+def _facts(hint: Json) -> events.Facts:
     known = {name: hint[name] for name in ("key", "channel") if hint[name] is not None}
-    return facts(title=hint["title"], extra={"openclaw": known} if known else None)
+    return events.facts(title=hint["title"], extra={"openclaw": known} if known else None)
 
 
 def _sessions(database: ExternalDatabase) -> Iterator[DatabaseSession]:
@@ -219,7 +211,7 @@ def _sessions(database: ExternalDatabase) -> Iterator[DatabaseSession]:
         yield DatabaseSession(id, stamp, hint, beside)
 
 
-def _opened_archive(database: ExternalDatabase, unit: Unit) -> BinaryIO:
+def _opened_archive(database: ExternalDatabase, unit: events.Unit) -> BinaryIO:
     id, (name, storage) = unit.hint["id"], unit.hint["archive"]
     if storage != "sqlite":
         if not unit.beside:
@@ -231,12 +223,12 @@ def _opened_archive(database: ExternalDatabase, unit: Unit) -> BinaryIO:
     return archives.decompressed(BytesIO(data))
 
 
-def _take_lines(events: PiEvents, file: BinaryIO) -> Iterator[Event]:
+def _take_lines(session: PiEvents, file: BinaryIO) -> Iterator[events.Event]:
     for line in json_lines(file):
         if line.data is None:
-            yield Skipped(where=f"byte {line.start} of the archive", why=line.why or "")
+            yield events.Skipped(where=f"byte {line.start} of the archive", why=line.why or "")
         else:
-            yield from events.take(_event_of(line.data))
+            yield from session.take(_event_of(line.data))
 
 
 def _event_of(record: Json) -> Json:

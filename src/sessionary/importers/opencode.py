@@ -8,23 +8,10 @@ from typing import Any
 
 from sessionary.errors import BadInput
 from sessionary.formats import coerce, parts
-from sessionary.importers.base import databases, files
+from sessionary.formats.coerce import Json
+from sessionary.importers.base import databases, events, files
 from sessionary.importers.base.content import ModelTurn, call_usage, parse_time
 from sessionary.importers.base.databases import DatabaseSession
-from sessionary.importers.base.events import (
-    Compacted,
-    Event,
-    Importer,
-    Json,
-    Resume,
-    Skipped,
-    Unit,
-    UsageEvent,
-    UserEnvironment,
-    begin_session,
-    facts,
-    workspace,
-)
 from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
 
 MAX_FILE = 64 * 1024 * 1024
@@ -35,7 +22,9 @@ _BOOKKEEPING = ("snapshot", "patch", "step-start", "step-finish", "retry", "comp
 _PLACE = ("id", "sessionID", "messageID")
 
 
-def to_messages(id: str, message: Json, given: Iterable[Json], at: datetime) -> Iterator[Event]:
+def to_messages(
+    id: str, message: Json, given: Iterable[Json], at: datetime
+) -> Iterator[events.Event]:
     """Yield a message as one or more of ours: results of tools come between a model's texts."""
     role = "assistant" if message.get("role") == "assistant" else "user"
     inner, tokens = coerce.record(message.get("model")), coerce.record(message.get("tokens"))
@@ -58,8 +47,8 @@ def to_messages(id: str, message: Json, given: Iterable[Json], at: datetime) -> 
     if role == "assistant" and message.get("summary") is True:
         texts = [part.get("text") for part in given if part.get("type") == "text"]
         summary = "\n".join(text for text in texts if isinstance(text, str))
-        yield Compacted(summary=summary, at=at, id=id)
-        yield UsageEvent(usage=usage)
+        yield events.Compacted(summary=summary, at=at, id=id)
+        yield events.UsageEvent(usage=usage)
         return
     turn = ModelTurn()
     for part in given:
@@ -112,13 +101,13 @@ def _add(turn: ModelTurn, part: Json) -> None:
             turn.words.add_unknown(_without_place(part))
 
 
-class OpenCode(Importer):
+class OpenCode(events.Importer):
     """Reads the sessions of OpenCode."""
 
     name = "opencode"
     title = "OpenCode"
 
-    def places(self, user: UserEnvironment) -> list[Path]:
+    def places(self, user: events.UserEnvironment) -> list[Path]:
         data = user.path("XDG_DATA_HOME", ".local/share")
         return [data / "opencode", data / "kilo"]
 
@@ -130,7 +119,7 @@ class OpenCode(Importer):
         head = files.head(path).lstrip()
         return head.startswith(b"{") and b'"id"' in head and b'"time"' in head
 
-    def find(self, place: Path) -> Iterator[Unit]:
+    def find(self, place: Path) -> Iterator[events.Unit]:
         """Yield the sessions of databases, then those of files."""
         found = filter(_is_ours, files.walk(place, suffixes=(".db",), depth=0))
         for path in [place] if is_sqlite(place) else found:
@@ -139,15 +128,15 @@ class OpenCode(Importer):
         units = map(_file_unit, _session_files(place))
         yield from sorted(units, key=lambda unit: (bool(unit.hint["parent_id"]), unit.path))
 
-    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+    def read(self, unit: events.Unit, resume: events.Resume | None) -> Iterator[events.Event]:
         with databases.opened(unit) if is_sqlite(unit.path) else nullcontext() as database:
             session = unit.hint
             if session is None or session["id"] is None:
                 raise BadInput(f"{unit.path} is no session of OpenCode.")
             began = parse_time(session["time_created"])
-            yield begin_session(session["id"], began, parent=session["parent_id"])
-            folder = workspace(session["directory"])
-            yield facts(title=coerce.name(session["title"]), workspace=folder)
+            yield events.begin_session(session["id"], began, parent=session["parent_id"])
+            folder = events.workspace(session["directory"])
+            yield events.facts(title=coerce.name(session["title"]), workspace=folder)
             at = began or files.changed_at(unit.path)
             if database is None:
                 yield from _of_files(unit, at)
@@ -175,13 +164,13 @@ def _sessions(database: ExternalDatabase) -> Iterator[DatabaseSession]:
             yield DatabaseSession(id, stamp, session)
 
 
-def _of_database(database: ExternalDatabase, id: str, at: datetime) -> Iterator[Event]:
+def _of_database(database: ExternalDatabase, id: str, at: datetime) -> Iterator[events.Event]:
     columns, order = ("id", "data", "time_created"), ("time_created", "id")
     messages = database.rows("message", columns, where=("session_id", id), order=order)
     for id, text, created in messages:
         message = coerce.parse_json(text)
         if not isinstance(message, dict) or not isinstance(id, str):
-            yield Skipped(where=f"message {id}", why="not an object in JSON")
+            yield events.Skipped(where=f"message {id}", why="not an object in JSON")
             continue
         at = _time_of(message) or parse_time(created) or at
         rows = database.rows("part", ("data",), where=("message_id", id), order=("id",))
@@ -197,7 +186,7 @@ def _session_files(place: Path) -> Iterator[Path]:
         yield from files.walk(folder, suffixes=(".json",), depth=1)
 
 
-def _file_unit(path: Path) -> Unit:
+def _file_unit(path: Path) -> events.Unit:
     session = files.read_record(path, most=MAX_FILE)
     time = coerce.record(session.get("time"))
     id = path.stem if session.get("id") == path.stem else None
@@ -213,21 +202,23 @@ def _file_unit(path: Path) -> Unit:
     last = max(names, default=path.stem)
     stamp = files.stamp_of(path, messages, messages / f"{last}.json", _folder(path, "part", last))
     belongings = (messages, *(_folder(path, "part", name) for name in names))
-    return Unit(str(path), path, stamp, files.size_of(path), belongings=belongings, hint=hint)
+    return events.Unit(
+        str(path), path, stamp, files.size_of(path), belongings=belongings, hint=hint
+    )
 
 
 def _folder(session: Path, kind: str, id: str) -> Path:
     return session.parent.parent.parent / kind / id
 
 
-def _of_files(unit: Unit, at: datetime) -> Iterator[Event]:
+def _of_files(unit: events.Unit, at: datetime) -> Iterator[events.Event]:
     found: list[tuple[Any, str, Json]] = []
     for path in files.walk(_folder(unit.path, "message", unit.hint["id"]), suffixes=(".json",)):
         message = files.read_json_if_any(path, most=MAX_FILE)
         if isinstance(message, dict):
             found.append((_time_of(message) or at, path.stem, message))
         else:
-            yield Skipped(where=f"message {path.stem}", why="not an object in JSON")
+            yield events.Skipped(where=f"message {path.stem}", why="not an object in JSON")
     for at, id, message in sorted(found, key=lambda each: each[:2]):
         paths = files.walk(_folder(unit.path, "part", id), suffixes=(".json",), depth=0)
         given = [files.read_json_if_any(path, most=MAX_FILE) for path in paths]

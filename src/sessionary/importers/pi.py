@@ -7,26 +7,9 @@ from typing import Any
 
 from sessionary.errors import BadInput
 from sessionary.formats import anthropic_blocks, coerce, parts
-from sessionary.importers.base import files
+from sessionary.formats.coerce import Json
+from sessionary.importers.base import events, files
 from sessionary.importers.base.content import MessageContent, call_usage, parse_time, text_content
-from sessionary.importers.base.events import (
-    FOLLOWS,
-    Compacted,
-    Event,
-    Facts,
-    IgnoredRecord,
-    Importer,
-    Json,
-    MessageEvent,
-    Resume,
-    Retracted,
-    Unit,
-    UsageEvent,
-    UserEnvironment,
-    begin_session,
-    facts,
-    workspace,
-)
 from sessionary.model.session import Kind, Lineage
 from sessionary.model.usage import Usage
 
@@ -53,19 +36,21 @@ def is_header(event: object) -> bool:
 class PiEvents:
     """Reads the events of one session, in order."""
 
-    def __init__(self, tool: str, header: Json, path: Path, resume: Resume | None = None) -> None:
+    def __init__(
+        self, tool: str, header: Json, path: Path, resume: events.Resume | None = None
+    ) -> None:
         note = None if resume is None else resume.note
         self._tool = tool
         self._header = header
         self._at = parse_time(header.get("timestamp")) or files.changed_at(path)
-        self._last: str | None = FOLLOWS if note else None
+        self._last: str | None = events.FOLLOWS if note else None
         self._model = coerce.name(header.get("modelId"))
         self._provider = coerce.name(header.get("provider"))
         # Which message comes before an entry that is none itself.
         known = coerce.record(coerce.record(note).get("behind"))
         self._message_before: dict[str, str | None] = dict(known)
 
-    def read(self, path: Path, resume: Resume | None) -> Iterator[Event]:
+    def read(self, path: Path, resume: events.Resume | None) -> Iterator[events.Event]:
         """Yield the events of a file, from where the last import ended."""
 
         def state() -> Json:
@@ -80,16 +65,16 @@ class PiEvents:
         parent: str | None = None,
         lineage: Lineage = Lineage.FORK,
         kind: Kind = Kind.IMPORT,
-    ) -> Iterator[Event]:
+    ) -> Iterator[events.Event]:
         """Begin the session that the header describes; a copy's header names its original."""
         source = self._header.get("parentSession") or self._header.get("branchedFrom")
         found = _SESSION_FILE.search(source) if isinstance(source, str) else None
         if parent is None and found is not None:
             parent, lineage = found[1], Lineage.FORK
-        yield begin_session(native_id, self._at, parent=parent, lineage=lineage, kind=kind)
-        yield facts(workspace=workspace(self._header.get("cwd")))
+        yield events.begin_session(native_id, self._at, parent=parent, lineage=lineage, kind=kind)
+        yield events.facts(workspace=events.workspace(self._header.get("cwd")))
 
-    def take(self, event: Json) -> Iterator[Event]:
+    def take(self, event: Json) -> Iterator[events.Event]:
         """Yield what one event says."""
         self._at = parse_time(event.get("timestamp")) or self._at
         kind = event.get("type")
@@ -99,19 +84,21 @@ class PiEvents:
             yield self._notice(event)
         elif kind == "compaction":
             place = self._place(event)
-            if place not in (FOLLOWS, self._last) and self._last != FOLLOWS:
-                yield Retracted(after=place, at=self._at)
+            if place not in (events.FOLLOWS, self._last) and self._last != events.FOLLOWS:
+                yield events.Retracted(after=place, at=self._at)
             kept = event.get("firstKeptEntryId")
             keeps = self._message_before.get(kept, kept) if isinstance(kept, str) else None
             self._note_place(event)
-            yield Compacted(summary=coerce.text(event.get("summary")), at=self._at, keeps=keeps)
+            yield events.Compacted(
+                summary=coerce.text(event.get("summary")), at=self._at, keeps=keeps
+            )
         elif kind != "session":
             yield from self._other(event, kind)
 
     def _place(self, event: Json) -> str | None:
         """Return the message that an entry follows."""
         if "parentId" not in event:
-            return FOLLOWS
+            return events.FOLLOWS
         parent = event["parentId"]
         if not isinstance(parent, str):
             return None
@@ -121,18 +108,18 @@ class PiEvents:
         """Remember which message comes before an entry that is none."""
         id = event.get("id")
         place = self._place(event)
-        if isinstance(id, str) and place != FOLLOWS:
+        if isinstance(id, str) and place != events.FOLLOWS:
             self._message_before[id] = place
 
     def _to_message(
         self, event: Json, role: str, content: MessageContent, **more: Any
-    ) -> MessageEvent:
+    ) -> events.MessageEvent:
         id = coerce.name(event.get("id"))
         place = self._place(event)
         self._last = id
         return content.to_message(role, self._at, id=id, parent=place, **more)
 
-    def _message(self, event: Json, message: Json) -> MessageEvent:
+    def _message(self, event: Json, message: Json) -> events.MessageEvent:
         role = message.get("role")
         if role == "assistant":
             self._note_model(message, "model")
@@ -187,7 +174,7 @@ class PiEvents:
             cache_write=used.get("cacheWrite"),
         )
 
-    def _notice(self, event: Json) -> MessageEvent:
+    def _notice(self, event: Json) -> events.MessageEvent:
         """Return a text of neither a person nor the model."""
         content = _content_of(event.get("content", event.get("summary")))
         names = ("customType", "fromId", "details")
@@ -196,15 +183,15 @@ class PiEvents:
             content.add_unknown({"type": "pi", "native": event})
         return self._to_message(event, "system", content, extra=extra)
 
-    def _other(self, event: Json, kind: object) -> Iterator[Event]:
+    def _other(self, event: Json, kind: object) -> Iterator[events.Event]:
         if kind == "model_change":
             self._note_model(event, "modelId")
         elif kind == "session_info":
-            yield Facts(fields={"title": event.get("name")})
+            yield events.Facts(fields={"title": event.get("name")})
         elif kind == "usage":
-            yield UsageEvent(usage=self._usage(event, event))
+            yield events.UsageEvent(usage=self._usage(event, event))
         elif isinstance(kind, str) and kind in _LEFT_OUT:
-            yield IgnoredRecord(what=_LEFT_OUT[kind])
+            yield events.IgnoredRecord(what=_LEFT_OUT[kind])
         else:
             content = MessageContent([parts.unknown({"type": "pi", "native": event})])
             yield self._to_message(event, "system", content)
@@ -232,13 +219,13 @@ def _content_of(given: object) -> MessageContent:
     return content
 
 
-class Pi(Importer):
+class Pi(events.Importer):
     """Reads the sessions of Pi."""
 
     name = "pi"
     title = "Pi"
 
-    def places(self, user: UserEnvironment) -> list[Path]:
+    def places(self, user: events.UserEnvironment) -> list[Path]:
         agent = user.path("PI_CODING_AGENT_DIR", ".pi/agent")
         return [
             user.path("PI_CODING_AGENT_SESSION_DIR", str(agent / "sessions")),
@@ -248,19 +235,19 @@ class Pi(Importer):
     def recognises(self, path: Path) -> bool:
         return path.suffix == ".jsonl" and header_of(path) is not None
 
-    def find(self, place: Path) -> Iterator[Unit]:
+    def find(self, place: Path) -> Iterator[events.Unit]:
         """Yield the oldest files first: a copy comes after its original."""
         found = files.named_or_below(place, suffixes=(".jsonl",))
         for path in sorted(found, key=lambda each: (each.name, each)):
             yield files.unit(path)
 
-    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+    def read(self, unit: events.Unit, resume: events.Resume | None) -> Iterator[events.Event]:
         header = header_of(unit.path)
         if header is None:
             raise BadInput(f"{unit.path} does not begin as a session of Pi does.")
-        events = PiEvents(self.name, header, unit.path, resume)
-        yield from events.begin(header["id"])
-        yield from events.read(unit.path, resume)
+        session = PiEvents(self.name, header, unit.path, resume)
+        yield from session.begin(header["id"])
+        yield from session.read(unit.path, resume)
 
 
 def header_of(path: Path) -> Json | None:

@@ -11,27 +11,14 @@ from datetime import datetime
 from pathlib import Path
 
 from sessionary.formats import coerce, parts
-from sessionary.importers.base import files
+from sessionary.formats.coerce import Json
+from sessionary.importers.base import events, files
 from sessionary.importers.base.content import (
     call_usage,
     parse_time,
     path_to,
     tree_branches,
     without_nodes,
-)
-from sessionary.importers.base.events import (
-    Compacted,
-    Event,
-    IgnoredRecord,
-    Importer,
-    Json,
-    MessageEvent,
-    Resume,
-    Unit,
-    UserEnvironment,
-    begin_session,
-    facts,
-    workspace,
 )
 from sessionary.importers.gemini_cli import content_of, split_context, to_messages
 from sessionary.model.session import Lineage
@@ -47,13 +34,13 @@ _MESSAGE = re.compile(
 _PROGRAM_SUBTYPES = ("cron", "notification")
 
 
-class QwenCode(Importer):
+class QwenCode(events.Importer):
     """Reads the sessions of Qwen Code."""
 
     name = TOOL
     title = "Qwen Code"
 
-    def places(self, user: UserEnvironment) -> list[Path]:
+    def places(self, user: events.UserEnvironment) -> list[Path]:
         home = user.path("QWEN_HOME", ".qwen")
         given = user.environment.get("QWEN_RUNTIME_DIR")
         return [(Path(given).expanduser() if given else home) / "projects"]
@@ -63,13 +50,13 @@ class QwenCode(Importer):
             return any(_is_session(each) for each in _found(path))
         return path.suffix == ".jsonl" and files.is_file(path) and _is_session(path)
 
-    def find(self, place: Path) -> Iterator[Unit]:
+    def find(self, place: Path) -> Iterator[events.Unit]:
         """Yield sessions before agents, and originals before their copies."""
         found = [place] if files.is_file(place) else list(_found(place))
         for path in sorted(found, key=lambda each: (_is_agent(each), files.changed_at(each), each)):
             yield files.unit(path, *_meta(path))
 
-    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+    def read(self, unit: events.Unit, resume: events.Resume | None) -> Iterator[events.Event]:
         """Yield the session of a file; the branch of its last line is current."""
         session = _QwenSession(files.changed_at(unit.path))
         for line in files.read_json_lines(unit.path):
@@ -77,7 +64,7 @@ class QwenCode(Importer):
                 yield line.skipped
             else:
                 session.take(line.data, line.where)
-        yield from session.events(unit.path)
+        yield from session.finish(unit.path)
 
 
 class _QwenSession:
@@ -88,7 +75,7 @@ class _QwenSession:
         self._first: Json = {}
         self._last: str | None = None
         self._parents: dict[str, str | None] = {}
-        self._messages: dict[str, list[MessageEvent | Compacted]] = {}
+        self._messages: dict[str, list[events.MessageEvent | events.Compacted]] = {}
         self._title: str | None = None
         self._workspace: Json | None = None
         self._began: datetime | None = None
@@ -105,37 +92,37 @@ class _QwenSession:
         self._parents[id] = coerce.name(parent)
         self._last = id
         if self._workspace is None:
-            self._workspace = workspace(line.get("cwd"), branch=line.get("gitBranch"))
+            self._workspace = events.workspace(line.get("cwd"), branch=line.get("gitBranch"))
         made = self._items(id, line)
         if made:
             self._messages[id] = made
 
-    def events(self, path: Path) -> Iterator[Event]:
+    def finish(self, path: Path) -> Iterator[events.Event]:
         """Yield all events of the session."""
         if self._messages:
             named = coerce.name(self._first.get("sessionId"))
             if _is_agent(path):
                 session = named or path.parent.name
-                yield begin_session(f"{session}/{path.stem}", self._began, parent=session)
+                yield events.begin_session(f"{session}/{path.stem}", self._began, parent=session)
             else:
                 id = named or path.stem
                 origin = coerce.name(coerce.record(self._first.get("forkedFrom")).get("sessionId"))
                 # A copy begins when its first own message comes.
                 began = self._began if origin in (None, id) else None
-                yield begin_session(id, began, parent=origin, lineage=Lineage.FORK)
+                yield events.begin_session(id, began, parent=origin, lineage=Lineage.FORK)
             # The title of an agent is what it was asked to do.
             meta = files.read_record(_meta(path)[0]) if _meta(path) else {}
             title = coerce.first_name(meta.get("description"), meta.get("agentType"), self._title)
-            yield facts(title=title, workspace=self._workspace)
+            yield events.facts(title=title, workspace=self._workspace)
             silent = set(self._parents) - set(self._messages)
             parents = without_nodes(self._parents, silent)
             ids = path_to(self._parents, self._last or "")
             last = next((each for each in reversed(ids) if each in self._messages), None)
             yield from tree_branches(parents, self._messages, current=last)
         for what, count in self._ignored.items():
-            yield IgnoredRecord(what=what, count=count)
+            yield events.IgnoredRecord(what=what, count=count)
 
-    def _items(self, id: str, line: Json) -> list[MessageEvent | Compacted]:
+    def _items(self, id: str, line: Json) -> list[events.MessageEvent | events.Compacted]:
         kind, subtype = line.get("type"), line.get("subtype")
         payload = coerce.record(line.get("systemPayload"))
         given = coerce.record(line.get("message")).get("parts")
@@ -163,12 +150,12 @@ class _QwenSession:
             for each in coerce.records(payload.get("compressedHistory")):
                 summary = content_of(split_context(each.get("parts"))[1]).text
                 if summary and each.get("role") == "user":
-                    return [Compacted(summary=summary, at=self._at, id=id)]
+                    return [events.Compacted(summary=summary, at=self._at, id=id)]
         elif kind == "system":
             self._ignored[f"system lines: {subtype}"[:80]] += 1
         else:
             unknown = [parts.unknown(line, f"{TOOL}:{kind}")]
-            return [MessageEvent(role="system", parts=unknown, at=self._at, id=id)]
+            return [events.MessageEvent(role="system", parts=unknown, at=self._at, id=id)]
         return []
 
 

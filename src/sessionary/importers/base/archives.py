@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import zstandard
 
 from sessionary.errors import BadInput
 from sessionary.formats import coerce
+from sessionary.formats.coerce import Json
 from sessionary.importers.base import files
-from sessionary.importers.base.events import Event, Json, Skipped, Unit
+from sessionary.importers.base.events import Event, Skipped, Unit
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -78,6 +79,16 @@ class Archive:
                 return file.read(most)
         except (BadInput, KeyError):
             return None
+
+    def conversation_lists(self) -> Iterator[tuple[str, BinaryIO]]:
+        """Yield the lists of conversations, each open until the next one is asked for."""
+        names = sorted(n for n in self.names() if CONVERSATION_LIST.match(base_name(n)))
+        if not names:
+            why = "has no conversations.json; it is no export of conversations."
+            raise BadInput(f"{self.path} {why}")
+        for name in names:
+            with self.member(name) as file:
+                yield name, file
 
 
 class _Bounded:
@@ -212,16 +223,6 @@ _HEAD = 256 * 1024
 _BESIDE = ("chat.html", "user.json", "users.json")
 
 
-class ExportFiles(Protocol):
-    """The files of an export beside its list of conversations."""
-
-    def names(self) -> list[str]:
-        """Return their names."""
-
-    def data(self, name: str, most: int) -> bytes | None:
-        """The bytes of one; None when there is none or it is too large."""
-
-
 class ExportFolder:
     """The files of an unpacked export. A list alone may be in any folder: then only that one."""
 
@@ -235,11 +236,11 @@ class ExportFolder:
         return {str(each.relative_to(self._path)): each for each in found}
 
     def names(self) -> list[str]:
-        """What the files are called."""
+        """Return the names of its files."""
         return list(self._paths)
 
     def data(self, name: str, most: int) -> bytes | None:
-        """The bytes of one; None when there is none or it is too large."""
+        """Return the bytes of a file; None if there is none, or it is larger or cannot be read."""
         path = self._paths.get(name)
         if path is None or files.size_of(path) > most:
             return None
@@ -250,14 +251,18 @@ class ExportFolder:
             return None
 
 
+# The files of an export beside its list of conversations.
+ExportFiles = Archive | ExportFolder
+
+
 def export_units(place: Path) -> Iterator[Unit]:
     """Yield the units of an export: a zip, or each list in a folder."""
     if files.is_file(place):
-        yield Unit(str(place), place, files.stamp_of(place), files.size_of(place))
+        yield files.unit(place)
         return
     for path in files.walk(place, suffixes=(".json", ".zip"), depth=1):
         if CONVERSATION_LIST.match(path.name) or (path.suffix == ".zip" and is_zip(path)):
-            yield Unit(str(path), path, files.stamp_of(path), files.size_of(path))
+            yield files.unit(path)
 
 
 def is_export(place: Path, sign: bytes, *, alone: bytes) -> bool:
@@ -297,16 +302,7 @@ def conversation_lists(path: Path) -> Iterator[tuple[Iterator[tuple[str, BinaryI
     """Open the lists of a unit, one after the other, and the files beside them."""
     if is_zip(path):
         with open_zip(path) as archive:
-            yield _members(path, archive), archive
+            yield archive.conversation_lists(), archive
     else:
         with files.opened(path) as file:
             yield iter([(path.name, file)]), ExportFolder(path.parent)
-
-
-def _members(path: Path, archive: Archive) -> Iterator[tuple[str, BinaryIO]]:
-    names = sorted(n for n in archive.names() if CONVERSATION_LIST.match(base_name(n)))
-    if not names:
-        raise BadInput(f"{path} has no conversations.json; it is no export of conversations.")
-    for name in names:
-        with archive.member(name) as file:
-            yield name, file

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sessionary.errors import BadInput
+from sessionary.formats.coerce import Json
 from sessionary.importers.base import files
-from sessionary.importers.base.events import Json, Unit
+from sessionary.importers.base.events import Unit
 from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
 
 

@@ -17,10 +17,10 @@ from typing import Any, Protocol
 import msgspec
 
 from sessionary.formats import coerce
+from sessionary.formats.coerce import Json
 from sessionary.model.session import Kind, Lineage
 from sessionary.model.usage import Usage
 
-Json = dict[str, Any]
 # The parent of a message that follows the one before it.
 FOLLOWS = "\x00follows"
 

@@ -5,21 +5,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from sessionary.errors import BadInput
-from sessionary.importers.base import databases, files
-from sessionary.importers.base.events import (
-    Event,
-    Importer,
-    Resume,
-    Skipped,
-    Unit,
-    UserEnvironment,
-)
+from sessionary.importers.base import databases, events, files
 from sessionary.importers.hermes import sessions
 from sessionary.importers.hermes.conversation import HermesConversation
 from sessionary.importers.hermes.home import DATABASE, INDEX, GatewayIndex, homes_of
 
 
-class Hermes(Importer):
+class Hermes(events.Importer):
     """Reads the records of Hermes Agent and of its web interface."""
 
     name = "hermes"
@@ -29,7 +21,7 @@ class Hermes(Importer):
         # The state directory of a home's web interface, if it is elsewhere: both are read as one.
         self._web_folders: dict[Path, Path] = {}
 
-    def places(self, user: UserEnvironment) -> list[Path]:
+    def places(self, user: events.UserEnvironment) -> list[Path]:
         home = user.path("HERMES_HOME", ".hermes")
         given = user.environment.get("HERMES_WEBUI_STATE_DIR")
         if not given:
@@ -71,7 +63,7 @@ class Hermes(Importer):
         """Accept every transcript, too: nothing in its lines shows which tool wrote them."""
         return (path.suffix == ".jsonl" and _has_messages(path)) or self.recognises(path)
 
-    def find(self, place: Path) -> Iterator[Unit]:
+    def find(self, place: Path) -> Iterator[events.Unit]:
         homes = homes_of(place, self._web_folders.get(place.resolve()))
         with ExitStack() as opened:
             for home in homes:
@@ -85,16 +77,16 @@ class Hermes(Importer):
             for home in homes:
                 yield from home.units()
 
-    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+    def read(self, unit: events.Unit, resume: events.Resume | None) -> Iterator[events.Event]:
         if isinstance(unit.hint, str):
             raise BadInput(unit.hint)
         if isinstance(unit.hint, GatewayIndex):
             for key, why in unit.hint.faults:
-                yield Skipped(where=key, why=why)
+                yield events.Skipped(where=key, why=why)
             return
         home, chain = unit.hint
         with home.database() as database:
-            yield from HermesConversation(home, chain, database).events()
+            yield from HermesConversation(home, chain, database).read()
 
 
 def _has_messages(path: Path) -> bool:

@@ -11,34 +11,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from sessionary.errors import BadInput
 from sessionary.formats import coerce
-from sessionary.importers.base import databases, files
+from sessionary.formats.coerce import Json
+from sessionary.importers.base import databases, events, files
 from sessionary.importers.base.content import call_usage, first_time
-from sessionary.importers.base.events import (
-    FOLLOWS,
-    Branch,
-    Compacted,
-    Event,
-    Facts,
-    IgnoredRecord,
-    Json,
-    MessageEvent,
-    Retracted,
-    Skipped,
-    UsageEvent,
-    begin_session,
-    workspace,
-)
 from sessionary.importers.hermes import messages, sessions
 from sessionary.importers.hermes.home import HermesHome
 from sessionary.importers.hermes.messages import (
     MessageKey,
     MessageReplay,
     MessageSource,
-    listed_messages,
     local,
     survey,
 )
@@ -348,20 +335,20 @@ class HermesConversation:
         self._chain = chain
         self._database = database
         self._sources: list[MessageSource] = []
-        self._pending: list[Event] = []
+        self._pending: list[events.Event] = []
         self._web = self._read_web()
         self._plan = self._planned()
 
-    def events(self) -> Iterator[Event]:
+    def read(self) -> Iterator[events.Event]:
         """Yield all events of the conversation."""
         chain = self._chain
         parent = None if chain.lineage is None else chain.parent
         lineage = chain.lineage or Lineage.FORK
-        yield begin_session(
+        yield events.begin_session(
             chain.id, self._began(), parent=parent, lineage=lineage, kind=chain.kind
         )
         yield from self._pending
-        yield Facts(fields=self._fields())
+        yield events.Facts(fields=self._fields())
         playback = MessageReplay(self._sources)
         try:
             is_split = any(session.before for _, session in self._web)
@@ -369,7 +356,7 @@ class HermesConversation:
         finally:
             playback.close()
         if usage := self._usage():
-            yield UsageEvent(usage=usage)
+            yield events.UsageEvent(usage=usage)
 
     # The order of the messages
 
@@ -379,17 +366,21 @@ class HermesConversation:
         for number, row in enumerate(self._chain.rows):
             steps: list[PlannedMessage] = []
             if self._database is not None and row.facts:
-                steps = self._steps(messages.database_messages(self._database, row.id))
+                read = partial(messages.read_database, self._database, row.id)
+                steps = self._steps(self._database.path, read)
             if row.id in self._home.exported:
-                steps = self._steps(messages.exported_messages(*self._home.exported[row.id]))
+                path, place = self._home.exported[row.id]
+                steps = self._steps(path, partial(messages.read_exported, path, place))
             if row.id in self._home.transcripts:
-                found = messages.transcript_messages(self._home.transcripts[row.id])
-                steps = joined(steps, self._steps(found))
+                path = self._home.transcripts[row.id]
+                found = self._steps(path, partial(messages.read_transcript, path))
+                steps = joined(steps, found)
             merge.take(steps, is_first=number == 0, was_compressed=was_compressed)
             was_compressed = row.end_reason == "compression"
         plan = merge.plan
         for file, session in self._web:
-            plan = joined(plan, self._steps(listed_messages(file.path, session.messages)))
+            read_list = partial(messages.read_list, file.path, session.messages)
+            plan = joined(plan, self._steps(file.path, read_list))
             summarised = sessions.summary_place(session)
             if summarised is not None and not any(step.is_compaction for step in plan):
                 place, summary = summarised
@@ -399,9 +390,12 @@ class HermesConversation:
         set_ids(plan)
         return plan
 
-    def _steps(self, source: MessageSource) -> list[PlannedMessage]:
-        keys, events = survey(source)
-        self._pending += events
+    def _steps(
+        self, path: Path, read: Callable[[], Iterator[Json | events.Event]]
+    ) -> list[PlannedMessage]:
+        source = MessageSource(path, read)
+        keys, others = survey(source)
+        self._pending += others
         self._sources.append(source)
         return steps_of(keys, len(self._sources) - 1)
 
@@ -414,9 +408,11 @@ class HermesConversation:
             try:
                 session = sessions.read_web_session(file)
                 found.append((file, session))
-                self._pending += [Skipped(where=p.name, why=why) for p, why in session.faults]
                 self._pending += [
-                    IgnoredRecord(
+                    events.Skipped(where=p.name, why=why) for p, why in session.faults
+                ]
+                self._pending += [
+                    events.IgnoredRecord(
                         what=f"fields {name}, longer than {sessions.MAX_FIELD:,} bytes"[:80]
                     )
                     for name, value in session.fields.items()
@@ -425,19 +421,19 @@ class HermesConversation:
             except BadInput as error:
                 if not row.facts and row.id not in self._home.transcripts:
                     raise
-                self._pending.append(Skipped(where=file.path.name, why=str(error)))
+                self._pending.append(events.Skipped(where=file.path.name, why=str(error)))
         return found
 
     # The events
 
-    def _line(self, playback: MessageReplay) -> Iterator[Event]:
+    def _line(self, playback: MessageReplay) -> Iterator[events.Event]:
         """Yield the messages in order; retracted ones are rewound before the next one that stands."""
         last_kept: str | None = None
         is_off = False
         at = self._began()
         for step in self._plan:
             at = step.at or at
-            parent: str | None = FOLLOWS
+            parent: str | None = events.FOLLOWS
             if is_off and not step.message_key.is_taken_back:
                 parent = last_kept
             yield from self._messages(step, playback, at, parent)
@@ -445,15 +441,15 @@ class HermesConversation:
             if not is_off and not step.is_compaction:
                 last_kept = step.id
         if is_off and last_kept is not None:
-            yield Retracted(after=last_kept, at=at)
+            yield events.Retracted(after=last_kept, at=at)
 
     def _messages(
         self,
         step: PlannedMessage,
         playback: MessageReplay,
         at: datetime,
-        parent: str | None = FOLLOWS,
-    ) -> Iterator[MessageEvent | Compacted]:
+        parent: str | None = events.FOLLOWS,
+    ) -> Iterator[events.MessageEvent | events.Compacted]:
         raws = [playback.raw(source, number, step.key) for source, number in step.places]
         # Merge the copies of the message; the fields of the first copy win.
         raw = dict(raws[0])
@@ -464,19 +460,19 @@ class HermesConversation:
         if not step.is_compaction:
             yield messages.to_message(raw, id=step.id, at=at, parent=parent)
             if step.summary_after is not None:
-                yield Compacted(summary=step.summary_after, at=at, id=f"{step.id}-summary")
+                yield events.Compacted(summary=step.summary_after, at=at, id=f"{step.id}-summary")
             return
         summary, rest = messages.split_summary(messages.words_of(raw))
         keeps = None if step.keeps is None else step.keeps.id
-        yield Compacted(summary=summary, at=at, id=step.id, keeps=keeps)
+        yield events.Compacted(summary=summary, at=at, id=step.id, keeps=keeps)
         if rest:
             after = {"role": raw.get("role"), "content": rest}
             yield messages.to_message(after, id=f"{step.id}-rest", at=at)
 
-    def _branches(self, playback: MessageReplay) -> Iterator[Event]:
+    def _branches(self, playback: MessageReplay) -> Iterator[events.Event]:
         """Yield the current branch after the others: retracted messages, and those of a backup."""
-        current: list[tuple[PlannedMessage, list[MessageEvent | Compacted]]] = []
-        off: list[MessageEvent | Compacted] = []
+        current: list[tuple[PlannedMessage, list[events.MessageEvent | events.Compacted]]] = []
+        off: list[events.MessageEvent | events.Compacted] = []
         at = self._began()
         for step in self._plan:
             at = step.at or at
@@ -485,35 +481,36 @@ class HermesConversation:
                 off += items
                 continue
             if off:
-                yield Branch(items=[*_flat(current), *off], is_current=False)
+                yield events.Branch(items=[*_flat(current), *off], is_current=False)
                 off = []
             current.append((step, items))
         if off:
-            yield Branch(items=[*_flat(current), *off], is_current=False)
+            yield events.Branch(items=[*_flat(current), *off], is_current=False)
         for file, session in self._web:
-            yield from self._before(listed_messages(file.backup, session.before), current)
-        yield Branch(items=_flat(current), is_current=True)
+            read = partial(messages.read_list, file.backup, session.before)
+            yield from self._before(MessageSource(file.backup, read), current)
+        yield events.Branch(items=_flat(current), is_current=True)
 
     def _before(
         self,
         source: MessageSource,
-        current: list[tuple[PlannedMessage, list[MessageEvent | Compacted]]],
-    ) -> Iterator[Event]:
+        current: list[tuple[PlannedMessage, list[events.MessageEvent | events.Compacted]]],
+    ) -> Iterator[events.Event]:
         """Yield the branch of a backup; messages that still exist are the same ones."""
-        keys, events = survey(source)
-        yield from events
+        keys, others = survey(source)
+        yield from others
         steps = steps_of(keys, 0)
         set_ids(steps)
         pairs = aligned([step.key for step in steps], [step.key for step, _ in current])
         same = {ours: current[theirs][1] for ours, theirs in pairs}
         playback = MessageReplay([source])
-        items: list[MessageEvent | Compacted] = []
+        items: list[events.MessageEvent | events.Compacted] = []
         at = self._began()
         for number, step in enumerate(steps):
             at = step.at or at
             items += same.get(number) or list(self._messages(step, playback, at))
         if len(same) < len(steps):
-            yield Branch(items=items, is_current=False)
+            yield events.Branch(items=items, is_current=False)
 
     # The session
 
@@ -540,7 +537,7 @@ class HermesConversation:
             "model": chain.last("model"),
             "settings": last.settings,
             "system_prompt": prompt,
-            "workspace": workspace(chain.last("cwd"), branch=branch, repository=repository),
+            "workspace": events.workspace(chain.last("cwd"), branch=branch, repository=repository),
             "pinned": bool(chain.last("pinned")),
             "archived": bool(chain.last("archived") or chain.last("hidden")),
             "ended_at": last.ended,
@@ -589,6 +586,6 @@ class HermesConversation:
 
 
 def _flat(
-    current: list[tuple[PlannedMessage, list[MessageEvent | Compacted]]],
-) -> list[MessageEvent | Compacted]:
+    current: list[tuple[PlannedMessage, list[events.MessageEvent | events.Compacted]]],
+) -> list[events.MessageEvent | events.Compacted]:
     return [item for _, items in current for item in items]

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from sessionary.errors import BadInput
 from sessionary.formats import coerce
+from sessionary.formats.coerce import Json
 from sessionary.importers.base import files
-from sessionary.importers.base.events import Json, Unit
+from sessionary.importers.base.events import Unit
 from sessionary.importers.hermes import sessions
 from sessionary.importers.hermes.sessions import Chain, SessionRow, WebFile, chains_of, rows_of
 from sessionary.model.record import ProjectFact

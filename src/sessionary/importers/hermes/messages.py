@@ -13,16 +13,9 @@ from typing import Any, NamedTuple
 
 from sessionary.errors import BadInput
 from sessionary.formats import coerce, openai_items
-from sessionary.importers.base import databases, files
+from sessionary.formats.coerce import Json
+from sessionary.importers.base import databases, events, files
 from sessionary.importers.base.content import MessageContent, parse_time
-from sessionary.importers.base.events import (
-    FOLLOWS,
-    Event,
-    IgnoredRecord,
-    Json,
-    MessageEvent,
-    Skipped,
-)
 from sessionary.store.sqlite.external_file import ExternalDatabase
 
 COLUMNS = (
@@ -137,7 +130,9 @@ def split_summary(words: str) -> tuple[str, str]:
     return words[: end.start()].rstrip(), words[end.end() :].strip()
 
 
-def to_message(raw: Json, *, id: str, at: datetime, parent: str | None = FOLLOWS) -> MessageEvent:
+def to_message(
+    raw: Json, *, id: str, at: datetime, parent: str | None = events.FOLLOWS
+) -> events.MessageEvent:
     """Return the message; unknown fields are stored beside its parts."""
     role = openai_items.role_of(raw.get("role"), "system")
     content = MessageContent()
@@ -182,37 +177,29 @@ class MessageSource:
     """The messages of a session from one place, and what cannot be read among them, in order."""
 
     path: Path
-    read: Callable[[], Iterator[Json | Event]]
+    read: Callable[[], Iterator[Json | events.Event]]
 
 
-def database_messages(database: ExternalDatabase, session_id: str) -> MessageSource:
-    """Return the messages of one session in a database."""
-
-    def read() -> Iterator[Json | Event]:
-        if not database.has("messages", "session_id", "role"):
-            return
-        where = ("session_id", session_id)
-        for row in databases.records(database, "messages", COLUMNS, where=where, order=["id"]):
-            if isinstance(row["role"], str):
-                yield unpacked(row)
-            else:
-                yield Skipped(where=f"message {str(row['id'])[:20]}", why="it has no role")
-
-    return MessageSource(database.path, read)
+def read_database(database: ExternalDatabase, id: str) -> Iterator[Json | events.Event]:
+    """Yield the messages of one session in a database."""
+    if not database.has("messages", "session_id", "role"):
+        return
+    where = ("session_id", id)
+    for row in databases.records(database, "messages", COLUMNS, where=where, order=["id"]):
+        if isinstance(row["role"], str):
+            yield unpacked(row)
+        else:
+            yield events.Skipped(where=f"message {str(row['id'])[:20]}", why="it has no role")
 
 
-def transcript_messages(path: Path) -> MessageSource:
-    """Return the messages of one session in a transcript, one a line."""
-
-    def read() -> Iterator[Json | Event]:
-        for number, line in enumerate(files.read_json_lines(path), 1):
-            if line.data is not None and isinstance(line.data.get("role"), str):
-                yield line.data
-            else:
-                why = line.why or "it is no message"
-                yield Skipped(where=f"{path.name} line {number}", why=why)
-
-    return MessageSource(path, read)
+def read_transcript(path: Path) -> Iterator[Json | events.Event]:
+    """Yield the messages of one session in a transcript, one a line."""
+    for number, line in enumerate(files.read_json_lines(path), 1):
+        if line.data is not None and isinstance(line.data.get("role"), str):
+            yield line.data
+        else:
+            why = line.why or "it is no message"
+            yield events.Skipped(where=f"{path.name} line {number}", why=why)
 
 
 def exported_session(path: Path, place: int) -> Json:
@@ -222,46 +209,37 @@ def exported_session(path: Path, place: int) -> Json:
     return {} if line is None else coerce.record(line.data)
 
 
-def exported_messages(path: Path, place: int) -> MessageSource:
-    """Return the messages of one session of an export."""
-
-    def read() -> Iterator[Json | Event]:
-        given = exported_session(path, place).get("messages")
-        for raw in listed_messages(path, given).read():
-            yield unpacked(raw) if isinstance(raw, dict) else raw
-
-    return MessageSource(path, read)
+def read_exported(path: Path, place: int) -> Iterator[Json | events.Event]:
+    """Yield the messages of one session of an export."""
+    for raw in read_list(path, exported_session(path, place).get("messages")):
+        yield unpacked(raw) if isinstance(raw, dict) else raw
 
 
-def listed_messages(path: Path, given: object) -> MessageSource:
-    """Return the messages of one session in a list that was read from a file."""
-
-    def read() -> Iterator[Json | Event]:
-        for number, each in enumerate(coerce.items(given), 1):
-            if isinstance(each, dict) and isinstance(each.get("role"), str):
-                yield each
-            else:
-                yield Skipped(where=f"{path.name} message {number}", why="it is no message")
-
-    return MessageSource(path, read)
+def read_list(path: Path, given: object) -> Iterator[Json | events.Event]:
+    """Yield the messages of one session in a list that was read from a file."""
+    for number, each in enumerate(coerce.items(given), 1):
+        if isinstance(each, dict) and isinstance(each.get("role"), str):
+            yield each
+        else:
+            yield events.Skipped(where=f"{path.name} message {number}", why="it is no message")
 
 
-def survey(source: MessageSource) -> tuple[list[MessageKey], list[Event]]:
+def survey(source: MessageSource) -> tuple[list[MessageKey], list[events.Event]]:
     """Return the keys of the messages, and events about everything else."""
     keys: list[MessageKey] = []
-    events: list[Event] = []
+    others: list[events.Event] = []
     for raw in source.read():
         if not isinstance(raw, dict):
-            events.append(raw)
+            others.append(raw)
         elif raw["role"] in IGNORED_ROLES:
-            events.append(IgnoredRecord(what=f"{raw['role']} lines"))
+            others.append(events.IgnoredRecord(what=f"{raw['role']} lines"))
         elif len(keys) < MOST:
             keys.append(key_of(raw))
         else:
             why = f"it has more than {MOST:,} messages"
-            events.append(Skipped(where=source.path.name, why=why))
+            others.append(events.Skipped(where=source.path.name, why=why))
             break
-    return keys, events
+    return keys, others
 
 
 class MessageReplay:

@@ -13,9 +13,10 @@ from typing import Any
 
 from sessionary.errors import BadInput
 from sessionary.formats import coerce
+from sessionary.formats.coerce import Json
 from sessionary.importers.base import databases, files
 from sessionary.importers.base.content import first_time, parents_first, parse_time
-from sessionary.importers.base.events import Json, workspace
+from sessionary.importers.base.events import workspace
 from sessionary.importers.hermes.messages import IGNORED_ROLES, is_summary, local, words_of
 from sessionary.model import codec
 from sessionary.model.record import MAX_DRAFT, ProjectFact
