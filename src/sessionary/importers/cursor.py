@@ -53,7 +53,7 @@ _AROUND = ("<user_info>", "<project_layout>", "<git_status>", "<rules>", "<agent
 _MESSAGES, _FOLDER = 1, 9
 
 
-class Cursor(events.Importer):
+class CursorImporter(events.Importer):
     """Reads the conversations of Cursor."""
 
     name = "cursor"
@@ -514,4 +514,4 @@ def _add_cli_block(content: MessageContent, block: Json) -> None:
             content.add_unknown({"type": "cursor_part", "native": block})
 
 
-IMPORTER = Cursor()
+IMPORTER = CursorImporter()
