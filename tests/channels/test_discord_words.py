@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from sessionary.channels.base import split_text, utf16_units
+from sessionary.channels.base import utf16_units
 from sessionary.channels.discord import inbound
 from sessionary.channels.discord.adapter import LONGEST, nonce, target
 from sessionary.channels.discord.inbound import (
@@ -13,6 +13,7 @@ from sessionary.channels.discord.inbound import (
     DiscordOptions,
     DiscordPlace,
 )
+from sessionary.engine.outbox import split_text
 from sessionary.model.source import Channel, key_for
 
 ME = DiscordBot("1", frozenset({"2"}))

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from sessionary.channels import registry
-from sessionary.channels.base import split_text
 from sessionary.channels.files import OutgoingFile
 from sessionary.channels.matrix import adapter, inbound
 from sessionary.channels.matrix.inbound import MatrixBot, MatrixMessage, MatrixOptions, MatrixRoom
+from sessionary.engine.outbox import split_text
 from sessionary.errors import BadInput
 from sessionary.model.message import Text
 from sessionary.model.source import Channel

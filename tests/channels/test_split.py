@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionary.channels.base import split_text, utf16_units
+from sessionary.channels.base import utf16_units
+from sessionary.engine.outbox import split_text
 
 WORDS = st.lists(st.text(alphabet="abc😀é", min_size=1, max_size=30), max_size=80)
 

@@ -4,11 +4,12 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from sessionary.channels.base import printable, split_text, utf16_units
+from sessionary.channels.base import printable, utf16_units
 from sessionary.channels.telegram import outbound
 from sessionary.channels.telegram.adapter import TelegramAdapter
 from sessionary.channels.telegram.settings import TelegramSettings
 from sessionary.config.secret import Secret
+from sessionary.engine.outbox import split_text
 from sessionary.model.message import Attachment, Part, Reasoning, Text
 from sessionary.model.source import Channel
 from sessionary.testing.channel_world import delivery_to

@@ -97,7 +97,7 @@ def test_what_is_written_reaches_the_engine(tmp_path: Path) -> None:
         """,
     ).engine
 
-    policy = found.access_for("telegram")
+    policy = found.access["telegram"]
     assert (policy.everyone, policy.allow, policy.strangers) == (
         False, frozenset({"1", "2"}), Strangers.PAIR,
     )  # fmt: skip

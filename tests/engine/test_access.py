@@ -7,6 +7,7 @@ import pytest
 
 from sessionary.actions import access
 from sessionary.config.engine import AccessPolicy, Budget, EngineSettings, Strangers
+from sessionary.engine.intake import NOBODY
 from sessionary.errors import RetryLater
 from sessionary.model.access import Permit
 from sessionary.model.message import message
@@ -384,9 +385,8 @@ async def test_an_unknown_price_is_counted_in_tokens_only(store: Store) -> None:
 
 def test_a_platform_without_settings_has_a_closed_door() -> None:
     """P16."""
-    assert EngineSettings().access_for("anything") == AccessPolicy(
-        everyone=False, allow=frozenset()
-    )
+    assert EngineSettings().access == {}
+    assert AccessPolicy(everyone=False, allow=frozenset()) == NOBODY
 
 
 @pytest.mark.parametrize("id", ["a\x00b", "half \udcff"])

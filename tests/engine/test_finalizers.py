@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from sessionary.actions import turns
+from sessionary.actions import sweep, turns
 from sessionary.engine.engine import Engine
 from sessionary.model.message import message
 from sessionary.model.reset import ResetPolicy
@@ -40,7 +40,7 @@ async def ended(store: Store, name: str) -> tuple[EngineWorld, Engine, str]:
 @pytest.mark.parametrize("name", ["note", "note_in_thread"])
 async def test_it_is_called_once_with_the_session_and_the_reason(store: Store, name: str) -> None:
     _, engine, id = await ended(store, name)
-    while await store.read(turns.list_to_finalize):  # noqa: ASYNC110 - no one rings for it
+    while await store.read(sweep.list_to_finalize):  # noqa: ASYNC110 - no one rings for it
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)
     await engine.stop()

@@ -6,9 +6,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from sessionary.actions import schedules, turns
+from sessionary.actions import schedules, sweep
 from sessionary.actions.schedules import ScheduleSpec
-from sessionary.actions.sessions import edit
+from sessionary.actions.sessions import holds
 from sessionary.engine.engine import Engine
 from sessionary.model.message import text_of
 from sessionary.model.reset import Policies, ResetMode, ResetPolicy
@@ -41,7 +41,7 @@ async def sweeps(engine: Engine, world: EngineWorld) -> list[str]:
     """One sweep as the loop does it; the reasons of the sessions it ended."""
     moment = moment_of(world.clock, world.ids)
     ended = await world.store.write(
-        turns.end_expired_sessions, engine.context.policies, moment=moment
+        sweep.end_expired_sessions, engine.context.policies, moment=moment
     )
     return [each.reason for each in ended]
 
@@ -178,7 +178,7 @@ async def test_a_hold_keeps_a_session_until_it_is_released_or_runs_out(store: St
     await world.asks(engine, "hello")
     head = await world.head()
     until = world.clock.now() + timedelta(hours=5)
-    await store.write(edit.hold, head.id, "build", profile="main", until=until)
+    await store.write(holds.hold, head.id, "build", profile="main", until=until)
     world.clock.tick(hours=2)
 
     assert await sweeps(engine, world) == []

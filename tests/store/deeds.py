@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import timedelta
 from typing import Any
 
-from sessionary.actions import access, outbox, turns, usage
-from sessionary.actions.sessions import edit, projects, read, revise, routing, titles
+from sessionary.actions import access, outbox, sweep, turns, usage
+from sessionary.actions.sessions import edit, holds, projects, read, revise, routing, titles
 from sessionary.actions.sessions.lists import SessionFilters, list_sessions
 from sessionary.actions.turns import Begun, Ending, TurnReply
 from sessionary.errors import SessionaryError
@@ -131,22 +131,22 @@ def interrupt(s: Story, a: int, b: int) -> Any:
 
 
 def sweep_turns(s: Story, a: int, b: int) -> Any:
-    return s.world.write(turns.interrupt_dead_turns, moment=s.world.moment())
+    return s.world.write(sweep.interrupt_dead_turns, moment=s.world.moment())
 
 
 def sweep_sessions(s: Story, a: int, b: int) -> Any:
     policies = Policies(_pick(POLICIES, a), by_platform={"Slack": _pick(POLICIES, b)})
-    ended = s.world.write(turns.end_expired_sessions, policies, moment=s.world.moment())
+    ended = s.world.write(sweep.end_expired_sessions, policies, moment=s.world.moment())
     return sorted(ended, key=lambda each: each.session_id)
 
 
 def finalize(s: Story, a: int, b: int) -> Any:
-    due = s.world.read(turns.list_to_finalize)
+    due = s.world.read(sweep.list_to_finalize)
     for each in due[: 1 + a % 2]:
         if b % 2:
-            s.world.write(turns.mark_finalized, each, moment=s.world.moment())
+            s.world.write(sweep.mark_finalized, each, moment=s.world.moment())
         else:
-            s.world.write(turns.mark_finalize_failed, each, error="x", moment=s.world.moment())
+            s.world.write(sweep.mark_finalize_failed, each, error="x", moment=s.world.moment())
     return sorted((each.id, each.tries) for each in due)
 
 
@@ -211,7 +211,7 @@ def summarise(s: Story, a: int, b: int) -> Any:
 
 def remove(s: Story, a: int, b: int) -> Any:
     if b % 2:
-        return s.world.write(turns.empty_trash, moment=s.world.moment())
+        return s.world.write(sweep.empty_trash, moment=s.world.moment())
     return s.world.purge(s.session(a))
 
 
@@ -230,9 +230,9 @@ def reset(s: Story, a: int, b: int) -> Any:
 
 def hold(s: Story, a: int, b: int) -> Any:
     if b % 2:
-        return s.world.write(edit.release, s.session(a), "h", profile="main")
+        return s.world.write(holds.release, s.session(a), "h", profile="main")
     until = s.world.clock.now() + timedelta(hours=b)
-    return s.world.write(edit.hold, s.session(a), "h", profile="main", until=until)
+    return s.world.write(holds.hold, s.session(a), "h", profile="main", until=until)
 
 
 def use(s: Story, a: int, b: int) -> Any:

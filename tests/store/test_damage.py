@@ -4,7 +4,7 @@ import apsw
 import psycopg
 import pytest
 
-from sessionary.actions import turns, verify
+from sessionary.actions import sweep, verify
 from sessionary.actions.retention import pack
 from sessionary.actions.sessions import edit
 from sessionary.actions.sessions.lists import SessionFilters, SortOrder, list_sessions
@@ -188,7 +188,7 @@ def test_damaged_sessions_in_the_trash_stand_in_nobodys_way(world: World, many: 
     spoil(world, "UPDATE packs SET data = ''")
     world.clock.tick(days=31)
 
-    assert world.write(turns.empty_trash, moment=world.moment()) == [gone]
+    assert world.write(sweep.empty_trash, moment=world.moment()) == [gone]
     assert all(world.head(session).trashed_at is not None for session in kept)
 
 

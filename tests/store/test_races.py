@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from sessionary.actions import schedules, turns
+from sessionary.actions import schedules, sweep, turns
 from sessionary.actions.sessions import edit, log, read, routing
 from sessionary.actions.turns import Begun
 from sessionary.errors import Conflict, SessionaryError, TurnLost
@@ -97,7 +97,7 @@ def test_a_session_with_two_keys_is_not_reset_under_a_turn(worlds: list[World]) 
         two.arrive(BOB, "from Bob")
 
         ended, begun = at_once(
-            lambda: one.write(turns.end_expired_sessions, Policies(policy), moment=one.moment()),
+            lambda: one.write(sweep.end_expired_sessions, Policies(policy), moment=one.moment()),
             lambda: two.begin(BOB),
         )
 
@@ -120,7 +120,7 @@ def test_a_stale_holder_loses_against_the_one_who_took_over(worlds: list[World])
         two.arrive(ANN, "anyone?")
 
         def take_over() -> Begun | None:
-            two.write(turns.interrupt_dead_turns, moment=two.moment())
+            two.write(sweep.interrupt_dead_turns, moment=two.moment())
             return two.begin(ANN)
 
         late, begun = at_once(lambda: one.finish(stale, "late"), take_over)  # noqa: B023
@@ -143,7 +143,7 @@ def test_two_sweepers_interrupt_a_dead_turn_once(worlds: list[World]) -> None:
         two.clock.set(one.clock.tick(LEASE_SECONDS + 5))
 
         swept = at_once(
-            *(lambda w=w: w.write(turns.interrupt_dead_turns, moment=w.moment()) for w in worlds)
+            *(lambda w=w: w.write(sweep.interrupt_dead_turns, moment=w.moment()) for w in worlds)
         )
 
         assert sorted(len(each) for each in swept if isinstance(each, list)) == [0, 1]
@@ -165,7 +165,7 @@ def test_a_turn_that_renews_its_lease_at_the_last_moment_is_not_declared_dead(
 
         renewed, swept = at_once(
             lambda: one.write(turns.renew, begun.lease, seconds=60, now=one.clock.now()),  # noqa: B023
-            lambda: two.write(turns.interrupt_dead_turns, moment=two.moment()),
+            lambda: two.write(sweep.interrupt_dead_turns, moment=two.moment()),
         )
 
         assert isinstance(swept, list)

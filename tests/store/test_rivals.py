@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import access, credentials, outbox, turns, usage
+from sessionary.actions import access, credentials, outbox, sweep, usage
 from sessionary.actions.retention import purge
 from sessionary.actions.sessions import edit, read, titles
 from sessionary.errors import Conflict, NotFound, RetryLater, SessionaryError
@@ -119,7 +119,7 @@ def test_two_sweeps_empty_the_trash_between_them(worlds: list[World]) -> None:
         worlds[1].clock.set(one.clock.tick(days=purge.TRASH_DAYS + 1))
 
         swept = at_once(
-            *(lambda w=w: w.write(turns.empty_trash, moment=w.moment()) for w in worlds)
+            *(lambda w=w: w.write(sweep.empty_trash, moment=w.moment()) for w in worlds)
         )
 
         purged = [each for each in swept if isinstance(each, list)]
@@ -137,7 +137,7 @@ def test_what_is_restored_while_the_trash_is_emptied_stays(worlds: list[World]) 
 
         restored, swept = at_once(
             lambda: one.write(edit.restore, session, profile="main"),  # noqa: B023
-            lambda: two.write(turns.empty_trash, moment=two.moment()),
+            lambda: two.write(sweep.empty_trash, moment=two.moment()),
         )
 
         assert isinstance(swept, list)

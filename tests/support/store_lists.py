@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import outbox, turns, usage, verify
+from sessionary.actions import outbox, sweep, usage, verify
 from sessionary.actions.sessions import edit, lists, projects, read, revise
 from sessionary.actions.sessions.lists import (
     Hidden,
@@ -434,7 +434,7 @@ class PurgeSuite(Suite):
         world.write(edit.trash, new, profile="main", moment=world.moment())
         world.clock.tick(days=10)
 
-        emptied = world.write(turns.empty_trash, moment=world.moment())
+        emptied = world.write(sweep.empty_trash, moment=world.moment())
 
         assert emptied == [old]
         assert ids(world, folder=SessionFolder.TRASH) == [new]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import access, outbox, turns, usage
+from sessionary.actions import access, outbox, sweep, usage
 from sessionary.actions.retention import purge
 from sessionary.actions.sessions import edit
 from sessionary.errors import Ambiguous, BadInput, Conflict, NotAllowed, NotFound
@@ -305,15 +305,15 @@ class FinalizerSuite(Suite):
 
     def test_an_end_is_finalized(self, world: World) -> None:
         session = world.session("a")
-        before = world.read(turns.list_to_finalize)
+        before = world.read(sweep.list_to_finalize)
         world.write(edit.end, session, profile="main", moment=world.moment())
 
-        (due,) = world.read(turns.list_to_finalize)
-        world.write(turns.mark_finalized, due, moment=world.moment())
+        (due,) = world.read(sweep.list_to_finalize)
+        world.write(sweep.mark_finalized, due, moment=world.moment())
 
         assert before == []
         assert (due.id, due.reason, due.tries) == (session, "closed", 0)
-        assert world.read(turns.list_to_finalize) == []
+        assert world.read(sweep.list_to_finalize) == []
 
     def test_a_failing_finalizer_is_given_up_after_three_tries(self, world: World) -> None:
         """Saying so."""
@@ -321,9 +321,9 @@ class FinalizerSuite(Suite):
         world.write(edit.end, session, profile="main", moment=world.moment())
 
         tries = []
-        while due := world.read(turns.list_to_finalize):
+        while due := world.read(sweep.list_to_finalize):
             tries.append(due[0].tries)
-            world.write(turns.mark_finalize_failed, due[0], error="boom\x00", moment=world.moment())
+            world.write(sweep.mark_finalize_failed, due[0], error="boom\x00", moment=world.moment())
 
         assert tries == [0, 1, 2]
 
@@ -331,11 +331,11 @@ class FinalizerSuite(Suite):
         session = world.session("a")
         for _ in range(2):
             world.write(edit.end, session, profile="main", moment=world.moment())
-            (due,) = world.read(turns.list_to_finalize)
-            world.write(turns.mark_finalized, due, moment=world.moment())
+            (due,) = world.read(sweep.list_to_finalize)
+            world.write(sweep.mark_finalized, due, moment=world.moment())
             world.write(edit.reopen, session, profile="main")
 
-        assert world.read(turns.list_to_finalize) == []
+        assert world.read(sweep.list_to_finalize) == []
 
     def test_an_end_that_came_while_the_one_before_was_finalized_is_not_forgotten(
         self, world: World
@@ -343,16 +343,16 @@ class FinalizerSuite(Suite):
         """At least once for each end, however long a finalizer takes."""
         session = world.session("a")
         world.write(edit.end, session, profile="main", moment=world.moment())
-        (first,) = world.read(turns.list_to_finalize)
+        (first,) = world.read(sweep.list_to_finalize)
         world.write(edit.reopen, session, profile="main")
         world.write(edit.end, session, profile="main", moment=world.moment())
 
-        world.write(turns.mark_finalized, first, moment=world.moment())
+        world.write(sweep.mark_finalized, first, moment=world.moment())
 
-        (second,) = world.read(turns.list_to_finalize)
+        (second,) = world.read(sweep.list_to_finalize)
         assert second.ended_at > first.ended_at
-        world.write(turns.mark_finalized, second, moment=world.moment())
-        assert world.read(turns.list_to_finalize) == []
+        world.write(sweep.mark_finalized, second, moment=world.moment())
+        assert world.read(sweep.list_to_finalize) == []
 
 
 class LedgerSuite(Suite):

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import turns
+from sessionary.actions import sweep, turns
 from sessionary.actions.access import list_homes, set_home
-from sessionary.actions.sessions import edit, read, routing
+from sessionary.actions.sessions import edit, holds, read, routing
 from sessionary.actions.sessions.revise import compact
 from sessionary.actions.sessions.routing import Move, move_chat
 from sessionary.errors import Conflict, NotAllowed, NotFound
@@ -96,12 +96,12 @@ class RoutingSuite(Suite):
     def test_a_hold_prevents_a_reset_until_it_is_released(self, world: World) -> None:
         session = world.talk("a", policy=IDLE)
         until = world.clock.now() + timedelta(days=9)
-        world.write(edit.hold, session, "build", profile="main", until=until)
+        world.write(holds.hold, session, "build", profile="main", until=until)
         world.clock.tick(hours=2)
 
-        swept = world.write(turns.end_expired_sessions, EVERYWHERE, moment=world.moment())
+        swept = world.write(sweep.end_expired_sessions, EVERYWHERE, moment=world.moment())
         held = world.talk("b", policy=IDLE)
-        world.write(edit.release, session, "build", profile="main")
+        world.write(holds.release, session, "build", profile="main")
         world.clock.tick(hours=2)
 
         assert (swept, held) == ([], session)
@@ -110,7 +110,7 @@ class RoutingSuite(Suite):
     def test_a_hold_that_expired_prevents_nothing(self, world: World) -> None:
         session = world.talk("a", policy=IDLE)
         until = world.clock.now() + timedelta(hours=1)
-        world.write(edit.hold, session, "build", profile="main", until=until)
+        world.write(holds.hold, session, "build", profile="main", until=until)
         world.clock.tick(hours=2)
 
         assert world.talk("b", policy=IDLE) != session
@@ -121,20 +121,20 @@ class RoutingSuite(Suite):
         """The public verbs; what another program holds is left to it."""
         session = world.talk("a", policy=IDLE)
         later = world.clock.now() + timedelta(days=9)
-        world.write(edit.hold, session, "hermes/compression/x", profile="main", until=later)
+        world.write(holds.hold, session, "hermes/compression/x", profile="main", until=later)
         given: dict[str, Any] = {"profile": "main", "moment": world.moment()}
-        world.write(routing.add_hold, session, "build", until=later, **given)
-        made = world.write(routing.add_hold, session, "build", **given)
-        world.write(routing.add_hold, session, "audit", until=later, **given)
-        world.write(routing.add_hold, session, "short", until=later - timedelta(days=8), **given)
+        world.write(holds.add_hold, session, "build", until=later, **given)
+        made = world.write(holds.add_hold, session, "build", **given)
+        world.write(holds.add_hold, session, "audit", until=later, **given)
+        world.write(holds.add_hold, session, "short", until=later - timedelta(days=8), **given)
         world.clock.tick(days=3)
-        found = world.read(routing.list_holds, world.head(session), now=world.clock.now())
+        found = world.read(holds.list_holds, world.head(session), now=world.clock.now())
         given["moment"] = world.moment()
         with refused(NotFound, "not held by 'short'", unchanged=world):
-            world.write(routing.release_hold, session, "short", **given)
-        one = world.write(routing.release_hold, session, "audit", **given)
-        rest = world.write(routing.release_hold, session, None, **given)
-        left = world.read(routing.list_holds, world.head(session), now=world.clock.now())
+            world.write(holds.release_hold, session, "short", **given)
+        one = world.write(holds.release_hold, session, "audit", **given)
+        rest = world.write(holds.release_hold, session, None, **given)
+        left = world.read(holds.list_holds, world.head(session), now=world.clock.now())
 
         assert made.until is None
         assert [each.reason for each in found] == ["audit", "build", "hermes/compression/x"]
@@ -147,7 +147,7 @@ class RoutingSuite(Suite):
         assert begun is not None
         world.clock.tick(hours=2)
 
-        swept = world.write(turns.end_expired_sessions, EVERYWHERE, moment=world.moment())
+        swept = world.write(sweep.end_expired_sessions, EVERYWHERE, moment=world.moment())
 
         assert swept == []
         assert world.finish(begun, "late, but here")
@@ -158,8 +158,8 @@ class RoutingSuite(Suite):
         edge = world.head(session).last_active_at + IDLE.idle
         world.clock.set(edge - timedelta(seconds=1))
 
-        on_the_edge = world.write(turns.end_expired_sessions, EVERYWHERE, moment=world.moment())
-        beyond = world.write(turns.end_expired_sessions, EVERYWHERE, moment=world.moment())
+        on_the_edge = world.write(sweep.end_expired_sessions, EVERYWHERE, moment=world.moment())
+        beyond = world.write(sweep.end_expired_sessions, EVERYWHERE, moment=world.moment())
 
         assert on_the_edge == []
         assert [(each.session_id, each.reason) for each in beyond] == [(session, "idle")]
@@ -171,7 +171,7 @@ class RoutingSuite(Suite):
         world.clock.tick(hours=2)
         policies = Policies(by_type={"group": IDLE}, by_platform={"slack": IDLE})
 
-        swept = world.write(turns.end_expired_sessions, policies, moment=world.moment())
+        swept = world.write(sweep.end_expired_sessions, policies, moment=world.moment())
 
         assert {each.session_id for each in swept} == {ended, slack}
         assert world.head(kept).is_open
@@ -180,9 +180,9 @@ class RoutingSuite(Suite):
         """A message can never be routed into an ended session."""
         session = world.talk("a", policy=IDLE)
         world.clock.tick(hours=2)
-        world.write(turns.end_expired_sessions, EVERYWHERE, moment=world.moment())
+        world.write(sweep.end_expired_sessions, EVERYWHERE, moment=world.moment())
 
-        again = world.write(turns.end_expired_sessions, EVERYWHERE, moment=world.moment())
+        again = world.write(sweep.end_expired_sessions, EVERYWHERE, moment=world.moment())
         new = world.talk("b")
 
         assert again == []
@@ -197,7 +197,7 @@ class RoutingSuite(Suite):
         before = world.head(begun.route.session_id).last_active_at
         world.clock.tick(hours=5)
 
-        world.write(turns.interrupt_dead_turns, moment=world.moment())
+        world.write(sweep.interrupt_dead_turns, moment=world.moment())
 
         assert world.head(begun.route.session_id).last_active_at == before
         assert world.texts(begun.route.session_id) == ["a", "half an ans"]

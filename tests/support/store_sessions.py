@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from sessionary.actions.sessions import edit, projects, read, routing, titles
+from sessionary.actions.sessions import edit, holds, projects, read, routing, titles
 from sessionary.errors import Ambiguous, BadInput, Conflict, NotFound, Purged
 from sessionary.model.session import EndReason, Kind, Opening, SessionFolder, TitleBy
 from sessionary.model.source import Source
@@ -478,7 +478,7 @@ class SessionSuite(Suite):
             lambda: world.write(edit.trash, session, profile="x", moment=moment),
             lambda: world.write(edit.rename, session, "t", profile="x"),
             lambda: world.write(edit.fork, session, profile="x", moment=moment),
-            lambda: world.write(edit.hold, session, "h", profile="x", until=until),
+            lambda: world.write(holds.hold, session, "h", profile="x", until=until),
             lambda: world.write(edit.set_labels, session, ["l"], profile="x"),
             lambda: world.read(read.read_window, session, profile="x"),
             lambda: world.read(read.read_context, session, profile="x"),

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import sessionary.store.postgres.store  # noqa: F401  # imported before the fork, like everything else
-from sessionary.actions import inbox, turns
+from sessionary.actions import inbox, sweep, turns
 from sessionary.actions.sessions import edit, log
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.errors import Conflict, SessionaryError
@@ -172,7 +172,7 @@ class Writer(threading.Thread):
             idempotency_key=token,
         )
         if self._random.random() < 0.1:
-            self._store.write(turns.interrupt_dead_turns, moment=moment_of()).result()
+            self._store.write(sweep.interrupt_dead_turns, moment=moment_of()).result()
         claim = turns.Claim(self.name, LEASE_SECONDS)
         begun = self._store.write(
             turns.begin, key_of(chat), policy=NEVER, claim=claim, moment=moment_of()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions.sessions import edit, lists
+from sessionary.actions.sessions import holds, lists
 from sessionary.model.reset import Policies, ResetMode, ResetPolicy
 from sessionary.web import session_heads
 from tests.web.conftest import Client, Served
@@ -56,7 +56,7 @@ async def test_a_platform_has_its_own_policy_and_a_hold_is_told(servers: Any) ->
     client = await server.client()
     id = await said(server, client)
     until = server.world.clock.now() + timedelta(hours=1)
-    await server.store.write(edit.hold, id, "a build", profile="main", until=until)
+    await server.store.write(holds.hold, id, "a build", profile="main", until=until)
 
     found = await bound(client)
 

@@ -2,8 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, RetryLater
@@ -27,6 +26,12 @@ LOCKED_FOR = timedelta(hours=1)
 _NOT_IN_CODE = re.compile(f"[^{CODE_ALPHABET}]")
 
 
+list_permits = access.list_permits
+list_pairings = access.list_pairings
+list_homes = access.list_homes
+revoke = access.delete_permit
+
+
 def is_permitted(tx: Tx, platform: str, person: Person, *, profile: str) -> bool:
     """Whether this person has a permit, under either of their ids."""
     ids = {person.id, person.stable_id}
@@ -47,16 +52,6 @@ def permit(
     given = Permit(platform, person_id, name, moment.now, by)
     access.insert_permit(tx, given, profile=profile)
     return given
-
-
-def revoke(tx: Tx, platform: str, person_id: str, *, profile: str) -> bool:
-    """Take a person's permit away; say whether they had one."""
-    return access.delete_permit(tx, platform, person_id, profile=profile)
-
-
-def list_permits(tx: Tx, *, profile: str) -> list[Permit]:
-    """Everyone who has a permit."""
-    return access.list_permits(tx, profile=profile)
 
 
 def request_pairing(
@@ -115,11 +110,6 @@ def approve_pairing(
     return permit(tx, platform, person_id, profile=profile, moment=moment, by=by, name=name)
 
 
-def list_pairings(tx: Tx, *, profile: str, now: datetime) -> list[PairingRequest]:
-    """The requests for access that can be approved."""
-    return access.list_pairings(tx, profile=profile, now=now)
-
-
 def make_code(rng: int) -> str:
     """A pairing code from a random number."""
     letters = []
@@ -129,21 +119,9 @@ def make_code(rng: int) -> str:
     return "".join(letters)
 
 
-def lock_scopes(tx: Tx, scopes: Iterable[str], *, profile: str) -> None:
-    """Lock these budgets until the transaction ends."""
-    # Always in the same order, so that two turns with the same scopes do not wait for each other.
-    for scope in sorted(scopes):
-        sessions.lock_key(tx, f"budget/{scope}", profile=profile)
-
-
 def set_home(tx: Tx, home: HomeAddress, *, profile: str, moment: Moment) -> None:
     """Make a channel its platform's home channel."""
     access.set_home(tx, home, profile=profile, at=moment.now)
-
-
-def list_homes(tx: Tx, *, profile: str) -> list[HomeAddress]:
-    """The home channel of every platform that has one."""
-    return access.list_homes(tx, profile=profile)
 
 
 def check_person(text: str) -> str:

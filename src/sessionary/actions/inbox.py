@@ -20,7 +20,7 @@ from sessionary.model.source import (
 )
 from sessionary.model.turn import Arrival, ArrivalState
 from sessionary.store.database import RaceLost, Tx
-from sessionary.store.tables import arrivals, bindings, meta
+from sessionary.store.tables import arrivals, meta, sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ def set_position(tx: Tx, platform: str, position: str, *, profile: str) -> None:
 def list_channels(tx: Tx, platform: str, *, profile: str, limit: int) -> list[Channel]:
     """The channels of a platform that have a conversation, latest activity first."""
     first = f"{profile}/{escape(platform)}/"
-    latest = bindings.latest_keys(tx, first, profile=profile, limit=limit * _KEYS_PER_CHANNEL)
+    latest = sessions.latest_keys(tx, first, profile=profile, limit=limit * _KEYS_PER_CHANNEL)
     keys = map(SessionKey.parse, latest)
     found = (Channel(platform, key.chat, key.thread) for key in keys if key.chat is not None)
     return list(dict.fromkeys(found))[:limit]
@@ -168,9 +168,9 @@ def has_conversation(tx: Tx, channel: Channel, *, profile: str) -> bool:
         # By the rule that routes messages, because some platforms write one chat's id in several ways.
         source = Source(channel.platform, channel.chat_id, chat_type=chat_type)
         key = key_for(source, profile=profile)
-        if bindings.session_of(tx, str(key), profile=profile) is not None:
+        if sessions.session_of_key(tx, str(key), profile=profile) is not None:
             return True
-        if bindings.has_keys_below(tx, str(key), profile=profile):
+        if sessions.has_keys_below(tx, str(key), profile=profile):
             return True  # a thread or a person of the chat
     return False
 

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 
 from sessionary.actions import access, inbox
 from sessionary.clock import Moment
@@ -49,74 +48,12 @@ def enqueue(
     return id
 
 
-def claim(
-    tx: Tx,
-    *,
-    holder: str,
-    seconds: float,
-    now: datetime,
-    limit: int = 20,
-    platform: str | None = None,
-    profile: str | None = None,
-) -> list[Delivery]:
-    """Claim what is due: the first open delivery of each channel.
-
-    A delivery whose sender died is claimed again, and counted as an unclear attempt. With a
-    `profile`, only its deliveries are claimed: each profile sends by its own account.
-    """
-    return deliveries.claim(
-        tx,
-        holder=holder,
-        now=now,
-        lease_until=now + timedelta(seconds=seconds),
-        limit=limit,
-        platform=platform,
-        profile=profile,
-    )
-
-
-def mark_sent(
-    tx: Tx, id: str, *, holder: str, at: datetime, platform_message_id: str | None = None
-) -> bool:
-    """Note that a delivery arrived; False when another sender has taken it over."""
-    return deliveries.mark_sent(
-        tx, id, holder=holder, at=at, platform_message_id=platform_message_id
-    )
-
-
-def mark_failed(
-    tx: Tx,
-    id: str,
-    *,
-    holder: str,
-    not_before: datetime,
-    reason: str,
-    unclear: bool = False,
-    counted: bool = True,
-) -> bool:
-    """Try again later. `unclear`: it may have arrived; not `counted`: this was no attempt."""
-    return deliveries.mark_failed(
-        tx,
-        id,
-        holder=holder,
-        not_before=not_before,
-        reason=reason,
-        unclear=unclear,
-        counted=counted,
-    )
-
-
-def abandon(tx: Tx, id: str, *, reason: str, holder: str | None = None) -> bool:
-    """Give a delivery up, with a reason that people see.
-
-    False when it was sent, or when it is another sender's than the one named.
-    """
-    return deliveries.abandon(tx, id, reason=reason, holder=holder)
-
-
-def bounce(tx: Tx, id: str, *, profile: str, platform: str, reason: str) -> bool:
-    """Note that the platform accepted a delivery and could not deliver it; it can be redirected."""
-    return deliveries.bounce(tx, id, profile=profile, platform=platform, reason=reason)
+# What senders do is one statement each.
+claim = deliveries.claim
+mark_sent = deliveries.mark_sent
+mark_failed = deliveries.mark_failed
+abandon = deliveries.abandon
+bounce = deliveries.bounce
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,30 +1,28 @@
 """Turns: begin one, add its steps, renew its lease, end or interrupt it.
 
 A turn begins in one transaction and ends in another. Between them its lease keeps everyone else from writing to the
-session. Also here: what a periodic sweep does with expired leases, sessions and trash.
+session.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from sessionary.actions import usage
 from sessionary.actions.outbox import DeliveryAdded
-from sessionary.actions.retention import purge
 from sessionary.actions.sessions import log, routing
 from sessionary.actions.sessions.log import Appended, SessionChanged
 from sessionary.clock import Moment
 from sessionary.errors import Conflict, NotFound
 from sessionary.model import transcript
 from sessionary.model.message import Message, Part, Role, Text
-from sessionary.model.reset import Policies, ResetPolicy
+from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import SessionHead
 from sessionary.model.source import Channel, SessionKey, Source
 from sessionary.model.turn import Arrival, Lease, Turn, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import RaceLost, Tx
 from sessionary.store.tables import arrivals, blobs, deliveries, entries, sessions, turns
-from sessionary.store.tables.sessions import EndedSession
 
 # How many waiting messages one turn takes.
 MOST_ARRIVALS = 100
@@ -383,103 +381,3 @@ def _with_author(message: Message, source: Source, key: SessionKey) -> Message:
         platform_message_id=message.platform_message_id or source.platform_message_id,
     )
     return transcript.mark_shared(complete) if key.is_shared else complete
-
-
-# How much one transaction of the sweep handles.
-BATCH = 100
-PURGED_AT_ONCE = 10
-# A lease, or the wait before a delivery is tried again, that is longer was set before the clock was set back.
-LONGEST_LEASE = timedelta(hours=1)
-LONGEST_WAIT = timedelta(hours=25)  # adapters wait at most a day
-# How often the finalizers of a session are tried.
-TRIES = 3
-
-
-@dataclass(frozen=True, slots=True)
-class ExpiredSession:
-    """A session that the sweep has ended by its reset policy."""
-
-    profile: str
-    session_id: str
-    key: str
-    reason: str
-
-
-def list_expired_turns(tx: Tx, *, now: datetime) -> list[str]:
-    """Return the ids of running turns whose lease ran out."""
-    return turns.expired(tx, now=now, limit=BATCH)
-
-
-def interrupt_dead_turns(
-    tx: Tx, *, moment: Moment, among: Collection[str] | None = None
-) -> list[Turn]:
-    """Interrupt the turns whose lease ran out; return them. A turn that is merely slow renews its lease.
-
-    `among` limits this to turns that an earlier call of `list_expired_turns` returned.
-    """
-    ended = []
-    for turn_id in list_expired_turns(tx, now=moment.now):
-        if among is not None and turn_id not in among:
-            continue
-        session_no = turns.session_no_of(tx, turn_id)
-        if session_no is not None:
-            turn = interrupt_dead(tx, turn_id, session_no=session_no, moment=moment)
-            if turn is not None:
-                ended.append(turn)
-    return ended
-
-
-def shorten_overlong_waits(
-    tx: Tx, *, now: datetime, lease_seconds: float, send_seconds: float
-) -> None:
-    """Shorten leases and waits that end too far in the future: they were set before the clock was set back."""
-    lease, sending = timedelta(seconds=lease_seconds), timedelta(seconds=send_seconds)
-    turns.shorten_leases(tx, until=now + lease, horizon=now + max(LONGEST_LEASE, 2 * lease))
-    deliveries.shorten_waits(tx, now=now, lease_until=now + sending, horizon=now + LONGEST_WAIT)
-
-
-def end_expired_sessions(tx: Tx, policies: Policies, *, moment: Moment) -> list[ExpiredSession]:
-    """End the sessions that are due for a reset by their policy, instead of waiting for the next message."""
-    ended: list[ExpiredSession] = []
-    for platform, chat_type in sessions.open_platforms(tx):
-        policy = policies.choose(Source(platform=platform, chat_type=chat_type))
-        cutoff = policy.cutoff(moment.now)
-        if cutoff is None:
-            continue
-        for due in sessions.due_for_reset(
-            tx, platform, chat_type, cutoff=cutoff, now=moment.now, limit=BATCH
-        ):
-            routing.lock_key(tx, SessionKey.parse(due.key))
-            head = routing.lock_and_reload(tx, due.no)
-            reason = None
-            if head.is_open:
-                reason = routing.get_reset_reason(tx, head, policy=policy, moment=moment)
-            if reason is not None and routing.end_session(tx, head, reason=reason, moment=moment):
-                ended.append(ExpiredSession(due.profile, due.id, due.key, reason))
-    return ended
-
-
-def list_to_finalize(tx: Tx, *, limit: int = BATCH) -> list[EndedSession]:
-    """Return ended sessions whose finalizers must still run."""
-    return sessions.due_for_finalizing(tx, tries=TRIES, limit=limit)
-
-
-def mark_finalized(tx: Tx, ended: EndedSession, *, moment: Moment) -> None:
-    """Record that the finalizers of this end have run; they run again if the session is reopened and ends again."""
-    sessions.mark_finalized(tx, ended, at=moment.now)
-
-
-def mark_finalize_failed(tx: Tx, ended: EndedSession, *, error: str, moment: Moment) -> None:
-    """Count a failed run of the finalizers and store its error; after `TRIES` failures they are not run again."""
-    sessions.mark_finalize_failed(tx, ended, error=error, at=moment.now, tries=TRIES)
-
-
-def empty_trash(tx: Tx, *, moment: Moment) -> list[str]:
-    """Purge up to `PURGED_AT_ONCE` sessions that have been in the trash for too long; return their ids."""
-    kept = 0
-    while page := purge.expired_trash(tx, now=moment.now, limit=kept + PURGED_AT_ONCE)[kept:]:
-        done = [id for id in page if purge.purge_trash(tx, id, moment=moment)]
-        if done:
-            return done
-        kept += len(page)  # none of these can be purged now: try those after them
-    return []

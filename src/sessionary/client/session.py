@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from sessionary.actions import files, turns
 from sessionary.actions.retention import purge
 from sessionary.actions.sessions import append, edit, log, read, revise, routing
-from sessionary.actions.sessions import routing as hold_actions
-from sessionary.actions.sessions.routing import Hold
+from sessionary.actions.sessions import holds as hold_actions
+from sessionary.actions.sessions.holds import Hold
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, NotFound
 from sessionary.model.message import Message, Part, Role, message

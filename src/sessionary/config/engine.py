@@ -139,10 +139,6 @@ class EngineSettings:
     access: Mapping[str, AccessPolicy] = field(default_factory=dict)
     budgets: Mapping[str, Budget] = field(default_factory=dict)
 
-    def access_for(self, platform: str) -> AccessPolicy:
-        """Return the policy of a platform; one that is not configured admits nobody."""
-        return self.access.get(platform, AccessPolicy())
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineTables:

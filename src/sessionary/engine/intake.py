@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sessionary.actions import access, inbox, turns
 from sessionary.actions.sessions import edit, log, routing
 from sessionary.clock import Moment
-from sessionary.config.engine import Strangers, WhileRunning
+from sessionary.config.engine import AccessPolicy, Strangers, WhileRunning
 from sessionary.engine import commands, notices
 from sessionary.engine.context import TRUSTED, EngineContext
 from sessionary.engine.turn.loop import CompactionRequest, Compactor, TurnLoop, TurnStart, begin
@@ -24,6 +24,9 @@ from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, blobs
 
 logger = logging.getLogger(__name__)
+
+# The policy of a platform that is not configured.
+NOBODY = AccessPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +47,14 @@ class Received:
 class InboundMessage:
     """A message from a platform, with the bytes of its attachments.
 
-    `pairing_code` is offered to a sender who is not allowed yet.
+    `rng` is a random number for the pairing code that a sender who is not allowed yet is offered.
     """
 
     source: Source
     message: Message
     idempotency_key: str | None = None
     files: Sequence[bytes] = ()
-    pairing_code: str = ""
+    rng: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +119,8 @@ class Intake:
         """
         context = self._context
         key = context.key(source)
-        code = access.make_code(context.rng.getrandbits(64))
-        inbound = InboundMessage(source, message, idempotency_key, files, code)
+        rng = context.rng.getrandbits(64)
+        inbound = InboundMessage(source, message, idempotency_key, files, rng)
         with self._turns.reserve_slot(key) as may_begin:
             if may_begin:
                 write = context.store.write(
@@ -169,7 +172,7 @@ def admit(
     source, message = inbound.source, inbound.message
     check_person(source.person)
     if not is_authenticated and not is_allowed(tx, context, source):
-        return _refuse_sender(tx, context, source, code=inbound.pairing_code, moment=moment)
+        return _refuse_sender(tx, context, source, rng=inbound.rng, moment=moment)
     for data in inbound.files:
         blobs.add(tx, data)
     key = context.key(source)
@@ -196,7 +199,7 @@ def is_allowed(tx: Tx, context: EngineContext, source: Source) -> bool:
     """Return whether the sender may write to the agent; a platform without a policy admits nobody."""
     if source.platform in TRUSTED:
         return True
-    policy = context.settings.access_for(source.platform)
+    policy = context.settings.access.get(source.platform, NOBODY)
     if policy.everyone:
         return True
     person = source.person
@@ -277,11 +280,12 @@ def _submission_result(
 
 
 def _refuse_sender(
-    tx: Tx, context: EngineContext, source: Source, *, code: str, moment: Moment
+    tx: Tx, context: EngineContext, source: Source, *, rng: int, moment: Moment
 ) -> Received:
     """Reply with a pairing code to a direct message, if pairing is on; otherwise send nothing."""
     person = source.person
-    policy = context.settings.access_for(source.platform)
+    code = access.make_code(rng)
+    policy = context.settings.access.get(source.platform, NOBODY)
     may_pair = policy.strangers is Strangers.PAIR and source.chat_type == ChatType.DM
     if (
         person is not None

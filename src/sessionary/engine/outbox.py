@@ -1,4 +1,4 @@
-"""What goes out to channels: deliveries, and what people see of a running turn.
+"""What goes out to channels: deliveries, what people see of a running turn, and long texts in pieces.
 
 Deliveries are sent at least once, in order for each channel. The typing indicator and the partial reply are not
 durable: the delivery replaces them.
@@ -6,6 +6,7 @@ durable: the delivery replaces them.
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -36,7 +37,7 @@ CLAIM_FACTOR = 4 / 3
 # How many deliveries of one platform are sent at once.
 MAX_SENDING = 32
 LONGEST_REASON = 500
-# The longest pause that a platform can ask for: less than `actions.turns.LONGEST_WAIT`.
+# The longest pause that a platform can ask for: less than `actions.sweep.LONGEST_WAIT`.
 LONGEST_WAIT_SECONDS = 24 * 3600.0
 log = logging.getLogger(__name__)
 
@@ -353,3 +354,78 @@ def _channel_of(tx: Tx, session_id: str, *, turn_id: str, profile: str) -> Chann
         return None
     source = arrivals.source_of_turn(tx, turn_id, session_no=head.no)
     return None if source is None else source.channel
+
+
+# How a text is measured: platforms count characters, UTF-16 units or bytes.
+Measure = Callable[[str], int]
+# The line that opens or closes a code block. Backticks that open and close in one line are inline code.
+_FENCE = re.compile(r"^(`{3,}(?=[^`\n]*$)|~{3,})([^\n]*)$")
+_MAX_LANGUAGE = 32
+# Fences are not repeated in each piece if they would take more than this share of it.
+_MAX_SHARE_OF_FENCES = 0.25
+# Do not split a text before this share of what fits.
+_SMALLEST_SHARE = 0.5
+
+
+def split_text(text: str, longest: int, *, measure: Measure = len) -> list[str]:
+    """Split a text into pieces of at most `longest` units, as `measure` counts them.
+
+    It is split between paragraphs, else lines, else words. A code block that is split is closed in one piece and
+    opened again in the next.
+    """
+    rest = text.strip("\n")
+    pieces: list[str] = []
+    fence = ""
+    while rest:
+        opened = f"{fence}\n" if fence else ""
+        space = longest - measure(opened) - (measure(_fence_mark(fence)) + 1 if fence else 0)
+        if measure(opened + rest) <= longest:
+            pieces.append(opened + rest)
+            break
+        head, line, rest = _split_once(rest, max(1, space - 8), measure)
+        fence = _open_fence(opened + head + line)
+        if 2 * measure(fence) > longest * _MAX_SHARE_OF_FENCES:
+            fence = ""  # opening and closing it in every piece would leave too little space for the text
+        closing = f"\n{_fence_mark(fence)}" if fence else ""
+        pieces.append(opened + head.rstrip("\n") + closing)
+        rest = rest if fence else rest.lstrip("\n")
+    return [piece for piece in pieces if piece.strip()]
+
+
+def _fence_mark(fence: str) -> str:
+    """Return the backticks or tildes of a fence, without its language."""
+    match = _FENCE.match(fence)
+    return match[1] if match else ""
+
+
+def _split_once(text: str, space: int, measure: Measure) -> tuple[str, str, str]:
+    """Return the part of a text that fits, the rest of the line if a line had to be cut, and the rest of the text."""
+    limit = min(len(text), space)
+    while limit > 1 and measure(text[:limit]) > space:
+        limit -= max(1, (measure(text[:limit]) - space) // 2)
+    limit = max(1, limit)
+    for mark in ("\n\n", "\n"):
+        position = text.rfind(mark, int(limit * _SMALLEST_SHARE), limit)
+        if position > 0:
+            return text[:position], "", text[position + len(mark) :]
+    position = text.rfind(" ", int(limit * _SMALLEST_SHARE), limit)
+    if position > 0:
+        head, rest = text[:position], text[position + 1 :]
+    else:
+        head, rest = text[:limit], text[limit:]
+    return head, rest.partition("\n")[0], rest
+
+
+def _open_fence(text: str) -> str:
+    """Return the opening line of the code fence that is still open at the end of a text, or nothing."""
+    opened = ""
+    for line in text.split("\n"):
+        match = _FENCE.match(line.strip())
+        if match is None:
+            continue
+        if not opened:
+            language = match[2] if len(match[2]) <= _MAX_LANGUAGE else ""
+            opened = f"{match[1]}{language}"
+        elif match[1].startswith(_fence_mark(opened)) and not match[2].strip():
+            opened = ""
+    return opened

@@ -12,8 +12,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
-from sessionary.actions import files, outbox, schedules
-from sessionary.actions import turns as sweeping
+from sessionary.actions import files, outbox, schedules, sweep
 from sessionary.actions.sessions import read
 from sessionary.clock import Moment
 from sessionary.engine import notices, scheduler
@@ -89,7 +88,7 @@ class Sweeper:
             return
         settings = self._context.settings
         await self._context.store.write(
-            sweeping.shorten_overlong_waits,
+            sweep.shorten_overlong_waits,
             now=now,
             lease_seconds=settings.lease_seconds,
             send_seconds=settings.send_seconds * CLAIM_FACTOR,
@@ -105,9 +104,9 @@ class Sweeper:
             interrupt_dead, context=context, moment=context.moment(), among=dead
         )
         await context.store.write(
-            sweeping.end_expired_sessions, context.policies, moment=context.moment()
+            sweep.end_expired_sessions, context.policies, moment=context.moment()
         )
-        await context.store.write(sweeping.empty_trash, moment=context.moment())
+        await context.store.write(sweep.empty_trash, moment=context.moment())
         await context.store.write(files.delete_old_uploads, moment=context.moment())
 
     async def _dead_turns(self) -> frozenset[str]:
@@ -117,7 +116,7 @@ class Sweeper:
         """
         now, enough = time.monotonic(), self._context.settings.confirm_seconds
         expired = await self._context.store.read(
-            sweeping.list_expired_turns, now=self._context.clock.now()
+            sweep.list_expired_turns, now=self._context.clock.now()
         )
         self._suspects = {id: self._suspects.get(id, now) for id in expired}
         return frozenset(id for id, since in self._suspects.items() if now - since >= enough)
@@ -125,14 +124,14 @@ class Sweeper:
     async def finalize(self) -> None:
         """Run the finalizer for each session that has ended, one after the other."""
         store = self._context.store
-        for ended in await store.read(sweeping.list_to_finalize):
+        for ended in await store.read(sweep.list_to_finalize):
             moment = self._context.moment()
             error = await self._run_finalizer(ended)
             if error is None:
-                await store.write(sweeping.mark_finalized, ended, moment=moment)
+                await store.write(sweep.mark_finalized, ended, moment=moment)
             else:
                 log.warning("finalizing %s failed (try %d): %s", ended.id, ended.tries + 1, error)
-                await store.write(sweeping.mark_finalize_failed, ended, error=error, moment=moment)
+                await store.write(sweep.mark_finalize_failed, ended, error=error, moment=moment)
 
     async def _run_finalizer(self, ended: EndedSession) -> str | None:
         """Run the finalizer for one session; return the error as text, or None."""
@@ -149,7 +148,7 @@ class Sweeper:
 
 def interrupt_dead(tx: Tx, *, context: EngineContext, moment: Moment, among: frozenset[str]) -> int:
     """Interrupt the turns whose lease ran out, and notify their people."""
-    dead = sweeping.interrupt_dead_turns(tx, moment=moment, among=among) if among else []
+    dead = sweep.interrupt_dead_turns(tx, moment=moment, among=among) if among else []
     for turn in dead:
         profile = sessions.profile_of(tx, turn.session_id) or context.profile
         head = read.get_head(tx, turn.session_id, profile=profile)

@@ -21,7 +21,7 @@ from sessionary.model.source import SessionKey, Source, key_for
 from sessionary.model.turn import Lease
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
-from sessionary.store.tables import bindings, entries
+from sessionary.store.tables import entries
 from sessionary.store.tables import sessions as rows
 from sessionary.store.tables.sessions import Inheritance
 
@@ -112,7 +112,7 @@ def append(
         return _append_to(
             tx, lease.session_id, new_messages, profile=thread.profile, moment=moment, lease=lease
         )
-    found = bindings.open_session(tx, thread.printed, profile=thread.profile)
+    found = rows.open_session_on(tx, thread.printed, profile=thread.profile)
     if found is not None:
         try:
             return _append_to(tx, found[1], new_messages, profile=thread.profile, moment=moment)
@@ -168,7 +168,7 @@ def native_messages(
 
     A message without a readable field is returned as an entry.
     """
-    found = bindings.open_session(tx, thread.printed, profile=thread.profile)
+    found = rows.open_session_on(tx, thread.printed, profile=thread.profile)
     if found is None:
         return []
     segments = rows.segments(tx, found[0])
@@ -300,7 +300,7 @@ def sessions_with_prefix(
     """The open sessions whose keys have this prefix, in the order of the keys."""
     after, beyond = beginning, beginning + _LAST
     while True:
-        page = bindings.page_between(tx, profile=profile, after=after, beyond=beyond, limit=PAGE)
+        page = rows.bindings_between(tx, profile=profile, after=after, beyond=beyond, limit=PAGE)
         for key, no in page:
             head = _if_open(rows.get_by_no(tx, no))
             if head is not None:

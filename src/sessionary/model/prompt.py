@@ -87,41 +87,36 @@ class PromptContext:
 
 def render(facts: PromptContext) -> str:
     """Print the section; the same facts give the same bytes."""
-    fields = _source_fields(facts.source)
-    block = _data_block(
-        fields,
-        shared=facts.shared,
-        connected=facts.connected,
-        homes=facts.homes,
-        redactor=facts.redactor,
+    section = _section(
+        _source_fields(facts.source),
+        facts.shared,
+        facts.platform_notes,
+        facts.connected,
+        facts.homes,
+        facts.redactor,
     )
-    sections = [_OPENING, block]
-    if facts.shared:
-        sections.append(_SHARED)
-    if facts.platform_notes:
-        notes = (one_line(note, MAX_NOTE) for note in facts.platform_notes)
-        sections.append("On this platform:\n" + "".join(f"- {note}\n" for note in notes))
-    sections.append(_DELIVERY)
     # Last, because it goes away with the second turn: what stands before it stays cached.
-    if facts.reset is not None:
-        sections.append(_RESET[facts.reset])
-    return "\n".join(sections)
+    return section if facts.reset is None else f"{section}\n{_RESET[facts.reset]}"
 
 
 @lru_cache(maxsize=1000)
-def _data_block(
-    told: tuple[Any, ...],
-    *,
-    shared: bool,
-    connected: frozenset[str],
-    homes: frozenset[HomeAddress],
-    redactor: Redactor | None,
-) -> str:
+def _section(told: tuple[Any, ...], *more: Any) -> str:
     """The facts of a place, which are the same in every turn there: printed once."""
+    shared, notes, connected, homes, redactor = more
     source = Source(**dict(zip(_SOURCE_FIELDS, told, strict=True)))
     facts = PromptContext(
         source=source, shared=shared, connected=connected, homes=homes, redactor=redactor
     )
+    sections = [_OPENING, _data_block(facts)]
+    if shared:
+        sections.append(_SHARED)
+    if notes:
+        lines = (f"- {one_line(note, MAX_NOTE)}\n" for note in notes)
+        sections.append("On this platform:\n" + "".join(lines))
+    return "\n".join([*sections, _DELIVERY])
+
+
+def _data_block(facts: PromptContext) -> str:
     data = {
         "conversation": _conversation(facts),
         "connected_platforms": sorted(_name(platform) for platform in facts.connected),

@@ -20,7 +20,7 @@ from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import SessionHead
 from sessionary.model.source import SessionKey, Source, key_for
 from sessionary.store.database import Store, Tx
-from sessionary.store.tables import bindings, entries, sessions
+from sessionary.store.tables import entries, sessions
 from sessionary.telemetry import genai, merge, openinference, otlp
 from sessionary.telemetry.genai import Operation, SpanContent
 from sessionary.telemetry.merge import IN, OUT, KnownMessage, SpanMessage
@@ -294,7 +294,7 @@ def ingest_conversation(
 
 def _is_named(tx: Tx, head: SessionHead) -> bool:
     """Whether a session already belongs to a named conversation; a trace may have several."""
-    keys = bindings.keys_of_session(tx, head.no)
+    keys = sessions.keys_of_session(tx, head.no)
     return any(SessionKey.parse(text).chat is not None for text in keys)
 
 

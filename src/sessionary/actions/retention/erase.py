@@ -18,7 +18,7 @@ from sessionary.model.message import Compaction, Message, Role, Unknown
 from sessionary.model.session import Segment, SessionFolder, SessionHead, TitleBy
 from sessionary.model.source import ChatType, Person
 from sessionary.store.database import Store, Tx
-from sessionary.store.tables import bindings, entries, imports, retention, sessions
+from sessionary.store.tables import entries, imports, retention, sessions
 
 PAGE = 200
 REMAINS = (
@@ -221,7 +221,7 @@ def _erase_in(
     retention.delete_responses(tx, head.id)
     if content.is_whole:
         if head.key is not None:
-            bindings.take_next_title(tx, str(head.key), profile=head.profile)
+            sessions.take_next_title(tx, str(head.key), profile=head.profile)
         purge.purge(tx, head.id, profile=profile, moment=moment)
         return content
     _rebuild_summaries(tx, head, first)

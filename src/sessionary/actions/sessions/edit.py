@@ -202,18 +202,6 @@ def mark_read(tx: Tx, id: str, through: int, *, profile: str) -> None:
         log.notify(tx, head)
 
 
-def hold(tx: Tx, id: str, name: str, *, profile: str, until: datetime) -> None:
-    """Give a reason not to reset a session before the given time."""
-    head = log.lock_session(tx, id, profile=profile)
-    sessions.put_hold(tx, head.no, codec.storable_text(name), expires_at=until)
-
-
-def release(tx: Tx, id: str, name: str, *, profile: str) -> None:
-    """Take a hold away."""
-    head = log.lock_session(tx, id, profile=profile)
-    sessions.delete_hold(tx, head.no, codec.storable_text(name))
-
-
 def _set_folder(tx: Tx, head: SessionHead, *, archived: bool, trashed_at: datetime | None) -> None:
     trashed = trashed_at is not None
     folder = folder_of(kind=head.kind, archived=archived, trashed=trashed, purged=False)

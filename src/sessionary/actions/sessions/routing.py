@@ -1,14 +1,12 @@
 """Which session a key is bound to: open, reset or switch it; holds that prevent a reset; chats that get a new id."""
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from sessionary.actions import access
 from sessionary.actions.sessions import log, titles
-from sessionary.actions.sessions.log import lock_session
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict, NotAllowed, NotFound
-from sessionary.model import codec
 from sessionary.model.redact import Redactor
 from sessionary.model.reset import Policies, ResetPolicy, ResetReason
 from sessionary.model.session import (
@@ -22,7 +20,7 @@ from sessionary.model.session import (
 )
 from sessionary.model.source import ChatType, SessionKey, Source, at_session, check_length, key_for
 from sessionary.store.database import Tx
-from sessionary.store.tables import arrivals, bindings, entries, meta, sessions
+from sessionary.store.tables import arrivals, entries, meta, sessions
 from sessionary.store.tables.sessions import Inheritance
 
 
@@ -44,14 +42,14 @@ class Route:
 
 def get_current(tx: Tx, key: SessionKey) -> SessionHead | None:
     """Return the session that a key is bound to, ended or not; None if it never had one."""
-    no = bindings.session_of(tx, str(key), profile=key.profile)
+    no = sessions.session_of_key(tx, str(key), profile=key.profile)
     return None if no is None else sessions.get_by_no(tx, no)
 
 
 def lock_and_get_current(tx: Tx, key: SessionKey) -> SessionHead | None:
     """Lock a key and the session it is bound to until the transaction ends; return the session."""
     lock_key(tx, key)
-    no = bindings.session_of(tx, str(key), profile=key.profile)
+    no = sessions.session_of_key(tx, str(key), profile=key.profile)
     return None if no is None else lock_and_reload(tx, no)
 
 
@@ -167,7 +165,7 @@ def end_session(tx: Tx, head: SessionHead, *, reason: str, moment: Moment) -> bo
 
 def bind(tx: Tx, key: SessionKey, session_no: int, *, moment: Moment) -> None:
     """Make a session the key's current one."""
-    bindings.bind(tx, str(key), session_no, profile=key.profile, at=moment.now)
+    sessions.bind_key(tx, str(key), session_no, profile=key.profile, at=moment.now)
 
 
 def lock_key(tx: Tx, key: SessionKey) -> None:
@@ -178,9 +176,9 @@ def lock_key(tx: Tx, key: SessionKey) -> None:
 def set_next_title(tx: Tx, key: SessionKey, title: str | None) -> None:
     """Set the title that the key's next session will get; None removes it."""
     if title is None:
-        bindings.take_next_title(tx, str(key), profile=key.profile)
+        sessions.take_next_title(tx, str(key), profile=key.profile)
     else:
-        bindings.set_next_title(tx, str(key), title, profile=key.profile)
+        sessions.set_next_title(tx, str(key), title, profile=key.profile)
 
 
 def release_key(tx: Tx, key: SessionKey, *, except_session: int | None = None) -> None:
@@ -193,7 +191,7 @@ def release_key(tx: Tx, key: SessionKey, *, except_session: int | None = None) -
         return
     free = [
         other
-        for other in bindings.keys_of_session(tx, no)
+        for other in sessions.keys_of_session(tx, no)
         if other != str(key)
         and sessions.open_session_of_key(tx, other, profile=key.profile) is None
     ]
@@ -211,7 +209,7 @@ def _open_session(
 ) -> Route:
     release_key(tx, key)
     id = moment.new_id()
-    wanted = bindings.take_next_title(tx, str(key), profile=key.profile)
+    wanted = sessions.take_next_title(tx, str(key), profile=key.profile)
     title = None if wanted is None else titles.find_free_title(tx, wanted, profile=key.profile)
     by = None if title is None else TitleBy.PERSON
     opening = Opening(key.profile, source, key=str(key), kind=Kind.CHAT, title=title, title_by=by)
@@ -229,7 +227,7 @@ def _is_only_chat(tx: Tx, head: SessionHead, key: SessionKey) -> bool:
     # A key made from a session's id, as the workbench uses, does not stand for a chat: it does not count.
     return all(
         other == str(key) or SessionKey.parse(other).names_session
-        for other in bindings.keys_of_session(tx, head.no)
+        for other in sessions.keys_of_session(tx, head.no)
     )
 
 
@@ -287,7 +285,7 @@ def list_bindings(
     if not 1 <= limit <= MAX_LIMIT:
         raise BadInput(f"A page has 1 to {MAX_LIMIT:,} items, not {limit}.")
     session_keys = str(key_for(at_session(""), profile=profile))
-    rows = bindings.page(
+    rows = sessions.page_of_bindings(
         tx,
         profile=profile,
         after=cursor or "",
@@ -304,7 +302,7 @@ def list_bindings(
 def find_redacted_key(tx: Tx, redacted: str, *, profile: str) -> str:
     """Return the bound key whose redacted form is this: requests may contain redacted keys."""
     redactor = Redactor(meta.redaction_salt(tx))
-    for key in bindings.keys_from(tx, f"{profile}/", profile=profile):
+    for key in sessions.keys_with_prefix(tx, f"{profile}/", profile=profile):
         if redactor.key(key) == redacted:
             return key
     raise NotFound("No chat has that key any more; nothing was written. Read the list again.")
@@ -326,84 +324,6 @@ def _last_reset(tx: Tx, head: SessionHead) -> LastReset | None:
     if ended is None or ended.ended_at is None or ended.end_reason is None:
         return None
     return LastReset(ended.id, ended.end_reason, ended.ended_at)
-
-
-MAX_REASON = 200
-# How a hold without an end is stored.
-_NO_END = datetime(9000, 1, 1, tzinfo=UTC)
-# Reasons with this prefix are locks that another program keeps as holds; only that program releases them.
-_RESERVED_PREFIX = "hermes/"
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """A reason not to reset a session, and until when; None means until it is released."""
-
-    reason: str
-    until: datetime | None = None
-
-
-def add_hold(
-    tx: Tx, id: str, reason: str, *, profile: str, moment: Moment, until: datetime | None = None
-) -> Hold:
-    """Prevent a session's reset by its policy; adding the same reason again replaces its end.
-
-    People can still end the session (`/new`, a switch, `end`).
-    """
-    name = _normalize_reason(reason)
-    if name.startswith(_RESERVED_PREFIX):
-        raise BadInput(
-            f"A reason that begins with {_RESERVED_PREFIX!r} belongs to another program."
-        )
-    if until is not None and until.tzinfo is None:
-        raise BadInput(f"The time {until} has no zone; give it one, such as datetime.UTC.")
-    if until is not None and until <= moment.now:
-        raise BadInput("A hold must end in the future; nothing was changed.")
-    head = lock_session(tx, id, profile=profile)
-    if not head.is_open:
-        raise log.ended_error(head)
-    end = _NO_END if until is None else min(until, _NO_END)
-    sessions.delete_expired_holds(tx, head.no, now=moment.now)
-    sessions.put_hold(tx, head.no, name, expires_at=end)
-    log.notify(tx, head)
-    return Hold(name, None if end == _NO_END else until)
-
-
-def release_hold(
-    tx: Tx, id: str, reason: str | None = None, *, profile: str, moment: Moment
-) -> list[Hold]:
-    """Remove one hold, or all; return the removed ones. Raises `NotFound` if no hold has this reason."""
-    head = lock_session(tx, id, profile=profile)
-    wanted = None if reason is None else _normalize_reason(reason)
-    removed = [
-        each
-        for each in list_holds(tx, head, now=moment.now)
-        if each.reason == wanted
-        or (wanted is None and not each.reason.startswith(_RESERVED_PREFIX))
-    ]
-    if wanted is not None and not removed:
-        raise NotFound(f"Session {head.id} is not held by {wanted!r}; nothing was changed.")
-    for each in removed:
-        sessions.delete_hold(tx, head.no, each.reason)
-    if removed:
-        log.notify(tx, head)
-    return removed
-
-
-def list_holds(tx: Tx, head: SessionHead, *, now: datetime) -> list[Hold]:
-    """Return the holds of a session that have not expired."""
-    return [
-        Hold(name, None if until >= _NO_END else until)
-        for name, until in sessions.holds_of_session(tx, head.no)
-        if until > now
-    ]
-
-
-def _normalize_reason(text: str) -> str:
-    name = codec.storable_text(" ".join(text.split()))
-    if not name or len(name) > MAX_REASON:
-        raise BadInput(f"A hold has a reason of 1 to {MAX_REASON} characters.")
-    return name
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,7 +350,7 @@ def move_chat(tx: Tx, move: Move, *, profile: str, moment: Moment) -> int:
 
 def _keys_of_chat(tx: Tx, move: Move, kind: ChatType, *, profile: str) -> list[SessionKey]:
     wanted = SessionKey(profile=profile, platform=move.platform, chat_type=kind, chat=move.old)
-    keys = map(SessionKey.parse, bindings.keys_from(tx, str(wanted), profile=profile))
+    keys = map(SessionKey.parse, sessions.keys_with_prefix(tx, str(wanted), profile=profile))
     return [key for key in keys if key.chat == move.old]
 
 
@@ -443,4 +363,4 @@ def _rename_key(tx: Tx, old: SessionKey, new: SessionKey) -> bool:
     no = sessions.open_session_of_key(tx, str(old), profile=old.profile)
     if no is not None:
         sessions.set_key(tx, no, str(new))
-    return bindings.rename(tx, str(old), str(new), profile=old.profile)
+    return sessions.rename_binding(tx, str(old), str(new), profile=old.profile)

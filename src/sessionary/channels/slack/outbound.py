@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from sessionary.channels.base import split_text
+from sessionary.engine.outbox import split_text
 from sessionary.engine.ports import Capabilities
 
 LONGEST_SECTION = 3000

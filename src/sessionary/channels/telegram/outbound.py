@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from sessionary.channels.base import split_text, utf16_units
+from sessionary.channels.base import utf16_units
+from sessionary.engine.outbox import split_text
 
 LONGEST = 4096
 _RESERVED = re.compile(r"([_*\[\]()~`>#+\-=|{}.!\\])")

@@ -9,7 +9,7 @@ import click
 
 from sessionary.actions.retention import purge as purging
 from sessionary.actions.sessions import append as appending
-from sessionary.actions.sessions import edit, projects, revise, routing
+from sessionary.actions.sessions import edit, holds, projects, revise
 from sessionary.cli.console import Console, count, read_input
 from sessionary.cli.sessions.refs import find_head, ref_argument
 from sessionary.cli.times import clock_time, parse_time, span
@@ -330,7 +330,7 @@ def hold(console: Console, ref: str, *, reason: str, until: str | None) -> None:
         end = None if until is None else _hold_end(until, now=app.moment().now, zone=zone)
         id = find_head(app, ref).id
         made = app.store.write(
-            routing.add_hold, id, reason, profile=app.profile, moment=app.moment(), until=end
+            holds.add_hold, id, reason, profile=app.profile, moment=app.moment(), until=end
         ).result()
     moment = "until it is released" if end is None else f"until {clock_time(end, zone=zone)}"
     value = {"session_id": id, **hold_json(made.reason, made.until)}
@@ -350,7 +350,7 @@ def release(console: Console, ref: str, *, reason: str | None) -> None:
     with console.open() as app:
         id = find_head(app, ref).id
         gone = app.store.write(
-            routing.release_hold, id, reason, profile=app.profile, moment=app.moment()
+            holds.release_hold, id, reason, profile=app.profile, moment=app.moment()
         ).result()
     items = [hold_json(each.reason, each.until) for each in gone]
     names = ", ".join(each.reason for each in gone)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sessionary.actions.sessions import read
+from sessionary.actions.sessions.holds import Hold, list_holds
 from sessionary.actions.sessions.lists import MAX_LIMIT
-from sessionary.actions.sessions.routing import Hold, list_holds
 from sessionary.cli import console, times
 from sessionary.cli.console import BOLD, DIM, Console, count, money
 from sessionary.cli.sessions.refs import find_head, ref_argument

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from sessionary.actions.sessions import edit, log
+from sessionary.actions.sessions import holds, log
 from sessionary.clock import Moment
 from sessionary.compat.hermes import rows
 from sessionary.compat.hermes.rows import Json
@@ -26,14 +26,14 @@ def acquire(tx: Tx, id: str, holder: str, *, seconds: float, profile: str, momen
     for name, _ in _locks(tx, head):
         sessions.delete_hold(tx, head.no, name)
     until = moment.now + timedelta(seconds=seconds)
-    edit.hold(tx, id, f"{_LOCK}{holder}", profile=profile, until=until)
+    holds.hold(tx, id, f"{_LOCK}{holder}", profile=profile, until=until)
     return True
 
 
 def release(tx: Tx, id: str, holder: str, *, profile: str) -> None:
     """Release the compression lock; only its holder can."""
     if _locked(tx, id, profile=profile) is not None:
-        edit.release(tx, id, f"{_LOCK}{holder}", profile=profile)
+        holds.release(tx, id, f"{_LOCK}{holder}", profile=profile)
 
 
 def holder_of(tx: Tx, head: SessionHead, *, now: datetime) -> str | None:

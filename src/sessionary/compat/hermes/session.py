@@ -30,7 +30,7 @@ from sessionary.model.reset import ResetPolicy, ResetReason
 from sessionary.model.session import EndReason, SessionHead
 from sessionary.model.source import Isolation, SessionKey, Source, key_for
 from sessionary.store.database import Tx
-from sessionary.store.tables import bindings, sessions
+from sessionary.store.tables import sessions
 
 __all__ = [
     "GatewayConfig",
@@ -348,7 +348,7 @@ def _prune(
             continue
         if head.is_open:
             routing.end_session(tx, head, reason=PRUNED, moment=moment)
-        bindings.delete(tx, str(key), profile=profile)
+        sessions.delete_binding(tx, str(key), profile=profile)
         count += 1
     return count
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sessionary.actions import turns
-from sessionary.actions.access import lock_scopes
 from sessionary.actions.sessions.log import Appended
 from sessionary.clock import Moment
 from sessionary.config.engine import Budget, EngineSettings
@@ -23,7 +22,7 @@ from sessionary.model.tokens import estimate
 from sessionary.model.turn import Lease
 from sessionary.model.usage import Usage, UsageTotal
 from sessionary.store.database import Tx
-from sessionary.store.tables import access
+from sessionary.store.tables import access, sessions
 
 # What a turn reserves at least unless its budget says otherwise: a system prompt, a question, an answer.
 FIRST_CALL_TOKENS = 4_000
@@ -98,7 +97,10 @@ def accounts(
         for scope in sorted(set(scopes))
         if (budget := _budget(scope, settings)) is not None
     }
-    lock_scopes(tx, budgeted, profile=profile)
+    for (
+        scope
+    ) in budgeted:  # sorted, so that two turns with the same scopes do not wait for each other
+        sessions.lock_key(tx, f"budget/{scope}", profile=profile)
     day, month = periods(now)
     return {
         scope: Account(

@@ -16,6 +16,7 @@ from sessionary.actions.turns import Begun, Ending, TurnReply
 from sessionary.clock import Moment
 from sessionary.engine import notices
 from sessionary.engine.context import EngineContext, LiveEvent
+from sessionary.engine.outbox import split_text
 from sessionary.engine.ports import Agent, Delta, Step, TurnRequest
 from sessionary.engine.turn import budgets
 from sessionary.errors import BadInput, RetryLater, SessionaryError, StoreUnavailable, TurnLost
@@ -159,9 +160,6 @@ def _renew(tx: Tx, lease: Lease, *, seconds: float, context: EngineContext) -> s
 STORE_WAIT_SECONDS = 600.0
 
 T = TypeVar("T")
-_SEPARATORS = ("\n\n", "\n", " ")
-# Do not split a text before this share of the longest length.
-_SMALLEST_PIECE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +191,8 @@ class TurnTarget:
         reply = reply or ("" if files else notices.NOTHING_SAID)
         # If the adapter runs in another process, it splits the text when it sends it.
         adapter = context.adapters.get(self.to.platform)
-        texts = [reply] if adapter is None else split_text(reply, adapter.capabilities.longest_text)
+        longest = None if adapter is None else adapter.capabilities.longest_text
+        texts = [reply] if longest is None else split_text(reply, longest) or [""]
         # The files go with the last piece of text.
         *first, last = [(Text(text),) if text else () for text in texts]
         last_parts: tuple[Part, ...] = (*last, *files)
@@ -434,25 +433,6 @@ async def _wait_uncancellable(write: Pending[T]) -> T:
     """Return the result of a write; a cancellation takes effect only after the write, so that none overtakes it."""
     await write.wait_uncancellable()
     return write.result()
-
-
-def split_text(text: str, longest: int) -> list[str]:
-    """Split a text into pieces of at most `longest` characters, after paragraphs, lines or words if possible."""
-    pieces: list[str] = []
-    while len(text) > longest:
-        cut = _split_position(text, longest)
-        pieces.append(text[:cut].rstrip() or text[:cut])
-        text = text[cut:].lstrip("\n ") if text[cut - 1 : cut].isspace() else text[cut:]
-    return [*pieces, text] if text or not pieces else pieces
-
-
-def _split_position(text: str, longest: int) -> int:
-    """Return where to split: after a paragraph, a line or a word, unless the piece would be too short."""
-    for separator in _SEPARATORS:
-        position = text.rfind(separator, 0, longest - len(separator) + 1)
-        if position >= longest * _SMALLEST_PIECE:
-            return position + len(separator)
-    return longest
 
 
 # After this many events, let other tasks run: a runner may never wait by itself.

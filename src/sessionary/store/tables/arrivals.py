@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from sessionary.clock import from_micros, to_micros
 from sessionary.model import codec
-from sessionary.model.message import Message, body_from_json, body_to_json
+from sessionary.model.message import Attachment, Message, body_from_json, body_to_json
 from sessionary.model.source import Source, source_as_stored
 from sessionary.model.turn import Arrival, ArrivalState
 from sessionary.store.database import Row, Tx
@@ -25,11 +25,7 @@ def insert(
     at: datetime,
 ) -> Arrival | None:
     """Write an arrival; None when one came before with the same idempotency key."""
-    text = codec.encode(body_to_json(message) | {"role": message.role})
-    # What could never become an entry would block its key for ever.
-    entries.check_size(text)
-    # Until the message is an entry, nothing else says that its files are needed.
-    blobs.note_attachments(tx, message.parts, profile=profile, at=at)
+    text = _stored(tx, message, profile=profile, at=at)
     row = tx.one(
         "insert_arrival",
         id=id,
@@ -64,9 +60,7 @@ def waiting(tx: Tx, key: str, *, profile: str, limit: int) -> list[Arrival]:
 
 def rewrite(tx: Tx, arrival: Arrival, message: Message, *, profile: str, at: datetime) -> bool:
     """Put another message into an arrival that waits; say whether it still did."""
-    text = codec.encode(body_to_json(message) | {"role": message.role})
-    entries.check_size(text)
-    blobs.note_attachments(tx, message.parts, profile=profile, at=at)
+    text = _stored(tx, message, profile=profile, at=at)
     return bool(tx.run("rewrite_arrival", no=arrival.no, message=text))
 
 
@@ -114,6 +108,18 @@ class WorkCounts(NamedTuple):
 def count_work(tx: Tx, *, profile: str) -> WorkCounts:
     """Count what a profile has in the inbox, in the outbox and running."""
     return WorkCounts(*tx.all("count_waiting", profile=profile)[0])
+
+
+def _stored(tx: Tx, message: Message, *, profile: str, at: datetime) -> str:
+    """Return a message as its row has it, and keep its files: nothing else says yet that they are needed."""
+    text = codec.encode(body_to_json(message) | {"role": message.role})
+    # What could never become an entry would block its key for ever.
+    entries.check_size(text)
+    for part in message.parts:
+        if isinstance(part, Attachment):
+            blobs.check_exists(tx, part.blob)
+            blobs.note_upload(tx, part.blob, profile=profile, at=at)
+    return text
 
 
 def _arrival(row: Row) -> Arrival:

@@ -1,7 +1,7 @@
 """Content kept apart from the log: large texts and files by their hash, old messages compressed in packs."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,7 +10,7 @@ from sessionary.clock import to_micros
 from sessionary.errors import BadInput, NotFound, Unreadable
 from sessionary.model import codec
 from sessionary.model import message as parts_of
-from sessionary.model.message import MAX_SEQ, SEQ_BITS, Attachment, Part
+from sessionary.model.message import MAX_SEQ, SEQ_BITS, Attachment
 from sessionary.store.database import Tx
 
 LARGE = 32 * 1024
@@ -86,7 +86,8 @@ def move_out(tx: Tx, body: dict[str, Any], *, entry_no: int) -> dict[str, Any]:
                 # Someone's own data that looks like our mark: kept apart, or it would be read as one.
                 part[field] = {_KEY: None, "value": value}
         if isinstance(made := parts_of.from_json(part), Attachment):
-            _refer(tx, made.blob, entry_no=entry_no)
+            check_exists(tx, made.blob)
+            tx.run("insert_blob_ref", hash=made.blob, entry_no=entry_no)
     return body
 
 
@@ -107,14 +108,6 @@ def move_in(tx: Tx, body: dict[str, Any]) -> dict[str, Any]:
                         f"A large text is missing from the store ({value[_KEY]})."
                     ) from error
     return body
-
-
-def note_attachments(tx: Tx, parts: Iterable[Part], *, profile: str, at: datetime) -> None:
-    """Keep the files of a message until it is an entry; refuse one whose bytes are not there."""
-    for part in parts:
-        if isinstance(part, Attachment):
-            _check(tx, part.blob)
-            note_upload(tx, part.blob, profile=profile, at=at)
 
 
 def note_upload(tx: Tx, name: str, *, profile: str, at: datetime) -> None:
@@ -149,12 +142,8 @@ def delete_if_unused(tx: Tx, name: str) -> None:
     tx.run("delete_blob_if_unused", hash=name)
 
 
-def _refer(tx: Tx, name: str, *, entry_no: int) -> None:
-    _check(tx, name)
-    tx.run("insert_blob_ref", hash=name, entry_no=entry_no)
-
-
-def _check(tx: Tx, name: str) -> None:
+def check_exists(tx: Tx, name: str) -> None:
+    """Refuse an attachment whose bytes are not in the store."""
     if not exists(tx, name):
         raise BadInput(
             f"The bytes of attachment {name[:64]!a} are not in the store; nothing was written."

@@ -1,6 +1,6 @@
 """The outbox: rows in, deliveries out."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sessionary.clock import from_micros, to_micros
 from sessionary.model import codec
@@ -107,18 +107,22 @@ def claim(
     tx: Tx,
     *,
     holder: str,
+    seconds: float,
     now: datetime,
-    lease_until: datetime,
-    limit: int,
-    platform: str | None,
-    profile: str | None,
+    limit: int = 20,
+    platform: str | None = None,
+    profile: str | None = None,
 ) -> list[Delivery]:
-    """Claim the first open delivery of each channel that is due; one whose sender died is claimed again."""
+    """Claim what is due, for some seconds: the first open delivery of each channel.
+
+    A delivery whose sender died is claimed again, and counted as an unclear attempt. With a
+    `profile`, only its deliveries are claimed: each profile sends by its own account.
+    """
     rows = tx.all(
         "claim_deliveries",
         holder=holder,
         now=to_micros(now),
-        lease_until=to_micros(lease_until),
+        lease_until=to_micros(now + timedelta(seconds=seconds)),
         limit=limit,
         platform=platform,
         profile=profile,
@@ -128,9 +132,9 @@ def claim(
 
 
 def mark_sent(
-    tx: Tx, id: str, *, holder: str, at: datetime, platform_message_id: str | None
+    tx: Tx, id: str, *, holder: str, at: datetime, platform_message_id: str | None = None
 ) -> bool:
-    """Mark a delivery as sent by its holder; say whether it was still theirs."""
+    """Mark a delivery as sent; False if another sender has taken it over."""
     return bool(
         tx.run(
             "mark_sent",
@@ -149,10 +153,13 @@ def mark_failed(
     holder: str,
     not_before: datetime,
     reason: str,
-    unclear: bool,
-    counted: bool,
+    unclear: bool = False,
+    counted: bool = True,
 ) -> bool:
-    """Let a delivery wait again, by its holder; say whether it was still theirs."""
+    """Let a delivery wait until it is tried again; False if another sender has taken it over.
+
+    `unclear`: it may have arrived. Not `counted`: this was no attempt.
+    """
     return bool(
         tx.run(
             "mark_failed",
@@ -166,8 +173,8 @@ def mark_failed(
     )
 
 
-def abandon(tx: Tx, id: str, *, reason: str, holder: str | None) -> bool:
-    """Give up a delivery that is open (and this holder's, if one is named); say whether it was."""
+def abandon(tx: Tx, id: str, *, reason: str, holder: str | None = None) -> bool:
+    """Give a delivery up, with a reason that people see; False if it was sent, or is not the named holder's."""
     return bool(tx.run("mark_abandoned", id=id, reason=column(reason), holder=holder))
 
 
@@ -177,7 +184,7 @@ def abandon_unsent(tx: Tx, id: str, *, reason: str, now: datetime) -> bool:
 
 
 def bounce(tx: Tx, id: str, *, profile: str, platform: str, reason: str) -> bool:
-    """Give up a delivery that the platform had accepted; say whether it had."""
+    """Note that the platform accepted a delivery and could not deliver it; False if it had not accepted it."""
     return bool(
         tx.run("mark_bounced", id=id, profile=profile, platform=platform, reason=column(reason))
     )

@@ -342,9 +342,10 @@ def extent(tx: Tx, session_no: int, *, first: int = 0, last: int = MAX_SEQ) -> L
 
 def entries_of(tx: Tx, rows: Sequence[Row], session_id: str) -> list[Entry]:
     """Rows of the log as values; where there are many, messages of texts take a short way."""
-    unpacker = Unpacker(tx)
     if len(rows) < MANY and not message.is_ready():
+        unpacker = Unpacker(tx)
         return [entry_of(tx, row, session_id, unpacker) for row in rows]
+    shared: Unpacker | None = None
     decode, failure = message.reader()
     found = []
     for row in rows:
@@ -354,7 +355,8 @@ def entries_of(tx: Tx, rows: Sequence[Row], session_id: str) -> list[Entry]:
         except (failure, UnicodeDecodeError, TypeError):
             body = None
         if body is None:
-            found.append(entry_of(tx, row, session_id, unpacker))
+            shared = shared or Unpacker(tx)
+            found.append(entry_of(tx, row, session_id, shared))
         else:
             seq = number & MAX_SEQ
             moment = _moment(at, seq, session_id)

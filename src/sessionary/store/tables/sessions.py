@@ -1,4 +1,4 @@
-"""The table of sessions, whose rows are read as `SessionHead`; their locks, holds and drafts."""
+"""The table of sessions, whose rows are read as `SessionHead`; their locks, holds, drafts and keys."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +25,8 @@ from sessionary.store.database import REMEDY, Row, Tx
 from sessionary.store.queries import pg_array_literal
 from sessionary.store.tables import blobs
 
+# Sorts after every character that a key is printed with.
+BEYOND_KEYS = "\x7f"
 # Above every seq and every time in microseconds.
 FAR_FUTURE = 2**62
 _KINDS = {kind.value: kind for kind in Kind}
@@ -94,6 +96,14 @@ class AncestorRow(NamedTuple):
     id: str
     base_seq: int
     last_seq: int
+
+
+class BindingRow(NamedTuple):
+    """A key, and the number of the session it is on."""
+
+    key: str
+    session_no: int
+    bound_at: datetime
 
 
 class DueSession(NamedTuple):
@@ -644,3 +654,95 @@ def is_held(tx: Tx, session_no: int, *, now: datetime) -> bool:
 def holds_of_session(tx: Tx, session_no: int) -> list[tuple[str, datetime]]:
     """Return the names and ends of a session's holds, including expired ones."""
     return [(name, from_micros(at)) for name, at in tx.all("holds_of_session", no=session_no)]
+
+
+def session_of_key(tx: Tx, key: str, *, profile: str) -> int | None:
+    """Return the number of the session that a key is on, or None."""
+    row = tx.one("get_binding", profile=profile, key=key)
+    return None if row is None else int(row[0])
+
+
+def bind_key(tx: Tx, key: str, session_no: int, *, profile: str, at: datetime) -> None:
+    """Make a session the key's current one."""
+    tx.run("set_binding", profile=profile, key=key, session_no=session_no, at=to_micros(at))
+
+
+def page_of_bindings(
+    tx: Tx, *, profile: str, after: str, limit: int, without: str | None = None
+) -> list[BindingRow]:
+    """Return the bindings of a profile by key, perhaps without the keys that begin with `without`."""
+    rows = tx.all(
+        "list_bindings",
+        profile=profile,
+        after=after,
+        named=without or "",
+        beyond="" if without is None else without + BEYOND_KEYS,
+        limit=limit,
+    )
+    return [BindingRow(key, no, from_micros(at)) for key, no, at in rows]
+
+
+def keys_with_prefix(tx: Tx, beginning: str, *, profile: str) -> list[str]:
+    """Return the bound keys that begin so, in order."""
+    rows = tx.all(
+        "bindings_between", profile=profile, first=beginning, beyond=beginning + BEYOND_KEYS
+    )
+    return [key for key, _ in rows]
+
+
+def has_keys_below(tx: Tx, key: str, *, profile: str) -> bool:
+    """Return whether a key that continues this one behind a slash is bound."""
+    # `0` is the character right after the slash.
+    return bool(bindings_between(tx, profile=profile, after=f"{key}/", beyond=f"{key}0", limit=1))
+
+
+def latest_keys(tx: Tx, beginning: str, *, profile: str, limit: int) -> list[str]:
+    """Return the bound keys that begin so, those with the latest activity first."""
+    rows = tx.all(
+        "latest_bindings",
+        profile=profile,
+        first=beginning,
+        beyond=beginning + BEYOND_KEYS,
+        limit=limit,
+    )
+    return [key for (key,) in rows]
+
+
+def bindings_between(
+    tx: Tx, *, profile: str, after: str, beyond: str, limit: int
+) -> list[tuple[str, int]]:
+    """Return keys between two, in order, with the numbers of their sessions."""
+    rows = tx.all("bindings_from", profile=profile, after=after, beyond=beyond, limit=limit)
+    return [(key, no) for key, no in rows]
+
+
+def open_session_on(tx: Tx, key: str, *, profile: str) -> tuple[int, str] | None:
+    """Return number and id of the session that a key is on, while it is open."""
+    row = tx.one("open_thread", profile=profile, key=key)
+    return None if row is None else (row[0], row[1])
+
+
+def keys_of_session(tx: Tx, session_no: int) -> list[str]:
+    """Return every key that is on a session."""
+    return [key for (key,) in tx.all("keys_of_session", session_no=session_no)]
+
+
+def delete_binding(tx: Tx, key: str, *, profile: str) -> None:
+    """Remove a binding; its session stays."""
+    tx.run("delete_binding", profile=profile, key=key)
+
+
+def rename_binding(tx: Tx, old: str, new: str, *, profile: str) -> bool:
+    """Give a binding another key; say whether there was one."""
+    return bool(tx.run("rename_binding", profile=profile, old=old, new=new))
+
+
+def set_next_title(tx: Tx, key: str, title: str, *, profile: str) -> None:
+    """Note the title that a person wants for the key's next session."""
+    tx.run("set_next_title", profile=profile, key=key, title=title)
+
+
+def take_next_title(tx: Tx, key: str, *, profile: str) -> str | None:
+    """Remove and return the title wanted for the key's next session."""
+    row = tx.one("take_next_title", profile=profile, key=key)
+    return None if row is None else str(row[0])

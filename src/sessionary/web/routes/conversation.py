@@ -11,8 +11,8 @@ from starlette.responses import Response
 from sessionary.actions import files, turns, usage
 from sessionary.actions.requests import StoredResponse
 from sessionary.actions.sessions import append as append_action
-from sessionary.actions.sessions import edit, log, read, revise, routing
-from sessionary.actions.sessions.routing import Hold
+from sessionary.actions.sessions import edit, holds, log, read, revise
+from sessionary.actions.sessions.holds import Hold
 from sessionary.engine import intake
 from sessionary.engine.intake import Submission, SubmissionResult
 from sessionary.errors import BadInput
@@ -366,7 +366,7 @@ async def list_holds(session_id: str, context: ContextDep, caller: Reader) -> Re
 
     def look(tx: Tx) -> list[Hold]:
         head = read.get_head(tx, known, profile=caller.profile)
-        return routing.list_holds(tx, head, now=context.clock.now())
+        return holds.list_holds(tx, head, now=context.clock.now())
 
     return list_response([_hold(each) for each in await context.store.read(look)])
 
@@ -382,7 +382,7 @@ async def hold(session_id: str, request: Request, context: ContextDep, caller: W
     until = parse_time(body.until)
 
     def apply(tx: Tx, /) -> StoredResponse:
-        made = routing.add_hold(
+        made = holds.add_hold(
             tx, known, body.reason, profile=caller.profile, moment=moment, until=until
         )
         return answer(_hold(made), 201, session_id=known)
@@ -403,7 +403,7 @@ async def release(
     wanted = checked_text(reason)
 
     def apply(tx: Tx, /) -> StoredResponse:
-        gone = routing.release_hold(tx, known, wanted, profile=caller.profile, moment=moment)
+        gone = holds.release_hold(tx, known, wanted, profile=caller.profile, moment=moment)
         return answer({"items": [_hold(each) for each in gone], "next": None}, session_id=known)
 
     return await change(request, caller, b"", apply)

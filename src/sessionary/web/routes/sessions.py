@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from sessionary.actions import files
 from sessionary.actions.requests import StoredResponse
-from sessionary.actions.sessions import append, edit, lists, log, overview, projects, read, routing
+from sessionary.actions.sessions import append, edit, holds, lists, log, overview, projects, read
 from sessionary.actions.sessions.lists import SortOrder
 from sessionary.actions.sessions.overview import Overview
 from sessionary.clock import Moment
@@ -23,7 +23,7 @@ from sessionary.model.session import Kind, Opening, SessionFolder, SessionHead
 from sessionary.model.source import Source
 from sessionary.model.view import head_json, hold_json, time_text, turn_json
 from sessionary.store.database import Tx
-from sessionary.store.tables import arrivals, bindings, entries, sessions, turns
+from sessionary.store.tables import arrivals, entries, sessions, turns
 from sessionary.web import session_heads
 from sessionary.web.auth import ContextDep, Reader, Writer
 from sessionary.web.context import PREFIX
@@ -239,7 +239,7 @@ def _show(tx: Tx, id: str, *, profile: str, now: datetime) -> dict[str, Any]:
         "branches": [list(each) for each in read.list_retracted(tx, id, profile=profile)],
         "queued": _queued(tx, head),
         "holds": [
-            hold_json(each.reason, each.until) for each in routing.list_holds(tx, head, now=now)
+            hold_json(each.reason, each.until) for each in holds.list_holds(tx, head, now=now)
         ],
         "turn": None
         if running is None
@@ -251,7 +251,7 @@ def _queued(tx: Tx, head: SessionHead) -> list[dict[str, Any]]:
     """What waits for the session under any of its keys, in the order of arrival."""
     waiting = [
         arrival
-        for key in bindings.keys_of_session(tx, head.no)
+        for key in sessions.keys_of_session(tx, head.no)
         for arrival in arrivals.waiting(tx, key, profile=head.profile, limit=_QUEUED)
     ]
     return [
