@@ -72,6 +72,7 @@ WORK = {
     "sessionary channels check": ["webhook"],
     "sessionary agents list": [],
     "sessionary config check": [],
+    "sessionary config show": [],
     "sessionary password set": [],
     "sessionary password clear": [],
     "sessionary password link": [],

@@ -22,7 +22,7 @@ from sessionary.store.postgres.store import CONNECTIONS
 from sessionary.store.sqlite.store import WAIT_SECONDS
 from sessionary.store.tables import blobs, entries
 from tests.project.code import ROOT
-from tools import schema_page
+from tools import schema_page, settings_page
 
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md")])
@@ -67,6 +67,18 @@ def test_the_schema_page_is_what_the_migrations_say() -> None:
     assert read("internals/schema.md") == schema_page.page(read("internals/schema.md")), (
         "run ./dev schema"
     )
+
+
+def test_the_settings_page_and_the_example_are_what_the_code_declares() -> None:
+    made = {
+        settings_page.PAGE: settings_page.page(),
+        settings_page.EXAMPLE: settings_page.example(),
+    }
+
+    for path, text in made.items():
+        assert path.read_text(encoding="utf-8") == text, (
+            "run .venv/bin/python -m tools.settings_page"
+        )
 
 
 def test_the_schema_page_reads_migrations_as_sqlite_does() -> None:

@@ -36,8 +36,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, TypeVar
 
 from sessionary import config
-from sessionary.config.engine import Seconds
-from sessionary.config.setting import Setting, Texts, TextTable
+from sessionary.config.setting import Seconds, Setting, Texts, TextTable
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.errors import AgentFailed, BadInput, RetryLater
 from sessionary.model import codec

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 from sessionary.clock import Clock, Ids, RandomIds, SystemClock
-from sessionary.config.engine import MAX_SECONDS, Seconds
 from sessionary.config.secret import Secret
-from sessionary.config.setting import Setting, Texts, TextTable
+from sessionary.config.setting import MAX_SECONDS, Seconds, Setting, Texts, TextTable
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.errors import AgentFailed, BadInput, RetryLater
 from sessionary.model.usage import Usage

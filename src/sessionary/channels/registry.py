@@ -35,13 +35,17 @@ class ChannelModule(Protocol):
 
 def build(platform: str, values: Mapping[str, Any], environ: Mapping[str, str]) -> Adapter:
     """Return the adapter of a platform, from its table of the configuration."""
-    module = load(platform)
+    settings = read_settings(platform, values, environ)
+    check_secrets(settings)
+    return load(platform).build(settings)
+
+
+def read_settings(platform: str, values: Mapping[str, Any], environ: Mapping[str, str]) -> Any:
+    """Return the settings of a platform, without looking up its secrets."""
     place = Place(FILE, "channels").below(platform)
     # Read by the engine, for every channel.
     others = [each.name for each in settings_of(ChannelTable)]
-    settings = read(module.SETTINGS, values, place, environ=environ, others=others)
-    check_secrets(settings)
-    return module.build(settings)
+    return read(load(platform).SETTINGS, values, place, environ=environ, others=others)
 
 
 def quiet_libraries() -> None:

@@ -166,6 +166,28 @@ def check_config(console: Console) -> None:
     console.answer(value, f"The configuration is valid. Agents: {agents}. Channels: {channels}.")
 
 
+@command("show", example="sessionary config show --changed\nsessionary config show --json")
+@click.option("--changed", is_flag=True, help="Only what differs from the defaults.")
+@pass_console
+def show_config(console: Console, *, changed: bool) -> None:
+    """Show every setting in force, and where it comes from: a flag, a variable, the file, or the default.
+
+    Secrets are not shown, only where they are.
+    """
+    # Only this command needs the declarations of all channels and agents.
+    from sessionary.app.settings import effective_settings, setting_line
+
+    flags = {"home": console.home, "database": console.database, "profile": console.profile}
+    found = effective_settings(_load(console), flags=flags, environ=environment())
+    shown = [each for each in found if not changed or each.origin != "default"]
+    console.print_list(
+        [{"name": each.name, "value": each.value, "from": each.origin} for each in shown],
+        (Column("SETTING"), Column("VALUE", flexible=True), Column("FROM")),
+        [[each.name, setting_line(each), each.origin] for each in shown],
+        empty="Every setting has its default.",
+    )
+
+
 async def _build_channels(settings: EngineConfig) -> None:
     """Build every channel with its secrets, as `serve` does, without connecting."""
     for name, values in settings.channels.items():
@@ -179,5 +201,5 @@ def _load(console: Console) -> Config:
 COMMANDS: dict[str, click.Command] = {
     "agents": group("agents", "List the configured agents.", [list_agents]),
     "channels": group("channels", "List and check channels.", [list_channels, check_channel]),
-    "config": group("config", "Check the configuration.", [check_config]),
+    "config": group("config", "Check and show the configuration.", [check_config, show_config]),
 }

@@ -9,7 +9,7 @@ from sessionary.cli.tree import command, group, pass_console
 from sessionary.config.engine import read_engine
 from sessionary.model.message import text_of
 from sessionary.model.source import Channel
-from sessionary.model.terminal import one_line
+from sessionary.model.terminal import display_width, one_line
 from sessionary.model.turn import Delivery, DeliveryState
 from sessionary.model.view import delivery_json
 
@@ -99,10 +99,11 @@ def show(console: Console, id: str) -> None:
     if found.maybe_twice:
         facts.append(("note", "an earlier attempt may have arrived"))
     facts += [("session", found.session_id), ("redirected to", found.redirected_to)]
-    width = max(len(name) for name, _ in facts)
+    width = max(display_width(name) for name, _ in facts)
     for name, value in facts:
         if value is not None:
-            console.print(f"{name:<{width}}  {one_line(value)}")
+            padding = " " * (width - display_width(name) + 2)
+            console.print(f"{name}{padding}{one_line(value)}")
     console.print()
     console.print(text_of(found.parts) or "(no text)")
 

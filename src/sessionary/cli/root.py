@@ -29,7 +29,7 @@ COMMANDS = {
     "deliveries": "List and manage outgoing messages.",
     "channels": "List and check channels.",
     "agents": "List the configured agents.",
-    "config": "Check the configuration.",
+    "config": "Check and show the configuration.",
     "tokens": "Manage tokens for the HTTP interface.",
     "password": "Manage how browsers log in.",
     "mcp": "Run the MCP server.",

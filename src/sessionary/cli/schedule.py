@@ -25,12 +25,17 @@ from sessionary.model.view import Json, time_text
     "--to",
     default="local",
     metavar="TARGET",
-    help="Where the reply goes: local, a platform, or platform:chat[:thread].",
+    show_default=True,
+    help="Where the reply goes: local (only into the store), a platform, or platform:chat[:thread].",
 )
 @click.option("--agent", metavar="NAME", help="Which agent runs it.")
 @click.option("--zone", metavar="ZONE", help="Time zone of TIMING; by default the configured one.")
 @click.option(
-    "--grace", default="1h", metavar="TIME", help="How late a missed run may still begin."
+    "--grace",
+    default="1h",
+    show_default=True,
+    metavar="TIME",
+    help="How late a missed run may still begin.",
 )
 @pass_console
 def add(console: Console, name: str, timing: str, prompt: str, **options: str | None) -> None:

@@ -5,15 +5,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from sessionary.config import Config
+from sessionary.config import FILE, Config
 from sessionary.config.reader import Place, read, settings_of
-from sessionary.config.setting import MAY_BE_EMPTY, Microusd, Setting
+from sessionary.config.setting import MAY_BE_EMPTY, Microusd, Seconds, Setting
 from sessionary.errors import BadInput
 
 SCOPES = ("person", "channel", "schedule")
-# About 30 years; more would overflow when it is added to a time.
-MAX_SECONDS = 1_000_000_000
-Seconds = Annotated[float, Setting("", gt=0, le=MAX_SECONDS)]
 
 
 class WhileRunning(StrEnum):
@@ -185,7 +182,7 @@ def read_engine(config: Config) -> EngineConfig:
     }
     chosen = config.settings.agent
     if chosen is not None and chosen not in agents:
-        raise BadInput(f"{place}: agent = {chosen!r}: there is no table [agents.{chosen}].")
+        raise BadInput(f"{place}: agent = {chosen!r}: there is no table [{_agent_table(chosen)}].")
     for name in tables.budget:
         if name.partition(":")[0] not in SCOPES:
             raise BadInput(
@@ -202,6 +199,10 @@ def read_engine(config: Config) -> EngineConfig:
     )
 
 
+def _agent_table(name: str) -> str:
+    return Place(FILE, "agents").below(name).table
+
+
 def _agent(name: str, values: Mapping[str, Any], place: Place) -> AgentTable:
     """Read what the tables of all agents have; the rest depends on the agent's kind."""
     options = {key: value for key, value in values.items() if key not in ("kind", "prompt")}
@@ -216,7 +217,7 @@ def _by_platform(
         where = place.below(platform)
         name = read(ChannelTable, values, where, others=values).agent
         if name is not None and name not in agents:
-            raise BadInput(f"{where}: agent = {name!r}: there is no table [agents.{name}].")
+            raise BadInput(f"{where}: agent = {name!r}: there is no table [{_agent_table(name)}].")
         if name is not None:
             chosen[platform] = name
     return chosen

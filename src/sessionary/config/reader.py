@@ -103,7 +103,7 @@ class Declared:
 
 
 def settings_of(table: type[Any]) -> tuple[Declared, ...]:
-    """Return the settings that a dataclass or a msgspec Struct declares, in order."""
+    """Return the settings that a dataclass or a msgspec Struct declares: the required ones first, then in order."""
     found = _known.get(table)
     if found is None:
         found = _known[table] = _settings_of(table)
@@ -116,7 +116,8 @@ _known: dict[type[Any], tuple[Declared, ...]] = {}
 def _settings_of(table: type[Any]) -> tuple[Declared, ...]:
     hints = get_type_hints(table, include_extras=True)
     fields = _of_struct if hasattr(table, "__struct_fields__") else _of_dataclass
-    return tuple(each for each in fields(table, hints) if each.description is not None)
+    declared = [each for each in fields(table, hints) if each.description is not None]
+    return tuple(sorted(declared, key=lambda each: each.default is not MISSING))
 
 
 def _of_dataclass(table: type, hints: Mapping[str, Any]) -> list[Declared]:
@@ -168,7 +169,7 @@ class Place:
 
     def below(self, name: str) -> "Place":
         """Return the place of a table within this one."""
-        quoted = name if _is_bare(name) else f'"{name}"'
+        quoted = name if _is_bare(name) else f'"{repr(_cut(name))[1:-1]}"'
         return Place(self.file, f"{self.table}.{quoted}" if self.table else quoted)
 
 
@@ -185,7 +186,9 @@ def read(
     `others` are settings of the same table that someone else reads. Secrets are not looked up before they are used:
     then in `environ`, or in the file that is named.
     """
-    return _TableReader(environ or {}).table(table, values, place, others=others)
+    return _TableReader({} if environ is None else environ).table(
+        table, values, place, others=others
+    )
 
 
 class _TableReader:
@@ -261,7 +264,7 @@ class _TableReader:
         made = {}
         for name, each in items.items():
             if not isinstance(each, dict):
-                raise _bad(f"{within}: {name}", declared.name, each, "a table")
+                raise _bad(f"{within}: {_cut(str(name))!r}", declared.name, each, "a table")
             where = Place(place.file, f"{within.table} {name}")
             where = where if shape.type is tuple else within.below(name)
             made[name] = self.table(shape.item.type, each, where, inherited=inherited)
@@ -334,7 +337,9 @@ def _convert(value: Any, shape: Shape, where: str, name: str) -> Any:
         if not isinstance(value, dict):
             raise _bad(where, name, value, wanted)
         item = shape.item or Shape(Any)
-        return {key: _convert(each, item, f"{where}.{key}", name) for key, each in value.items()}
+        return {
+            key: _convert(each, item, f"{where}.{_cut(key)!r}", name) for key, each in value.items()
+        }
     if shape.type is Any or (isinstance(value, shape.type) and not shape.is_table):
         return value
     raise _bad(where, name, value, wanted)

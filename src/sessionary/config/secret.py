@@ -58,8 +58,13 @@ class Secret:
             return _first_line(self._where, Path(self._path or "").expanduser())
         found = self._environ.get(self._variable)
         if not found:
-            raise BadInput(f"{self._where}: the environment variable {self._variable} is not set.")
+            name = _printable(self._variable)
+            raise BadInput(f"{self._where}: the environment variable {name} is not set.")
         return found.strip()
+
+
+def _printable(text: str) -> str:
+    return "".join(each if each.isprintable() else "?" for each in text[:200])
 
 
 def _first_line(where: str, path: Path) -> str:
@@ -67,7 +72,8 @@ def _first_line(where: str, path: Path) -> str:
         text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError, ValueError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
-        raise BadInput(f"{where}: the secret in {path} cannot be read: {reason}.") from error
+        name = _printable(str(path))
+        raise BadInput(f"{where}: the secret in {name} cannot be read: {reason}.") from error
     if not text:
-        raise BadInput(f"{where}: the file {path} is empty.")
+        raise BadInput(f"{where}: the file {_printable(str(path))} is empty.")
     return text.splitlines()[0].strip()

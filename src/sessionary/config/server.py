@@ -125,7 +125,7 @@ class WebSettings:
 
 def read_web(config: Config, environ: Mapping[str, str]) -> WebSettings:
     """Read `[web]`."""
-    settings = _read(WebSettings, config, "web", environ)
+    settings = read_table(WebSettings, config, "web", environ)
     hashed = settings.password_hash
     if hashed is not None and not _HASHED.fullmatch(hashed.reveal()):
         raise BadInput(
@@ -167,7 +167,7 @@ class TelemetryTable:
 
 def read_telemetry(config: Config, environ: Mapping[str, str]) -> TelemetryTable:
     """Read `[telemetry]` and OpenTelemetry's variables."""
-    table = _read(TelemetryTable, config, "telemetry", environ)
+    table = read_table(TelemetryTable, config, "telemetry", environ)
     is_written = "export" in config.file.get("telemetry", {})
     named = any(environ.get(name) for name in _ENDPOINTS)
     is_off = environ.get(_DISABLED, "").strip().lower() == "true"
@@ -189,10 +189,11 @@ class ImportTable:
 
 def read_imports(config: Config) -> ImportTable:
     """Read `[imports]`."""
-    return _read(ImportTable, config, "imports", {})
+    return read_table(ImportTable, config, "imports", {})
 
 
-def _read(table: type[T], config: Config, name: str, environ: Mapping[str, str]) -> T:
+def read_table(table: type[T], config: Config, name: str, environ: Mapping[str, str]) -> T:
+    """Read one table of the file, without looking up its secrets."""
     place, values = Place(config.path), config.file.get(name, {})
     if not isinstance(values, dict):
         raise BadInput(f"{place}: {name} must be a table.")

@@ -157,8 +157,17 @@ def scaled(wanted: str, factor: int) -> ValueKind:
 
 
 NUMBER = "a number above 0"
+# About 30 years; more would overflow when it is added to a time.
+MAX_SECONDS = 1_000_000_000
+Seconds = Annotated[float, Setting("", gt=0, le=MAX_SECONDS)]
 Zone = Annotated[
-    ZoneInfo, ValueKind("a time zone such as Europe/Berlin", find_zone, write=lambda zone: zone.key)
+    ZoneInfo,
+    ValueKind(
+        "a time zone such as Europe/Berlin",
+        find_zone,
+        write=lambda zone: zone.key,
+        short="time zone",
+    ),
 ]
 TimeOfDay = Annotated[
     time,
@@ -166,6 +175,7 @@ TimeOfDay = Annotated[
         "a time of day such as 04:00, without a zone",
         _time_of_day,
         write=lambda moment: moment.isoformat("minutes"),
+        short="time of day",
         schema={"type": "string", "format": "time"},
     ),
 ]

@@ -8,9 +8,9 @@ from sessionary.channels.email.adapter import EmailAdapter, EmailOptions
 from sessionary.channels.email.imap import MailAccount, MailServer
 from sessionary.channels.email.inbound import DEFAULT_LARGEST_FILE, DEFAULT_LARGEST_MAIL, MailRules
 from sessionary.channels.email.outbound import DEFAULT_LARGEST_SENT
-from sessionary.config.engine import ChannelTable, Seconds
+from sessionary.config.engine import ChannelTable
 from sessionary.config.secret import Secret
-from sessionary.config.setting import Setting, ValueKind
+from sessionary.config.setting import Seconds, Setting, ValueKind
 
 _IMAP_PORTS = {"tls": 993, "starttls": 143, "none": 143}
 _SMTP_PORTS = {"tls": 465, "starttls": 587, "none": 25}

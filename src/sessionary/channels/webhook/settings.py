@@ -8,9 +8,8 @@ from typing import Annotated, Any
 from sessionary.channels.base import ChannelOptions, LargestSent
 from sessionary.channels.callback import address_to_call
 from sessionary.channels.files import MEGABYTE
-from sessionary.config.engine import MAX_SECONDS
 from sessionary.config.secret import Secret
-from sessionary.config.setting import MAY_BE_EMPTY, Setting, ValueKind
+from sessionary.config.setting import MAX_SECONDS, MAY_BE_EMPTY, Setting, ValueKind
 from sessionary.errors import BadInput
 
 
