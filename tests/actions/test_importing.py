@@ -432,8 +432,8 @@ def long_session(entries: int) -> Iterator[bytes]:
     yield b'{"sessionary":1}\n'
     yield json.dumps(SESSION).encode() + b"\n"
     for seq in range(1, entries + 1):
-        said = {**ENTRY, "seq": seq, "role": "assistant" if seq % 2 == 0 else "user"}
-        yield json.dumps(said).encode() + b"\n"
+        line = {**ENTRY, "seq": seq, "role": "assistant" if seq % 2 == 0 else "user"}
+        yield json.dumps(line).encode() + b"\n"
     yield json.dumps({**END, "entries": entries}).encode() + b"\n"
     yield b'{"line":"close","sessions":1}\n'
 

@@ -68,14 +68,14 @@ async def test_the_program_is_told_everything_on_one_line() -> None:
     (step,) = steps_of(await events_of(program(code), request))
 
     line = step.message.text
-    told = json.loads(line)
+    request_line = json.loads(line)
     assert line.count("\n") == 1
-    assert told["sessionary"] == 1
-    assert told["context"] == [{"role": "user", "content": "hi\nthere"}]
-    assert told["system_prompt"] == "Be kind."
-    assert told["settings"] == {"model": "m"}
-    assert told["source"]["platform"] == "terminal"
-    assert told["session"]["id"] == request.session.id
+    assert request_line["sessionary"] == 1
+    assert request_line["context"] == [{"role": "user", "content": "hi\nthere"}]
+    assert request_line["system_prompt"] == "Be kind."
+    assert request_line["settings"] == {"model": "m"}
+    assert request_line["source"]["platform"] == "terminal"
+    assert request_line["session"]["id"] == request.session.id
 
 
 async def test_a_step_keeps_its_parts_and_its_usage() -> None:
@@ -118,8 +118,8 @@ async def test_a_file_goes_with_the_step_after_it_or_with_the_reply() -> None:
     first, last = steps_of(await events_of(runner, turn_request("hello")))
 
     for step, text in ((first, "First."), (last, "Done.")):
-        said, file = step.message.parts
-        assert said == Text(text)
+        text_part, file = step.message.parts
+        assert text_part == Text(text)
         assert isinstance(file, Attachment)
         assert (file.name, file.media_type, file.size) == ("a.png", "image/png", 3)
         assert step.files == (b"\x00\x01\x02",)

@@ -40,8 +40,8 @@ def response(*parts: Any, **fields: Any) -> ModelResponse:
     return ModelResponse(parts=list(parts), **fields)
 
 
-async def read_again(said: Message) -> ModelResponse:
-    chats = context([Entry("s", 1, START, message("user", "hi")), Entry("s", 2, START, said)])
+async def read_again(original: Message) -> ModelResponse:
+    chats = context([Entry("s", 1, START, message("user", "hi")), Entry("s", 2, START, original)])
     found = await provider.history("", chats, no_blob)
     assert isinstance(found[1], ModelResponse)
     return found[1]
@@ -74,9 +74,11 @@ async def test_signed_thoughts_go_back_as_they_came() -> None:
         ThinkingPart("", id="redacted_thinking", signature="s2", provider_name="anthropic"),
         ThinkingPart("three", provider_name="anthropic"),
     )
-    said = provider.message_of(response(*thoughts, TextPart("so"), canonical_system="anthropic"))
+    converted = provider.message_of(
+        response(*thoughts, TextPart("so"), canonical_system="anthropic")
+    )
 
-    again = await read_again(said)
+    again = await read_again(converted)
 
     assert list(again.parts) == [*thoughts, TextPart("so")]
     assert (again.provider_name, again.canonical_system) == ("anthropic", "anthropic")
@@ -84,14 +86,14 @@ async def test_signed_thoughts_go_back_as_they_came() -> None:
 
 @pytest.mark.parametrize("details", [None, {"type": "reasoning.text"}, {"length": 99}, "x"])
 async def test_thoughts_that_nobody_signed_are_not_sent_back(details: Any) -> None:
-    said = message("assistant", [Reasoning("hm", details=details), Text("so")])
+    new_message = message("assistant", [Reasoning("hm", details=details), Text("so")])
 
-    assert (await read_again(said)).parts == [TextPart("so")]
+    assert (await read_again(new_message)).parts == [TextPart("so")]
 
 
 async def test_a_result_finds_the_name_of_its_tool() -> None:
-    said = message("assistant", [ToolCall("c1", "look", {"a": 1})])
-    chats = context([Entry("s", 1, START, said)])
+    new_message = message("assistant", [ToolCall("c1", "look", {"a": 1})])
+    chats = context([Entry("s", 1, START, new_message)])
     chats[1].pop("tool_name")
 
     _, request = await provider.history("", chats, no_blob)
@@ -124,9 +126,9 @@ async def test_an_attachment_that_is_gone_is_named() -> None:
 
 
 def test_what_we_do_not_know_is_kept() -> None:
-    said = provider.message_of(response(NativeToolCallPart("web_search", {"q": "tea"})))
+    converted = provider.message_of(response(NativeToolCallPart("web_search", {"q": "tea"})))
 
-    (part,) = said.parts
+    (part,) = converted.parts
     assert isinstance(part, Unknown)
     assert part.data["data"]["args"] == {"q": "tea"}
 
@@ -141,9 +143,11 @@ def test_arguments_are_an_object_or_kept_as_they_came(given: Any, kept: Any) -> 
 
 def test_a_known_model_has_a_price() -> None:
     tokens = RequestUsage(input_tokens=1500, cache_read_tokens=500, output_tokens=100)
-    told = response(TextPart("x"), model_name="gpt-4o", provider_name="openai", usage=tokens)
+    model_response = response(
+        TextPart("x"), model_name="gpt-4o", provider_name="openai", usage=tokens
+    )
 
-    usage = used(told)
+    usage = used(model_response)
 
     assert (usage.input_tokens, usage.cache_read_tokens) == (1000, 500)
     assert usage.cost_status is CostStatus.ESTIMATED
@@ -153,9 +157,11 @@ def test_a_known_model_has_a_price() -> None:
 
 def test_a_known_name_on_another_server_has_no_price() -> None:
     tokens = RequestUsage(input_tokens=1500, output_tokens=100)
-    told = response(TextPart("x"), model_name="gpt-4o", provider_name="openai", usage=tokens)
+    model_response = response(
+        TextPart("x"), model_name="gpt-4o", provider_name="openai", usage=tokens
+    )
 
-    usage = used(told, base_url="http://127.0.0.1:1/v1")
+    usage = used(model_response, base_url="http://127.0.0.1:1/v1")
 
     assert (usage.cost_microusd, usage.provider) == (None, "127.0.0.1")
     assert prices.priced(usage, at=START).cost_microusd is None

@@ -65,11 +65,11 @@ async def test_words_and_thoughts_are_streamed_then_kept(
 
 async def test_the_model_reads_prompt_and_conversation(runner: Runner, server: ModelServer) -> None:
     server.will(Reply("ok"))
-    said = turn_request(
+    request = turn_request(
         "one", {"role": "assistant", "content": "uno"}, "two", system_prompt="Be kind."
     )
 
-    await events_of(runner, said)
+    await events_of(runner, request)
 
     (ask,) = server.requests
     read = str(ask.body)
@@ -239,9 +239,9 @@ async def test_the_next_turn_only_extends_what_the_model_read(
     )
     asked = message("user", "hello")
     steps = steps_of(await events_of(runner, turn_request(*chats(asked), system_prompt="Be kind.")))
-    said = [asked, *(step.message for step in steps), message("user", "bye")]
+    messages = [asked, *(step.message for step in steps), message("user", "bye")]
 
-    await events_of(runner, turn_request(*chats(*said), system_prompt="Be kind."))
+    await events_of(runner, turn_request(*chats(*messages), system_prompt="Be kind."))
 
     second, third = (without_marks(ask.messages) for ask in server.requests[1:])
     assert third[: len(second)] == second
@@ -273,8 +273,8 @@ async def test_a_closed_runner_can_be_used_again(make: MakeRunner, server: Model
         await runner.close()
 
 
-def chats(*said: Message) -> list[dict[str, Any]]:
-    return context([Entry("s", seq, START, body) for seq, body in enumerate(said, 1)])
+def chats(*messages: Message) -> list[dict[str, Any]]:
+    return context([Entry("s", seq, START, body) for seq, body in enumerate(messages, 1)])
 
 
 def without_marks(messages: list[dict[str, Any]]) -> list[Any]:

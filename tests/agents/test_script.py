@@ -48,23 +48,23 @@ class TestScript(RunnerSuite, SlowRunnerSuite):
     def slow_runner(self) -> Runner:
         return ScriptRunner(pace=60)
 
-    @pytest.mark.parametrize(("said", "scene"), SAID.items())
-    def test_the_scene_is_chosen_by_what_was_said(self, said: str, scene: str) -> None:
-        assert scene_for(said).name == scene
+    @pytest.mark.parametrize(("text", "scene"), SAID.items())
+    def test_the_scene_is_chosen_by_what_was_said(self, text: str, scene: str) -> None:
+        assert scene_for(text).name == scene
 
     def test_every_scene_can_be_reached(self) -> None:
         assert {scene.name for scene in SCENES} == set(SAID.values())
 
-    @pytest.mark.parametrize("said", SAID)
-    async def test_what_was_streamed_is_what_is_kept(self, runner: Runner, said: str) -> None:
-        events = await events_of(runner, turn_request(said))
+    @pytest.mark.parametrize("text", SAID)
+    async def test_what_was_streamed_is_what_is_kept(self, runner: Runner, text: str) -> None:
+        events = await events_of(runner, turn_request(text))
 
         texts = [step.message.text for step in steps_of(events) if step.message.text]
         assert streamed(events) == "".join(texts)
 
-    @pytest.mark.parametrize("said", SAID)
-    async def test_every_answer_says_that_it_is_a_demo(self, runner: Runner, said: str) -> None:
-        last = steps_of(await events_of(runner, turn_request(said)))[-1]
+    @pytest.mark.parametrize("text", SAID)
+    async def test_every_answer_says_that_it_is_a_demo(self, runner: Runner, text: str) -> None:
+        last = steps_of(await events_of(runner, turn_request(text)))[-1]
 
         assert last.message.text.endswith(SIGNATURE)
         assert last.message.model == "demo"

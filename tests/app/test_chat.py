@@ -69,13 +69,13 @@ def all_at_once(_: TurnRequest) -> Iterator[Event]:
         yield Delta(f"{number} ")
 
 
-async def said(talk: TerminalChat, text: str) -> list[LiveEvent]:
+async def send(talk: TerminalChat, text: str) -> list[LiveEvent]:
     async with asyncio.timeout(TIMEOUT_SECONDS):
         return [live async for live in talk.send(text)]
 
 
-def words(heard: list[LiveEvent]) -> list[str]:
-    return [str(live.data) for live in heard if live.kind in ("text", "answer")]
+def words(events: list[LiveEvent]) -> list[str]:
+    return [str(live.data) for live in events if live.kind in ("text", "answer")]
 
 
 def wait_elsewhere(client: Sessionary, text: str = "hello from elsewhere") -> str:
@@ -89,17 +89,17 @@ def wait_elsewhere(client: Sessionary, text: str = "hello from elsewhere") -> st
 
 async def test_what_the_agent_says_whole_is_heard_whole(client: Sessionary) -> None:
     async with TerminalChat(client, agent="silent") as talk:
-        heard = await said(talk, "What time is it?")
+        events = await send(talk, "What time is it?")
 
-    assert words(heard) == ["Let me look.", "Half past nine."]
-    assert heard[-1].data == {"state": "done", "reason": None}
+    assert words(events) == ["Let me look.", "Half past nine."]
+    assert events[-1].data == {"state": "done", "reason": None}
 
 
 async def test_no_word_is_missed_however_fast_they_come(client: Sessionary) -> None:
     async with TerminalChat(client, agent="busy") as talk:
-        heard = await said(talk, "Count.")
+        events = await send(talk, "Count.")
 
-    assert words(heard) == ["".join(f"{number} " for number in range(3000))]
+    assert words(events) == ["".join(f"{number} " for number in range(3000))]
 
 
 async def test_what_waits_for_others_is_left_for_those_who_stay(client: Sessionary) -> None:
@@ -107,9 +107,9 @@ async def test_what_waits_for_others_is_left_for_those_who_stay(client: Sessiona
 
     async with TerminalChat(client) as talk:
         for _ in range(3):
-            heard = await said(talk, "hello")
-            assert words(heard)
-            assert heard[-1].data["state"] == "done"
+            events = await send(talk, "hello")
+            assert words(events)
+            assert events[-1].data["state"] == "done"
 
     assert _arrival(client, other).state is ArrivalState.WAITING
 
@@ -148,19 +148,19 @@ def _deliveries(tx: Tx, key: SessionKey) -> list[str]:
 
 async def test_an_answer_that_another_process_gives_is_heard(client: Sessionary) -> None:
     async with TerminalChat(client) as talk:
-        await said(talk, "hello")
+        await send(talk, "hello")
         key = key_for(talk.source, profile="main")
         lease = await client.store.write(_take_elsewhere, key, client)
-        heard: list[LiveEvent] = []
+        events: list[LiveEvent] = []
         async with asyncio.timeout(TIMEOUT_SECONDS):
             async for live in talk.send("and now?"):
-                heard.append(live)
+                events.append(live)
                 if live.kind == "waiting":
                     await client.store.write(_answer_elsewhere, key, lease, client)
 
-    assert [live.kind for live in heard] == ["waiting", "text", "ended"]
-    assert words(heard) == ["from elsewhere"]
-    assert heard[-1].data == {"state": "done", "reason": None}
+    assert [live.kind for live in events] == ["waiting", "text", "ended"]
+    assert words(events) == ["from elsewhere"]
+    assert events[-1].data == {"state": "done", "reason": None}
 
 
 def _take_elsewhere(tx: Tx, key: SessionKey, client: Sessionary) -> Lease:
@@ -182,11 +182,11 @@ def _answer_elsewhere(tx: Tx, key: SessionKey, lease: Lease, client: Sessionary)
 
 async def test_a_question_that_is_asked_again_is_followed_to_its_answer(client: Sessionary) -> None:
     async with TerminalChat(client, agent="silent") as talk:
-        await said(talk, "What time is it?")
-        heard = await said(talk, "/retry")
+        await send(talk, "What time is it?")
+        events = await send(talk, "/retry")
 
-    assert words(heard) == ["Trying again.", "Let me look.", "Half past nine."]
-    assert heard[-1].data == {"state": "done", "reason": None}
+    assert words(events) == ["Trying again.", "Let me look.", "Half past nine."]
+    assert events[-1].data == {"state": "done", "reason": None}
 
 
 async def test_who_has_used_up_a_budget_is_told_at_once(
@@ -198,11 +198,11 @@ async def test_who_has_used_up_a_budget_is_told_at_once(
         access.add_spending, scope, today, profile="main", tokens=1, cost_microusd=0
     )
     async with TerminalChat(client) as talk:
-        heard = await said(talk, "hello")
+        events = await send(talk, "hello")
 
-    assert [live.kind for live in heard] == ["ended"]
-    assert heard[0].data["state"] == "refused"
-    assert "budget of this person" in heard[0].data["reason"]
+    assert [live.kind for live in events] == ["ended"]
+    assert events[0].data["state"] == "refused"
+    assert "budget of this person" in events[0].data["reason"]
 
 
 async def test_a_user_without_a_name_can_talk(

@@ -170,8 +170,8 @@ def test_a_turn_whose_process_died_does_not_lock_its_session(
     clock.tick(LEASE_SECONDS + 1)
     chat.append("user", "are you there?")
 
-    said = [each["content"] for each in chat.context()]
-    assert said == ["hello", "half an ans", "are you there?"]
+    texts = [each["content"] for each in chat.context()]
+    assert texts == ["hello", "half an ans", "are you there?"]
     with pytest.raises(TurnLost):
         dead.append("assistant", "too late")
 

@@ -43,21 +43,21 @@ def tape(home: Path) -> Tape:
 
 def test_what_is_added_while_it_watches_is_read(client: Sessionary, tape: Tape) -> None:
     stop = threading.Event()
-    told: list[ToolImport] = []
+    reports: list[ToolImport] = []
 
     def on_import(outcome: ToolImport) -> None:
-        told.append(outcome)
-        if len(told) == 3:
+        reports.append(outcome)
+        if len(reports) == 3:
             stop.set()
             return
-        tape.answer(text(f"Answer {len(told)}"))
+        tape.answer(text(f"Answer {len(reports)}"))
         tape.write()
 
     import_watch.watch(
         client, [ImportRequest("claude-code", tape.path.parent)], stop=stop, on_import=on_import
     )
 
-    assert [(each.added, each.messages) for each in told] == [(1, 1), (0, 1), (0, 1)]
+    assert [(each.added, each.messages) for each in reports] == [(1, 1), (0, 1), (0, 1)]
 
 
 def test_an_import_is_left_in_the_middle_and_gone_on_with_later(
@@ -113,15 +113,15 @@ async def test_serve_watches_what_the_configuration_names(client: Sessionary, ta
         def emit(self, record: logging.LogRecord) -> None:
             loop.call_soon_threadsafe(done.set)
 
-    heard = Heard()
+    importer = Heard()
     logger = logging.getLogger("sessionary.app.import_watch")
-    logger.addHandler(heard)
+    logger.addHandler(importer)
     logger.setLevel(logging.INFO)
     try:
         async with server.import_watcher(client):
             await done.wait()
     finally:
-        logger.removeHandler(heard)
+        logger.removeHandler(importer)
         logger.setLevel(logging.NOTSET)
 
     assert len(client.sessions().items) == 1

@@ -408,7 +408,7 @@ class Visitor:
         self._visits.append(made)
         page.on("request", lambda request: made.requests.append(request.url))
         page.on("pageerror", lambda error: made.complaints.append(str(error)))
-        page.on("console", lambda said: _note(made, said.type, said.text))
+        page.on("console", lambda line: _note(made, line.type, line.text))
         if state is None:
             page.goto(server.login_link)
             self._logins[server.login_link] = json.dumps(context.storage_state())
@@ -426,6 +426,6 @@ class Visitor:
 
 def _note(visit: Visit, kind: str, text: str) -> None:
     # A request that fails is told by the browser too; the pages say it in their own words.
-    told = ("Failed to load resource", "when fetching the script")
-    if kind in ("error", "warning") and not any(each in text for each in told):
+    ignored = ("Failed to load resource", "when fetching the script")
+    if kind in ("error", "warning") and not any(each in text for each in ignored):
         visit.complaints.append(text)

@@ -100,8 +100,8 @@ def write(tx: Tx, client: Sessionary, texts: list[tuple[int, str]], blobs: list[
     id = edit.open_session(tx, opening, moment=moment)
     for place, text in texts:
         for role, parts in parts_of(text, place, blobs):
-            said = append.NewMessage(message(role, parts, person=source.person, model=name))
-            append.append_to_session(tx, id, said, profile=client.profile, moment=moment)
+            new_message = append.NewMessage(message(role, parts, person=source.person, model=name))
+            append.append_to_session(tx, id, new_message, profile=client.profile, moment=moment)
     edit.rename(tx, id, f"{name} {texts[0][0]}", profile=client.profile)
     return id
 
@@ -225,7 +225,7 @@ def test_an_exported_page_does_nothing_and_asks_nobody(
     page = context.new_page()
     seen = Visit(context, page, [], [])
     page.on("request", lambda request: seen.requests.append(request.url))
-    page.on("console", lambda said: seen.complaints.append(said.text))
+    page.on("console", lambda line: seen.complaints.append(line.text))
     trap = Trap(seen, file.as_uri())
 
     page.goto(file.as_uri())

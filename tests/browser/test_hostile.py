@@ -43,10 +43,10 @@ def test_hostile_text_is_harmless_and_asks_nobody(tmp_path: Path, visit: Visitor
             session.append("tool", [result])
             # Nobody may write a part of an unknown type today; a store may have one all the same.
             odd = message("assistant", [{"type": "text", "text": text}, {"type": "odd", "x": text}])
-            said = append.NewMessage(odd)
+            new_message = append.NewMessage(odd)
             moment = client.moment()
             client.writing(
-                append.append_to_session, id, said, profile="main", moment=moment
+                append.append_to_session, id, new_message, profile="main", moment=moment
             ).result()
         session.rename(TITLE)
     with served(tmp_path) as server:

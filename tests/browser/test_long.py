@@ -124,8 +124,8 @@ def test_many_sessions_that_come_at_once_are_listed_at_once(empty: Served, visit
 def much(tx: Tx, id: str, *, moment: Moment) -> None:
     """As much as another program says at once."""
     for number in range(SESSIONS):
-        said = append.NewMessage(message("user", f"plum {number}"))
-        append.append_to_session(tx, id, said, profile="main", moment=moment)
+        new_message = append.NewMessage(message("user", f"plum {number}"))
+        append.append_to_session(tx, id, new_message, profile="main", moment=moment)
 
 
 def test_much_that_is_said_at_once_is_shown_at_once(empty: Served, visit: Visitor) -> None:

@@ -81,10 +81,10 @@ def test_a_search_that_fails_does_not_look_like_one_without_hits(
     # All at once: a slow machine would search for the first letters, and that would fail instead.
     page.keyboard.insert_text("disk")
 
-    said = page.get_by_role("dialog").get_by_role("status")
-    expect(said).to_have_text("Something went wrong here.")
+    status = page.get_by_role("dialog").get_by_role("status")
+    expect(status).to_have_text("Something went wrong here.")
     page.keyboard.type("s")
-    expect(said).to_have_text("")
+    expect(status).to_have_text("")
 
 
 def test_an_undo_that_fails_says_so(own_demo: Served, visit: Visitor) -> None:

@@ -99,7 +99,7 @@ def test_a_channel_that_is_not_there_is_explained(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("[channels.telegrm]\n", "no channel 'telegrm'"),
         ('[channels.telegram]\ntokn_file = "x"\n', "[channels.telegram]"),
@@ -108,7 +108,7 @@ def test_a_channel_that_is_not_there_is_explained(
     ],
 )
 def test_a_check_of_the_configuration_looks_at_every_channel_and_secret(
-    sessionary: Program, text: str, said: str
+    sessionary: Program, text: str, expected: str
 ) -> None:
     sessionary.home.mkdir()
     (sessionary.home / "sessionary.toml").write_text(text)
@@ -116,7 +116,7 @@ def test_a_check_of_the_configuration_looks_at_every_channel_and_secret(
     answer = sessionary("config", "check")
 
     assert answer.code == 1
-    assert said in answer.line
+    assert expected in answer.line
 
 
 def test_a_check_of_the_configuration_calls_nobody(sessionary: Program, tmp_path: Path) -> None:

@@ -55,10 +55,10 @@ def talking(sessionary: Program) -> Program:
 
 
 def test_the_reply_is_printed_also_by_an_agent_that_streams_nothing(talking: Program) -> None:
-    told = talking("chat", "hello", "--agent", "whole")
+    answer = talking("chat", "hello", "--agent", "whole")
     as_json = talking("chat", "hello", "--agent", "whole", "--json")
 
-    assert (told.code, told.out) == (0, "First, a thought.\nThen the answer.\n")
+    assert (answer.code, answer.out) == (0, "First, a thought.\nThen the answer.\n")
     (session_id,) = talking.ids()
     assert as_json.json == {
         "state": "done",

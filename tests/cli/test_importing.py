@@ -42,11 +42,11 @@ def a_session(home: Path, *, days: float) -> Tape:
 def test_without_arguments_it_says_what_is_on_the_machine(
     sessionary: Program, machine: Path
 ) -> None:
-    told = sessionary("import")
+    answer = sessionary("import")
     found = sessionary("import", "--json").json["items"]
 
-    assert "sessionary import --all" in told.out
-    assert "Claude Code will delete 1 new file within a week, the first in 4 days." in told.out
+    assert "sessionary import --all" in answer.out
+    assert "Claude Code will delete 1 new file within a week, the first in 4 days." in answer.out
     assert [(each["tool"], each["units"], each["new_units"]) for each in found] == [
         ("claude-code", 1, 1),
         ("codex", 1, 1),
@@ -60,12 +60,12 @@ def test_all_of_it_is_imported_once(sessionary: Program, machine: Path) -> None:
     assert not sessionary.home.exists()
     first = sessionary("import", "--all", "--json").json
     again = sessionary("import", "--all", "--json").json
-    told = sessionary("import")
+    answer = sessionary("import")
 
     assert "1 session would be added: 2 messages read. Nothing was changed." in looked.out
     assert (first["added"], first["messages"]) == (2, 3)
     assert (again["added"], again["extended"], again["messages"]) == (0, 0, 0)
-    assert "All of it is here already." in told.out
+    assert "All of it is here already." in answer.out
     assert len(sessionary.ids()) == 2
 
 
@@ -93,7 +93,7 @@ def test_what_could_not_be_read_is_told_with_its_place(sessionary: Program, mach
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["claude-cod"], "There is no file claude-cod (did you mean the source claude-code"),
         (["pi"], "No records of Pi were found. Looked in "),
@@ -107,7 +107,7 @@ def test_what_could_not_be_read_is_told_with_its_place(sessionary: Program, mach
     ],
 )
 def test_a_mistake_is_explained(
-    sessionary: Program, machine: Path, tmp_path: Path, words: list[str], said: str
+    sessionary: Program, machine: Path, tmp_path: Path, words: list[str], expected: str
 ) -> None:
     (tmp_path / "NOTES").write_text("dear diary\n")
     os.mkfifo(tmp_path / "PIPE")
@@ -116,7 +116,7 @@ def test_a_mistake_is_explained(
     answer = sessionary("import", *given)
 
     assert answer.code != 0
-    assert said in answer.line
+    assert expected in answer.line
 
 
 def test_the_store_is_not_read_by_whatever_name(
@@ -155,13 +155,13 @@ def test_it_goes_on_importing_until_it_is_told_to_stop(sessionary: Program, mach
     tape.write()
     third = watching.stdout.readline()
     watching.send_signal(signal.SIGTERM)
-    _, told = watching.communicate()
+    _, errors = watching.communicate()
 
     assert "1 session added" in first
     assert "1 session added" in second
     assert "1 extended: 1 new message" in third
     assert watching.returncode == 0
-    assert "Stopped; what was read is here." in told
+    assert "Stopped; what was read is here." in errors
     assert len(sessionary.ids()) == 2
 
 
@@ -170,10 +170,10 @@ def test_a_place_without_any_of_a_tools_records_is_said_to_have_none(
 ) -> None:
     (tmp_path / "empty").mkdir()
 
-    told = sessionary("import", "goose", str(tmp_path / "empty"))
+    answer = sessionary("import", "goose", str(tmp_path / "empty"))
 
-    assert told.code == 1
-    assert f"There is no record of Goose in {tmp_path / 'empty'}; nothing was" in told.line
+    assert answer.code == 1
+    assert f"There is no record of Goose in {tmp_path / 'empty'}; nothing was" in answer.line
 
 
 def test_a_fault_names_its_file_once(
@@ -183,10 +183,10 @@ def test_a_fault_names_its_file_once(
     database.parent.mkdir()
     database.write_bytes(b"SQLite format 3\x00" + b"\x00" * 5_000)
 
-    told = sessionary("import", "goose", str(database.parent))
+    answer = sessionary("import", "goose", str(database.parent))
 
-    assert told.code == 1
-    assert told.err.count(str(database)) == 1
+    assert answer.code == 1
+    assert answer.err.count(str(database)) == 1
 
 
 def test_a_file_of_another_tool_is_refused_and_said_to_be_whose_it_is(
@@ -212,13 +212,13 @@ def test_a_folder_of_several_tools_is_read_as_what_it_is(
         path.rename(folder / path.name)
     (folder / "junk.jsonl").write_text('{"event":"start"}\n' * 100)
 
-    told = sessionary("import", str(folder))
+    answer = sessionary("import", str(folder))
     shown = sessionary("import", str(folder), "--json").json
 
-    assert told.code == 0
-    assert "Claude Code: 1 session added, 0 extended: 2 new messages." in told.out
-    assert "Codex: 1 session added, 0 extended: 1 new message." in told.out
-    assert f"1 file in {folder} left alone, no record of a known tool: junk.jsonl" in told.out
+    assert answer.code == 0
+    assert "Claude Code: 1 session added, 0 extended: 2 new messages." in answer.out
+    assert "Codex: 1 session added, 0 extended: 1 new message." in answer.out
+    assert f"1 file in {folder} left alone, no record of a known tool: junk.jsonl" in answer.out
     assert shown["unknown"] == [{"place": str(folder), "count": 1, "names": ["junk.jsonl"]}]
     assert len(sessionary.ids()) == 2
 
@@ -252,16 +252,16 @@ def test_a_place_that_may_not_be_read_is_told_and_holds_up_no_other(
     closed.chmod(0)
     try:
         looked = sessionary.run("import", preexec_fn=obey_permissions)
-        told = sessionary.run("import", "--all", preexec_fn=obey_permissions)
+        answer = sessionary.run("import", "--all", preexec_fn=obey_permissions)
         alone = sessionary.run("import", "claude-code", preexec_fn=obey_permissions)
         dry = sessionary.run("import", "--all", "--dry-run", preexec_fn=obey_permissions)
     finally:
         closed.chmod(0o700)
 
     assert (looked.code, "codex" in looked.out) == (0, True)
-    assert (told.code, dry.code, told.err) == (0, 0, "")
-    assert f"{closed} cannot be read (Permission denied); it was left alone." in told.out
-    assert "Codex: 1 session added" in told.out
+    assert (answer.code, dry.code, answer.err) == (0, 0, "")
+    assert f"{closed} cannot be read (Permission denied); it was left alone." in answer.out
+    assert "Codex: 1 session added" in answer.out
     assert alone.code == 1
     assert f"{closed} cannot be read (Permission denied)" in alone.line
     assert sessionary("import", "--all", "--json").json["added"] == 1
@@ -272,12 +272,12 @@ def test_a_folder_that_may_not_be_read_is_told(sessionary: Program, machine: Pat
     closed = machine / ".claude" / "projects" / "-root"
     closed.mkdir(mode=0)
 
-    told = sessionary.run("import", "--all", preexec_fn=obey_permissions)
+    answer = sessionary.run("import", "--all", preexec_fn=obey_permissions)
     found = sessionary.run("import", "claude-code", "--json", preexec_fn=obey_permissions)
 
-    assert told.code == found.code == 0
-    assert f"{closed}: it cannot be read (Permission denied); it was left alone" in told.out
-    assert "Claude Code: 1 session added, 0 extended: 2 new messages, 1 skipped." in told.out
+    assert answer.code == found.code == 0
+    assert f"{closed}: it cannot be read (Permission denied); it was left alone" in answer.out
+    assert "Claude Code: 1 session added, 0 extended: 2 new messages, 1 skipped." in answer.out
     assert found.json["tools"][0]["faults"][0]["unit"] == str(closed)
 
 
@@ -287,13 +287,13 @@ def test_a_file_that_may_not_be_read_is_told_and_read_when_it_may(
     tape = a_session(machine, days=1)
     tape.path.chmod(0)
 
-    told = sessionary.run("import", "--all", preexec_fn=obey_permissions)
+    answer = sessionary.run("import", "--all", preexec_fn=obey_permissions)
     tape.path.chmod(0o600)
     later = sessionary("import", "--all", "--json").json
 
-    assert told.code == 0
-    assert f"{tape.path} cannot be read (Permission denied); it was left alone." in told.out
-    assert "1 skipped" in told.out
+    assert answer.code == 0
+    assert f"{tape.path} cannot be read (Permission denied); it was left alone." in answer.out
+    assert "1 skipped" in answer.out
     assert (later["added"], later["skipped"]) == (1, 0)
 
 
@@ -322,13 +322,13 @@ def test_an_imported_session_says_its_tool_folder_and_branch(
     [id] = sessionary.ids()
 
     shown = sessionary("sessions", "show", id)
-    told = [
+    sessions = [
         sessionary("sessions", "show", id, *more, "--json").json["session"]
         for more in ((), ("--all",), ("--raw",))
     ]
 
     assert "imported from Codex · /home/mia/garden · branch main" in shown.out
-    for each in told:
+    for each in sessions:
         assert each["workspace"] == {"path": "/home/mia/garden", "branch": "main"}
         assert (each["imported"]["from"], each["imported"]["tool"]) == ("codex", "Codex")
 
@@ -342,11 +342,11 @@ def test_an_answer_that_may_still_grow_is_told_with_the_time_to_come_again(
     path = rollout.write()
     os.utime(path)
 
-    told = sessionary("import", "codex")
+    answer = sessionary("import", "codex")
     shown = sessionary("import", "codex", "--json").json["tools"][0]
 
     moment = datetime.fromtimestamp(path.stat().st_mtime).astimezone() + timedelta(minutes=3)
     assert (
         f"Codex: 1 answer may still be growing; run the import again after {moment:%H:%M}."
-    ) in told.out
+    ) in answer.out
     assert shown["held_back"] <= 1

@@ -69,17 +69,17 @@ def test_a_server_serves_reads_and_refuses_writes(filled: Program) -> None:
         )
         try:
             assert process.stdout is not None
-            said = json.loads(process.stdout.readline())
-            listed = get(said["address"], "/api/v1/sessions", token)
-            found = get(said["address"], "/api/v1/search?q=harbour", token)
-            refused = post(said["address"], "/api/v1/sessions", token, {"text": "no"})
+            ready = json.loads(process.stdout.readline())
+            listed = get(ready["address"], "/api/v1/sessions", token)
+            found = get(ready["address"], "/api/v1/search?q=harbour", token)
+            refused = post(ready["address"], "/api/v1/sessions", token, {"text": "no"})
             process.terminate()
             _, log = process.communicate(timeout=60)
         finally:
             process.kill()
 
-    assert said["login_link"] is None
-    assert str(filled.database) in said["cannot_write"]
+    assert ready["login_link"] is None
+    assert str(filled.database) in ready["cannot_write"]
     assert [item["title"] for item in listed[1]["items"]] == ["Harbours"]
     assert found[1]["total"] >= 1
     status, problem = refused

@@ -52,7 +52,7 @@ def test_what_others_wrote_cannot_steer_the_terminal(fruit: Program) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "text"),
     [
         (["pineapple", "banana"], "Nothing has all of these words"),
         (["pinapple"], "Did you mean: pineapple"),
@@ -63,12 +63,12 @@ def test_what_others_wrote_cannot_steer_the_terminal(fruit: Program) -> None:
         (["a", "-pineapple"], "1 hit"),
     ],
 )
-def test_the_answer_says_what_it_did(fruit: Program, asked: list[str], said: str) -> None:
+def test_the_answer_says_what_it_did(fruit: Program, asked: list[str], text: str) -> None:
     fruit.append("new", "a mango")
     answer = fruit("search", *asked) if "-pineapple" not in asked else fruit("search", "--", *asked)
 
     assert answer.code == 0
-    assert said in answer.err
+    assert text in answer.err
 
 
 def test_pages_are_turned_by_cursor(fruit: Program) -> None:

@@ -12,11 +12,11 @@ def test_a_secret_is_found_and_shown_only_in_part(sessionary: Program) -> None:
     sessionary.append("new", f"my token is {KEY}", "--title", "Deploy")
     sessionary.append("new", "nothing here", "--title", "Other")
 
-    told, items = sessionary("scan-secrets"), sessionary("scan-secrets", "--json").json["items"]
+    answer, items = sessionary("scan-secrets"), sessionary("scan-secrets", "--json").json["items"]
 
-    assert told.code == 0
-    assert "GitHub token" in told.out
-    assert KEY not in told.out
+    assert answer.code == 0
+    assert "GitHub token" in answer.out
+    assert KEY not in answer.out
     assert [(item["seq"], item["role"], item["kind"]) for item in items] == [
         (1, "user", "GitHub token")
     ]

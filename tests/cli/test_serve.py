@@ -51,9 +51,9 @@ def test_it_answers_who_has_a_token_and_nobody_else(sessionary: Program) -> None
     token = sessionary("tokens", "add", "--json").json["token"]
     sessionary.append("new", "hello", "--title", "Capitals")
 
-    with serving(sessionary) as (_, said):
-        refused = get(said["address"], "/api/v1/sessions")
-        listed = get(said["address"], "/api/v1/sessions", token)
+    with serving(sessionary) as (_, ready):
+        refused = get(ready["address"], "/api/v1/sessions")
+        listed = get(ready["address"], "/api/v1/sessions", token)
 
     assert refused[0] == 401
     assert [item["title"] for item in listed[1]["items"]] == ["Capitals"]
@@ -89,14 +89,14 @@ def test_it_names_a_channel_that_it_does_not_know(sessionary: Program) -> None:
 
 def test_a_link_from_the_command_line_lets_a_browser_in_once(sessionary: Program) -> None:
     sessionary.append("new", "hello")
-    with serving(sessionary) as (_, said):
-        answer = sessionary("password", "link", "--address", said["address"], "--json")
+    with serving(sessionary) as (_, ready):
+        answer = sessionary("password", "link", "--address", ready["address"], "--json")
         link = answer.json["login_link"]
         browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
 
         with browser.open(link, timeout=60):
             pass
-        with browser.open(f"{said['address']}/api/v1/me", timeout=60) as me:
+        with browser.open(f"{ready['address']}/api/v1/me", timeout=60) as me:
             scope = json.loads(me.read())["scope"]
         with pytest.raises(urllib.error.HTTPError) as again:
             urllib.request.urlopen(link, timeout=60)
@@ -109,13 +109,13 @@ def test_a_link_from_the_command_line_lets_a_browser_in_once(sessionary: Program
 def test_a_flood_of_connections_does_not_use_up_the_files(sessionary: Program) -> None:
     sessionary.append("new", "hello")
     with ExitStack() as ending:
-        process, said = ending.enter_context(serving(sessionary, files=400))
+        process, ready = ending.enter_context(serving(sessionary, files=400))
         for _ in range(600):
             flooding = ending.enter_context(socket.socket())
             flooding.setblocking(False)
-            flooding.connect_ex(("127.0.0.1", said["port"]))
+            flooding.connect_ex(("127.0.0.1", ready["port"]))
 
-        with urllib.request.urlopen(f"{said['address']}/healthz", timeout=60) as answer:
+        with urllib.request.urlopen(f"{ready['address']}/healthz", timeout=60) as answer:
             health = answer.status
         process.terminate()
         _, errors = process.communicate(timeout=60)

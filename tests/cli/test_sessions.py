@@ -148,10 +148,10 @@ def test_archived_sessions_are_counted_among_those_not_shown_within_the_filter(
     sessionary.append("new", "every morning", "--kind", "job")
     sessionary("sessions", "archive", put_away)
 
-    told = sessionary("sessions", "list").err
+    errors = sessionary("sessions", "list").err
     narrowed = sessionary("sessions", "list", "--source", "web").err
 
-    assert told.splitlines()[-1] == (
+    assert errors.splitlines()[-1] == (
         "1 automation session and 1 archived session not shown; "
         "see them with --automation or --archived."
     )

@@ -29,7 +29,7 @@ def _hear_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def said(process: Process) -> str:
+def stderr_of(process: Process) -> str:
     """All of its standard error."""
     assert process.stderr is not None
     return process.stderr.read().decode()
@@ -43,7 +43,7 @@ def test_a_pipe_that_closes_early_ends_it_quietly(sessionary: Program) -> None:
         assert process.stdout is not None
         process.stdout.close()
 
-        assert said(process) == ""
+        assert stderr_of(process) == ""
         assert process.wait() == 141
 
 
@@ -51,7 +51,7 @@ def test_a_pipe_that_closes_early_ends_it_quietly(sessionary: Program) -> None:
 def test_an_answer_that_cannot_be_written_is_told(sessionary: Program, args: list[str]) -> None:
     sessionary.append("new", "one", "--title", "L")
     with Path("/dev/full").open("wb") as full, start(sessionary, *args, stdout=full.fileno()) as it:
-        assert said(it) == (
+        assert stderr_of(it) == (
             "sessionary: The answer could not be written: No space left on device. "
             "The command was carried out.\n"
         )
@@ -63,7 +63,7 @@ def test_ctrl_c_ends_it_with_one_line(sessionary: Program) -> None:
         _wait_until_it_reads(process)
         process.send_signal(signal.SIGINT)
 
-        assert said(process) == "sessionary: Interrupted.\n"
+        assert stderr_of(process) == "sessionary: Interrupted.\n"
         assert process.wait() == 130
     assert not sessionary.home.exists()
 

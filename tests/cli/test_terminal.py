@@ -360,11 +360,11 @@ def test_the_traceback_of_an_agent_is_shown_when_it_is_asked_for(sessionary: Pro
         failing_bot="def answer(request):\n    raise ValueError('two\\nlines')\n",
     )
 
-    told = sessionary.run("chat", "hello")
+    done = sessionary.run("chat", "hello")
     debugged = sessionary.run("chat", "hello", "--debug")
 
-    assert told.code == 1
-    assert told.line == "(failed: ValueError: two lines; /retry asks again)"
+    assert done.code == 1
+    assert done.line == "(failed: ValueError: two lines; /retry asks again)"
     assert "Traceback" in debugged.err
     assert "failing_bot.py" in debugged.err
 

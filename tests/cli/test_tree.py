@@ -116,7 +116,7 @@ def test_a_group_says_of_each_command_what_the_command_says_itself(
     sessionary: Program, path: str
 ) -> None:
     answer = sessionary(*path.split()[1:])
-    said = answer.out.partition("Commands:\n")[2].partition("\n\n")[0]
+    commands = answer.out.partition("Commands:\n")[2].partition("\n\n")[0]
     command: click.Command = root
     ctx = click.Context(root)
     for name in path.split()[1:]:
@@ -127,7 +127,7 @@ def test_a_group_says_of_each_command_what_the_command_says_itself(
     assert isinstance(command, click.Group)
 
     assert answer.code == 0
-    assert [line.split()[0] for line in said.splitlines()] == command.list_commands(ctx)
+    assert [line.split()[0] for line in commands.splitlines()] == command.list_commands(ctx)
 
 
 def test_the_page_about_the_command_line_is_what_the_commands_say() -> None:

@@ -264,11 +264,11 @@ def test_pack_names_a_session_that_lacks_words_and_packs_the_others(filled: Prog
     meddle(filled, "DELETE FROM blobs WHERE size > 40000")
 
     done = filled("pack", "--older-than", "0d", "--apply", "--json")
-    said = filled("pack", "--older-than", "0d", "--apply")
+    packed = filled("pack", "--older-than", "0d", "--apply")
 
-    assert (done.code, done.json["sessions"], said.code) == (1, 1, 1)
+    assert (done.code, done.json["sessions"], packed.code) == (1, 1, 1)
     assert [each["session_id"] for each in done.json["damaged"]] == [long["session_id"]]
-    assert f"Session {long['session_id']} was not packed: A large text is missing" in said.err
+    assert f"Session {long['session_id']} was not packed: A large text is missing" in packed.err
     assert "Long" in filled("sessions", "list").out
 
 
@@ -277,9 +277,9 @@ def test_erase_counts_first_and_gives_a_receipt(filled: Program) -> None:
         mei = Source(platform="telegram", chat_id="5", user_id="5", user_name="Mei")
         client.session(mei).append("user", "my address is Elm Street")
 
-    told = filled("erase", "telegram", "5")
-    assert "1 session would be purged" in told.out
-    assert "Nothing was changed" in told.out
+    erased = filled("erase", "telegram", "5")
+    assert "1 session would be purged" in erased.out
+    assert "Nothing was changed" in erased.out
     assert "Elm" in filled("search", "elm").out
 
     receipt = filled("erase", "telegram", "5", "--apply", "--json").json
@@ -299,10 +299,10 @@ def test_receipts_of_erasures_are_shown_again(filled: Program) -> None:
 
 
 def test_erase_says_that_a_name_is_no_id(filled: Program) -> None:
-    told = filled("erase", "telegram", "Mei")
+    erased = filled("erase", "telegram", "Mei")
 
-    assert "0 sessions would be purged" in told.out
-    assert "'Mei' has written nothing on 'telegram'" in told.line
+    assert "0 sessions would be purged" in erased.out
+    assert "'Mei' has written nothing on 'telegram'" in erased.line
 
 
 def test_stats_tell_counts_and_room_apart(filled: Program) -> None:
@@ -318,9 +318,9 @@ def test_the_demo_says_where_else_it_could_go(filled: Program) -> None:
 
 
 def test_the_demo_says_how_to_look_at_what_it_made(sessionary: Program) -> None:
-    told = sessionary("demo", "--sessions", "1").out
+    output = sessionary("demo", "--sessions", "1").out
 
-    assert f"sessionary --home {sessionary.home} serve" in told
+    assert f"sessionary --home {sessionary.home} serve" in output
 
 
 def test_backups_by_the_clock_keep_the_newest_and_touch_no_other_file(

@@ -66,11 +66,11 @@ def _is_setting(line: str) -> bool:
 
 def test_the_example_says_the_defaults(tmp_path: Path) -> None:
     """Every line that is not a comment says what holds without it."""
-    said = loaded(tmp_path, EXAMPLE.read_text(encoding="utf-8"))
+    settings = loaded(tmp_path, EXAMPLE.read_text(encoding="utf-8"))
 
     for each in fields(EngineSettings):
         if each.name != "access":
-            assert getattr(said.engine, each.name) == getattr(EngineSettings(), each.name)
+            assert getattr(settings.engine, each.name) == getattr(EngineSettings(), each.name)
     whole = config.load(home=str(tmp_path))
     (tmp_path / config.FILE).unlink()
     assert whole.settings == config.load(home=str(tmp_path)).settings
@@ -142,10 +142,10 @@ def test_what_is_written_reaches_the_engine(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_is_named(tmp_path: Path, text: str, says: str) -> None:
     """One line: where, what, and the nearest that is right."""
-    told = refused(tmp_path, text)
+    problem = refused(tmp_path, text)
 
-    assert says in told
-    assert "\n" not in told
+    assert says in problem
+    assert "\n" not in problem
 
 
 SECRET = "sk-very-secret-4711"

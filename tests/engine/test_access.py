@@ -113,9 +113,9 @@ async def test_a_stranger_is_paired_and_then_answered(store: Store) -> None:
     """The code goes to the stranger, the owner gives it back."""
     world = behind(store, PAIRING)
     engine = await world.started()
-    (told,) = await world.asks(engine, "hello")
+    (reply,) = await world.asks(engine, "hello")
     waiting = await store.read(access.list_pairings, profile="main", now=world.clock.now())
-    typed = f" {code_in(told)[:4].lower()}-{code_in(told)[4:]} "
+    typed = f" {code_in(reply)[:4].lower()}-{code_in(reply)[4:]} "
 
     permit = await store.write(
         access.approve_pairing, typed, profile="main", moment=moment_of(world.clock, world.ids)
@@ -359,10 +359,10 @@ async def test_who_has_used_up_theirs_does_not_shut_others_out(store: Store) -> 
     await world.settle(engine)
     await engine.stop()
 
-    said = [text for text in await world.texts(**thread) if text]
-    assert said[0::2] == ["mine", "hers"]
-    told = [text for _, text in world.adapter.sent if text.startswith("The budget")]
-    assert len(told) == 1
+    texts = [text for text in await world.texts(**thread) if text]
+    assert texts[0::2] == ["mine", "hers"]
+    notices = [text for _, text in world.adapter.sent if text.startswith("The budget")]
+    assert len(notices) == 1
 
 
 async def test_a_command_is_carried_out_whatever_the_budget(store: Store) -> None:

@@ -83,8 +83,8 @@ async def test_chats_of_one_person_at_once_keep_to_their_budget(
     assert meanwhile.tokens + meanwhile.reserved_tokens <= 100
     assert after.tokens == tokens
     assert (after.reserved_tokens, after.reserved_microusd) == (0, 0)
-    told = [text for _, text in world.adapter.sent if text.startswith("The budget")]
-    assert len(told) == CHATS - tokens // TOKENS_PER_TURN, "every refused person was told why"
+    notices = [text for _, text in world.adapter.sent if text.startswith("The budget")]
+    assert len(notices) == CHATS - tokens // TOKENS_PER_TURN, "every refused person was told why"
 
 
 async def test_money_is_reserved_as_tokens_are(store: Store) -> None:

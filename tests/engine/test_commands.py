@@ -224,10 +224,10 @@ async def test_undo_takes_back_and_keeps(world: EngineWorld) -> None:
     for text in ("one", "two", "three"):
         await world.asks(engine, text)
 
-    (told,) = await world.asks(engine, "/undo 2")
+    (reply,) = await world.asks(engine, "/undo 2")
     await engine.stop()
 
-    assert told == "Taken back; 4 messages are left. Nothing was deleted."
+    assert reply == "Taken back; 4 messages are left. Nothing was deleted."
     assert await world.texts() == ["one", "", "", "re: one"]
     assert (await world.head()).last_seq == 13
 
@@ -273,8 +273,8 @@ async def test_branch_goes_on_in_a_copy(world: EngineWorld) -> None:
 
     new = await world.head()
     assert (new.title, new.parent_id, new.lineage) == ("Another way", old.id, Lineage.FORK)
-    said = [text for text in await world.texts() if text]
-    assert said == ["hello", "re: hello", "differently", "re: differently"]
+    texts = [text for text in await world.texts() if text]
+    assert texts == ["hello", "re: hello", "differently", "re: differently"]
     assert await world.texts_of(old.id) == ["hello", "", "", "re: hello"]
 
 
@@ -310,8 +310,8 @@ async def test_a_compaction_that_a_planned_stop_cuts_short_is_told_of(
     await world.settle(engine)
     await engine.stop()
 
-    told = "The conversation was not compacted: the server stopped. Send /compact to try again."
-    assert world.adapter.texts("loopback:1")[-2:] == ["Compacting; you will be told.", told]
+    notice = "The conversation was not compacted: the server stopped. Send /compact to try again."
+    assert world.adapter.texts("loopback:1")[-2:] == ["Compacting; you will be told.", notice]
 
 
 async def test_compact_lets_a_summary_stand_for_the_model_only(world: EngineWorld) -> None:

@@ -69,7 +69,7 @@ async def bodies(world: EngineWorld) -> list[tuple[str, str | None]]:
     """What was said in chat 1 before the next turn, and how it ended."""
     head = await world.head("1")
     entries = await world.messages(head.id)
-    return [(said.text, said.finish_reason) for said in entries[:-4]]
+    return [(message.text, message.finish_reason) for message in entries[:-4]]
 
 
 async def test_one_that_hangs_is_ended_at_its_deadline(store: Store) -> None:

@@ -64,17 +64,19 @@ def test_every_arrival_is_answered_once_whoever_dies(
 
     heads = _sessions(store)
     checked = verify.verify(store)
-    said = {head.source.chat_id: _said(store, head.id) for head in heads}
+    transcripts = {head.source.chat_id: _said(store, head.id) for head in heads}
     came = store.read(_places, arrivals).result()
     store.close()
 
     assert len(heads) == CHATS
     for places in came.values():
         assert [seq for _, seq in sorted(places)] == sorted(seq for _, seq in places), "in order"
-    prompts = Counter(text for log in said.values() for role, text in log if role is Role.USER)
+    prompts = Counter(
+        text for log in transcripts.values() for role, text in log if role is Role.USER
+    )
     assert prompts == Counter(arrivals), "every arrival in the log, once"
-    assert all(text.split(".")[0] == chat for chat, log in said.items() for _, text in log)
-    _all_answered(said, reports)
+    assert all(text.split(".")[0] == chat for chat, log in transcripts.items() for _, text in log)
+    _all_answered(transcripts, reports)
     assert checked.broken == ()
     copies = Counter(line["sent"] for line in reports if "sent" in line)
     print(f"\n{ARRIVALS} arrivals, {KILLS} kills, {seconds:.0f} s, {copies.total()} sendings")
@@ -82,7 +84,7 @@ def test_every_arrival_is_answered_once_whoever_dies(
 
 
 def _all_answered(
-    said: dict[str | None, list[tuple[Role, str]]], reports: list[dict[str, str]]
+    transcripts: dict[str | None, list[tuple[Role, str]]], reports: list[dict[str, str]]
 ) -> None:
     """After each prompt comes a reply or a notice of interruption, and it was sent.
 
@@ -90,8 +92,10 @@ def _all_answered(
     reply in the log, and the chat is told of the interruption instead.
     """
     sent = {(line["to"], line["sent"]) for line in reports if "sent" in line}
-    told = Counter(line["to"] for line in reports if line.get("sent", "").startswith("Interrupted"))
-    for chat, log in said.items():
+    interruptions = Counter(
+        line["to"] for line in reports if line.get("sent", "").startswith("Interrupted")
+    )
+    for chat, log in transcripts.items():
         assert chat is not None
         unanswered = 0
         for (role, text), (following, reply) in zip(log, [*log[1:], (Role.USER, "")], strict=True):
@@ -102,7 +106,7 @@ def _all_answered(
                 assert reply == text, f"{text} is answered by {reply}"
             elif text == log[-1][1]:
                 unanswered += 1
-        assert unanswered <= told[chat], f"chat {chat} waits for an answer"
+        assert unanswered <= interruptions[chat], f"chat {chat} waits for an answer"
 
 
 def _until_quiet(store: Store, living: list[ForkedProcess]) -> None:

@@ -46,8 +46,8 @@ async def test_what_comes_while_a_turn_runs_waits_in_order(world: EngineWorld) -
     await world.settle(engine)
     await engine.stop()
 
-    said = [text for text in await world.texts() if text.startswith("m")]
-    assert said == [f"m{number}" for number in range(10)]
+    texts = [text for text in await world.texts() if text.startswith("m")]
+    assert texts == [f"m{number}" for number in range(10)]
 
 
 async def test_a_process_that_dies_at_any_step_loses_and_doubles_nothing(

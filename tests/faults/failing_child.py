@@ -19,12 +19,12 @@ def main(home: Path) -> None:
                 return str(getattr(error, "committed", "?"))
             return "yes"
 
-        told = [("before", say("before"))]
+        outcomes = [("before", say("before"))]
         failing.touch()
-        told += [("while", say("while")), ("still", say("still"))]
+        outcomes += [("while", say("while")), ("still", say("still"))]
         failing.unlink()
-        told += [("while", say("while")), ("after", say("after"))]
-    print(json.dumps(told))
+        outcomes += [("while", say("while")), ("after", say("after"))]
+    print(json.dumps(outcomes))
 
 
 if __name__ == "__main__":

@@ -318,12 +318,12 @@ def test_a_server_that_was_not_stopped_cleanly_looks_for_damage_by_itself(
         damaged.seek((page - 1) * template.page_size)
         damaged.write(bytes(template.page_size))
 
-    with serving_process(Program(home)) as (_, said):
+    with serving_process(Program(home)) as (_, server):
         until = time.monotonic() + 60
-        status, answer = plain(said["address"] + "/readyz")
+        status, answer = plain(server["address"] + "/readyz")
         while status == 200 and time.monotonic() < until:
             time.sleep(0.1)
-            status, answer = plain(said["address"] + "/readyz")
+            status, answer = plain(server["address"] + "/readyz")
 
     assert (status, answer.partition(":")[0]) == (503, "damaged")
 

@@ -40,17 +40,17 @@ def test_a_disk_that_fails_to_sync_is_not_trusted(tmp_path: Path) -> None:
         [sys.executable, program, home], env=environ, capture_output=True, check=True, timeout=60
     )
 
-    told = json.loads(done.stdout)
+    outcomes = json.loads(done.stdout)
 
-    assert told[0] == ["before", "yes"]
-    assert {answer for _, answer in told[1:3]} <= {"unknown", "no"}
-    assert told[3:] == [["while", "yes"], ["after", "yes"]]
+    assert outcomes[0] == ["before", "yes"]
+    assert {answer for _, answer in outcomes[1:3]} <= {"unknown", "no"}
+    assert outcomes[3:] == [["while", "yes"], ["after", "yes"]]
     with sessionary.open(f"sqlite:///{home / 'sessionary.db'}") as client:
         chat = client.session(sessionary.Source(platform="web", chat_id="chat"))
         texts = [message["content"] for message in chat.context()]
         assert verify.verify(client.store).broken == ()
     assert [text for text in texts if text != "still"] == ["before", "while", "after"]
-    if told[2][1] == "no":
+    if outcomes[2][1] == "no":
         assert "still" not in texts
 
 

@@ -69,8 +69,8 @@ def test_what_was_acknowledged_before_the_power_failed_is_there(
         promised += len(acknowledged(so_far))
         lost += len(acknowledged(so_far) - found)
     # Each reading has checked that nothing is there twice.
-    told = f"power cuts={CUTS} acknowledged={promised} lost={lost} doubled=0"
-    record_property("counts", told)
+    summary = f"power cuts={CUTS} acknowledged={promised} lost={lost} doubled=0"
+    record_property("counts", summary)
 
     assert len(acknowledged(done)) == THREADS * EACH
     assert lost == 0

@@ -253,6 +253,6 @@ def test_a_file_that_is_not_there_or_empty_is_refused(given: Any) -> None:
         read_message("user", [File(given)])
 
 
-def _context(*said: Message) -> list[dict[str, Any]]:
+def _context(*message: Message) -> list[dict[str, Any]]:
     now = FakeClock().now()
-    return context([Entry("s", seq, now, each) for seq, each in enumerate(said, 1)])
+    return context([Entry("s", seq, now, each) for seq, each in enumerate(message, 1)])

@@ -35,8 +35,8 @@ def test_blocks_of_a_message_become_parts() -> None:
 
 def test_the_images_of_a_result_stand_beside_it() -> None:
     content = Content()
-    told = [{"type": "text", "text": "a"}, {"type": "image", "source": image()}]
-    block = {"type": "tool_result", "tool_use_id": "t1", "content": told, "is_error": True}
+    blocks = [{"type": "text", "text": "a"}, {"type": "image", "source": image()}]
+    block = {"type": "tool_result", "tool_use_id": "t1", "content": blocks, "is_error": True}
     anthropic_blocks.add(content, [block])
 
     assert content.parts[0] == {

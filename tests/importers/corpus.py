@@ -236,24 +236,24 @@ class Heard:
             self.faults += 1
 
     def _take(self, event: Event) -> None:
-        said: list[MessageEvent] = []
+        messages: list[MessageEvent] = []
         if isinstance(event, MessageEvent):
-            said = [event]
+            messages = [event]
         elif isinstance(event, Branch):
-            said = [each for each in event.items if isinstance(each, MessageEvent)]
+            messages = [each for each in event.items if isinstance(each, MessageEvent)]
         elif isinstance(event, Skipped):
             self.faults += 1
         elif isinstance(event, SessionBegin):
             self._name = event.native_id
-        self.messages += said
-        self.counts[self._name] += len(said)
+        self.messages += messages
+        self.counts[self._name] += len(messages)
 
 
-def _units(importer: Importer, place: Path, heard: Heard) -> Iterator[Unit]:
+def _units(importer: Importer, place: Path, replayed: Heard) -> Iterator[Unit]:
     try:
         yield from importer.find(place)
     except BadInput:
-        heard.faults += 1
+        replayed.faults += 1
 
 
 def linked(path: Path, aside: Path) -> None:

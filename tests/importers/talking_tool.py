@@ -97,12 +97,12 @@ class TalkingTool(Importer):
         head = rows[0].data or {}
         alias = head["alias"]
         yield SessionBegin(native_id=head["talk"], began_at=NOON, aliases=[alias] if alias else [])
-        told = [(row.end, _line(row.data or {})) for row in rows[1:]]
+        lines = [(row.end, _line(row.data or {})) for row in rows[1:]]
         if head["style"] == "tree":
-            yield from _tree([line for _, line in told], head["current"])
+            yield from _tree([line for _, line in lines], head["current"])
         else:
             start = 0 if resume is None else resume.place
-            for end, line in told:
+            for end, line in lines:
                 if end > start:
                     yield _said(line, has_parent=head["style"] == "parents")
                     if unit.hint:
@@ -115,7 +115,7 @@ def _line(data: dict[str, Any]) -> JsonLine:
 
 
 def _said(line: JsonLine, *, has_parent: bool) -> MessageEvent:
-    said = MessageEvent(
+    event = MessageEvent(
         role="assistant" if line.at % 2 else "user",
         parts=[parts.text(line.text)],
         at=NOON + timedelta(seconds=line.at),
@@ -123,16 +123,16 @@ def _said(line: JsonLine, *, has_parent: bool) -> MessageEvent:
         usage=[Usage(call_id=f"call of {line.id}", model="m", output_tokens=TOKENS)],
     )
     if has_parent:
-        said.parent = line.parent
-    return said
+        event.parent = line.parent
+    return event
 
 
-def _tree(told: list[JsonLine], current: str | None) -> Iterator[Event]:
-    known = {line.id: line for line in told}
-    parents = {line.parent for line in told}
-    leaves = [line for line in told if line.id not in parents and line.id != current]
+def _tree(lines: list[JsonLine], current: str | None) -> Iterator[Event]:
+    known = {line.id: line for line in lines}
+    parents = {line.parent for line in lines}
+    leaves = [line for line in lines if line.id not in parents and line.id != current]
     for leaf in leaves:
         items = [_said(each, has_parent=False) for each in _way(known, leaf)]
         yield Branch(items=items, is_current=False)
-    at = known.get(current or "") or (told[-1] if told else None)
+    at = known.get(current or "") or (lines[-1] if lines else None)
     yield Branch(items=[_said(e, has_parent=False) for e in _way(known, at)], is_current=True)

@@ -69,7 +69,7 @@ def test_a_start_without_a_question_is_no_session(archive: Archive, history: Pat
 
 
 def test_what_a_call_used_is_taken_as_aider_tells_it(archive: Archive, history: Path) -> None:
-    told = (
+    log = (
         "# aider chat started at 2026-02-03 09:00:00\n\n> Main model: gpt-4o with diff edit format  \n\n"
         "#### Grind it.  \n\nGround.\n\n"
         "> Tokens: 2.4k sent, 7 received. Cost: $0.0062 message, $0.0062 session.  \n\n"
@@ -77,7 +77,7 @@ def test_what_a_call_used_is_taken_as_aider_tells_it(archive: Archive, history: 
         "> Tokens: 12k sent, 1.0k cache write, 9.0k cache hit, 801 received.  \n\n"
         "#### Quote.  \n\n```\n> Tokens: 99 sent, 99 received.\n```\n"
     )
-    history.write_text(told)
+    history.write_text(log)
 
     archive.take_all(IMPORTER, history)
 

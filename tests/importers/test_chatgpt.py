@@ -33,7 +33,7 @@ def take(archive: Archive, place: Path) -> ToolImportReport:
     return archive.take(IMPORTER, list(IMPORTER.find(place)))
 
 
-def said(archive: Archive, id: str) -> list[str]:
+def texts_of(archive: Archive, id: str) -> list[str]:
     return [e.body.text for e in archive.log("chatgpt", id) if isinstance(e.body, Message)]
 
 
@@ -81,7 +81,7 @@ def test_the_whole_tree_comes_over(archive: Archive, tmp_path: Path) -> None:
     take(archive, path)
 
     assert archive.texts("chatgpt", "conv-1") == ["Capital of France?", "Paris", "Thanks"]
-    assert said(archive, "conv-1") == [
+    assert texts_of(archive, "conv-1") == [
         "Capital of France?",
         "Lyon",
         "Sure?",
@@ -225,5 +225,5 @@ def test_a_single_conversation_is_a_record_too(archive: Archive, tmp_path: Path)
     report = take(archive, path)
 
     assert (report.added, report.skipped) == (1, 0)
-    assert said(archive, "conv-1")
+    assert texts_of(archive, "conv-1")
     as_before(archive, path)

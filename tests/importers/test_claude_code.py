@@ -366,8 +366,8 @@ def test_an_agent_is_a_session_of_its_own(
     agent.prompt("Look in bed 3.")
     agent.answer(text("There they are."))
     agent.write()
-    told = {"agentType": "Explore", "description": "Look for leeks"}
-    (folder / "agent-a1.meta.json").write_text(json.dumps(told))
+    meta = {"agentType": "Explore", "description": "Look for leeks"}
+    (folder / "agent-a1.meta.json").write_text(json.dumps(meta))
     older = Tape(tape.path.parent / "agent-b2.jsonl", tape.session_id, agent="b2")
     older.prompt("Warm up.")
     older.write()
@@ -393,8 +393,8 @@ def test_what_an_agent_copies_of_its_session_is_left_out(
     """Agents that compact a conversation begin with its lines, under the same names."""
     tape.prompt("Find leeks.")
     tape.answer(text("In bed 3."))
-    told = {"type": "agent_progress", "message": {"type": "user", "uuid": "agent-line"}}
-    tape.line("progress", data=told, chained=False)
+    progress = {"type": "agent_progress", "message": {"type": "user", "uuid": "agent-line"}}
+    tape.line("progress", data=progress, chained=False)
     tape.write()
     folder = tape.path.parent / tape.session_id / "subagents"
     copy = tape.copy(folder / "agent-acompact-1f.jsonl", tape.session_id)

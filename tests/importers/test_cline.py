@@ -40,10 +40,10 @@ def test_a_task_comes_over_as_it_was(archive: Archive, task: Task, tmp_path: Pat
     assert archive.texts("cline", task.id) == TEXTS
     messages = archive.messages("cline", task.id)
     assert [message.role for message in messages[1:3]] == [Role.ASSISTANT, Role.TOOL]
-    said = [part for message in messages for part in message.parts]
-    assert said[0] == Text("What is in a.txt?")
-    assert isinstance(said[1], Unknown)
-    assert said[2:6] == [
+    parts = [part for message in messages for part in message.parts]
+    assert parts[0] == Text("What is in a.txt?")
+    assert isinstance(parts[1], Unknown)
+    assert parts[2:6] == [
         Attachment(hash_of(PICTURE), "image/png", None, len(PICTURE)),
         Reasoning("I read it"),
         ToolCall("c1", "read_file", {"path": "a.txt"}),
@@ -136,11 +136,11 @@ def test_results_that_are_told_as_words_become_results_of_their_calls(
     ]
     task.say("assistant", words("I look."), *calls)
     around = words("<environment_details>\nnow\n</environment_details>")
-    told = [
+    results = [
         words("[execute_command for 'ls'] Result:\na.txt"),
         words("[read_file for 'a.txt'] Result:"),
     ]
-    task.say("user", *told, words("flour"), around)
+    task.say("user", *results, words("flour"), around)
     task.say("assistant", words("Flour."))
     task.say("user", words("[read_file for 'x'] Result:\nis what I saw before"))
     task.write()

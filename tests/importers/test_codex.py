@@ -270,7 +270,7 @@ def test_what_was_packed_or_archived_is_the_same_thread(
 
 
 def test_older_releases_are_read(archive: Archive, importer: Observed, home: Path) -> None:
-    said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi."}]}
+    item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi."}]}
     answered = {
         "type": "message",
         "role": "assistant",
@@ -279,11 +279,11 @@ def test_older_releases_are_read(archive: Archive, importer: Observed, home: Pat
     first = {"id": "11111111-2222-4333-8444-555555555555", "timestamp": "2025-06-01T10:00:00Z"}
     bare = home / "sessions" / "2025" / f"rollout-2025-06-01T10-00-00-{first['id']}.jsonl"
     bare.parent.mkdir(parents=True)
-    lines = [first, {"record_type": "state"}, said, answered]
+    lines = [first, {"record_type": "state"}, item, answered]
     bare.write_text("".join(json.dumps(line) + "\n" for line in lines))
     session = {"id": "21111111-2222-4333-8444-555555555555", "instructions": "Be kind."}
     document = home / "sessions" / "rollout-2025-05-01-oldest.json"
-    document.write_text(json.dumps({"session": session, "items": [said, answered]}))
+    document.write_text(json.dumps({"session": session, "items": [item, answered]}))
 
     take(archive, importer, home)
 

@@ -41,8 +41,8 @@ def test_a_chat_comes_over_as_it_was(archive: Archive, tmp_path: Path, form: str
     head = archive.session("copilot", "chat-1")
     assert (report.added, report.skipped) == (1, 0)
     assert archive.texts("copilot", "chat-1") == TEXTS
-    said = [part for message in archive.messages("copilot", "chat-1") for part in message.parts]
-    assert said[1:5] == [
+    parts = [part for message in archive.messages("copilot", "chat-1") for part in message.parts]
+    assert parts[1:5] == [
         Reasoning("I read it"),
         ToolCall("c1", "read_file", {"path": "a.txt"}),
         ToolResult("c1", "flour", "read_file"),
@@ -85,8 +85,8 @@ def test_a_run_comes_over_as_it_was(archive: Archive, tmp_path: Path) -> None:
     assert (report.added, report.skipped) == (1, 0)
     texts = ["What is in a.txt?", "", "", "Flour.", "The mill is broken."]
     assert archive.texts("copilot", "run-1") == texts
-    said = [part for message in archive.messages("copilot", "run-1") for part in message.parts]
-    assert said[2:7] == [
+    parts = [part for message in archive.messages("copilot", "run-1") for part in message.parts]
+    assert parts[2:7] == [
         Reasoning("I read it"),
         ToolCall("c1", "view", {"path": "a.txt"}),
         ToolResult("c1", "flour"),
@@ -214,18 +214,18 @@ def test_calls_are_taken_from_the_rounds_whatever_the_items_are_called(
 
     archive.take_all(IMPORTER, tmp_path / "User")
 
-    said = [part for message in archive.messages("copilot", "chat-1") for part in message.parts]
-    assert [part for part in said if isinstance(part, ToolCall)] == [
+    parts = [part for message in archive.messages("copilot", "chat-1") for part in message.parts]
+    assert [part for part in parts if isinstance(part, ToolCall)] == [
         ToolCall("toolu_1__vscode-1", "list_dir", {"path": "."}),
         ToolCall("toolu_2__vscode-2", "read_file", {"path": "a.txt"}),
         ToolCall("toolu_3__vscode-3", "read_file", {"path": "b.txt"}),
     ]
-    assert [part.content for part in said if isinstance(part, ToolResult)] == [
+    assert [part.content for part in parts if isinstance(part, ToolResult)] == [
         "a.txt",
         "flour",
         "yeast",
     ]
-    assert [part.text for part in said if isinstance(part, Text)] == [
+    assert [part.text for part in parts if isinstance(part, Text)] == [
         "What is there?",
         "I look.",
         "One more.",
@@ -254,8 +254,8 @@ def test_items_without_rounds_show_what_went_in_and_came_out(
 
     archive.take_all(IMPORTER, tmp_path / "User")
 
-    said = [part for message in archive.messages("copilot", "chat-1") for part in message.parts]
-    assert said[1:3] == [
+    parts = [part for message in archive.messages("copilot", "chat-1") for part in message.parts]
+    assert parts[1:3] == [
         ToolCall("y", "mcp_mill_grind", {"grain": "rye"}),
         ToolResult("y", "flour", "mcp_mill_grind"),
     ]

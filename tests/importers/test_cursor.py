@@ -43,14 +43,14 @@ def test_a_conversation_comes_over_as_it_was(archive: Archive, cursor: CursorUse
     head = archive.session("cursor", ID)
     assert (report.added, report.skipped) == (1, 0)
     assert archive.texts("cursor", ID) == TEXTS
-    said = [part for message in archive.messages("cursor", ID) for part in message.parts]
-    assert said[1:5] == [
+    parts = [part for message in archive.messages("cursor", ID) for part in message.parts]
+    assert parts[1:5] == [
         Attachment(hash_of(PICTURE), "image/png", None, len(PICTURE)),
         Reasoning("I read it", {"signature": "sig"}),
         ToolCall("c1", "read_file_v2", {"path": "a.txt"}),
         ToolResult("c1", "flour", "read_file_v2"),
     ]
-    assert said[-1] == ToolResult("c1", "the mill is broken", "read_file_v2", is_error=True)
+    assert parts[-1] == ToolResult("c1", "the mill is broken", "read_file_v2", is_error=True)
     assert (head.title, head.archived, head.model) == ("At the mill", True, "claude-sonnet-4-5")
     assert (head.usage.calls, head.usage.output_tokens) == (4, 12)
     archive.check_again(IMPORTER, cursor.root)

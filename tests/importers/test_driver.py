@@ -96,7 +96,9 @@ def touched(path: Path, more: bytes = b"x") -> Unit:
     return Unit(str(path), path, files.stamp_of(path), path.stat().st_size)
 
 
-def said(words: str, id: str | None = None, role: str = "user", **more: object) -> MessageEvent:
+def message_event(
+    words: str, id: str | None = None, role: str = "user", **more: object
+) -> MessageEvent:
     at = NOON + timedelta(seconds=next(_ticks))
     return MessageEvent(role=role, parts=[parts.text(words)], at=at, id=id or words, **more)  # type: ignore[arg-type]
 
@@ -107,8 +109,8 @@ def test_what_was_said_becomes_a_session_that_people_can_read(
     scripted.events = [
         SessionBegin(native_id="s1"),
         Facts(fields={"title": "A talk"}),
-        said("hello"),
-        said("hi", role="assistant", model="m-1"),
+        message_event("hello"),
+        message_event("hi", role="assistant", model="m-1"),
     ]
 
     report = archive.take(scripted, [unit])
@@ -127,7 +129,11 @@ def test_what_was_said_becomes_a_session_that_people_can_read(
 
 
 def test_the_same_again_changes_nothing(scripted: Scripted, archive: Archive, unit: Unit) -> None:
-    scripted.events = [SessionBegin(native_id="s1"), said("a"), said("b", role="assistant")]
+    scripted.events = [
+        SessionBegin(native_id="s1"),
+        message_event("a"),
+        message_event("b", role="assistant"),
+    ]
     archive.take(scripted, [unit])
     before = archive.everything()
 
@@ -140,10 +146,14 @@ def test_the_same_again_changes_nothing(scripted: Scripted, archive: Archive, un
 
 
 def test_what_comes_later_is_added_behind(scripted: Scripted, archive: Archive, unit: Unit) -> None:
-    scripted.events = [SessionBegin(native_id="s1"), said("a"), said("b", role="assistant")]
+    scripted.events = [
+        SessionBegin(native_id="s1"),
+        message_event("a"),
+        message_event("b", role="assistant"),
+    ]
     archive.take(scripted, [unit])
 
-    scripted.events = [*scripted.events, said("c")]
+    scripted.events = [*scripted.events, message_event("c")]
     report = archive.take(scripted, [touched(unit.path)])
 
     assert (report.extended, report.messages) == (1, 1)
@@ -152,7 +162,11 @@ def test_what_comes_later_is_added_behind(scripted: Scripted, archive: Archive, 
 
 
 def test_imported_history_arrives_read(scripted: Scripted, archive: Archive, unit: Unit) -> None:
-    scripted.events = [SessionBegin(native_id="s1"), said("a"), said("b", role="assistant")]
+    scripted.events = [
+        SessionBegin(native_id="s1"),
+        message_event("a"),
+        message_event("b", role="assistant"),
+    ]
 
     archive.take(scripted, [unit])
 
@@ -163,10 +177,14 @@ def test_imported_history_arrives_read(scripted: Scripted, archive: Archive, uni
 def test_old_messages_that_a_later_import_adds_arrive_read(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
-    scripted.events = [SessionBegin(native_id="s1"), said("a"), said("b", role="assistant")]
+    scripted.events = [
+        SessionBegin(native_id="s1"),
+        message_event("a"),
+        message_event("b", role="assistant"),
+    ]
     archive.take(scripted, [unit])
 
-    scripted.events = [*scripted.events, said("c"), said("d", role="assistant")]
+    scripted.events = [*scripted.events, message_event("c"), message_event("d", role="assistant")]
     archive.take(scripted, [touched(unit.path)])
 
     head = archive.session("scripted", "s1")
@@ -176,11 +194,15 @@ def test_old_messages_that_a_later_import_adds_arrive_read(
 def test_what_a_conversation_that_goes_on_says_since_its_import_is_unread(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
-    scripted.events = [SessionBegin(native_id="s1"), said("a"), said("b", role="assistant")]
+    scripted.events = [
+        SessionBegin(native_id="s1"),
+        message_event("a"),
+        message_event("b", role="assistant"),
+    ]
     archive.take(scripted, [unit])
 
     fresh = MessageEvent(role="assistant", parts=[parts.text("d")], at=datetime.now(UTC), id="d")
-    scripted.events = [*scripted.events, said("c"), fresh]
+    scripted.events = [*scripted.events, message_event("c"), fresh]
     archive.take(scripted, [touched(unit.path)])
 
     head = archive.session("scripted", "s1")
@@ -192,14 +214,14 @@ def test_a_file_that_grew_is_read_from_where_it_ended(
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
-        said("a"),
+        message_event("a"),
         Checkpoint(place=unit.size, note={"n": 1}),
     ]
     archive.take(scripted, [unit])
 
     scripted.events = [
         SessionBegin(native_id="s1"),
-        said("b"),
+        message_event("b"),
         Checkpoint(place=unit.size + 1, note={"n": 2}),
     ]
     archive.take(scripted, [touched(unit.path)])
@@ -212,7 +234,11 @@ def test_a_file_that_grew_is_read_from_where_it_ended(
 def test_a_file_that_was_written_anew_is_read_from_its_beginning(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
-    scripted.events = [SessionBegin(native_id="s1"), said("a"), Checkpoint(place=unit.size)]
+    scripted.events = [
+        SessionBegin(native_id="s1"),
+        message_event("a"),
+        Checkpoint(place=unit.size),
+    ]
     archive.take(scripted, [unit])
 
     unit.path.write_bytes(b"something else")
@@ -225,10 +251,18 @@ def test_a_file_that_was_written_anew_is_read_from_its_beginning(
 def test_a_place_that_no_longer_fits_its_session_is_not_trusted(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
-    scripted.events = [SessionBegin(native_id="s1"), said("a"), Checkpoint(place=unit.size)]
+    scripted.events = [
+        SessionBegin(native_id="s1"),
+        message_event("a"),
+        Checkpoint(place=unit.size),
+    ]
     archive.take(scripted, [unit])
 
-    scripted.events = [SessionBegin(native_id="s2"), said("b"), Checkpoint(place=unit.size + 1)]
+    scripted.events = [
+        SessionBegin(native_id="s2"),
+        message_event("b"),
+        Checkpoint(place=unit.size + 1),
+    ]
     archive.take(scripted, [touched(unit.path)])
 
     assert [resume is None for resume in scripted.resumes] == [True, False, True]
@@ -238,11 +272,16 @@ def test_a_place_that_no_longer_fits_its_session_is_not_trusted(
 def test_a_message_said_differently_is_taken_back_and_said_anew(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
-    scripted.events = [SessionBegin(native_id="s1"), said("a"), said("half", id="b"), said("c")]
+    scripted.events = [
+        SessionBegin(native_id="s1"),
+        message_event("a"),
+        message_event("half", id="b"),
+        message_event("c"),
+    ]
     archive.take(scripted, [unit])
 
     scripted.events = list(scripted.events)
-    scripted.events[2] = said("half and whole", id="b")
+    scripted.events[2] = message_event("half and whole", id="b")
     archive.take(scripted, [touched(unit.path)])
     archive.take(scripted, [touched(unit.path)])
 
@@ -252,11 +291,11 @@ def test_a_message_said_differently_is_taken_back_and_said_anew(
 
 
 def test_what_a_tool_forgets_stays_here(scripted: Scripted, archive: Archive, unit: Unit) -> None:
-    whole = [said("a"), said("b"), said("c"), said("d")]
+    whole = [message_event("a"), message_event("b"), message_event("c"), message_event("d")]
     scripted.events = [SessionBegin(native_id="s1"), *whole]
     archive.take(scripted, [unit])
 
-    scripted.events = [SessionBegin(native_id="s1"), *whole[2:], said("e")]
+    scripted.events = [SessionBegin(native_id="s1"), *whole[2:], message_event("e")]
     archive.take(scripted, [touched(unit.path)])
 
     assert archive.texts("scripted", "s1") == ["a", "b", "c", "d", "e"]
@@ -268,11 +307,11 @@ def test_an_answer_to_an_earlier_message_begins_a_branch(
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
-        said("a", parent=None),
-        said("b", parent="a"),
-        said("c", parent="b"),
-        said("x", parent="a"),
-        said("y", parent="x"),
+        message_event("a", parent=None),
+        message_event("b", parent="a"),
+        message_event("c", parent="b"),
+        message_event("x", parent="a"),
+        message_event("y", parent="x"),
     ]
     archive.take(scripted, [unit])
     before = archive.everything()
@@ -289,15 +328,15 @@ def test_a_branch_can_be_begun_in_a_later_reading(
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
-        said("a", parent=None),
-        said("b", parent="a"),
+        message_event("a", parent=None),
+        message_event("b", parent="a"),
         Checkpoint(place=unit.size),
     ]
     archive.take(scripted, [unit])
 
     scripted.events = [
         SessionBegin(native_id="s1"),
-        said("x", parent="a"),
+        message_event("x", parent="a"),
         Checkpoint(place=unit.size + 1),
     ]
     archive.take(scripted, [touched(unit.path)])
@@ -309,7 +348,7 @@ def test_a_branch_can_be_begun_in_a_later_reading(
 def test_a_tree_becomes_one_log_whose_current_way_is_read(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
-    a, b, c, x = said("a"), said("b"), said("c"), said("x")
+    a, b, c, x = message_event("a"), message_event("b"), message_event("c"), message_event("x")
     scripted.events = [
         SessionBegin(native_id="s1"),
         Branch(items=[a, b, c], is_current=False),
@@ -324,7 +363,7 @@ def test_a_tree_becomes_one_log_whose_current_way_is_read(
     scripted.events = [
         SessionBegin(native_id="s1"),
         Branch(items=[a, x], is_current=False),
-        Branch(items=[a, b, c, said("d")], is_current=True),
+        Branch(items=[a, b, c, message_event("d")], is_current=True),
     ]
     archive.take(scripted, [touched(unit.path)])
 
@@ -335,7 +374,7 @@ def test_a_tree_becomes_one_log_whose_current_way_is_read(
 def test_a_fork_shares_what_it_has_in_common_with_its_parent(
     scripted: Scripted, archive: Archive, unit: Unit, tmp_path: Path
 ) -> None:
-    a, b, c = said("a"), said("b"), said("c")
+    a, b, c = message_event("a"), message_event("b"), message_event("c")
     scripted.events = [SessionBegin(native_id="s1"), a, b, c]
     archive.take(scripted, [unit])
 
@@ -343,7 +382,7 @@ def test_a_fork_shares_what_it_has_in_common_with_its_parent(
         SessionBegin(native_id="s2", parent="s1", lineage=Lineage.FORK),
         a,
         b,
-        said("z"),
+        message_event("z"),
     ]
     other = touched(tmp_path / "other")
     archive.take(scripted, [other])
@@ -359,11 +398,11 @@ def test_a_fork_shares_what_it_has_in_common_with_its_parent(
 def test_a_session_that_begins_like_another_is_its_fork(
     scripted: Scripted, archive: Archive, unit: Unit, tmp_path: Path
 ) -> None:
-    a, b = said("a"), said("b")
+    a, b = message_event("a"), message_event("b")
     scripted.events = [SessionBegin(native_id="s1", aliases=["first a"]), a, b]
     archive.take(scripted, [unit])
 
-    scripted.events = [SessionBegin(native_id="s2", aliases=["first a"]), a, said("z")]
+    scripted.events = [SessionBegin(native_id="s2", aliases=["first a"]), a, message_event("z")]
     archive.take(scripted, [touched(tmp_path / "other")])
 
     assert archive.session("scripted", "s2").lineage is Lineage.FORK
@@ -376,10 +415,10 @@ def test_a_summary_replaces_what_came_before_for_the_model_only(
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
-        said("a"),
-        said("b", role="assistant"),
+        message_event("a"),
+        message_event("b", role="assistant"),
         Compacted(summary="a and b", at=NOON),
-        said("c"),
+        message_event("c"),
     ]
     archive.take(scripted, [unit])
     before = archive.everything()
@@ -397,10 +436,10 @@ def test_what_was_taken_back_there_is_taken_back_here(
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
-        said("a"),
-        said("b"),
+        message_event("a"),
+        message_event("b"),
         Retracted(after="a", at=NOON),
-        said("c"),
+        message_event("c"),
     ]
     archive.take(scripted, [unit])
     before = archive.everything()
@@ -414,7 +453,12 @@ def test_what_was_taken_back_there_is_taken_back_here(
 def test_what_is_taken_back_later_is_taken_back_then(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
-    scripted.events = [SessionBegin(native_id="s1"), said("a"), said("b"), said("c")]
+    scripted.events = [
+        SessionBegin(native_id="s1"),
+        message_event("a"),
+        message_event("b"),
+        message_event("c"),
+    ]
     archive.take(scripted, [unit])
 
     scripted.events.append(Retracted(after="a", at=NOON))
@@ -424,7 +468,7 @@ def test_what_is_taken_back_later_is_taken_back_then(
     assert archive.texts("scripted", "s1") == ["a"]
     assert archive.everything() == before
 
-    scripted.events.append(said("d"))
+    scripted.events.append(message_event("d"))
     archive.take(scripted, [touched(unit.path)])
     before = archive.everything()
     archive.take(scripted, [touched(unit.path)])
@@ -436,9 +480,9 @@ def test_what_is_taken_back_later_is_taken_back_then(
 def test_what_a_tool_keeps_in_a_profile_stays_apart(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
-    scripted.events = [SessionBegin(native_id="s1"), said("a")]
+    scripted.events = [SessionBegin(native_id="s1"), message_event("a")]
     archive.take(scripted, [unit])
-    scripted.events = [SessionBegin(native_id="s2"), said("b")]
+    scripted.events = [SessionBegin(native_id="s2"), message_event("b")]
     report = archive.take(scripted, [replace(unit, profile="work")])
 
     assert sorted(head.profile for head in archive.heads()) == ["main", "work"]
@@ -450,7 +494,7 @@ def test_a_large_session_is_whole_before_people_see_it(
     scripted: Scripted, archive: Archive, unit: Unit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session_merger, "MAX_BATCH_ROWS", 100)
-    many = [said(f"line {n}") for n in range(250)]
+    many = [message_event(f"line {n}") for n in range(250)]
     marked = [
         each for n, one in enumerate(many) for each in (one, Checkpoint(place=min(n, unit.size)))
     ]
@@ -474,9 +518,9 @@ def test_what_could_not_be_read_is_told_and_marked(
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
-        said("a"),
+        message_event("a"),
         Skipped(where="line 2", why="not JSON"),
-        said("b"),
+        message_event("b"),
     ]
     report = archive.take(scripted, [unit])
 
@@ -489,7 +533,7 @@ def test_what_could_not_be_read_earlier_stays_marked(
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
-        said("a"),
+        message_event("a"),
         Skipped(where="line 2", why="not JSON"),
         Checkpoint(place=unit.size),
     ]
@@ -497,7 +541,7 @@ def test_what_could_not_be_read_earlier_stays_marked(
 
     scripted.events = [
         SessionBegin(native_id="s1"),
-        said("b"),
+        message_event("b"),
         Skipped(where="line 4", why="not JSON"),
         Checkpoint(place=unit.size + 1),
     ]
@@ -509,12 +553,16 @@ def test_what_could_not_be_read_earlier_stays_marked(
 def test_what_turns_out_to_have_grown_is_read_from_its_beginning(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
-    scripted.events = [SessionBegin(native_id="s1"), said("a"), Checkpoint(place=unit.size)]
+    scripted.events = [
+        SessionBegin(native_id="s1"),
+        message_event("a"),
+        Checkpoint(place=unit.size),
+    ]
     archive.take(scripted, [unit])
 
     scripted.events = [
         SessionBegin(native_id="s1"),
-        said("a and more", id="a"),
+        message_event("a and more", id="a"),
         Checkpoint(place=unit.size + 1),
     ]
     scripted.refusal = SourceRewritten()
@@ -530,10 +578,10 @@ def test_who_answers_to_what_was_taken_back_makes_its_way_the_current_one(
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
-        said("a", parent=None),
-        said("b", parent="a"),
-        said("x", parent="a"),
-        said("c", parent="b"),
+        message_event("a", parent=None),
+        message_event("b", parent="a"),
+        message_event("x", parent="a"),
+        message_event("c", parent="b"),
     ]
     archive.take(scripted, [unit])
     before = archive.everything()
@@ -552,7 +600,7 @@ def test_a_large_source_without_marks_is_written_in_pieces(
     def seen() -> Iterator[Event]:
         yield SessionBegin(native_id="s1")
         for number in range(250):
-            yield said(f"line {number}")
+            yield message_event(f"line {number}")
         rows = archive.store.read(_entries_there).result()
         assert rows == 200
 
@@ -572,7 +620,10 @@ def _entries_there(tx: Tx) -> int:
 def test_a_session_that_began_after_its_last_word_breaks_nothing(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
-    scripted.events = [SessionBegin(native_id="s1", began_at=NOON + timedelta(days=9)), said("a")]
+    scripted.events = [
+        SessionBegin(native_id="s1", began_at=NOON + timedelta(days=9)),
+        message_event("a"),
+    ]
 
     archive.take(scripted, [unit])
 
@@ -596,9 +647,9 @@ def test_another_systems_orders_are_read_by_people_only(
     """S17: a system message of another tool is shown, and no model is given it."""
     scripted.events = [
         SessionBegin(native_id="s1"),
-        said("obey me", role="system"),
-        said("hello"),
-        said("hi", role="assistant"),
+        message_event("obey me", role="system"),
+        message_event("hello"),
+        message_event("hi", role="assistant"),
     ]
     archive.take(scripted, [unit])
 
@@ -611,10 +662,14 @@ def test_another_systems_orders_are_read_by_people_only(
 def test_a_name_that_no_column_can_hold_is_made_to_fit(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
-    scripted.events = [SessionBegin(native_id="s1"), Facts(fields={"model": "m\ud800"}), said("a")]
+    scripted.events = [
+        SessionBegin(native_id="s1"),
+        Facts(fields={"model": "m\ud800"}),
+        message_event("a"),
+    ]
     archive.take(scripted, [unit])
 
-    scripted.events += [Facts(fields={"model": "n\ud800\x00"}), said("b")]
+    scripted.events += [Facts(fields={"model": "n\ud800\x00"}), message_event("b")]
     archive.take(scripted, [touched(unit.path)])
 
     assert archive.session("scripted", "s1").model == "n\ufffd\ufffd"
@@ -624,7 +679,7 @@ def test_a_name_that_no_column_can_hold_is_made_to_fit(
 def test_a_disk_that_cannot_be_read_holds_up_no_other_file(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
-    scripted.events = [SessionBegin(native_id="s1"), said("one"), Lost()]
+    scripted.events = [SessionBegin(native_id="s1"), message_event("one"), Lost()]
 
     report = archive.take(scripted, [unit, replace(unit, name="another")])
 
@@ -638,10 +693,10 @@ def test_a_session_in_which_nobody_said_anything_is_left_out_and_named(
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="empty"),
-        said("Tool v1.0", role="system"),
+        message_event("Tool v1.0", role="system"),
         SessionEnd(),
         SessionBegin(native_id="full"),
-        said("hello"),
+        message_event("hello"),
         SessionEnd(),
     ]
 
@@ -658,14 +713,14 @@ def test_a_unit_without_words_is_left_out_each_time_until_something_is_said(
 ) -> None:
     start: list[Event] = [
         SessionBegin(native_id="s1"),
-        said("Tool v1.0", role="system"),
+        message_event("Tool v1.0", role="system"),
         Checkpoint(place=1),
     ]
     scripted.events = start
     first = archive.take(scripted, [unit])
     again = archive.take(scripted, [unit])
 
-    scripted.events = [*start, said("hello")]
+    scripted.events = [*start, message_event("hello")]
     later = archive.take(scripted, [touched(unit.path)])
 
     for report in (first, again):
@@ -680,13 +735,13 @@ def test_every_unit_is_imported_unchanged_or_left_out_with_a_reason(
     scripted: Scripted, archive: Archive, tmp_path: Path
 ) -> None:
     full, empty, broken, strange = (touched(tmp_path / name) for name in "abcd")
-    told: dict[str, list[Event]] = {
-        full.name: [SessionBegin(native_id="s1"), said("hello")],
+    received: dict[str, list[Event]] = {
+        full.name: [SessionBegin(native_id="s1"), message_event("hello")],
         empty.name: [],
         broken.name: [Broken()],
-        strange.name: [SessionBegin(native_id="s2"), said("junk")],
+        strange.name: [SessionBegin(native_id="s2"), message_event("junk")],
     }
-    scripted.read = lambda unit, resume: told_by(told[unit.name])  # type: ignore[method-assign]
+    scripted.read = lambda unit, resume: told_by(received[unit.name])  # type: ignore[method-assign]
     units = [full, empty, broken, strange]
 
     def check(unit: Unit) -> str | None:
@@ -724,10 +779,10 @@ def test_a_title_that_says_nothing_is_replaced_by_the_first_words(
     start: list[Event] = [
         SessionBegin(native_id="s1"),
         Facts(fields=fields),
-        said("/clear"),
-        said("<command-name>/mode</command-name>"),
-        said("Why does the bread not rise?"),
-        said("Too cold.", role="assistant"),
+        message_event("/clear"),
+        message_event("<command-name>/mode</command-name>"),
+        message_event("Why does the bread not rise?"),
+        message_event("Too cold.", role="assistant"),
         Checkpoint(place=1),
     ]
     scripted.events = start
@@ -737,7 +792,7 @@ def test_a_title_that_says_nothing_is_replaced_by_the_first_words(
     scripted.events = [
         SessionBegin(native_id="s1"),
         Facts(fields=fields),
-        said("And now?"),
+        message_event("And now?"),
         Checkpoint(place=2),
     ]
     archive.take(scripted, [touched(unit.path)])
@@ -752,7 +807,7 @@ def test_a_title_that_says_something_stays(
     scripted.events = [
         SessionBegin(native_id="s1"),
         Facts(fields={"title": "/etc/hosts is broken"}),
-        said("hello"),
+        message_event("hello"),
     ]
 
     archive.take(scripted, [unit])
@@ -765,8 +820,8 @@ def test_answers_that_may_still_grow_are_counted_with_the_time_when_they_are_who
 ) -> None:
     later = NOON + timedelta(minutes=2)
     scripted.events = [
-        *(SessionBegin(native_id="s1"), said("a"), HeldBack(until=later), SessionEnd()),
-        *(SessionBegin(native_id="s2"), said("b"), HeldBack(until=NOON), SessionEnd()),
+        *(SessionBegin(native_id="s1"), message_event("a"), HeldBack(until=later), SessionEnd()),
+        *(SessionBegin(native_id="s2"), message_event("b"), HeldBack(until=NOON), SessionEnd()),
     ]
 
     report = archive.take(scripted, [unit])
@@ -778,7 +833,7 @@ def test_what_brought_nothing_is_read_again_by_a_later_version(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
     archive.take(scripted, [unit])
-    scripted.events = [SessionBegin(native_id="s1"), said("hello")]
+    scripted.events = [SessionBegin(native_id="s1"), message_event("hello")]
     again = archive.take(scripted, [unit])
 
     newer = replace(archive.target(scripted), version="99.0")

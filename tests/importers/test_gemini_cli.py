@@ -48,8 +48,8 @@ def test_a_session_comes_over_as_it_became(
     head = archive.session("gemini-cli", ID)
     assert (report.added, report.skipped) == (1, 0)
     assert archive.texts("gemini-cli", ID) == CURRENT
-    said = [part for message in archive.messages("gemini-cli", ID) for part in message.parts]
-    assert said[1:6] == [
+    parts = [part for message in archive.messages("gemini-cli", ID) for part in message.parts]
+    assert parts[1:6] == [
         *archive.messages("gemini-cli", ID)[1].parts[:1],
         Attachment(hash_of(PICTURE), "image/png", None, len(PICTURE)),
         Reasoning("Reading\nI read it."),
@@ -137,13 +137,13 @@ def test_a_resumed_session_says_everything_once(archive: Archive, tmp_path: Path
     asked = session.message("user", [{"text": "What is in a.txt?"}])
     called = session.reply("I look.")
     session.again(called, toolCalls=[tool_call("success", answer("flour"))])
-    told = session.message("user", answer("flour"))
+    results = session.message("user", answer("flour"))
     session.lines.append(session.lines[0] | {"startTime": "2026-02-02T09:00:00.000Z"})
     session.control(set={"messages": [context]})
     plain = {name: called[name] for name in ("id", "timestamp", "type")}
     plain["content"] = [{"text": "I look."}, {"functionCall": {"id": "c1", "name": "read_file"}}]
     copy = {"id": f"{called['id']}_response", "type": "user", "content": answer("flour")}
-    session.control(set={"messages": [context, asked, plain, copy, told]})
+    session.control(set={"messages": [context, asked, plain, copy, results]})
     session.reply("Flour.")
     path = session.write(tmp_path / "gemini")
 
@@ -167,14 +167,17 @@ def test_answers_of_tools_that_name_no_call_are_all_kept(archive: Archive, tmp_p
     session.message("user", "Read both files.")
     for content in ("flour", "salt"):
         session.message("gemini", [{"functionCall": {"name": "read_file"}}])
-        told = {"name": "read_file", "response": {"output": content}}
-        session.message("user", [{"functionResponse": told}])
+        function_response = {"name": "read_file", "response": {"output": content}}
+        session.message("user", [{"functionResponse": function_response}])
     session.write(tmp_path / "gemini")
 
     archive.take_all(IMPORTER, tmp_path / "gemini")
 
-    said = [part for message in archive.messages("gemini-cli", ID) for part in message.parts]
-    assert [str(part.content) for part in said if isinstance(part, ToolResult)] == ["flour", "salt"]
+    parts = [part for message in archive.messages("gemini-cli", ID) for part in message.parts]
+    assert [str(part.content) for part in parts if isinstance(part, ToolResult)] == [
+        "flour",
+        "salt",
+    ]
 
 
 def test_a_resumed_session_may_go_on_from_an_earlier_message(

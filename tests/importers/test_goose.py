@@ -36,16 +36,16 @@ def test_a_session_comes_over_as_it_was(archive: Archive, base: GooseBase) -> No
     assert archive.texts("goose", "20260201_1") == TEXTS
     messages = archive.messages("goose", "20260201_1")
     assert [message.role for message in messages[2:5]] == [Role.TOOL, Role.ASSISTANT, Role.SYSTEM]
-    said = [part for message in messages for part in message.parts]
+    parts = [part for message in messages for part in message.parts]
     picture = Attachment(hash_of(PICTURE), "image/png", None, len(PICTURE))
-    assert said[1:6] == [
+    assert parts[1:6] == [
         picture,
         Reasoning("I read it", {"signature": "sig"}),
         ToolCall("c1", "read", {"path": "a.txt"}),
         ToolResult("c1", "flour"),
         picture,
     ]
-    assert said[-1] == ToolResult("c2", "the mill is broken", is_error=True)
+    assert parts[-1] == ToolResult("c2", "the mill is broken", is_error=True)
     assert (head.title, head.model) == ("The mill", "gpt-5")
     assert (head.usage.calls, head.usage.output_tokens, head.usage.cost_microusd) == (2, 30, 3000)
     archive.check_again(IMPORTER, base.path)

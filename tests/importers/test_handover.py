@@ -133,12 +133,12 @@ EXPECTED: list[tuple[Role, list[Any]]] = [
 def in_short(messages: list[Message]) -> list[tuple[Role, list[Any]]]:
     """What was said, without thoughts and names; results of one answer together."""
     made: list[tuple[Role, list[Any]]] = []
-    for said in messages:
-        parts = [_short(part) for part in said.parts if not isinstance(part, Reasoning)]
-        if made and made[-1][0] is said.role and said.role in (Role.TOOL, Role.ASSISTANT):
+    for message in messages:
+        parts = [_short(part) for part in message.parts if not isinstance(part, Reasoning)]
+        if made and made[-1][0] is message.role and message.role in (Role.TOOL, Role.ASSISTANT):
             made[-1][1].extend(parts)
         elif parts:
-            made.append((said.role, parts))
+            made.append((message.role, parts))
     return made
 
 
@@ -166,19 +166,21 @@ def test_a_thought_goes_along_with_its_signature(
 
     found = reimported(archive, tmp_path, "claude-code", text)
 
-    thoughts = [p for said in found for p in said.parts if isinstance(p, Reasoning)]
+    thoughts = [p for message in found for p in message.parts if isinstance(p, Reasoning)]
     assert thoughts == [Reasoning("Look.", {"signature": "c2ln"})]
-    assert {said.model for said in found if said.role is Role.ASSISTANT} == {"claude-opus-4-5"}
+    assert {message.model for message in found if message.role is Role.ASSISTANT} == {
+        "claude-opus-4-5"
+    }
 
 
 def test_each_line_of_claude_code_follows_another(archive: Archive, session: str) -> None:
     made, text = handed(archive, session, "claude-code")
 
     lines = [json.loads(line) for line in text.splitlines()]
-    said = [line for line in lines if "uuid" in line]
-    assert said[0]["parentUuid"] is None
-    assert all(after["parentUuid"] == before["uuid"] for before, after in pairwise(said))
-    assert len({line["uuid"] for line in said}) == len(said)
+    messages = [line for line in lines if "uuid" in line]
+    assert messages[0]["parentUuid"] is None
+    assert all(after["parentUuid"] == before["uuid"] for before, after in pairwise(messages))
+    assert len({line["uuid"] for line in messages}) == len(messages)
     assert {line["sessionId"] for line in lines} == {made.uuid}
     assert lines[-1]["customTitle"] == "A cat"
     advice = HANDOVER_FORMATS["claude-code"].advice(made, "x y.jsonl")
@@ -208,14 +210,14 @@ def test_open_webui_gets_a_chat_whose_list_and_tree_agree(archive: Archive, sess
 
     (chat,) = json.loads(text)["chats"]
 
-    tree, said = chat["chat"]["history"], chat["chat"]["messages"]
+    tree, listed = chat["chat"]["history"], chat["chat"]["messages"]
     assert chat["chat"]["title"] == "A cat"
-    assert [each["role"] for each in said] == ["user", "assistant", "user", "assistant"]
-    assert list(tree["messages"].values()) == said
-    assert tree["currentId"] == said[-1]["id"]
-    assert [each["parentId"] for each in said] == [None, *(each["id"] for each in said[:-1])]
-    assert said[1]["content"].count('<details type="tool_calls"') == 2
-    assert said[0]["files"][0]["type"] == "image"
+    assert [each["role"] for each in listed] == ["user", "assistant", "user", "assistant"]
+    assert list(tree["messages"].values()) == listed
+    assert tree["currentId"] == listed[-1]["id"]
+    assert [each["parentId"] for each in listed] == [None, *(each["id"] for each in listed[:-1])]
+    assert listed[1]["content"].count('<details type="tool_calls"') == 2
+    assert listed[0]["files"][0]["type"] == "image"
 
 
 def test_what_a_tool_is_called_with_is_always_an_object(archive: Archive, tmp_path: Path) -> None:
@@ -243,9 +245,9 @@ def test_the_newest_is_kept_within_the_budget(archive: Archive, tmp_path: Path) 
     ]
     session = kept(archive, tmp_path, many)
 
-    made, told = handed(archive, session, "openai", budget=1000)
+    made, notices = handed(archive, session, "openai", budget=1000)
 
-    messages = json.loads(told)
+    messages = json.loads(notices)
     assert (
         messages[0]["content"]
         == f"[{made.left_out:,} earlier messages of this conversation are not here.]"
@@ -268,11 +270,11 @@ def test_a_summary_comes_first(archive: Archive, tmp_path: Path, tool: str) -> N
     ]
     session = kept(archive, tmp_path, events)
 
-    made, told = handed(archive, session, tool)
+    made, notices = handed(archive, session, tool)
 
     assert made.summary == "They said hello."
-    assert "first words" not in told
-    assert told.index("They said hello.") < told.index("and then?") < told.index("the end")
+    assert "first words" not in notices
+    assert notices.index("They said hello.") < notices.index("and then?") < notices.index("the end")
 
 
 def test_the_same_session_makes_the_same_file(archive: Archive, session: str) -> None:

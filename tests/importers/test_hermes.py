@@ -77,8 +77,8 @@ def test_a_database_of_any_version_gives_back_its_conversation(
     as_before(archive, home)
 
 
-def _is_the_talk(said: list[Any], version: int) -> None:
-    found = [(str(each.role), list(each.parts)) for each in said]
+def _is_the_talk(messages: list[Any], version: int) -> None:
+    found = [(str(each.role), list(each.parts)) for each in messages]
     assert found[:6] == [
         ("user", [Text("What is in this folder?")]),
         ("assistant", [Text("I look."), ToolCall("call_1", "shell", {"command": "ls"})]),
@@ -87,7 +87,7 @@ def _is_the_talk(said: list[Any], version: int) -> None:
         ("user", [Text("Thanks \U0001f600 ?")]),
         ("assistant", [Text("You are welcome.")]),
     ]
-    assert [each.finish_reason for each in said[:4]] == (
+    assert [each.finish_reason for each in messages[:4]] == (
         [None, "tool_calls", None, "stop"] if version >= 2 else [None] * 4
     )
     if version >= 13:

@@ -202,14 +202,14 @@ def test_each_of_its_files_is_recognised(tmp_path: Path) -> None:
 
 
 def test_rows_that_were_written_anew_are_recognised(archive: Archive, home: Path) -> None:
-    said = [*write.talk(), *texts("ok", "ok", "ok", "ok")]
+    messages = [*write.talk(), *texts("ok", "ok", "ok", "ok")]
     database = StateDb(home / "state.db", 22)
-    database.session("s1", said)
+    database.session("s1", messages)
     take(archive, home)
     before = archive.everything()[0][1]
 
     database.run("DELETE FROM messages")
-    database.say("s1", [*said, message("user", "and on")])
+    database.say("s1", [*messages, message("user", "and on")])
     database.close()
     report = take(archive, home)
 
@@ -344,8 +344,8 @@ def test_a_copy_that_is_damaged_holds_up_nothing(archive: Archive, home: Path) -
 
 def test_a_prompt_that_waits_and_is_said_already_is_said_once(archive: Archive, home: Path) -> None:
     waiting = "Where  is\n the mill? "
-    told = texts("Where is the mill?")
-    write.web_session(home / "webui", "0123456789ab", told, pending_user_message=waiting)
+    messages = texts("Where is the mill?")
+    write.web_session(home / "webui", "0123456789ab", messages, pending_user_message=waiting)
     write.web_session(home / "webui", "0123456789cd", [], pending_user_message=waiting)
 
     take(archive, home)
@@ -373,21 +373,26 @@ def test_a_draft_is_in_the_composer(draft: object, archive: Archive, home: Path)
 
 
 def test_the_anchor_of_a_compression_is_a_compaction(archive: Archive, home: Path) -> None:
-    told = [{**m, "timestamp": NOON + n} for n, m in enumerate(texts("a", "b", "c", "d", "b"))]
-    key = {"role": told[3]["role"], "ts": told[3]["timestamp"], "text": "d", "attachments": 0}
+    messages = [{**m, "timestamp": NOON + n} for n, m in enumerate(texts("a", "b", "c", "d", "b"))]
+    key = {
+        "role": messages[3]["role"],
+        "ts": messages[3]["timestamp"],
+        "text": "d",
+        "attachments": 0,
+    }
     summary = {"compression_anchor_summary": "What a and b said."}
     write.web_session(
         home / "webui",
         "0123456789ab",
-        told,
+        messages,
         compression_anchor_message_key=key,
         compression_anchor_visible_idx=0,
         **summary,
     )
     write.web_session(
-        home / "webui", "0123456789cd", told, compression_anchor_visible_idx=1, **summary
+        home / "webui", "0123456789cd", messages, compression_anchor_visible_idx=1, **summary
     )
-    write.web_session(home / "webui", "0123456789ef", told, **summary)
+    write.web_session(home / "webui", "0123456789ef", messages, **summary)
 
     take(archive, home)
 
@@ -421,8 +426,8 @@ def test_every_field_of_a_web_session_is_kept(archive: Archive, home: Path) -> N
     take(archive, home)
 
     kept = archive.extra("hermes", "0123456789ab")["hermes"]
-    told = json.loads(path.read_text())
-    wanted = {name: value for name, value in told.items() if value is not None}
+    data = json.loads(path.read_text())
+    wanted = {name: value for name, value in data.items() if value is not None}
     del wanted["messages"], wanted["tool_calls"]
     assert {name: kept.get(name) for name in wanted} == wanted
 

@@ -69,9 +69,9 @@ def test_every_importer_has_a_sample_that_it_recognises(name: str, tmp_path: Pat
 
     place = corpus.sample(name, tmp_path / "sample")
 
-    heard = Heard(importer, place)
-    assert heard.messages
-    assert heard.faults == 0
+    replayed = Heard(importer, place)
+    assert replayed.messages
+    assert replayed.faults == 0
     assert importer.recognises(place) or any(map(importer.recognises, files_of(place)))
     assert registry.recognise(tmp_path / "nowhere") is None
 
@@ -115,9 +115,9 @@ def test_what_is_cut_off_is_told(name: str, tmp_path: Path) -> None:
         data = path.read_bytes()
         for share in (0.02, 0.2, 0.4, 0.6, 0.8, 0.9, 0.97, 0.999):
             path.write_bytes(data[: int(len(data) * share)])
-            heard = Heard(importer, place)
-            is_part = any(0 < n < whole.counts[each] for each, n in heard.counts.items())
-            is_told = heard.faults > 0 or path.suffix in GROWS
+            replayed = Heard(importer, place)
+            is_part = any(0 < n < whole.counts[each] for each, n in replayed.counts.items())
+            is_told = replayed.faults > 0 or path.suffix in GROWS
             assert is_told or not is_part, f"{path.name} cut at {share:.1%}"
         path.write_bytes(data)
 

@@ -43,8 +43,8 @@ def test_items_are_the_same_in_drops_of_any_size(
         def read(self, _: int) -> bytes:
             nonlocal first
             if first:
-                told, first = first, b""
-                return told
+                pending, first = first, b""
+                return pending
             return super().read(_)
 
     found = list(files.json_items(WithMark(data[4:], size)))  # type: ignore[arg-type]

@@ -26,8 +26,8 @@ def test_a_conversation_comes_over_with_its_branches(
     head = archive.session("librechat", "talk-1")
     assert (report.added, report.skipped) == (1, 0)
     assert archive.texts("librechat", "talk-1") == TEXTS
-    said = [part for message in archive.messages("librechat", "talk-1") for part in message.parts]
-    assert said[2:] == [
+    parts = [part for message in archive.messages("librechat", "talk-1") for part in message.parts]
+    assert parts[2:] == [
         Reasoning("I read it"),
         Text("Let me see."),
         ToolCall("c1", "read", {"path": "a.txt"}),

@@ -93,8 +93,8 @@ def test_chains_become_a_tree(archive: Archive, newer: Log) -> None:
     assert (report.added, report.skipped) == (1, 0)
     assert archive.texts("llm", "t1") == ["What is in a.txt?", "I cannot see."]
     bodies = [entry.body for entry in archive.log("llm", "t1")]
-    said = [part for body in bodies if isinstance(body, Message) for part in body.parts]
-    assert said == [
+    parts = [part for body in bodies if isinstance(body, Message) for part in body.parts]
+    assert parts == [
         Text("What is in a.txt?"),
         IMAGE,
         Reasoning("I read it"),
@@ -119,8 +119,8 @@ def test_messages_named_by_their_hash_become_a_conversation(archive: Archive, ha
     report = archive.take_all(IMPORTER, hashed.path)
 
     assert (report.added, report.skipped) == (1, 0)
-    said = [part for message in archive.messages("llm", "t1") for part in message.parts]
-    assert said == [
+    parts = [part for message in archive.messages("llm", "t1") for part in message.parts]
+    assert parts == [
         Text("Be kind."),
         Text("A fragment.What is in a.txt?"),
         IMAGE,

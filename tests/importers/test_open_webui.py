@@ -30,9 +30,9 @@ def test_a_chat_comes_over_with_its_branches(archive: Archive, tmp_path: Path, f
     assert (report.added, report.skipped) == (1, 0)
     assert archive.texts("open-webui", "chat-1") == TEXTS
     bodies = [entry.body for entry in archive.log("open-webui", "chat-1")]
-    said = [part for body in bodies if isinstance(body, Message) for part in body.parts]
-    assert said[1] == Attachment(hash_of(PICTURE), "image/png", None, len(PICTURE))
-    assert said[3:7] == [
+    parts = [part for body in bodies if isinstance(body, Message) for part in body.parts]
+    assert parts[1] == Attachment(hash_of(PICTURE), "image/png", None, len(PICTURE))
+    assert parts[3:7] == [
         Reasoning("I read it\nwith care"),
         ToolCall("c1", "read", {"path": "a.txt"}),
         ToolResult("c1", "flour", "read"),

@@ -43,15 +43,15 @@ def test_a_session_comes_over_as_it_was(
     head = archive.session("opencode", "ses_1")
     assert (report.added, report.skipped) == (1, 0)
     assert archive.texts("opencode", "ses_1") == TEXTS
-    said = [part for message in archive.messages("opencode", "ses_1") for part in message.parts]
+    parts = [part for message in archive.messages("opencode", "ses_1") for part in message.parts]
     picture = Attachment(hash_of(PICTURE), "image/png", "hen.png", len(PICTURE))
-    assert said[3:7] == [
+    assert parts[3:7] == [
         Reasoning("I read it"),
         ToolCall("c1", "read", {"path": "a.txt"}),
         ToolResult("c1", "flour", "read"),
         picture,
     ]
-    assert ToolResult("c1", "the mill is broken", "read", is_error=True) in said
+    assert ToolResult("c1", "the mill is broken", "read", is_error=True) in parts
     bodies = [entry.body for entry in archive.log("opencode", "ses_1")]
     assert [body.summary for body in bodies if isinstance(body, Compaction)] == ["Flour was found."]
     assert (head.title, head.model) == ("The mill", "claude-sonnet-4-5")

@@ -58,17 +58,17 @@ def test_the_branch_that_was_left_is_there_with_its_tools(
     session.write(tmp_path / "pi")
     archive.take(IMPORTER, list(IMPORTER.find(tmp_path / "pi")))
 
-    said = [
+    parts = [
         part
         for entry in archive.log("pi", ID)
         for part in getattr(entry.body, "parts", ())
         if getattr(entry.body, "role", None) is not Role.SYSTEM
     ]
 
-    assert Reasoning("I read it", {"signature": "sig"}) in said
-    assert ToolCall("c1", "read", {"path": "a.txt"}) in said
-    assert ToolResult("c1", "flour", "read") in said
-    assert said.count(Attachment(hash_of(PICTURE), "image/png", None, len(PICTURE))) == 2
+    assert Reasoning("I read it", {"signature": "sig"}) in parts
+    assert ToolCall("c1", "read", {"path": "a.txt"}) in parts
+    assert ToolResult("c1", "flour", "read") in parts
+    assert parts.count(Attachment(hash_of(PICTURE), "image/png", None, len(PICTURE))) == 2
 
 
 def test_reading_it_again_changes_nothing(

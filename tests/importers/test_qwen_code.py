@@ -40,8 +40,8 @@ def test_a_session_comes_over_with_its_tools_and_tokens(
 
     assert (report.added, report.skipped) == (1, 0)
     assert archive.texts("qwen-code", ID) == CURRENT
-    said = [part for message in archive.messages("qwen-code", ID) for part in message.parts]
-    assert said[:5] == [
+    parts = [part for message in archive.messages("qwen-code", ID) for part in message.parts]
+    assert parts[:5] == [
         Text("What is in a.txt?"),
         Reasoning("I read it"),
         ToolCall("c1", "read_file", {"path": "a.txt"}),
@@ -68,8 +68,8 @@ def test_what_was_rewound_stays_in_the_log(
     archive.take_all(IMPORTER, tmp_path / "qwen")
 
     bodies = [entry.body for entry in archive.log("qwen-code", ID)]
-    said = [part for body in bodies if isinstance(body, Message) for part in body.parts]
-    assert ToolResult("c2", "The mill is broken.", "read_file", is_error=True) in said
+    parts = [part for body in bodies if isinstance(body, Message) for part in body.parts]
+    assert ToolResult("c2", "The mill is broken.", "read_file", is_error=True) in parts
 
 
 def test_a_session_that_grew_gains_only_what_is_new(

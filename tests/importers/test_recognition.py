@@ -72,8 +72,8 @@ def test_no_importer_reads_another_tools_records(
         try:
             result = looked(path, reader)
         except BadInput as error:
-            said = str(error)
-            assert "Nothing was imported" in said or "nothing was imported" in said
+            problem = str(error)
+            assert "Nothing was imported" in problem or "nothing was imported" in problem
             continue
         # A transcript without a sign of whose it is can be anyone's who says so.
         assert (reader, path.suffix) == ("hermes", ".jsonl"), path
@@ -252,11 +252,11 @@ def test_words_in_a_file_of_something_else_make_no_record_of_it(tmp_path: Path) 
 
 
 def test_a_long_prompt_hides_no_rollout_of_an_older_release(tmp_path: Path) -> None:
-    told = {"id": "t1", "timestamp": "2025-05-01T09:00:00Z", "instructions": "x" * 100_000}
+    header = {"id": "t1", "timestamp": "2025-05-01T09:00:00Z", "instructions": "x" * 100_000}
     document = tmp_path / "rollout-2025-05-01-t1.json"
-    document.write_text(json.dumps({"session": told, "items": []}))
+    document.write_text(json.dumps({"session": header, "items": []}))
     lines = tmp_path / "rollout-2025-05-01T09-00-00-t2.jsonl"
-    lines.write_text(json.dumps(told) + "\n" + json.dumps({"record_type": "state"}) + "\n")
+    lines.write_text(json.dumps(header) + "\n" + json.dumps({"record_type": "state"}) + "\n")
 
     for path in (document, lines):
         found = Recogniser().tool_of(path)

@@ -63,7 +63,7 @@ class Rollout:
         self.lines: list[Json] = []
         self.total = [0, 0, 0, 0]
         self._written = 0
-        told = {
+        payload = {
             "id": self.id,
             "timestamp": _iso(at),
             "cwd": "/home/mia/garden",
@@ -74,7 +74,7 @@ class Rollout:
             "base_instructions": {"text": "You are a gardener."},
             "git": {"branch": "main", "commit_hash": "abc"},
         }
-        self.line("session_meta", **(told | meta))
+        self.line("session_meta", **(payload | meta))
 
     def line(self, kind: str, **payload: Any) -> Json:
         made = {"timestamp": _iso(self.at), "type": kind, "payload": payload}

@@ -104,12 +104,12 @@ async def tell_kill_and_continue(
     program: str, urls: Urls, server: ModelServer, *, python: str | Path = sys.executable
 ) -> list[Ask]:
     """Two turns, killed in the third, one more in another process; what the model read in that."""
-    told = (
+    prompts = (
         "Good morning, this is Ada.",
         "How is the weather in Lisbon?",
         "And the weather in Porto?",
     )
-    died = await run(program, urls, server, *told, die=True, python=python)
+    died = await run(program, urls, server, *prompts, die=True, python=python)
     assert died.code == -signal.SIGKILL, died.error
     server.requests.clear()
 
@@ -137,10 +137,10 @@ def kept(url: str, *, find: str = "Lisbon") -> Kept:
     with connect(url) as client:
         (head,) = client.sessions().items
         window = client.find(head.id).messages(limit=200)
-        said = [entry.body for entry in window.entries if isinstance(entry.body, Message)]
+        messages = [entry.body for entry in window.entries if isinstance(entry.body, Message)]
         assert broken(client) == []
         return Kept(
-            texts=[one.text.strip() for one in said],
+            texts=[one.text.strip() for one in messages],
             tool_calls=head.tool_call_count,
             found=len(client.search(find, all_hits=True).hits),
             tokens=head.usage.input_tokens,

@@ -200,6 +200,6 @@ async def test_a_store_that_is_closed_is_said_to_be(
 
     with pytest.raises(StoreUnavailable, match="closed"):
         await provider.get_messages("s")
-    for said in ([], SAID):
+    for messages in ([], SAID):
         with pytest.raises(StoreUnavailable, match="closed"):
-            await provider.save_messages("s", said)
+            await provider.save_messages("s", messages)

@@ -119,9 +119,9 @@ async def test_a_picture_in_a_line_is_an_attachment(
     lines = [user(1, [{"type": "text", "text": "Look."}, {"type": "image", "source": source}])]
     await store.append(KEY, lines)
 
-    said = client.find(client.sessions().items[0].id).messages().entries[0].body
-    assert isinstance(said, Message)
-    assert [type(part).__name__ for part in said.parts] == ["Text", "Attachment"]
+    prompt = client.find(client.sessions().items[0].id).messages().entries[0].body
+    assert isinstance(prompt, Message)
+    assert [type(part).__name__ for part in prompt.parts] == ["Text", "Attachment"]
     assert await store.load(KEY) == lines
     assert broken(client) == []
 
@@ -137,9 +137,9 @@ async def test_a_picture_that_a_tool_gives_stands_beside_its_words(
     *_, thought, _, result = client.find(client.sessions().items[0].id).messages().entries
     assert isinstance(result.body, Message)
     assert isinstance(thought.body, Message)
-    said, picture = result.body.parts
-    assert isinstance(said, ToolResult)
-    assert said.content == "ships"
+    text, picture = result.body.parts
+    assert isinstance(text, ToolResult)
+    assert text.content == "ships"
     assert isinstance(picture, Attachment)
     # With its signature a thought can go back to Claude Code.
     assert thought.body.parts == (Reasoning("Hm.", {"signature": "abc"}),)

@@ -32,12 +32,12 @@ async def test_the_examples_run_and_leave_a_session(
     assert set(EXAMPLES) == set(PLATFORMS)
     google = {"Google ADK"}
 
-    told = await asyncio.gather(
+    outputs = await asyncio.gather(
         _run(sys.executable, set(EXAMPLES) - google, model, tmp_path),
         _run(adk_python, google, model, tmp_path),
     )
 
-    assert told[0] | told[1] == dict.fromkeys(EXAMPLES, "")
+    assert outputs[0] | outputs[1] == dict.fromkeys(EXAMPLES, "")
     for name, platform in PLATFORMS.items():
         with connect(home=str(tmp_path / name)) as client:
             (head,) = client.sessions().items

@@ -70,17 +70,17 @@ async def test_a_graph_that_is_killed_goes_on_and_its_record_is_whole(
 
     for url in urls:
         found = kept(url)
-        said = [text for text in found.texts if text]
-        assert said[:4] == [
+        texts = [text for text in found.texts if text]
+        assert texts[:4] == [
             "Good morning, this is Ada.",
             "I have read 1 messages.",
             "How is the weather in Lisbon?",
             "The report says Lisbon: 21 degrees and sunny",
         ]
-        assert said[4] == "And the weather in Porto?"
-        assert "Do you remember me?" in said
+        assert texts[4] == "And the weather in Porto?"
+        assert "Do you remember me?" in texts
         assert (found.platform, bool(found.cost)) == ("langgraph", True)
-        assert len(said) == len(set(said))
+        assert len(texts) == len(set(texts))
 
 
 async def test_messages_come_back_as_they_were_and_people_read_them(client: Sessionary) -> None:
@@ -198,7 +198,7 @@ def test_threads_are_sessions_of_their_own_and_runs_without_one_are_left_alone(
     recorder = SessionaryRecorder(client)
     for name in ("a", "b"):
         graph("one").invoke({"messages": [HumanMessage(name)]}, where(recorder, name))
-    plain: Any = RunnableLambda(lambda said: {"messages": said})
+    plain: Any = RunnableLambda(lambda arguments: {"messages": arguments})
     plain.invoke([HumanMessage("c", id="c")], {"callbacks": [recorder]})
 
     assert sorted(str(head.preview) for head in client.sessions().items) == ["a", "b"]
@@ -217,8 +217,12 @@ def test_a_record_that_cannot_be_written_fails_the_run_unless_that_is_not_wanted
 
 
 def test_what_is_cached_for_an_hour_is_told_apart() -> None:
-    told = {"cache_creation": 0, "ephemeral_5m_input_tokens": 10, "ephemeral_1h_input_tokens": 30}
-    used: Any = {**USED, "input_token_details": told}
+    details = {
+        "cache_creation": 0,
+        "ephemeral_5m_input_tokens": 10,
+        "ephemeral_1h_input_tokens": 30,
+    }
+    used: Any = {**USED, "input_token_details": details}
 
     usage = usage_of(AIMessage("x", usage_metadata=used), call_id="c")
 

@@ -462,11 +462,11 @@ async def test_settings_may_be_a_dictionary(client: Sessionary) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "text"),
     [({"limti": 2}, "no 'limti'; it has limit"), ({"limit": "many"}, "many"), ("limit", "a dict")],
 )
-def test_settings_that_are_not_known_are_refused(client: Sessionary, given: Any, told: str) -> None:
-    with pytest.raises(BadInput, match=told):
+def test_settings_that_are_not_known_are_refused(client: Sessionary, given: Any, text: str) -> None:
+    with pytest.raises(BadInput, match=text):
         session(client, session_settings=given)
 
 
@@ -491,7 +491,7 @@ def texts(items: Sequence[Any]) -> list[str]:
     return [str(item["content"]) for item in items]
 
 
-def said(*words: str) -> list[Any]:
+def user_items(*words: str) -> list[Any]:
     return [{"role": "user", "content": each} for each in words]
 
 
@@ -499,13 +499,13 @@ async def test_a_compaction_replaces_all_items_in_one_step_or_none(
     client: Sessionary,
 ) -> None:
     one = session(client)
-    await one.add_items(said("a", "b"))
+    await one.add_items(user_items("a", "b"))
 
     with pytest.raises(BadInput, match="32 MiB"):
-        await one._atomic_replace_items(said("short", "x" * (33 << 20)))
+        await one._atomic_replace_items(user_items("short", "x" * (33 << 20)))
     assert texts(await one.get_items()) == ["a", "b"]
 
-    assert await one._atomic_replace_items(said("short"))
+    assert await one._atomic_replace_items(user_items("short"))
     assert texts(await one.get_items()) == ["short"]
     assert client.search("a").hits
 
@@ -514,18 +514,18 @@ async def test_a_compaction_replaces_the_end_and_keeps_what_is_before_it(
     client: Sessionary,
 ) -> None:
     one = session(client)
-    await one.add_items(said("a", "b", "c", "d"))
+    await one.add_items(user_items("a", "b", "c", "d"))
 
     snapshot = await one._get_compaction_snapshot(3)
     assert snapshot is not None
     assert (texts(snapshot.items), snapshot.complete) == (["b", "c", "d"], False)
-    assert await snapshot.replace_suffix(1, said("short"))
+    assert await snapshot.replace_suffix(1, user_items("short"))
     assert texts(await one.get_items()) == ["a", "b", "short"]
 
     whole = await one._get_compaction_snapshot(3)
     assert whole is not None
     assert (texts(whole.items), whole.complete) == (["a", "b", "short"], True)
-    assert not await whole.replace_suffix(3, said("nothing to replace"))
+    assert not await whole.replace_suffix(3, user_items("nothing to replace"))
     assert broken(client) == []
 
 
@@ -533,13 +533,13 @@ async def test_a_compaction_of_items_that_have_changed_replaces_nothing(
     client: Sessionary,
 ) -> None:
     one = session(client)
-    await one.add_items(said("a", "b"))
+    await one.add_items(user_items("a", "b"))
     snapshot = await one._get_compaction_snapshot(10)
     assert snapshot is not None
 
-    await session(client).add_items(said("c"))
+    await session(client).add_items(user_items("c"))
 
-    assert not await snapshot.replace_suffix(0, said("short"))
+    assert not await snapshot.replace_suffix(0, user_items("short"))
     assert texts(await one.get_items()) == ["a", "b", "c"]
 
 
@@ -547,7 +547,7 @@ async def test_a_compaction_of_half_a_message_of_ours_keeps_the_other_half(
     client: Sessionary,
 ) -> None:
     one = session(client)
-    await one.add_items(said("a"))
+    await one.add_items(user_items("a"))
     chat = client.find(client.sessions().items[0].id)
     call = {"type": "tool_call", "id": "c", "name": "look", "arguments": "{}"}
     chat.append("assistant", [{"type": "text", "text": "I look."}, call])
@@ -555,7 +555,7 @@ async def test_a_compaction_of_half_a_message_of_ours_keeps_the_other_half(
     snapshot = await one._get_compaction_snapshot(10)
     assert snapshot is not None
     assert len(snapshot.items) == 3
-    assert await snapshot.replace_suffix(2, said("short"))
+    assert await snapshot.replace_suffix(2, user_items("short"))
     assert texts(await one.get_items()) == ["a", "I look.", "short"]
 
 
@@ -563,7 +563,7 @@ async def test_a_summary_goes_on_to_hold_when_items_behind_it_are_replaced(
     client: Sessionary,
 ) -> None:
     one = session(client)
-    await one.add_items(said("a", "b", "c", "d"))
+    await one.add_items(user_items("a", "b", "c", "d"))
     chat = client.find(client.sessions().items[0].id)
     chat.compact("They said a and b.", through=2)
 
@@ -572,11 +572,11 @@ async def test_a_summary_goes_on_to_hold_when_items_behind_it_are_replaced(
     assert ("They said a and b." in first, rest) == (True, ["c"])
     snapshot = await one._get_compaction_snapshot(10)
     assert snapshot is not None
-    assert await snapshot.replace_suffix(1, said("short"))
+    assert await snapshot.replace_suffix(1, user_items("short"))
     assert texts(await one.get_items())[1:] == ["short"]
     snapshot = await one._get_compaction_snapshot(10)
     assert snapshot is not None
-    assert await snapshot.replace_suffix(0, said("shorter"))
+    assert await snapshot.replace_suffix(0, user_items("shorter"))
     assert texts(await one.get_items()) == ["shorter"]
     assert broken(client) == []
 
@@ -592,10 +592,10 @@ async def test_two_exclusive_runs_do_not_interleave(
             async with one:
                 pass
         with pytest.raises(Conflict, match="turn is running"):
-            await session(client).add_items(said("in between"))
+            await session(client).add_items(user_items("in between"))
         result = await Runner.run(agent, "Hello", session=one)
-        assert await one._atomic_replace_items(said("short"))
-        await one.add_items(said("more"))
+        assert await one._atomic_replace_items(user_items("short"))
+        await one.add_items(user_items("more"))
         assert texts([await one.pop_item()]) == ["more"]
 
     assert result.final_output
@@ -615,19 +615,19 @@ async def test_an_exclusive_session_is_used_in_its_block_only(client: Sessionary
         with pytest.raises(BadInput, match="async with"):
             await call()
     with pytest.raises(BadInput, match="async with"):
-        await one.add_items(said("a"))
+        await one.add_items(user_items("a"))
 
 
 async def test_an_exclusive_run_that_fails_lets_the_session_go(client: Sessionary) -> None:
     async def run() -> None:
         async with session(client, exclusive=True) as one:
-            await one.add_items(said("a"))
+            await one.add_items(user_items("a"))
             raise ValueError("no luck")
 
     with pytest.raises(ValueError, match="no luck"):
         await run()
 
-    await session(client).add_items(said("b"))
+    await session(client).add_items(user_items("b"))
     assert texts(await session(client).get_items()) == ["a", "b"]
     (head,) = client.sessions().items
     (turn,) = client.store.read(turns.list_turns, head.no).result()
@@ -639,7 +639,7 @@ async def test_an_exclusive_run_whose_turn_was_stopped_writes_nothing_more(
 ) -> None:
     async def run() -> None:
         async with session(client, exclusive=True) as one:
-            await one.add_items(said("a"))
+            await one.add_items(user_items("a"))
             (head,) = client.sessions().items
             (turn,) = client.store.read(turns.list_turns, head.no).result()
             client.store.write(
@@ -649,7 +649,7 @@ async def test_an_exclusive_run_whose_turn_was_stopped_writes_nothing_more(
                 moment=client.moment(),
                 reason="stopped",
             ).result()
-            await one.add_items(said("too late"))
+            await one.add_items(user_items("too late"))
 
     with pytest.raises(TurnLost):
         await run()

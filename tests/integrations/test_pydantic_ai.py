@@ -337,8 +337,8 @@ def test_it_does_what_the_store_in_memory_does(steps: list[tuple[str, str, Any]]
         with connect("sqlite::memory:") as client:
             ours, theirs = SessionaryConversationStore(client), InMemoryConversationStore()
             for number, (what, name, arg) in enumerate(steps):
-                told = [await _step(each, number, what, name, arg) for each in (ours, theirs)]
-                assert told[0] == told[1]
+                results = [await _step(each, number, what, name, arg) for each in (ours, theirs)]
+                assert results[0] == results[1]
             assert broken(client) == []
 
     asyncio.run(play())

@@ -18,7 +18,7 @@ from tests.support.fake_whatsapp import FakeWhatsApp
 from tests.support.homeserver import MatrixPlatform
 from tests.support.mailbox import DOMAIN, MailPlatform
 
-Heard = tuple[str, str]
+ReadMessage = tuple[str, str]
 _NOT_TAKEN = 503
 Settings = dict[str, Any]
 
@@ -36,11 +36,11 @@ class Place(Protocol):
     async def says(self, person: str, text: str, number: int) -> None:
         """Someone writes to the bot."""
 
-    def heard(self) -> list[Heard]:
+    def newly_read(self) -> list[ReadMessage]:
         """Who has read what since this was last asked."""
 
 
-class HouseDoor:
+class ServerWebhook:
     """The webhook of a channel of a server that runs: posts go there over HTTP."""
 
     def __init__(self, session: aiohttp.ClientSession, address: str, name: str) -> None:
@@ -61,11 +61,11 @@ class HouseDoor:
 class _Since:
     """What has come to the end of a list since the last look."""
 
-    def __init__(self, look: Callable[[int], Iterable[Heard]]) -> None:
+    def __init__(self, look: Callable[[int], Iterable[ReadMessage]]) -> None:
         self._look = look
         self._seen = 0
 
-    def __call__(self) -> list[Heard]:
+    def __call__(self) -> list[ReadMessage]:
         found = list(self._look(self._seen))
         self._seen += len(found)
         return found
@@ -78,7 +78,7 @@ class Telegram:
         self.people = [str(10_000 + index) for index in range(count)]
         self.environ = {"LOAD_TELEGRAM": fake_telegram.TOKEN}
         self._fake = fake
-        self.heard = _Since(
+        self.newly_read = _Since(
             lambda seen: [(m["chat"], m["shown"]) for m in list(fake.messages.values())[seen:]]
         )
 
@@ -96,7 +96,7 @@ class Discord:
         self.people = [str(110_000_000_000_000_100 + index) for index in range(count)]
         self.environ = {"LOAD_DISCORD": fake_discord.TOKEN}
         self._fake = fake
-        self.heard = _Since(lambda seen: [(p.channel[1:], p.text) for p in fake.posts[seen:]])
+        self.newly_read = _Since(lambda seen: [(p.channel[1:], p.text) for p in fake.posts[seen:]])
 
     def settings(self) -> Settings:
         where = {"base_url": self._fake.rest, "gateway_url": self._fake.gateway}
@@ -115,7 +115,9 @@ class Slack:
         self.people = [f"U1{index:06d}" for index in range(count)]
         self.environ = {"LOAD_SLACK": fake_slack.TOKEN, "LOAD_SLACK_APP": fake_slack.APP_TOKEN}
         self._fake = fake
-        self.heard = _Since(lambda seen: [(f"U{p.channel[1:]}", p.text) for p in fake.posts[seen:]])
+        self.newly_read = _Since(
+            lambda seen: [(f"U{p.channel[1:]}", p.text) for p in fake.posts[seen:]]
+        )
 
     def settings(self) -> Settings:
         keys = {"token_env": "LOAD_SLACK", "app_token_env": "LOAD_SLACK_APP"}
@@ -136,7 +138,9 @@ class WhatsApp:
             "LOAD_WA_VERIFY": fake_whatsapp.VERIFY_TOKEN,
         }
         self.fake = fake
-        self.heard = _Since(lambda seen: [(p["to"], p["text"]["body"]) for p in fake.posts[seen:]])
+        self.newly_read = _Since(
+            lambda seen: [(p["to"], p["text"]["body"]) for p in fake.posts[seen:]]
+        )
 
     def settings(self) -> Settings:
         keys = {"token_env": "LOAD_WA", "app_secret_env": "LOAD_WA_SECRET"}
@@ -154,7 +158,7 @@ class Signal:
         self.people = [str(4000 + index) for index in range(count)]
         self.environ: dict[str, str] = {}
         self._fake = fake
-        self.heard = _Since(
+        self.newly_read = _Since(
             lambda seen: [
                 (str(int(s["recipient"][0][-12:])), s["message"]) for s in fake.sent[seen:]
             ]
@@ -174,7 +178,9 @@ class Program:
         self.people = [f"room-{index}" for index in range(count)]
         self.environ = {"LOAD_HOOK": SECRET.reveal()}
         self.fake = fake
-        self.heard = _Since(lambda seen: [(c["chat_id"], c["text"]) for c in fake.called[seen:]])
+        self.newly_read = _Since(
+            lambda seen: [(c["chat_id"], c["text"]) for c in fake.called[seen:]]
+        )
 
     def settings(self) -> Settings:
         return {"secret_env": "LOAD_HOOK", "call_back": self.fake.settings.call_back}
@@ -191,7 +197,7 @@ class Mail:
         self.people = [f"person-{index}" for index in range(count)]
         self.environ = {"LOAD_MAIL": fake.password}
         self._fake = fake
-        self.heard = _Since(
+        self.newly_read = _Since(
             lambda seen: [(t.to.partition("@")[0], t.text) for t in fake.sent[seen:]]
         )
 
@@ -215,7 +221,7 @@ class Matrix:
             self._tokens[platform.make_room(token)] = token
         self.people = list(self._tokens)
         self.environ = {"LOAD_MATRIX": platform.token}
-        self.heard = _Since(lambda seen: platform.taken[seen:])
+        self.newly_read = _Since(lambda seen: platform.taken[seen:])
 
     def settings(self) -> Settings:
         return {"homeserver": self._platform.url, "token_env": "LOAD_MATRIX"}
@@ -243,4 +249,4 @@ def toml(places: Iterable[Place]) -> str:
     return "\n".join(lines) + "\n"
 
 
-__all__ = ("DOMAIN", "HouseDoor", "Place", "toml")
+__all__ = ("DOMAIN", "Place", "ServerWebhook", "toml")

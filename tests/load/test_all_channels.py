@@ -22,7 +22,7 @@ from sessionary.model.session import SessionHead
 from sessionary.store.database import Store
 from sessionary.store.tables import upkeep
 from tests.load import places
-from tests.load.places import HouseDoor, Matrix, Place
+from tests.load.places import Matrix, Place, ServerWebhook
 from tests.support.dovecot import Dovecot
 from tests.support.fake_discord import FakeDiscord
 from tests.support.fake_program import FakeProgram
@@ -53,7 +53,7 @@ class Town:
     def __init__(self, inhabited: list[Place]) -> None:
         self.places = inhabited
         self.answered = 0
-        self.heard: dict[tuple[str, str], list[str]] = defaultdict(list)
+        self.received: dict[tuple[str, str], list[str]] = defaultdict(list)
         self._waiting: dict[tuple[str, str], asyncio.Event] = {}
         self._numbers = iter(range(1, 10_000_000))
 
@@ -76,9 +76,9 @@ class Town:
     async def _listen(self) -> None:
         while True:
             for place in self.places:
-                for person, text in place.heard():
+                for person, text in place.newly_read():
                     self.answered += 1
-                    self.heard[place.name, person].append(text)
+                    self.received[place.name, person].append(text)
                     self._waiting[place.name, person].set()
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -173,7 +173,7 @@ async def test_500_people_on_all_channels_at_once_lose_nothing_and_cost_bounded_
         ):
             for place in everywhere:
                 if isinstance(place, places.WhatsApp | places.Program):
-                    place.fake.current = HouseDoor(session, address, place.name)
+                    place.fake.current = ServerWebhook(session, address, place.name)
             began = time.monotonic()
             await asyncio.gather(town.live(), watch(town, pid, sizes))
             took = time.monotonic() - began
@@ -193,7 +193,7 @@ async def test_500_people_on_all_channels_at_once_lose_nothing_and_cost_bounded_
         for person in place.people
     }
     assert len(expected) == PEOPLE
-    assert dict(town.heard) == expected
+    assert dict(town.received) == expected
     assert all(rooms[room] == expected["matrix", room] for room in rooms)
     with connect(home=str(tmp_path / "home")) as client:
         kept = sorted(transcripts(client.store))

@@ -102,9 +102,9 @@ async def test_earlier_searches_for_the_same_are_not_found(store_client: Session
     assert answers["hits"] == []
 
 
-def _append(tx: Any, id: str | None, said: Any) -> Any:
+def _append(tx: Any, id: str | None, sent: Any) -> Any:
     assert id is not None
-    return log.append(tx, id, said, profile="main", at=SystemClock().now())
+    return log.append(tx, id, sent, profile="main", at=SystemClock().now())
 
 
 async def test_pages_of_a_search_follow_each_other_without_gaps_or_repeats(
@@ -236,8 +236,8 @@ async def test_a_message_names_the_tools_it_calls_and_shows_what_they_said(
     store_client: Sessionary,
 ) -> None:
     chat = session(store_client, "tools", "look")
-    said = message("assistant", (ToolCall("c", "grep", {"q": 1}),))
-    store_client.store.write(_append, chat.id, said).result()
+    new_message = message("assistant", (ToolCall("c", "grep", {"q": 1}),))
+    store_client.store.write(_append, chat.id, new_message).result()
     result = message("tool", (ToolResult("c", "3 lines", "grep"),))
     store_client.store.write(_append, chat.id, result).result()
 

@@ -93,9 +93,9 @@ async def test_a_call_that_makes_no_sense_is_answered_in_our_own_words(
     async with client(home) as caller:
         answer = await caller.call_tool(tool, given)
 
-    [told] = answer.content
+    [part] = answer.content
     assert answer.is_error
-    text = getattr(told, "text", "")
+    text = getattr(part, "text", "")
     assert text.startswith(says)
     assert "\n" not in text
 
@@ -225,15 +225,15 @@ async def test_half_a_letter_in_a_call_is_answered_and_kept_visibly(home: Path) 
     process.stdin.write(b"\n".join([hello, begun, json.dumps(asked).encode(), b""]))
 
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        while (told := json.loads(await process.stdout.readline())).get("id") != 2:
+        while (ready := json.loads(await process.stdout.readline())).get("id") != 2:
             pass
         process.stdin.close()
         await process.communicate()
 
-    assert not told["result"]["isError"]
+    assert not ready["result"]["isError"]
     with connect(home=str(home)) as store_client:
-        said = store_client.find("Harbour").context()[-1]["content"]
-    assert said.endswith("a boat \ufffd and \U0001f6a2")
+        text = store_client.find("Harbour").context()[-1]["content"]
+    assert text.endswith("a boat \ufffd and \U0001f6a2")
 
 
 @pytest.mark.parametrize("line", [b"{}", b"rubbish \\ud83d", b"[" * 100_000 + b"\\ud83d", b""])

@@ -66,12 +66,12 @@ def test_what_is_not_json_is_an_error(text: str) -> None:
 
 @given(ANY_TEXT | SURROGATES)
 def test_a_storable_text_fits_any_column(text: str) -> None:
-    said = codec.storable_text(text)
+    stored = codec.storable_text(text)
 
-    assert "\x00" not in said
-    assert len(said) == len(text)
-    assert said.encode().decode() == said
-    assert codec.storable_text(said) == said
+    assert "\x00" not in stored
+    assert len(stored) == len(text)
+    assert stored.encode().decode() == stored
+    assert codec.storable_text(stored) == stored
 
 
 def test_an_ordinary_text_is_storable_as_it_is() -> None:

@@ -35,16 +35,16 @@ def words(found: Entry) -> str:
 
 
 def test_everything_is_the_entry_itself() -> None:
-    said = entry(Text("call +49 170 1234567"), ToolCall("1", "x"), Reasoning("hm"))
+    original = entry(Text("call +49 170 1234567"), ToolCall("1", "x"), Reasoning("hm"))
 
-    assert entry_within(said, SOURCE, WHOLE) is said
+    assert entry_within(original, SOURCE, WHOLE) is original
 
 
 def test_tools_and_thoughts_are_left_out_apart() -> None:
-    said = entry(Text("a"), ToolCall("1", "x"), ToolResult("1", "y"), Reasoning("hm"))
+    original = entry(Text("a"), ToolCall("1", "x"), ToolResult("1", "y"), Reasoning("hm"))
 
-    no_tools = entry_within(said, SOURCE, ExportOptions(tools=False)).body
-    no_thoughts = entry_within(said, SOURCE, ExportOptions(reasoning=False)).body
+    no_tools = entry_within(original, SOURCE, ExportOptions(tools=False)).body
+    no_thoughts = entry_within(original, SOURCE, ExportOptions(reasoning=False)).body
 
     assert isinstance(no_tools, Message)
     assert isinstance(no_thoughts, Message)
@@ -53,10 +53,10 @@ def test_tools_and_thoughts_are_left_out_apart() -> None:
 
 
 def test_a_message_of_tools_alone_is_empty_without_them() -> None:
-    said = entry(ToolResult("1", "y"), role=Role.TOOL)
+    original = entry(ToolResult("1", "y"), role=Role.TOOL)
 
-    assert not is_empty(said)
-    assert is_empty(entry_within(said, SOURCE, ExportOptions(tools=False)))
+    assert not is_empty(original)
+    assert is_empty(entry_within(original, SOURCE, ExportOptions(tools=False)))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_message_of_tools_alone_is_empty_without_them() -> None:
     ["+49 170 1234567", "+1 (555) 010-9999", "ada@example.org", "uuid-1234-5678", "+491701234567"],
 )
 def test_numbers_addresses_and_ids_are_hidden_wherever_they_stand(secret: str) -> None:
-    said = entry(
+    original = entry(
         Text(f"write to {secret}, please"),
         Reasoning(f"who is {secret}?", details={"raw": secret}),
         ToolCall("1", "send", {"to": [secret]}),
@@ -73,7 +73,7 @@ def test_numbers_addresses_and_ids_are_hidden_wherever_they_stand(secret: str) -
         Unknown({"type": "card", "tel": secret}),
     )
 
-    hidden = entry_within(said, SOURCE, REDACTED)
+    hidden = entry_within(original, SOURCE, REDACTED)
 
     assert secret not in repr(hidden)
     assert "user_" in words(hidden)

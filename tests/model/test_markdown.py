@@ -27,7 +27,7 @@ from tests.model.test_page import HEAD
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def said(*parts: Part, person: Person | None = None) -> str:
+def rendered(*parts: Part, person: Person | None = None) -> str:
     return markdown.render_entry(Entry("s1", 1, AT, Message(Role.USER, parts, person=person)))
 
 
@@ -48,19 +48,19 @@ def outline(text: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("text", CORPUS)
 def test_what_is_said_makes_no_headings_and_no_fences_of_its_own(text: str) -> None:
-    shown = said(Text(text), Reasoning(text)) + said(Text("after"))
+    shown = rendered(Text(text), Reasoning(text)) + rendered(Text("after"))
     assert [tag for tag, _ in outline(shown)] == ["h2", "h2"]
 
 
 @pytest.mark.parametrize("text", CORPUS)
 def test_what_a_tool_says_stays_in_its_fence(text: str) -> None:
-    shown = said(ToolResult("c", text, text)) + said(ToolCall("c", text, text))
+    shown = rendered(ToolResult("c", text, text)) + rendered(ToolCall("c", text, text))
     assert [tag for tag, _ in outline(shown)] == ["h2", "fence", "h2", "fence"]
 
 
 @given(st.text(st.sampled_from("`~ >\n#a<-")))
 def test_no_text_leaves_its_fence(text: str) -> None:
-    shown = outline(said(ToolResult("c", text)) + said(Text(text)))
+    shown = outline(rendered(ToolResult("c", text)) + rendered(Text(text)))
     assert [tag for tag, _ in shown] == ["h2", "fence", "h2"]
     assert shown[1][1].rstrip("\n") == text.rstrip("\n")
 
@@ -68,7 +68,7 @@ def test_no_text_leaves_its_fence(text: str) -> None:
 @pytest.mark.parametrize("text", CORPUS)
 def test_names_and_titles_are_one_line_of_plain_text(text: str) -> None:
     person = Person("p", None, text.strip() or "p")
-    shown = said(Attachment("0" * 64, text, text), person=person)
+    shown = rendered(Attachment("0" * 64, text, text), person=person)
     assert len(outline(shown)) == 1
     assert "<" not in MarkdownIt("commonmark", {"html": True}).render(shown).replace(
         "&lt;", ""
@@ -76,7 +76,9 @@ def test_names_and_titles_are_one_line_of_plain_text(text: str) -> None:
 
 
 def test_a_session_reads_well() -> None:
-    whole = markdown.render_head(HEAD) + said(Text("hello\nthere"), person=Person("7", None, "Ann"))
+    whole = markdown.render_head(HEAD) + rendered(
+        Text("hello\nthere"), person=Person("7", None, "Ann")
+    )
     assert whole.startswith("# s1\n\n- Session: s1\n- From: terminal\n")
     assert whole.endswith("\n## user: Ann · 2026-01-01 00:00:00 UTC\n\n> hello\n> there\n")
 
@@ -88,6 +90,6 @@ def test_a_summary_is_marked_as_one() -> None:
 
 @pytest.mark.parametrize("name", ["www.example.org", "https://example.org", "mailto:a@b.org"])
 def test_no_name_becomes_a_link(name: str) -> None:
-    shown = said(Text("hello"), person=Person("7", None, name)).splitlines()[1]
+    shown = rendered(Text("hello"), person=Person("7", None, name)).splitlines()[1]
     assert name not in shown
     assert name in shown.replace("\\", "")

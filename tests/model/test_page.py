@@ -167,13 +167,13 @@ def page_of(
     )
 
 
-def said(*parts: object, role: Role = Role.ASSISTANT, person: Person | None = None) -> Entry:
+def entry_with(*parts: object, role: Role = Role.ASSISTANT, person: Person | None = None) -> Entry:
     return Entry("s1", 1, AT, Message(role, tuple(parts), person=person))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", CORPUS)
 def test_hostile_words_stay_words_wherever_they_stand(text: str) -> None:
-    everywhere = said(
+    everywhere = entry_with(
         Text(text),
         Reasoning(text),
         ToolCall(text, text, {text: text}),
@@ -207,26 +207,26 @@ def test_a_title_cannot_turn_the_line_around() -> None:
 
 
 def test_markdown_is_rendered() -> None:
-    shown = page_of(said(Text("**bold** and `code`\n\n- one\n\n[link](https://a.example)")))
+    shown = page_of(entry_with(Text("**bold** and `code`\n\n- one\n\n[link](https://a.example)")))
     assert "<strong>bold</strong>" in shown
     assert "<code>code</code>" in shown
     assert '<a href="https://a.example" rel="noopener noreferrer">link</a>' in shown
 
 
 def test_a_picture_from_elsewhere_becomes_a_link() -> None:
-    shown = page_of(said(Text("![cat](https://a.example/cat.png)")))
+    shown = page_of(entry_with(Text("![cat](https://a.example/cat.png)")))
     assert "<img" not in shown
     assert "[picture: cat]" in shown
 
 
 def test_a_picture_of_the_record_is_shown_and_other_files_are_named() -> None:
-    picture = said(Attachment("a" * 64, "image/png", "cat.png", 3))
+    picture = entry_with(Attachment("a" * 64, "image/png", "cat.png", 3))
     assert html_page.pictures_of(picture) == ["a" * 64]
     assert "data:image/png;base64,YWJj" in page_of(picture, pictures={"a" * 64: b"abc"})
-    drawing = said(Attachment("b" * 64, "image/svg+xml", "cat.svg", 3))
+    drawing = entry_with(Attachment("b" * 64, "image/svg+xml", "cat.svg", 3))
     assert html_page.pictures_of(drawing) == []
     assert "<img" not in page_of(drawing, pictures={"b" * 64: b"abc"})
-    assert html_page.pictures_of(said(Attachment("a" * 64, "image/png", "x", 2**40))) == []
+    assert html_page.pictures_of(entry_with(Attachment("a" * 64, "image/png", "x", 2**40))) == []
 
 
 def test_the_page_forbids_scripts_and_everything_from_elsewhere() -> None:
@@ -239,5 +239,5 @@ def test_the_page_forbids_scripts_and_everything_from_elsewhere() -> None:
 
 
 def test_a_very_long_text_is_shown_as_it_is() -> None:
-    shown = page_of(said(Text("*a* " * html_page.MAX_RENDERED)))
+    shown = page_of(entry_with(Text("*a* " * html_page.MAX_RENDERED)))
     assert "<em>" not in shown

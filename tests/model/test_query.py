@@ -10,7 +10,7 @@ NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("typed", "said"),
+    ("typed", "text"),
     [
         ("apple pear", "apple, pear"),
         ('"red apple" pear', "“red apple”, pear"),
@@ -31,14 +31,14 @@ NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
         ("before:2026-01-31 x", "x, before 2026-01-31 00:00"),
         ("after:7d x", "x, after 2026-02-23 12:00"),
         ("before:yesterday", "“before:yesterday”"),
-        ('he said "never" twice', "he, said, never, twice"),
+        ('he said "never" twice', "he, text, never, twice"),
         ('5" pipe', '5", pipe'),
         ("", "nothing to look for"),
         (" \t\n", "nothing to look for"),
     ],
 )
-def test_a_query_is_shown_back_in_words(typed: str, said: str) -> None:
-    assert parse(typed, now=NOW).describe() == said
+def test_a_query_is_shown_back_in_words(typed: str, text: str) -> None:
+    assert parse(typed, now=NOW).describe() == text
 
 
 def test_only_what_looks_like_operators_is_also_read_to_the_letter() -> None:

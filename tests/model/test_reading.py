@@ -41,11 +41,11 @@ messages = st.builds(
 
 
 @given(messages, maybe)
-def test_both_ways_read_the_same_entry(said: Message, turn_id: str | None) -> None:
-    text = codec.encode(body_to_json(said))
+def test_both_ways_read_the_same_entry(message: Message, turn_id: str | None) -> None:
+    text = codec.encode(body_to_json(message))
 
-    quick = message_entry("s", 7, AT, turn_id, role=said.role, body=reader().decode(text))
-    slow = Entry("s", 7, AT, body_from_json("message", said.role, codec.decode(text)), turn_id)
+    quick = message_entry("s", 7, AT, turn_id, role=message.role, body=reader().decode(text))
+    slow = Entry("s", 7, AT, body_from_json("message", message.role, codec.decode(text)), turn_id)
 
     assert quick == slow
     assert type(quick) is Entry
@@ -53,18 +53,18 @@ def test_both_ways_read_the_same_entry(said: Message, turn_id: str | None) -> No
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         Message(Role.ASSISTANT, (Text("a"), ToolCall("1", "look"))),
         Message(Role.ASSISTANT, (Reasoning("hm"),)),
         Message(Role.USER, (Text("a", {"colour": "red"}),)),
     ],
 )
-def test_what_is_more_than_text_takes_the_long_way(said: Message) -> None:
+def test_what_is_more_than_text_takes_the_long_way(message: Message) -> None:
     decode, failure = reader()
 
     with pytest.raises(failure):
-        decode(codec.encode(body_to_json(said)))
+        decode(codec.encode(body_to_json(message)))
 
 
 def test_a_value_read_quickly_is_as_frozen_as_any_other() -> None:

@@ -119,9 +119,9 @@ def test_the_note_about_a_reset_only_adds_to_the_end() -> None:
     plain = render(PromptContext(source=GROUP))
 
     for reason in ResetReason:
-        told = render(PromptContext(source=GROUP, reset=reason))
-        assert told.startswith(plain)
-        assert "starts afresh" in told.removeprefix(plain)
+        prompt = render(PromptContext(source=GROUP, reset=reason))
+        assert prompt.startswith(plain)
+        assert "starts afresh" in prompt.removeprefix(plain)
 
 
 @given(hostile, hostile, st.booleans())

@@ -96,11 +96,11 @@ def test_it_is_tried_and_served_without_node_and_without_a_network(
 
     with installation.start("serve", "--port", "0", "--json") as process:
         assert process.stdout is not None
-        said: Any = json.loads(process.stdout.readline())
+        ready: Any = json.loads(process.stdout.readline())
         try:
-            assert get(f"{said['address']}/healthz")[0] == 200
-            status, page = get(f"{said['address']}/")
-            logged_in, _ = get(said["login_link"])
+            assert get(f"{ready['address']}/healthz")[0] == 200
+            status, page = get(f"{ready['address']}/")
+            logged_in, _ = get(ready["login_link"])
         finally:
             process.terminate()
             assert process.wait(30) == 0

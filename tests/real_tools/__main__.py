@@ -64,7 +64,7 @@ def main() -> int:
             if given.names and tool.program not in given.names:
                 continue
             outcomes.append(run(tool, scratch))
-            say(told(outcomes[-1]))
+            say(summary_line(outcomes[-1]))
             if given.fixtures and not outcomes[-1].why:
                 keep(tool, scratch / "records" / tool.program)
     finally:
@@ -139,10 +139,10 @@ def record(tool: Tool, scratch: Path) -> Talk:
     ]
     command = ["unshare", *apart, *recording]
     _check(command, "no network of its own could be made for it", seconds=RECORD_SECONDS)
-    told = json.loads((scratch / "records" / tool.program / "talk.json").read_text())
-    if "failed" in told:
-        raise Failed(told["failed"])
-    return Talk(**told)
+    recorded = json.loads((scratch / "records" / tool.program / "talk.json").read_text())
+    if "failed" in recorded:
+        raise Failed(recorded["failed"])
+    return Talk(**recorded)
 
 
 def taken(tool: Tool, scratch: Path) -> Iterator[str]:
@@ -185,7 +185,7 @@ def _check(
         raise Failed(f"{what} ({' '.join(last)[:200]})")
 
 
-def told(outcome: Outcome) -> str:
+def summary_line(outcome: Outcome) -> str:
     """The outcome of one tool, for the person who waits."""
     name = f"{outcome.tool.name} {outcome.version}".strip()
     if outcome.why:

@@ -78,8 +78,8 @@ def _statements(path: Path, tables: tuple[str, ...]) -> str:
             continue
         made.append(f"{row[0]};")
         for values in base.execute(f'SELECT * FROM "{table}" ORDER BY rowid'):
-            told = ", ".join(_literal(base, value) for value in values)
-            made.append(f'INSERT INTO "{table}" VALUES ({told});')
+            literals = ", ".join(_literal(base, value) for value in values)
+            made.append(f'INSERT INTO "{table}" VALUES ({literals});')
     base.close()
     return "\n".join(made) + "\n"
 

@@ -140,10 +140,10 @@ def main(name: str, scratch: Path) -> None:
     (home / PROJECT.name / "notes.txt").write_text(NOTES)
     enter(home, scratch / "installed")
     try:
-        told = dataclasses.asdict(asyncio.run(record(tool, folder)))
+        recorded = dataclasses.asdict(asyncio.run(record(tool, folder)))
     except Failed as error:
-        told = {"failed": str(error)}
-    (folder / "talk.json").write_text(json.dumps(told, indent=2) + "\n")
+        recorded = {"failed": str(error)}
+    (folder / "talk.json").write_text(json.dumps(recorded, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ class Library(World):
         """The texts of the messages that are found."""
         return {hit.text for hit in self.hits(text, **wish)}
 
-    def said(self, *texts: str, role: str = "user") -> list[str]:
+    def sessions_with(self, *texts: str, role: str = "user") -> list[str]:
         """Sessions with one message each; their ids."""
         made = []
         for text in texts:

@@ -25,11 +25,11 @@ def text(rng: random.Random) -> str:
     """A message: words in any order, common ones more often."""
     count = rng.choice((1, 2, 3, 4, 5, 8, 12, 20))
     glue = (" ", " ", " ", "  ", "\n", "\t", "")
-    said = []
+    texts = []
     for _ in range(count):
         word = WORDS[min(rng.randrange(len(WORDS)), rng.randrange(len(WORDS)))]
-        said += [word, rng.choice(glue)]
-    return "".join(said)
+        texts += [word, rng.choice(glue)]
+    return "".join(texts)
 
 
 def query(rng: random.Random) -> str:

@@ -196,7 +196,7 @@ def test_any_of_the_words_will_do_when_all_find_nothing_and_the_answer_says_so(
 
 
 def test_either_or_and_without(library: Library) -> None:
-    library.said("red apple", "green apple", "green pear")
+    library.sessions_with("red apple", "green apple", "green pear")
 
     assert library.texts_of("red OR pear") == {"red apple", "green pear"}
     assert library.texts_of("apple -red") == {"green apple"}
@@ -257,7 +257,7 @@ def test_pages_go_on_behind_the_first_thousand(library: Library) -> None:
 def test_a_later_page_does_not_go_on_with_longer_words(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    library.said("two walruses", "a walrus", "another walrus")
+    library.sessions_with("two walruses", "a walrus", "another walrus")
     monkeypatch.setattr(index, "ASKED", 2)
     monkeypatch.setattr(index, "ENOUGH", 2)
 

@@ -128,7 +128,7 @@ QUERIES = (
 @pytest.fixture(scope="module", params=KINDS)
 def folder(request: pytest.FixtureRequest, make_library: Maker) -> Library:
     library = make_library(request.param)
-    library.said(*MESSAGES)
+    library.sessions_with(*MESSAGES)
     return library
 
 

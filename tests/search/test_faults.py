@@ -247,7 +247,7 @@ def test_several_processes_may_find_the_damage_at_once(filled: Path) -> None:
 def test_an_indexer_may_be_killed_at_any_moment(filled: Path) -> None:
     url = f"sqlite:///{filled}"
     rng = random.Random(5)
-    said = 0
+    written = 0
     for name in range(4):
         with subprocess.Popen(
             [sys.executable, "-m", "tests.search.indexing_child", url, f"c{name}"],
@@ -261,9 +261,9 @@ def test_an_indexer_may_be_killed_at_any_moment(filled: Path) -> None:
             timer.start()
             rest = child.stdout.read().split()
             timer.join()
-        said = int(rest[-1] if rest else line)
+        written = int(rest[-1] if rest else line)
         library = Library(opened(url), name=f"after{name}")
-        found = library.find(f"c{name} word{said}", all_hits=True)
+        found = library.find(f"c{name} word{written}", all_hits=True)
         assert found.total == 1
         assert found.behind == 0
         library.store.close()

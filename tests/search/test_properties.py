@@ -30,7 +30,7 @@ def texts() -> list[str]:
 @pytest.fixture(scope="module", params=KINDS)
 def folder(request: pytest.FixtureRequest, make_library: Maker, texts: list[str]) -> Library:
     library = make_library(request.param)
-    library.said(*texts)
+    library.sessions_with(*texts)
     return library
 
 
@@ -131,5 +131,5 @@ def test_any_text_can_be_asked(library_in_memory: Library, typed: str) -> None:
 @pytest.fixture(scope="module")
 def library_in_memory(make_library: Maker, texts: list[str]) -> Library:
     library = make_library("sqlite-memory")
-    library.said(*texts[:40])
+    library.sessions_with(*texts[:40])
     return library

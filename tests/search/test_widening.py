@@ -30,7 +30,7 @@ def test_operators_are_words_in_capitals_between_others(typed: str, meaning: str
 
 
 def test_and_and_not_in_capitals_work_as_everyone_expects(library: Library) -> None:
-    library.said("red apple", "green apple", "green pear")
+    library.sessions_with("red apple", "green apple", "green pear")
 
     assert library.texts_of("green AND apple") == {"green apple"}
     assert library.texts_of("apple NOT red") == {"green apple"}
@@ -38,7 +38,7 @@ def test_and_and_not_in_capitals_work_as_everyone_expects(library: Library) -> N
 
 
 def test_text_with_operators_in_it_is_still_found_by_quoting_it(library: Library) -> None:
-    library.said("shall it be cats AND NOT dogs")
+    library.sessions_with("shall it be cats AND NOT dogs")
 
     assert library.texts_of("cats AND NOT dogs") == {"shall it be cats AND NOT dogs"}
 
@@ -46,7 +46,7 @@ def test_text_with_operators_in_it_is_still_found_by_quoting_it(library: Library
 def test_a_word_that_nobody_wrote_finds_longer_words_and_the_answer_says_so(
     library: Library,
 ) -> None:
-    library.said("the tests are running", "a walk")
+    library.sessions_with("the tests are running", "a walk")
 
     found = library.find("run")
 
@@ -57,7 +57,7 @@ def test_a_word_that_nobody_wrote_finds_longer_words_and_the_answer_says_so(
 
 
 def test_a_word_that_somebody_wrote_finds_only_itself(library: Library) -> None:
-    library.said("run it", "the tests are running")
+    library.sessions_with("run it", "the tests are running")
 
     found = library.find("run", all_hits=True)
 
@@ -66,7 +66,7 @@ def test_a_word_that_somebody_wrote_finds_only_itself(library: Library) -> None:
 
 
 def test_all_words_as_beginnings_come_before_any_of_the_words(library: Library) -> None:
-    library.said("running tests", "a test", "runners")
+    library.sessions_with("running tests", "a test", "runners")
 
     found = library.find("runn tes", all_hits=True)
 
@@ -76,7 +76,7 @@ def test_all_words_as_beginnings_come_before_any_of_the_words(library: Library) 
 
 
 def test_any_beginning_will_do_when_nothing_else_is_found(library: Library) -> None:
-    library.said("runners")
+    library.sessions_with("runners")
 
     found = library.find("runn zebra")
 
@@ -86,7 +86,7 @@ def test_any_beginning_will_do_when_nothing_else_is_found(library: Library) -> N
 
 
 def test_quoted_words_and_single_letters_are_not_widened(library: Library) -> None:
-    library.said("the tests are running")
+    library.sessions_with("the tests are running")
 
     assert library.find('"tests run"').hits == ()
     assert library.find("r").hits == ()

@@ -69,7 +69,9 @@ def say(s: Story, a: int, b: int) -> Any:
 def say_tools(s: Story, a: int, b: int) -> Any:
     call = Message(Role.ASSISTANT, (ToolCall(f"c{b % 2}", "find", {"q": b}),), model="m")
     answer = Message(Role.TOOL, (ToolResult(f"c{b % 2}", {"found": b}),))
-    return [s.world.append(s.session(a), said) for said in (call, answer)][: 1 + b % 2]
+    return [s.world.append(s.session(a), answer_text) for answer_text in (call, answer)][
+        : 1 + b % 2
+    ]
 
 
 def arrive(s: Story, a: int, b: int) -> Any:
@@ -94,8 +96,8 @@ def step(s: Story, a: int, b: int) -> Any:
     if (begun := s.turn(a)) is None:
         return None
     at = s.world.clock.tick()
-    said = message("assistant", _pick(TEXTS, b))
-    return s.world.write(turns.append_step, begun.lease, said, profile="main", at=at)
+    new_message = message("assistant", _pick(TEXTS, b))
+    return s.world.write(turns.append_step, begun.lease, new_message, profile="main", at=at)
 
 
 def checkpoint(s: Story, a: int, b: int) -> Any:

@@ -217,11 +217,11 @@ def test_a_change_of_the_source_meanwhile_is_found(stores: list[Store], urls: li
     here, there = stores
     world = World(here)
     session = world.session("hello")
-    said: list[object] = []
+    outcomes: list[object] = []
 
     def progress(table: str, rows: int) -> None:
-        if table == "sessions" and not said:
-            said.append(world.append_text(session, "wait, there is more"))
+        if table == "sessions" and not outcomes:
+            outcomes.append(world.append_text(session, "wait, there is more"))
 
     with pytest.raises(Conflict, match="changed while they were copied"):
         copy_store.copy_store(here, there, progress=progress)

@@ -28,8 +28,8 @@ def test_both_databases_tell_the_same_story(
         stories = [Story(World(store)) for store in stores]
         # Every story has someone to be about.
         for number, a, b in ((0, 0, 0), (3, 0, 0), (4, 0, 0), *moments):
-            told = [do(story, DEEDS[number], a, b) for story in stories]
-            assert told[0] == told[1], DEEDS[number].__name__
+            results = [do(story, DEEDS[number], a, b) for story in stories]
+            assert results[0] == results[1], DEEDS[number].__name__
         ends = [plain(story.world.everything()) for story in stories]
         assert ends[0] == ends[1]
         for store in stores:

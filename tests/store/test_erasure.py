@@ -26,15 +26,15 @@ def world(store: Store) -> World:
     return World(store)
 
 
-def said(person: Person, text: str) -> Message:
+def message_by(person: Person, text: str) -> Message:
     return Message(Role.USER, (Text(text),), person=person)
 
 
 def shared(world: World) -> str:
     """A group in which two people and the agent spoke."""
     made = world.session("platypus opens the talk", source=GROUP)
-    world.append(made, said(EVA, "okapi from Ann"))
-    world.append(made, said(BEN, "giraffe from Ben"))
+    world.append(made, message_by(EVA, "okapi from Ann"))
+    world.append(made, message_by(BEN, "giraffe from Ben"))
     world.append_text(made, "an answer", role="assistant")
     return made
 
@@ -109,7 +109,7 @@ def test_who_speaks_is_named_as_before_when_a_summary_was_erased(world: World) -
     made = shared(world)
     now = world.clock.now()
     world.write(revise.compact, made, "so far", through=4, profile="main", at=now)
-    world.append(made, said(BEN, "and now?"))
+    world.append(made, message_by(BEN, "and now?"))
     assert world.context(made)[-1]["content"] == "[Ben] and now?"
 
     erased(world)

@@ -39,14 +39,14 @@ def world(store: Store) -> World:
     return World(store)
 
 
-def said(person: Person, text: str) -> Message:
+def message_by(person: Person, text: str) -> Message:
     return Message(Role.USER, (Text(text),), person=person)
 
 
 def shared(world: World, first: str = "okapi from Ann") -> str:
     made = world.session("a door opens", source=replace(GROUP, user_id="zoe"))
-    world.append(made, said(EVA, first))
-    world.append(made, said(BEN, "giraffe from Ben"))
+    world.append(made, message_by(EVA, first))
+    world.append(made, message_by(BEN, "giraffe from Ben"))
     world.append_text(made, "an answer", role="assistant")
     return made
 
@@ -99,26 +99,26 @@ def test_no_row_of_any_table_has_their_words(
 
 def giraffes(world: World, ids: list[str]) -> list[str]:
     """What Ben said himself."""
-    said = [text for id in ids for text in world.texts(id)]
-    return [text.partition("\n")[0] for text in said if text.startswith("giraffe")]
+    texts = [text for id in ids for text in world.texts(id)]
+    return [text.partition("\n")[0] for text in texts if text.startswith("giraffe")]
 
 
 def happen(world: World, ids: list[str], happening: str, number: int) -> None:
     id = ids[number % len(ids)]
     match happening:
         case "she":
-            world.append(id, said(EVA, f"okapi {number} " * (1 + 4000 * (number % 2))))
+            world.append(id, message_by(EVA, f"okapi {number} " * (1 + 4000 * (number % 2))))
         case "he":
-            world.append(id, said(BEN, f"giraffe {number}"))
+            world.append(id, message_by(BEN, f"giraffe {number}"))
         case "agent":
             world.append_text(id, "an answer", role="assistant")
         case "fork":
             ids.append(world.fork(id, 1 + number).id)
-            world.append(ids[-1], said(BEN, "giraffe in a fork"))
+            world.append(ids[-1], message_by(BEN, "giraffe in a fork"))
         case "summary":
             at, through = world.clock.tick(), 2 + number
-            heard = str([each for each in world.transcript(id) if each.seq <= through])
-            word = "okapi" if "okapi" in heard else "talk"
+            before = str([each for each in world.transcript(id) if each.seq <= through])
+            word = "okapi" if "okapi" in before else "talk"
             world.write(revise.compact, id, word, profile="main", through=through, at=at)
         case "undo":
             world.write(revise.undo, id, profile="main", rounds=1, at=world.clock.tick())
@@ -126,21 +126,21 @@ def happen(world: World, ids: list[str], happening: str, number: int) -> None:
             pack.pack(world.store, profile="main", before=world.moment().now)
         case "overheard":
             lines = ("Ann: okapi", "Ben: giraffe")
-            world.append(id, with_group_lines(said(BEN, "giraffe!"), lines))
+            world.append(id, with_group_lines(message_by(BEN, "giraffe!"), lines))
         case "dm":
             world.talk(f"okapi {number}", "nice!", source=ANN)
 
 
 def test_a_fork_does_not_show_their_words_in_its_head_or_its_summary(world: World) -> None:
     made = world.session("okapi", source=replace(GROUP, user_id="zoe"))
-    world.append(made, said(EVA, "okapi from Ann"))
-    world.append(made, said(BEN, "giraffe"))
+    world.append(made, message_by(EVA, "okapi from Ann"))
+    world.append(made, message_by(BEN, "giraffe"))
     branch = world.fork(made, 3).id
-    world.append(branch, said(BEN, "on my own"))
+    world.append(branch, message_by(BEN, "on my own"))
     now = world.clock.now()
     world.write(revise.compact, branch, "an okapi", through=3, profile="main", at=now)
     far = world.fork(branch, 4).id
-    world.append(far, said(BEN, "further"))
+    world.append(far, message_by(BEN, "further"))
 
     whom = ErasureSubject("telegram", "zoe", frozenset())
     erased(world)
@@ -158,7 +158,9 @@ def test_what_was_overheard_of_them_goes_from_others_messages(world: World) -> N
     lines = ("Ann: my okapi is ill", "Ben: oh no: Ann", "Anna: hello")
     world.append(made, with_group_lines(own, lines))
     other = world.session("hm", source=replace(GROUP, chat_id="elsewhere"))
-    world.append(other, with_group_lines(said(BEN, "go"), ("Ann: an okapi", "ann: okapi too")))
+    world.append(
+        other, with_group_lines(message_by(BEN, "go"), ("Ann: an okapi", "ann: okapi too"))
+    )
 
     erased(world)
 
@@ -171,7 +173,7 @@ def test_what_was_overheard_of_them_goes_from_others_messages(world: World) -> N
 
 def test_what_they_wrote_in_a_session_of_another_platform_goes(world: World) -> None:
     made = world.session("hello", source=Source("web", "browser", user_id="owner"))
-    world.append(made, said(Person("owner"), "mine"))
+    world.append(made, message_by(Person("owner"), "mine"))
     key = world.key(ANN)
     world.write(routing.bind, key, world.head(made).no, moment=world.moment())
     world.talk("my okapi", "nice!", source=ANN)
@@ -213,8 +215,8 @@ def test_erasing_again_finds_nothing(world: World) -> None:
 
 def test_who_opened_a_conversation_of_many_is_not_named_by_it(world: World) -> None:
     made = world.session("hi", source=replace(GROUP, user_id="ann", user_name="Ann"))
-    world.append(made, said(EVA, "okapi"))
-    world.append(made, said(BEN, "giraffe"))
+    world.append(made, message_by(EVA, "okapi"))
+    world.append(made, message_by(BEN, "giraffe"))
 
     erased(world)
 
@@ -238,7 +240,7 @@ def test_noted_answers_that_quote_them_go(world: World) -> None:
 
 def test_long_words_are_in_no_free_page_and_not_in_the_wal(tmp_path: Path, world: World) -> None:
     shared(world, LONG)
-    world.append(shared(world), said(EVA, "okapi " * 3000))
+    world.append(shared(world), message_by(EVA, "okapi " * 3000))
     pack.pack(world.store, profile="main", before=world.moment().now)
     world.talk(LONG[:9000], "nice!", source=ANN)
 

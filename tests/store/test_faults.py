@@ -61,12 +61,12 @@ def fill(url: str, *how: str) -> list[Any]:
         [sys.executable, "-c", FILL, url, *how], capture_output=True, timeout=60, check=False
     )
     assert ran.stderr == b"", ran.stderr.decode()
-    told: list[Any] = json.loads(ran.stdout)
-    return told
+    outcomes: list[Any] = json.loads(ran.stdout)
+    return outcomes
 
 
-def check_filled(told: list[Any]) -> None:
-    acked, refused, readable, after, last = told
+def check_filled(outcomes: list[Any]) -> None:
+    acked, refused, readable, after, last = outcomes
     assert acked == list(range(2, 2 + len(acked)))
     assert len(refused) == 1
     kind, committed = refused[0]
@@ -152,11 +152,16 @@ def test_a_file_that_is_taken_away_is_an_honest_refusal(tmp_path: Path) -> None:
 
 
 def appended(world: World, session: str, idempotency_key: str) -> Callable[[Tx], log.Appended]:
-    said = message("user", idempotency_key)
+    new_message = message("user", idempotency_key)
 
     def append(tx: Tx) -> log.Appended:
         return log.append(
-            tx, session, said, profile="main", at=world.clock.now(), idempotency_key=idempotency_key
+            tx,
+            session,
+            new_message,
+            profile="main",
+            at=world.clock.now(),
+            idempotency_key=idempotency_key,
         )
 
     return append
@@ -231,8 +236,8 @@ def test_a_store_whose_server_is_gone_is_closed_soon_and_tells_whoever_waits(
     store.close()
 
     assert time.monotonic() - began < 10
-    told = {outcome(partial(each.result, 5)) for each in waiting}
-    assert told == {("store-unavailable", "no")}
+    outcomes = {outcome(partial(each.result, 5)) for each in waiting}
+    assert outcomes == {("store-unavailable", "no")}
 
 
 def test_a_commit_without_an_answer_is_unknown_and_settled_by_its_key(
@@ -250,10 +255,10 @@ def test_a_commit_without_an_answer_is_unknown_and_settled_by_its_key(
         # Deferred to the commit, where the server ends its own connection.
         tx.script(ENDS_AT_COMMIT)
 
-    told = outcome(lambda: store.write(append_and_lose_the_line).result())
+    outcome_of_write = outcome(lambda: store.write(append_and_lose_the_line).result())
     again = store.write(appended(world, session, "k")).result()
 
-    assert told == ("store-unavailable", "unknown")
+    assert outcome_of_write == ("store-unavailable", "unknown")
     assert world.texts(session) == ["a", "k"]
     assert again.seq == 2
     store.close()
@@ -283,9 +288,9 @@ def test_a_server_that_only_reads_refuses_writes_honestly(migrated_url: str) -> 
         server.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on'.encode())
 
     store = opened(migrated_url)
-    told = outcome(lambda: store.write(appended(world, session, "k")).result())
+    outcome_of_write = outcome(lambda: store.write(appended(world, session, "k")).result())
 
-    assert told == ("store-unavailable", "no")
+    assert outcome_of_write == ("store-unavailable", "no")
     assert World(store).texts(session) == ["a"]
     store.close()
 

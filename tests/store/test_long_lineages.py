@@ -36,8 +36,8 @@ def _make(tx: Tx, world: World) -> list[int]:
         inherited = Inheritance(made[-1], Lineage.FORK, base_seq=place) if made else None
         id = f"link-{place:05}"
         made.append(sessions.insert(tx, id, Opening("main", ANN), at=now, inherited=inherited))
-        said = message("user", f"word{place}")
-        log.append(tx, id, said, profile="main", at=now)
+        new_message = message("user", f"word{place}")
+        log.append(tx, id, new_message, profile="main", at=now)
     return made
 
 

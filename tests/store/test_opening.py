@@ -294,7 +294,7 @@ def test_programs_that_start_at_once_make_one_store(
     answers = [program.communicate("\n") for program in programs]
 
     assert [error for _, error in answers] == [""] * 4
-    assert len({said.strip() for said, _ in answers}) == 1
+    assert len({output.strip() for output, _ in answers}) == 1
 
 
 AS_SOMEONE_ELSE = """
@@ -344,29 +344,29 @@ class TestAsSomeoneElse:
             each.chmod(0o644)
         filled.parent.chmod(0o555)
 
-        said = as_someone_else(f"sqlite:///{filled}")
+        output = as_someone_else(f"sqlite:///{filled}")
 
-        assert said[0] == "1"
-        assert said[1].startswith("StoreReadOnly no ")
-        assert str(filled) in said[1]
+        assert output[0] == "1"
+        assert output[1].startswith("StoreReadOnly no ")
+        assert str(filled) in output[1]
 
     def test_a_store_that_may_not_be_read_is_refused(self, filled: Path) -> None:
         """F6."""
-        said = as_someone_else(f"sqlite:///{filled}")
+        output = as_someone_else(f"sqlite:///{filled}")
 
-        assert len(said) == 1
-        assert said[0].startswith("StoreUnavailable no ")
-        assert str(filled) in said[0]
+        assert len(output) == 1
+        assert output[0].startswith("StoreUnavailable no ")
+        assert str(filled) in output[0]
 
     def test_a_store_is_not_made_in_a_read_only_folder(self, path: Path) -> None:
         """F6."""
         path.parent.chmod(0o555)
 
-        said = as_someone_else(f"sqlite:///{path}")
+        output = as_someone_else(f"sqlite:///{path}")
 
-        assert len(said) == 1
-        assert said[0].startswith("StoreUnavailable no ")
-        assert str(path) in said[0]
+        assert len(output) == 1
+        assert output[0].startswith("StoreUnavailable no ")
+        assert str(path) in output[0]
         assert listed(path.parent) == {}
 
 

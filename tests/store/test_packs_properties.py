@@ -79,8 +79,8 @@ def test_packing_changes_no_story(
     try:
         plain_one, packing = (Story(World(store)) for store in stores)
         for number, a, b in ((0, 0, 0), (0, 1, 6), (3, 0, 0), (4, 0, 0), *moments):
-            told = [do(story, DEEDS[number], a, b) for story in (plain_one, packing)]
-            assert told[0] == told[1], DEEDS[number].__name__
+            results = [do(story, DEEDS[number], a, b) for story in (plain_one, packing)]
+            assert results[0] == results[1], DEEDS[number].__name__
             packed(packing.world, writes=b)
         packed(packing.world)
         assert plain(packing.world.everything()) == plain(plain_one.world.everything())

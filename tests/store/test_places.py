@@ -25,11 +25,11 @@ OPEN = {
 }
 
 
-def said(world: World, platform: str, chat_type: str, chat: str) -> Source:
+def append_from(world: World, platform: str, chat_type: str, chat: str) -> Source:
     source = Source(platform, chat, chat_type=chat_type, user_id="u")
-    saying = NewMessage(message("user", "hello"))
+    new_message = NewMessage(message("user", "hello"))
     key, policy = key_for(source), ResetPolicy()
-    world.write(append_to_source, key, source, saying, policy=policy, moment=world.moment())
+    world.write(append_to_source, key, source, new_message, policy=policy, moment=world.moment())
     return source
 
 
@@ -43,8 +43,8 @@ def test_every_place_with_an_open_session_is_found_once(store: Store, chats: int
     assert world.read(places) == []
     for platform, chat_type in OPEN:
         for chat in range(chats):
-            said(world, platform, chat_type, str(chat))
-    over = said(world, "matrix", "dm", "1")
+            append_from(world, platform, chat_type, str(chat))
+    over = append_from(world, "matrix", "dm", "1")
     world.write(routing.reset, key_for(over), moment=world.moment(), reason=EndReason.NEW)
 
     assert world.read(places) == sorted(OPEN)

@@ -102,14 +102,14 @@ ON_WINDOWS = "import sys; sys.platform = 'win32'; "
 
 
 @pytest.mark.parametrize(
-    ("program", "told"),
+    ("program", "reported"),
     [
         ("from sessionary.cli import main; main()", sessionary.NOT_ON_WINDOWS),
         ("import sessionary; sessionary.open()", f"StoreUnavailable: {sessionary.NOT_ON_WINDOWS}"),
     ],
     ids=["the command", "Python"],
 )
-def test_windows_is_told_in_one_line_what_to_do(program: str, told: str) -> None:
+def test_windows_is_told_in_one_line_what_to_do(program: str, reported: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", ON_WINDOWS + program],
         stdin=subprocess.DEVNULL,
@@ -120,6 +120,6 @@ def test_windows_is_told_in_one_line_what_to_do(program: str, told: str) -> None
     )
 
     assert done.returncode == 1
-    assert done.stderr.strip().splitlines()[-1].endswith(told)
+    assert done.stderr.strip().splitlines()[-1].endswith(reported)
     if program.startswith("from sessionary.cli"):
-        assert done.stderr.strip() == told
+        assert done.stderr.strip() == reported

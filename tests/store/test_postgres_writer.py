@@ -225,12 +225,12 @@ def test_a_commit_without_an_answer_is_unknown_for_all_who_shared_it(
     pending.append(store.write(noting("b")))
     busy.end()
 
-    told = []
+    committed = []
     for each in pending:
         try:
-            told.append(each.result(timeout=20))
+            committed.append(each.result(timeout=20))
         except StoreUnavailable as error:
-            told.append(error.committed)
-    assert told[1] == "unknown"
-    for name, outcome in (("a", told[0]), ("b", told[2])):
+            committed.append(error.committed)
+    assert committed[1] == "unknown"
+    for name, outcome in (("a", committed[0]), ("b", committed[2])):
         assert outcome == "unknown" or noted(store, name)

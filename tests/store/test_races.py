@@ -203,10 +203,15 @@ def test_the_same_idempotency_key_from_eight_threads_is_one_entry(worlds: list[W
     for number in range(ROUNDS):
 
         def append(world: World, where: str) -> log.Appended:
-            said = message("user", "once")
+            new_message = message("user", "once")
             idempotency_key = f"key {number}"  # noqa: B023
             return world.write(
-                log.append, where, said, profile="main", at=at, idempotency_key=idempotency_key
+                log.append,
+                where,
+                new_message,
+                profile="main",
+                at=at,
+                idempotency_key=idempotency_key,
             )
 
         acts = [
@@ -229,8 +234,8 @@ def test_appends_from_many_threads_are_all_there_in_one_order(worlds: list[World
     at = worlds[0].clock.now()
 
     def append_ten(world: World, name: str) -> list[int]:
-        said = [message("user", f"{name} {n}") for n in range(10)]
-        return [world.write(log.append, session, m, profile="main", at=at).seq for m in said]
+        messages = [message("user", f"{name} {n}") for n in range(10)]
+        return [world.write(log.append, session, m, profile="main", at=at).seq for m in messages]
 
     acts = [lambda w=w, n=n: append_ten(w, f"{w.name}{n}") for w in worlds for n in range(4)]
     seqs = at_once(*acts)

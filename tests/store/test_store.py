@@ -111,8 +111,8 @@ def test_what_is_told_as_done_is_there_even_when_a_failed_statement_was_passed_o
     with suppress(SessionaryError):
         pending.result(timeout=20)
 
-    told = "x" if pending.error is None else getattr(pending.error, "committed", None)
-    assert told == (store.read(noted, "kept").result() or "no")
+    outcome = "x" if pending.error is None else getattr(pending.error, "committed", None)
+    assert outcome == (store.read(noted, "kept").result() or "no")
 
 
 def test_many_rows_come_by_name_or_in_order_and_are_counted(store: Store) -> None:
@@ -433,10 +433,10 @@ def test_no_answer_comes_before_the_commit(file: Store, monkeypatch: pytest.Monk
     world = World(file)
     session = world.session("a")
     handed_over, reached, gate = threading.Event(), threading.Event(), threading.Event()
-    said = message("user", "b")
+    new_message = message("user", "b")
 
     def append(tx: Tx) -> int:
-        done = log.append(tx, session, said, profile="main", at=world.clock.now())
+        done = log.append(tx, session, new_message, profile="main", at=world.clock.now())
         return done.seq
 
     def linger(tx: Tx) -> None:

@@ -60,10 +60,10 @@ def span(
     )
 
 
-def _told(said: Any, role: str) -> Any:
-    if isinstance(said, str):
-        return {"role": role, "parts": [{"type": "text", "content": said}]}
-    return said
+def _told(args: Any, role: str) -> Any:
+    if isinstance(args, str):
+        return {"role": role, "parts": [{"type": "text", "content": args}]}
+    return args
 
 
 def answer(text: str) -> dict[str, Any]:
@@ -99,8 +99,8 @@ class IngestStore:
         """What was said in the only session, or in this one: a role's letter and the words."""
         [one] = [head] if head is not None else self.heads()
         entries = self.store.read(read.read_transcript, one.id, profile="main").result()
-        said = [entry.body for entry in entries if isinstance(entry.body, Message)]
-        return [f"{each.role[0]}:{each.text}" for each in said]
+        messages = [entry.body for entry in entries if isinstance(entry.body, Message)]
+        return [f"{each.role[0]}:{each.text}" for each in messages]
 
     def context(self) -> list[dict[str, Any]]:
         [one] = self.heads()

@@ -225,8 +225,8 @@ async def test_many_exporters_at_once_lose_and_double_nothing(endpoint: Served) 
 
     assert {each.status_code for each in responses} == {200}
     target = IngestStore(endpoint.store)
-    said = [text for head in target.heads() for text in target.texts(head)]
-    assert sorted(said) == sorted([f"u:q{n}" for n in range(30)] + [f"a:a{n}" for n in range(30)])
+    texts = [text for head in target.heads() for text in target.texts(head)]
+    assert sorted(texts) == sorted([f"u:q{n}" for n in range(30)] + [f"a:a{n}" for n in range(30)])
     assert len(target.heads()) == 3
 
 

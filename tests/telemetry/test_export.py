@@ -48,9 +48,9 @@ def test_it_is_off_unless_someone_wants_it(tmp_path: Path) -> None:
 
 
 def test_the_example_says_the_defaults(tmp_path: Path) -> None:
-    said = table(tmp_path, EXAMPLE.read_text(encoding="utf-8"))
+    settings = table(tmp_path, EXAMPLE.read_text(encoding="utf-8"))
 
-    assert said == TelemetryTable()
+    assert settings == TelemetryTable()
 
 
 def test_nothing_of_it_is_loaded_while_it_is_off(tmp_path: Path) -> None:
@@ -192,10 +192,10 @@ async def test_what_is_said_goes_along_only_when_that_was_asked_for(
         await talk(tmp_path, "[telemetry]\ncontent = true\n", Talker("ahoy"))
 
     [turn] = collector.named("invoke_agent")
-    heard = genai.read_span(turn)
+    span = genai.read_span(turn)
     assert turn.service == "my-house"
-    assert [said.text for said in heard.inputs] == ["ahoy"]
-    assert [str(said.role) for said in heard.outputs] == ["assistant"]
+    assert [message.text for message in span.inputs] == ["ahoy"]
+    assert [str(message.role) for message in span.outputs] == ["assistant"]
 
 
 async def test_a_collector_that_is_not_there_holds_up_nobody(

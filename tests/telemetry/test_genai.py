@@ -27,14 +27,16 @@ EVENTS = (
 )
 
 
-def told(attributes: dict[str, Any], events: tuple[SpanEvent, ...] = ()) -> genai.SpanContent:
+def span_content(
+    attributes: dict[str, Any], events: tuple[SpanEvent, ...] = ()
+) -> genai.SpanContent:
     return genai.read_span(
         Span("a", "b", attributes={"gen_ai.system": "x", **attributes}, events=events)
     )
 
 
-def shown(said: tuple[Message, ...]) -> list[Any]:
-    return [(str(each.role), *map(_shown, each.parts)) for each in said]
+def shown(messages: tuple[Message, ...]) -> list[Any]:
+    return [(str(each.role), *map(_shown, each.parts)) for each in messages]
 
 
 def _shown(part: Any) -> Any:
@@ -136,7 +138,7 @@ STYLES: dict[str, tuple[dict[str, Any], tuple[SpanEvent, ...]]] = {
 
 @pytest.mark.parametrize("style", STYLES)
 def test_every_style_says_the_same(style: str) -> None:
-    found = told(*STYLES[style])
+    found = span_content(*STYLES[style])
 
     assert found.system == "Be brief."
     assert shown(found.inputs) == INPUTS
@@ -149,7 +151,7 @@ def test_what_a_person_and_a_tool_say_in_one_message_is_taken_apart() -> None:
         {"type": "tool_call_response", "id": "c1", "result": {"a": 1}},
         {"type": "text", "content": "and now?"},
     ]
-    found = told({"gen_ai.input.messages": json.dumps([{"role": "user", "parts": parts}])})
+    found = span_content({"gen_ai.input.messages": json.dumps([{"role": "user", "parts": parts}])})
 
     assert shown(found.inputs) == [("tool", ("c1", {"a": 1})), ("user", "and now?")]
 
@@ -159,11 +161,13 @@ def test_parts_we_do_not_know_are_kept_as_they_came() -> None:
         {"type": "blob", "mime_type": "image/png", "data": "AA=="},
         {"type": "reasoning", "content": "hm"},
     ]
-    found = told({"gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": parts}])})
+    found = span_content(
+        {"gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": parts}])}
+    )
 
-    [said] = found.outputs
-    assert said.parts[0].data == parts[0]  # type: ignore[union-attr]
-    assert said.parts[1] == Reasoning("hm")
+    [output] = found.outputs
+    assert output.parts[0].data == parts[0]  # type: ignore[union-attr]
+    assert output.parts[1] == Reasoning("hm")
 
 
 @pytest.mark.parametrize(
@@ -185,16 +189,16 @@ def test_parts_we_do_not_know_are_kept_as_they_came() -> None:
 )
 def test_rubbish_is_read_without_harm(value: Any) -> None:
     names = ("input.messages", "usage.input_tokens", "request.model", "provider.name", "agent.name")
-    found = told({f"gen_ai.{name}": value for name in names})
-    of_what = told({"gen_ai.operation.name": value, "gen_ai.usage.input_tokens": 5})
+    found = span_content({f"gen_ai.{name}": value for name in names})
+    of_what = span_content({"gen_ai.operation.name": value, "gen_ai.usage.input_tokens": 5})
 
     assert isinstance(found.inputs, tuple)
     assert of_what.usage is not None
 
 
 def test_what_we_tell_is_what_we_read() -> None:
-    found = told(*STYLES["attributes"])
-    again = told(
+    found = span_content(*STYLES["attributes"])
+    again = span_content(
         {
             "gen_ai.input.messages": messages.encode_messages(found.inputs),
             "gen_ai.output.messages": messages.encode_messages(found.outputs),

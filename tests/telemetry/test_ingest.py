@@ -20,9 +20,9 @@ def feed(target: IngestStore, *spans: Span) -> None:
     """Take one request in."""
     moment = Moment(SystemClock().now(), RandomIds())
     for thread in group_conversations(spans):
-        heard = [_priced(genai.read_span(each)) for each in thread.spans]
+        read_spans = [_priced(genai.read_span(each)) for each in thread.spans]
         target.store.write(
-            ingest_conversation, thread, heard, profile="main", moment=moment
+            ingest_conversation, thread, read_spans, profile="main", moment=moment
         ).result()
 
 

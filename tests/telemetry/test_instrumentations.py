@@ -93,8 +93,8 @@ async def run(
         programs.stdin.write(json.dumps(wanted) + "\n")
         programs.stdin.flush()
         code = await asyncio.to_thread(programs.stdout.readline)
-    said = await asyncio.to_thread(output.read_text)
-    assert (code, said) == ("0\n", "")
+    printed = await asyncio.to_thread(output.read_text)
+    assert (code, printed) == ("0\n", "")
 
 
 def only(target: IngestStore) -> SessionHead:

@@ -26,7 +26,7 @@ def event(
     )
 
 
-def said(role: str, content: str, **where: Any) -> LogRecord:
+def message_record(role: str, content: str, **where: Any) -> LogRecord:
     return event(f"gen_ai.{role}.message", {"content": content}, **where)
 
 
@@ -115,7 +115,7 @@ def silent(id: str = SPAN, *, at: int = 0, **attributes: Any) -> Any:
     return span(id=id, at=at, **used, **attributes)
 
 
-TALK = [said("system", "Be kind."), said("user", "hello"), chosen("hi!", at=1)]
+TALK = [message_record("system", "Be kind."), message_record("user", "hello"), chosen("hi!", at=1)]
 
 
 @pytest.mark.parametrize("media", otlp.MEDIA_TYPES)
@@ -148,7 +148,9 @@ async def test_the_words_of_several_calls_take_the_places_of_their_placeholders(
     assert target.texts() == ["a:", "a:"]
 
     await take_logs(
-        target, said("user", "more", span_id=OTHER, at=2), chosen("done", span_id=OTHER, at=3)
+        target,
+        message_record("user", "more", span_id=OTHER, at=2),
+        chosen("done", span_id=OTHER, at=3),
     )
     assert target.texts() == ["a:", "u:more", "a:done"]
     await take_logs(target, *TALK)
@@ -161,9 +163,9 @@ async def test_a_call_that_repeats_an_earlier_one_is_not_doubled_when_its_events
     target: IngestStore, is_sent_again: bool
 ) -> None:
     later = [
-        said("user", "hello", span_id=OTHER, at=2),
-        said("assistant", "hi!", span_id=OTHER, at=2),
-        said("user", "more", span_id=OTHER, at=2),
+        message_record("user", "hello", span_id=OTHER, at=2),
+        message_record("assistant", "hi!", span_id=OTHER, at=2),
+        message_record("user", "more", span_id=OTHER, at=2),
         chosen("done", span_id=OTHER, at=3),
     ]
     await take_spans(target, silent(), silent(OTHER, at=2))
@@ -190,8 +192,8 @@ async def test_words_that_were_said_before_are_said_again_behind_a_replaced_plac
 ) -> None:
     first, where = span(["yes"], ["ok"]), {"span_id": OTHER, "at": 4}
     await take_spans(target, first, silent(at=2), silent(OTHER, at=4))
-    history = [said("user", "yes", **where), said("assistant", "ok", **where)]
-    asked = [said("user", "yes", **where), said("user", "do it", **where)]
+    history = [message_record("user", "yes", **where), message_record("assistant", "ok", **where)]
+    asked = [message_record("user", "yes", **where), message_record("user", "do it", **where)]
     await take_logs(target, *history, *asked, chosen("done", span_id=OTHER, at=5))
     third = span(
         ["yes", answer("ok"), "yes", "do it", answer("done"), "yes", "go on"], ["on"], at=6
@@ -214,9 +216,9 @@ async def test_events_that_come_before_the_name_of_their_conversation_join_it(
     second: dict[str, Any] = {"trace": "b" * 32, "span_id": OTHER}
     await take_logs(
         target,
-        said("user", "hello", **second),
-        said("assistant", "hi!", **second),
-        said("user", "bye", at=4, **second),
+        message_record("user", "hello", **second),
+        message_record("assistant", "hi!", **second),
+        message_record("user", "bye", at=4, **second),
         chosen("see you", at=5, **second),
     )
     assert len(target.heads()) == 2
@@ -237,7 +239,7 @@ async def test_events_may_tell_their_words_as_a_plain_text(target: IngestStore) 
 
 
 async def test_events_outside_of_a_span_are_refused_by_number(target: IngestStore) -> None:
-    answer = await take_logs(target, said("user", "lost", span_id="", trace=""), *TALK)
+    answer = await take_logs(target, message_record("user", "lost", span_id="", trace=""), *TALK)
 
     assert answer["partialSuccess"]["rejectedLogRecords"] == "1"
     assert "no span" in answer["partialSuccess"]["errorMessage"]

@@ -12,14 +12,14 @@ IN, OUT = "llm.input_messages", "llm.output_messages"
 CALLS = "message.tool_calls.0.tool_call"
 
 
-def told(kind: str, number: int = 1, **attributes: Any) -> Span:
+def make_span(kind: str, number: int = 1, **attributes: Any) -> Span:
     given = {"openinference.span.kind": kind, "session.id": "voyage", **attributes}
     began = BEGAN + number * 10**9
     return Span(TRACE, f"{number:016x}", "", kind.lower(), began, began + 1, given, service="shop")
 
 
 def llm(number: int, asked: dict[str, Any], answered: dict[str, Any], **more: Any) -> Span:
-    return told(
+    return make_span(
         "LLM",
         number,
         **{f"{IN}.{name}": value for name, value in asked.items()},
@@ -84,7 +84,7 @@ async def test_calls_become_a_conversation_with_its_tokens(target: IngestStore) 
 async def test_an_agent_and_a_call_that_tell_only_texts_are_read(target: IngestStore) -> None:
     values = {"input.value": "hello", "output.value": "hi!"}
 
-    await take(target, told("LLM", 1, **values), told("AGENT", 2, **values))
+    await take(target, make_span("LLM", 1, **values), make_span("AGENT", 2, **values))
 
     assert target.texts() == ["u:hello", "a:hi!"]
 
@@ -92,7 +92,9 @@ async def test_an_agent_and_a_call_that_tell_only_texts_are_read(target: IngestS
 async def test_a_tool_that_names_its_call_is_its_result(target: IngestStore) -> None:
     asked = {"0.message.role": "user", "0.message.content": "look"}
     called = {"message.role": "assistant", f"{CALLS}.id": "c1", f"{CALLS}.function.name": "look"}
-    tool = told("TOOL", 2, **{"tool.name": "look", "tool_call.id": "c1", "output.value": "fog"})
+    tool = make_span(
+        "TOOL", 2, **{"tool.name": "look", "tool_call.id": "c1", "output.value": "fog"}
+    )
 
     await take(target, llm(1, asked, called), tool)
 
@@ -107,10 +109,10 @@ async def test_spans_that_hold_no_messages_are_named_and_nothing_is_refused(
 
     answer = await take(
         target,
-        told("CHAIN", 1, **{"input.value": "hello"}),
-        told("RETRIEVER", 2),
-        told("TOOL", 3, **{"output.value": "fog"}),
-        told("LLM", 4),
+        make_span("CHAIN", 1, **{"input.value": "hello"}),
+        make_span("RETRIEVER", 2),
+        make_span("TOOL", 3, **{"output.value": "fog"}),
+        make_span("LLM", 4),
         llm(5, asked, answered),
     )
 

@@ -257,6 +257,8 @@ def test_the_answer_says_what_was_not_taken() -> None:
 
 
 def test_a_long_reason_is_not_cut_in_the_middle_of_a_letter() -> None:
-    told = otlp.encode_response(otlp.PROTOBUF, rejected=1, reason="x" + "\u5b57" * 2000 + "\ud800")
+    response = otlp.encode_response(
+        otlp.PROTOBUF, rejected=1, reason="x" + "\u5b57" * 2000 + "\ud800"
+    )
 
-    assert told.partition(b"x")[2].decode("utf-8").rstrip("\u5b57") == ""
+    assert response.partition(b"x")[2].decode("utf-8").rstrip("\u5b57") == ""

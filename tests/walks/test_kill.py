@@ -131,8 +131,8 @@ def go_on(generation: Generation) -> int:
         dead = store.write(sweep.interrupt_dead_turns, moment=later).result()
         claim = turns.Claim("the running", 30)
         for chat in range(CHATS):
-            key, said = key_of(chat), message("user", f"alive {chat}")
-            store.write(inbox.receive, key, source_of(chat), said, moment=later).result()
+            key, prompt = key_of(chat), message("user", f"alive {chat}")
+            store.write(inbox.receive, key, source_of(chat), prompt, moment=later).result()
             begun = store.write(turns.begin, key, policy=NEVER, claim=claim, moment=later).result()
             assert begun is not None
             assert begun.prompts[-1].seq > 0

@@ -97,9 +97,9 @@ class People:
             "text": f"chat {chat} message {number}",
             "platform_message_id": f"{chat}-{number}",
         }
-        told = [await self._post(body) for _ in range(2)]
-        assert told[0]["arrival_id"] == told[1]["arrival_id"]
-        return told[0]
+        answers = [await self._post(body) for _ in range(2)]
+        assert answers[0]["arrival_id"] == answers[1]["arrival_id"]
+        return answers[0]
 
     async def answered(self, arrival_id: str) -> str:
         async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -119,8 +119,8 @@ class People:
         async with self._client() as client:
             answer = await client.post("/api/v1/arrivals", content=json.dumps(body))
         assert answer.status_code == 202, answer.text
-        told: dict[str, Any] = answer.json()
-        return told
+        accepted: dict[str, Any] = answer.json()
+        return accepted
 
     def _client(self) -> httpx2.AsyncClient:
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
@@ -139,9 +139,9 @@ async def conversation(people: People, chat: int, first: int) -> str:
     """A person who waits for the answer before writing again."""
     session = ""
     for number in range(first, first + ROUNDS):
-        told = await people.say(chat, number)
-        assert await people.answered(told["arrival_id"]) == f"chat {chat} message {number}"
-        session = told["session_id"]
+        answer = await people.say(chat, number)
+        assert await people.answered(answer["arrival_id"]) == f"chat {chat} message {number}"
+        session = answer["session_id"]
     return session
 
 
@@ -160,9 +160,9 @@ async def test_messages_to_either_are_answered_once_and_seen_on_both(servers: li
         for listener in listeners:
             await heard_of(listener, set(sessions))
         for chat, session in enumerate(sessions):
-            said = [f"chat {chat} message {number}" for number in range(1, ROUNDS + 1)]
+            expected = [f"chat {chat} message {number}" for number in range(1, ROUNDS + 1)]
             # The agent echoes: each message stands there twice, and no answer twice.
-            assert await people.texts(session) == [text for text in said for _ in range(2)]
+            assert await people.texts(session) == [text for text in expected for _ in range(2)]
         assert len(set(sessions)) == CHATS
         assert min(proxy.taken.values()) >= CHATS * ROUNDS
 

@@ -52,11 +52,13 @@ def key_of(chat: int) -> SessionKey:
     return key_for(source_of(chat), profile=PROFILE)
 
 
-def open_with_message(tx: Tx, said: Message, moment: Moment, idempotency_key: str) -> log.Appended:
+def open_with_message(
+    tx: Tx, message: Message, moment: Moment, idempotency_key: str
+) -> log.Appended:
     """Open a session with its first message in one transaction."""
     session = edit.open_session(tx, Opening(PROFILE, Source("terminal")), moment=moment)
     return log.append(
-        tx, session, said, profile=PROFILE, at=moment.now, idempotency_key=idempotency_key
+        tx, session, message, profile=PROFILE, at=moment.now, idempotency_key=idempotency_key
     )
 
 
@@ -141,7 +143,7 @@ class Writer(threading.Thread):
 
     def _append(self, token: str, session: str, *, tell_try: bool = True) -> Any:
         at = SystemClock().now()
-        said = message("user", token)
+        new_message = message("user", token)
         if tell_try:
             facts = {"session": session, "idempotency_key": token}
             return self._call(
@@ -149,14 +151,14 @@ class Writer(threading.Thread):
                 token,
                 log.append,
                 session,
-                said,
+                new_message,
                 profile=PROFILE,
                 at=at,
                 idempotency_key=token,
                 facts=facts,
             )
         return self._store.write(
-            log.append, session, said, profile=PROFILE, at=at, idempotency_key=token
+            log.append, session, new_message, profile=PROFILE, at=at, idempotency_key=token
         ).result()
 
     def _take_turn(self, chat: int) -> None:

@@ -101,9 +101,9 @@ async def planted(server: Served, client: Client) -> str:
         "platform_message_id": f"true_{PERSON}_1",
     }
     text = f"call {PERSON} at {PHONE} or ada.lovelace@mail.example about {CHAT}"
-    told = await client.post("/arrivals", {"source": source, "text": text}, status=202)
+    answer = await client.post("/arrivals", {"source": source, "text": text}, status=202)
     await server.settle()
-    id = str(told["session_id"])
+    id = str(answer["session_id"])
     change = {"title": f"About {PERSON} {PHONE}", "draft": text}
     assert (await client.call("PATCH", f"/sessions/{id}", json=change)).status_code == 200
     parts = [

@@ -29,12 +29,12 @@ class Crowd:
         self.port = port
         self.pairs: list[Pair] = []
 
-    async def join(self, said: str = "", *, address: str | None = None) -> Pair:
+    async def join(self, text: str = "", *, address: str | None = None) -> Pair:
         """One more connection, which says this and no more."""
         local = None if address is None else (address, 0)
         pair = await asyncio.open_connection("127.0.0.1", self.port, local_addr=local)
         self.pairs.append(pair)
-        pair[1].write(said.replace("\n", "\r\n").encode())
+        pair[1].write(text.replace("\n", "\r\n").encode())
         return pair
 
     async def close(self) -> None:
@@ -93,17 +93,17 @@ POST = f"POST {API}/channels/held/webhook HTTP/1.1\nHost: localhost\nContent-Len
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     ["", "GET /healthz HT", f"POST {API}/login HTTP/1.1\nHost: localhost\nContent-Length: 9\n\n{{"],
     ids=["nothing", "half a head", "half a body"],
 )
-async def test_connections_that_wait_give_way_to_those_that_ask(servers: Any, said: str) -> None:
+async def test_connections_that_wait_give_way_to_those_that_ask(servers: Any, text: str) -> None:
     server: Served = await servers(limits=SLOW)
     client = await server.client()
     async with crowd_at(server.port) as crowd:
         for _ in range(4):
             for _ in range(SLOW.connections):
-                await crowd.join(said)
+                await crowd.join(text)
 
             stranger = await server.fresh()
             assert (await stranger.get("/healthz")).status_code == 200
@@ -145,9 +145,9 @@ async def test_a_client_that_never_sends_its_request_is_hung_up_on(servers: Any)
 
         dripping = asyncio.ensure_future(drip())
         assert await rest_of(silent) == b""
-        told = await rest_of(slow)
-        assert told.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
-        assert b"application/problem+json" in told
+        received = await rest_of(slow)
+        assert received.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+        assert b"application/problem+json" in received
         assert (await rest_of(again)).count(b"HTTP/1.1") == 2
         assert (await rest_of(unread)).startswith(b"HTTP/1.1 200")
         async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -177,7 +177,7 @@ async def test_when_strangers_are_all_busy_the_known_and_health_checks_have_room
         await held.until_begun(strangers)
 
         refused, _ = await crowd.join(POST)
-        told = (await rest_of(refused)).decode()
+        received = (await rest_of(refused)).decode()
         fresh = await server.fresh()
         health = await fresh.get("/healthz")
         known = await Client(await server.fresh(), client.token).call("GET", "/me")
@@ -185,9 +185,9 @@ async def test_when_strangers_are_all_busy_the_known_and_health_checks_have_room
         held.stop_listening.set()
         served = await crowd.pairs[0][0].readuntil(b"\r\n")
 
-    assert told.startswith("HTTP/1.1 503 ")
-    assert "retry-after: " in told
-    assert '"committed":"no"' in told.replace(" ", "")
+    assert received.startswith("HTTP/1.1 503 ")
+    assert "retry-after: " in received
+    assert '"committed":"no"' in received.replace(" ", "")
     assert (health.status_code, known.status_code, unknown.status_code) == (200, 200, 401)
     assert served.startswith(b"HTTP/1.1 200")
 
@@ -208,11 +208,11 @@ async def test_a_header_that_nobody_checks_opens_no_room_for_the_known(
 
         refused, _ = await crowd.join(post)
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            told = await refused.readuntil(b"\r\n")
+            received = await refused.readuntil(b"\r\n")
         known = await Client(await server.fresh(), client.token).call("GET", "/me")
         held.stop_listening.set()
 
-    assert told.startswith(b"HTTP/1.1 503 ")
+    assert received.startswith(b"HTTP/1.1 503 ")
     assert (known.status_code, held.begun) == (200, strangers)
 
 
@@ -293,13 +293,13 @@ async def test_one_address_fills_only_its_share(
             await crowd.join(POST, address="127.0.0.2")
         await held.until_begun(3)
         over, _ = await crowd.join(POST, address="127.0.0.2")
-        told = await rest_of(over)
+        received = await rest_of(over)
         elsewhere, _ = await crowd.join(POST, address="127.0.0.3")
         await held.until_begun(4)
         held.stop_listening.set()
         served = await elsewhere.readuntil(b"\r\n")
 
-    assert told.startswith(b"HTTP/1.1 503")
+    assert received.startswith(b"HTTP/1.1 503")
     assert served.startswith(b"HTTP/1.1 200")
 
 
@@ -401,13 +401,13 @@ async def test_the_body_of_a_request_that_reads_none_takes_no_room(servers: Any)
         f"Content-Length: {len(BIG) + 1}\n\n"
     )
     async with crowd_at(server.port) as crowd:
-        told, writer = await crowd.join(stream)
-        await told.readuntil(b"event: hello")
+        stream_reader, writer = await crowd.join(stream)
+        await stream_reader.readuntil(b"event: hello")
         writer.write(BIG)
         async with asyncio.timeout(TIMEOUT_SECONDS):
             await writer.drain()
         await client.post("/sessions", {"text": "hello"}, status=201)
-        await told.readuntil(b"event: head")
+        await stream_reader.readuntil(b"event: head")
 
         uploaded = await client.call("POST", "/blobs", content=BIG)
 
@@ -451,6 +451,6 @@ async def test_methods_that_nobody_knows_are_counted_as_one(server: Served) -> N
 
     for n in range(20):
         await client.call(f"X{n}", "/me")
-    told = (await client.call("GET", "/metrics")).text
+    metrics = (await client.call("GET", "/metrics")).text
 
-    assert re.findall(r'method="(X\d*|OTHER)"', told) == ["OTHER"]
+    assert re.findall(r'method="(X\d*|OTHER)"', metrics) == ["OTHER"]

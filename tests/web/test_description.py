@@ -57,8 +57,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     command = [sys.executable, "-m", "sessionary", "--home", str(home), "serve", "--port", "0"]
     with subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        said = json.loads(process.stdout.readline())
-        yield Served(said["address"], {"Authorization": f"Bearer {secret}"}, session_id)
+        ready = json.loads(process.stdout.readline())
+        yield Served(ready["address"], {"Authorization": f"Bearer {secret}"}, session_id)
         process.terminate()
         assert process.wait(30) == 0
 

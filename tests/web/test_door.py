@@ -176,9 +176,9 @@ async def test_another_site_changes_nothing_and_hears_nothing(
     server: Served, client: Client, headers: dict[str, str]
 ) -> None:
     posted = await client.call("POST", "/sessions", json={"text": "hello"}, headers=headers)
-    heard = await client.call("GET", "/events", headers=headers)
+    response = await client.call("GET", "/events", headers=headers)
 
-    assert posted.status_code == heard.status_code == 403
+    assert posted.status_code == response.status_code == 403
     assert posted.json()["committed"] == "no"
     assert (await client.get("/sessions"))["items"] == []
 
@@ -219,14 +219,14 @@ async def test_every_answer_has_the_headers_that_keep_pages_harmless(
 async def test_a_body_that_is_too_large_is_refused_before_it_is_read(
     server: Served, client: Client
 ) -> None:
-    said = await client.call("POST", "/login", content=b"x" * 70_000)
+    response = await client.call("POST", "/login", content=b"x" * 70_000)
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     head = f"POST {API}/login HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
     writer.write(head.encode() + (b"8000\r\n" + b"x" * 0x8000 + b"\r\n") * 3)
     answer = await reader.read()  # until the server hangs up
     writer.close()
 
-    assert said.status_code == 413
+    assert response.status_code == 413
     assert answer.startswith(b"HTTP/1.1 413")
 
 
@@ -364,10 +364,10 @@ async def test_wrong_passwords_lock_only_the_address_they_came_from(servers: Any
     browser = Browser(await server.fresh())
     waits = []
     for _ in range(credentials.WRONG_PASSWORDS + 4):
-        told = await guess(browser, "203.0.113.9")
-        if told.status_code == 429:
-            waits.append(int(told.headers["retry-after"]))
-            assert "sessionary password link" in told.json()["detail"]
+        response = await guess(browser, "203.0.113.9")
+        if response.status_code == 429:
+            waits.append(int(response.headers["retry-after"]))
+            assert "sessionary password link" in response.json()["detail"]
             server.world.clock.tick(waits[-1])
 
     locked = await guess(browser, "203.0.113.9", PASSWORD)

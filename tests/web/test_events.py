@@ -86,13 +86,13 @@ async def test_a_turn_is_heard_as_it_happens_and_its_entries_are_the_record(
 
     async with listening(client, f"topics=session:{id}") as listener:
         await client.post(f"/sessions/{id}/turns", {"text": "go"}, status=202)
-        heard = await listener.until("ended")
-        while len([kind for kind, _ in heard if kind == "entry"]) < 4:
-            heard.append(await listener.next())
+        events = await listener.until("ended")
+        while len([kind for kind, _ in events if kind == "entry"]) < 4:
+            events.append(await listener.next())
 
-    said = "".join(data["data"] for kind, data in heard if kind == "delta")
-    seqs = [data["seq"] for kind, data in heard if kind == "entry"]
-    assert said == "lookingre: go"
+    text = "".join(data["data"] for kind, data in events if kind == "delta")
+    seqs = [data["seq"] for kind, data in events if kind == "entry"]
+    assert text == "lookingre: go"
     assert seqs == [2, 3, 4, 5]
     await server.settle()
 
@@ -121,10 +121,10 @@ async def test_who_comes_late_hears_what_was_said_so_far(server: Served, client:
         bus.publish(LiveEvent(id, "t", kind, data))
 
     async with listening(client, f"topics=session:{id}") as listener:
-        kind, told = await listener.next()
+        kind, event = await listener.next()
         bus.publish(LiveEvent(id, "t", "delta", " more"))
 
-        assert (kind, told["data"]) == ("so_far", "half a sentence")
+        assert (kind, event["data"]) == ("so_far", "half a sentence")
         assert (await listener.next())[1]["data"] == " more"
 
 
@@ -230,14 +230,14 @@ async def test_several_tabs_hear_the_same_in_the_same_order(client: Client) -> N
         for n in range(20):
             body = {"role": "user", "text": f"{n}"}
             await client.post(f"/sessions/{id}/messages", body, status=201)
-        heard = []
+        events = []
         for tab in (one, two):
             entries: list[int] = []
             while len(entries) < 20:
                 entries.append((await tab.until("entry"))[-1][1]["seq"])
-            heard.append((entries, tab.last_id))
+            events.append((entries, tab.last_id))
 
-    assert heard[0][0] == heard[1][0] == list(range(2, 22))
+    assert events[0][0] == events[1][0] == list(range(2, 22))
 
 
 async def test_a_tab_that_comes_back_has_what_the_other_has(client: Client) -> None:
@@ -317,8 +317,8 @@ async def test_a_stream_cut_after_any_event_of_a_batch_resumes_with_the_next(
     everything = [(id, seq) for seq in range(1, 8) for id in (one, two)]
     topics = f"topics=list,session:{one},session:{two}"
 
-    def entries_of(heard: list[tuple[str, Any]]) -> list[tuple[str, int]]:
-        return [(data["session_id"], data["seq"]) for kind, data in heard if kind == "entry"]
+    def entries_of(events: list[tuple[str, Any]]) -> list[tuple[str, int]]:
+        return [(data["session_id"], data["seq"]) for kind, data in events if kind == "entry"]
 
     async with listening(client, f"{topics}&after=0") as listener:
         whole: list[tuple[str, Any]] = []
@@ -410,9 +410,9 @@ async def test_an_entry_that_cannot_be_read_does_not_keep_back_the_next(
     monkeypatch.setattr(entries, "read", with_a_damaged_one)
     async with listening(client, f"topics=session:{id}&after=0") as listener:
         assert (await listener.next())[0] == "head"
-        heard = [await listener.next() for _ in range(3)]
+        events = [await listener.next() for _ in range(3)]
 
-    assert [(kind, data["seq"]) for kind, data in heard] == [
+    assert [(kind, data["seq"]) for kind, data in events] == [
         ("entry", 1),
         ("damaged", 2),
         ("entry", 3),

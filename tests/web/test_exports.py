@@ -20,7 +20,7 @@ SOURCE = {"platform": "signal", "chat_id": PHONE, "user_id": PHONE, "user_name":
 FORMATS = ["jsonl", "md", "html"]
 
 
-async def told(client: Client) -> str:
+async def create_session(client: Client) -> str:
     body = {"text": f"I am {PHONE}", "source": SOURCE, "title": f"call {PHONE}"}
     id = str((await client.post("/sessions", body, status=201))["id"])
     call = {"type": "tool_call", "id": "1", "name": "dial", "arguments": {"number": PHONE}}
@@ -43,7 +43,7 @@ async def exported(client: Client, **query: Any) -> str:
 
 @pytest.mark.parametrize("form", FORMATS)
 async def test_tools_and_thoughts_can_be_left_out(client: Client, form: str) -> None:
-    id = await told(client)
+    id = await create_session(client)
 
     whole = await exported(client, session=id, format=form)
     plain = await exported(client, session=id, format=form, tools=False, reasoning=False)
@@ -58,7 +58,7 @@ async def test_tools_and_thoughts_can_be_left_out(client: Client, form: str) -> 
 
 @pytest.mark.parametrize("form", FORMATS)
 async def test_a_redacted_file_names_nobody(client: Client, form: str) -> None:
-    id = await told(client)
+    id = await create_session(client)
 
     whole = await exported(client, session=id, format=form)
     redacted = await exported(client, session=id, format=form, redact=True)
@@ -71,7 +71,7 @@ async def test_a_redacted_file_names_nobody(client: Client, form: str) -> None:
 
 
 async def test_what_was_left_out_does_not_keep_the_rest_from_being_imported(client: Client) -> None:
-    id = await told(client)
+    id = await create_session(client)
     text = await exported(client, session=id, tools=False, redact=True)
     there = open_store("sqlite::memory:", create=True, clock=SystemClock(), ids=RandomIds())
 
@@ -91,7 +91,7 @@ def test_every_tool_that_can_go_on_can_be_named() -> None:
 async def test_another_tool_goes_on_from_the_file_that_it_gets(
     client: Client, store: Store, tool: str
 ) -> None:
-    id = await told(client)
+    id = await create_session(client)
 
     answer = await client.call("GET", "/export", params={"session": id, "as": tool})
     preview = await client.get(f"/sessions/{id}/handover", params={"as": tool})
@@ -106,7 +106,7 @@ async def test_another_tool_goes_on_from_the_file_that_it_gets(
 async def test_a_budget_keeps_the_newest_and_the_preview_says_what_is_left_out(
     client: Client,
 ) -> None:
-    id = await told(client)
+    id = await create_session(client)
     for count in range(20):
         body = {"role": "user", "text": f"question {count} " + "word " * 50}
         await client.post(f"/sessions/{id}/messages", body, status=201)
@@ -160,7 +160,7 @@ async def test_what_cannot_be_handed_over_is_refused_in_words(
 async def test_nobody_is_handed_the_conversation_of_another_profile(
     client: Client, server: Served
 ) -> None:
-    id = await told(client)
+    id = await create_session(client)
     stranger = await server.client(Scope.READ, profile="other")
 
     file = await stranger.call("GET", "/export", params={"session": id, "as": "openai"})

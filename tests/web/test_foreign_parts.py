@@ -20,10 +20,10 @@ async def test_an_image_inside_a_part_is_an_attachment(
 ) -> None:
     body = {"parts": [{"type": "text", "text": "look"}, IMAGE], "run": run}
 
-    told = await client.post("/sessions", body, status=202 if run else 201)
+    answer = await client.post("/sessions", body, status=202 if run else 201)
     await server.settle()
 
-    id = told["session_id"] if run else told["id"]
+    id = answer["session_id"] if run else answer["id"]
     window = await client.get(f"/sessions/{id}/entries")
     part = window["items"][0]["parts"][1]
     assert (part["type"], part["media_type"]) == ("attachment", "image/png")

@@ -19,25 +19,25 @@ async def server(servers: Server) -> Served:
     return found
 
 
-async def said(server: Served, client: Client, text: str) -> str:
+async def send(server: Served, client: Client, text: str) -> str:
     """Write in the chat; the session that the message is in."""
-    told = await client.post("/arrivals", {"source": SOURCE, "text": text}, status=202)
+    answer = await client.post("/arrivals", {"source": SOURCE, "text": text}, status=202)
     await server.settle()
-    found = await client.get(f"/arrivals/{told['arrival_id']}")
+    found = await client.get(f"/arrivals/{answer['arrival_id']}")
     return str(found["session_id"])
 
 
 async def test_a_held_session_is_not_reset_until_it_is_released(
     server: Served, client: Client
 ) -> None:
-    first = await said(server, client, "one")
+    first = await send(server, client, "one")
     made = await client.post(f"/sessions/{first}/holds", {"reason": "a  build"}, status=201)
     server.world.clock.tick(3600)
-    held = await said(server, client, "two")
+    held = await send(server, client, "two")
     shown = await client.get(f"/sessions/{first}")
     gone = await client.call("DELETE", f"/sessions/{first}/holds?reason=a%20build")
     server.world.clock.tick(3600)
-    after = await said(server, client, "three")
+    after = await send(server, client, "three")
 
     assert made == {"reason": "a build", "until": None}
     assert (held == first, shown["holds"]) == (True, [made])
@@ -47,21 +47,21 @@ async def test_a_held_session_is_not_reset_until_it_is_released(
 
 
 async def test_a_hold_ends_at_its_time(server: Served, client: Client) -> None:
-    first = await said(server, client, "one")
+    first = await send(server, client, "one")
     until = time_text(server.world.clock.now() + timedelta(hours=2))
     body = {"reason": "build", "until": until}
     await client.post(f"/sessions/{first}/holds", body, status=201)
     server.world.clock.tick(3600)
     meanwhile = (await client.get(f"/sessions/{first}/holds"))["items"]
-    assert await said(server, client, "two") == first
+    assert await send(server, client, "two") == first
     server.world.clock.tick(2 * 3600)
 
-    assert await said(server, client, "three") != first
+    assert await send(server, client, "three") != first
     assert meanwhile == [{"reason": "build", "until": until}]
 
 
 async def test_what_makes_no_sense_is_refused(server: Served, client: Client) -> None:
-    id = await said(server, client, "one")
+    id = await send(server, client, "one")
     where = f"/sessions/{id}/holds"
 
     for body in ({}, {"reason": " "}, {"reason": "x" * 201}, {"reason": "hermes/lock"}):

@@ -92,18 +92,18 @@ async def test_an_import_is_told_as_it_goes_and_ends_with_a_report(
 ) -> None:
     async with listening(client, "topics=imports") as listener:
         begun = await client.post("/imports", {"tools": ["sample"]}, status=202)
-        heard = [(await listener.until("import"))[-1][1]]
-        while heard[-1]["progress"] is None:
-            heard.append((await listener.until("import"))[-1][1])
+        progress = [(await listener.until("import"))[-1][1]]
+        while progress[-1]["progress"] is None:
+            progress.append((await listener.until("import"))[-1][1])
         machine.go_on.set()
-        while heard[-1]["state"] == "running":
-            heard.append((await listener.until("import"))[-1][1])
+        while progress[-1]["state"] == "running":
+            progress.append((await listener.until("import"))[-1][1])
 
-    assert {each["id"] for each in heard} == {begun["id"]}
-    assert heard[-1]["outcomes"][0]["faults"][0]["why"] == "it is no JSON"
-    assert heard[-1] == await client.get(f"/imports/{begun['id']}")
-    assert heard[-1] == await client.get("/imports/last")
-    assert (await client.get("/imports"))["jobs"] == [heard[-1]]
+    assert {each["id"] for each in progress} == {begun["id"]}
+    assert progress[-1]["outcomes"][0]["faults"][0]["why"] == "it is no JSON"
+    assert progress[-1] == await client.get(f"/imports/{begun['id']}")
+    assert progress[-1] == await client.get("/imports/last")
+    assert (await client.get("/imports"))["jobs"] == [progress[-1]]
 
 
 async def test_one_import_runs_at_a_time_and_the_same_request_is_the_same_import(
@@ -135,14 +135,14 @@ async def test_an_import_can_be_stopped_and_what_was_read_stays(
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "expected"),
     [
         (BadInput("There is nothing at /x."), "There is nothing at /x."),
         (RuntimeError("inside"), "Something went wrong here; the log says what."),
     ],
 )
 async def test_an_import_that_fails_says_so(
-    server: Served, client: Client, machine: Machine, error: Exception, said: str
+    server: Served, client: Client, machine: Machine, error: Exception, expected: str
 ) -> None:
     machine.error = error
     machine.go_on.set()
@@ -150,7 +150,7 @@ async def test_an_import_that_fails_says_so(
     begun = await client.post("/imports", status=202)
 
     done = await at_end(client, begun["id"])
-    assert (done["state"], done["error"]) == ("failed", said)
+    assert (done["state"], done["error"]) == ("failed", expected)
 
 
 async def test_a_stopping_server_stops_its_import(servers: Any) -> None:

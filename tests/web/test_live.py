@@ -17,10 +17,10 @@ DAILY = ResetPolicy(mode=ResetMode.DAILY, daily_at=time(4))
 PHONE: dict[str, Any] = {"platform": "signal", "chat_id": "+49 170 1234567", "user_id": "+491701234567"}  # fmt: skip
 
 
-async def said(server: Served, client: Client, source: dict[str, Any] = ADA) -> str:
-    told = await client.post("/arrivals", {"source": source, "text": "hello"}, status=202)
+async def send(server: Served, client: Client, source: dict[str, Any] = ADA) -> str:
+    answer = await client.post("/arrivals", {"source": source, "text": "hello"}, status=202)
     await server.settle()
-    return str(told["session_id"])
+    return str(answer["session_id"])
 
 
 async def bound(client: Client, query: str = "") -> dict[str, Any]:
@@ -31,11 +31,11 @@ async def bound(client: Client, query: str = "") -> dict[str, Any]:
 async def test_a_binding_says_when_it_resets_and_why_it_did(servers: Any) -> None:
     server: Served = await servers(policies=Policies(IDLE))
     client = await server.client()
-    first = await said(server, client)
+    first = await send(server, client)
 
     fresh = await bound(client)
     server.world.clock.tick(61 * 60)
-    second = await said(server, client)
+    second = await send(server, client)
     after = await bound(client)
 
     assert fresh["policy"] == {
@@ -54,7 +54,7 @@ async def test_a_binding_says_when_it_resets_and_why_it_did(servers: Any) -> Non
 async def test_a_platform_has_its_own_policy_and_a_hold_is_told(servers: Any) -> None:
     server: Served = await servers(policies=Policies(by_platform={"api": DAILY}))
     client = await server.client()
-    id = await said(server, client)
+    id = await send(server, client)
     until = server.world.clock.now() + timedelta(hours=1)
     await server.store.write(holds.hold, id, "a build", profile="main", until=until)
 
@@ -66,7 +66,7 @@ async def test_a_platform_has_its_own_policy_and_a_hold_is_told(servers: Any) ->
 
 
 async def test_a_key_that_was_reset_by_hand_says_so(server: Served, client: Client) -> None:
-    id = await said(server, client)
+    id = await send(server, client)
     key = (await bound(client))["key"]
 
     await client.post("/bindings", {"key": key})
@@ -79,8 +79,8 @@ async def test_a_key_that_was_reset_by_hand_says_so(server: Served, client: Clie
 async def test_who_only_named_a_session_fills_no_page(server: Served, client: Client) -> None:
     for n in range(4):
         await client.post("/sessions", {"text": f"{n}", "run": True}, status=202)
-    await said(server, client)
-    await said(server, client, {"platform": "zulip", "chat_id": "9"})
+    await send(server, client)
+    await send(server, client, {"platform": "zulip", "chat_id": "9"})
 
     first = await client.get("/bindings?limit=1")
     rest = await client.get(f"/bindings?limit=1&cursor={first['next']}")
@@ -91,7 +91,7 @@ async def test_who_only_named_a_session_fills_no_page(server: Served, client: Cl
 
 
 async def test_numbers_and_ids_can_be_hidden(server: Served, client: Client) -> None:
-    await said(server, client, PHONE)
+    await send(server, client, PHONE)
 
     shown, hidden = await bound(client), await bound(client, "?redact=true")
 

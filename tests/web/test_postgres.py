@@ -27,13 +27,13 @@ async def server(migrated_url: str) -> AsyncIterator[Served]:
 
 async def test_a_day_on_postgresql(server: Served, client: Client) -> None:
     async with listening(client, "topics=list") as listener:
-        told = await client.post("/arrivals", {"source": ADA, "text": "hello"}, status=202)
+        answer = await client.post("/arrivals", {"source": ADA, "text": "hello"}, status=202)
         heads = await listener.until("head")
     await server.settle()
-    id = told["session_id"]
+    id = answer["session_id"]
 
     assert heads[-1][1]["id"] == id
-    found = await client.get(f"/arrivals/{told['arrival_id']}")
+    found = await client.get(f"/arrivals/{answer['arrival_id']}")
     assert found["reply"]["text"] == "re: hello"
     asked = await client.post(f"/sessions/{id}/turns", {"text": "more"}, status=202)
     await server.settle()
@@ -49,11 +49,11 @@ async def test_one_request_sent_by_many_at_once_is_done_once(
 ) -> None:
     key, body = {"Idempotency-Key": "k"}, {"text": "hello", "title": "only one"}
 
-    told = await asyncio.gather(
+    answers = await asyncio.gather(
         *(client.post("/sessions", body, status=201, headers=key) for _ in range(8))
     )
 
-    assert len({each["id"] for each in told}) == 1
+    assert len({each["id"] for each in answers}) == 1
     assert len((await client.get("/sessions"))["items"]) == 1
 
 
@@ -105,6 +105,6 @@ async def test_no_text_breaks_the_server(client: Client, text: str) -> None:
         ("/bindings", "cursor"),
         ("/export", "session"),
     ]:
-        said = text.encode("utf-8", "surrogatepass")
-        answer = await client.call("GET", where, params={name: said})
+        value = text.encode("utf-8", "surrogatepass")
+        answer = await client.call("GET", where, params={name: value})
         assert answer.status_code < 500, (where, name, answer.text)

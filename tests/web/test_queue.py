@@ -14,10 +14,10 @@ async def queued(server: Served, client: Client, *texts: str) -> tuple[str, turn
     """A session in which a turn is running, and messages that wait for it."""
     id = await opened(client)
     begun = await begin_elsewhere(server, id)
-    told = [
+    answers = [
         await client.post(f"/sessions/{id}/turns", {"text": text}, status=202) for text in texts
     ]
-    return id, begun, [each["arrival_id"] for each in told]
+    return id, begun, [each["arrival_id"] for each in answers]
 
 
 async def texts_of(client: Client, id: str) -> list[str]:
@@ -73,9 +73,9 @@ async def test_what_was_taken_by_a_turn_is_not_changed_any_more(
 async def test_what_someone_wrote_elsewhere_is_removed_but_not_put_into_other_words(
     server: Served, client: Client
 ) -> None:
-    told = await client.post("/arrivals", {"source": ADA, "text": "hello"}, status=202)
+    answer = await client.post("/arrivals", {"source": ADA, "text": "hello"}, status=202)
     await server.settle()
-    begun = await begin_elsewhere(server, told["session_id"])
+    begun = await begin_elsewhere(server, answer["session_id"])
     waiting = await client.post("/arrivals", {"source": ADA, "text": "mine"}, status=202)
     where = f"/arrivals/{waiting['arrival_id']}"
 
@@ -94,9 +94,9 @@ async def test_whoever_looks_sees_what_waits(server: Served, client: Client) -> 
         listening(client, f"topics=session:{id}") as one,
         listening(client, f"topics=session:{id}") as two,
     ):
-        told = await client.post(f"/sessions/{id}/turns", {"text": "next"}, status=202)
+        answer = await client.post(f"/sessions/{id}/turns", {"text": "next"}, status=202)
         await asyncio.gather(one.until("head"), two.until("head"))
-        await client.call("DELETE", f"/arrivals/{told['arrival_id']}")
+        await client.call("DELETE", f"/arrivals/{answer['arrival_id']}")
         await asyncio.gather(one.until("head"), two.until("head"))
     assert (await client.get(f"/sessions/{id}"))["queued"] == []
     await end_elsewhere(server, begun)
@@ -107,14 +107,16 @@ async def test_a_scheduled_task_is_run_at_once_and_once(server: Served, client: 
     made = await client.post("/schedules", body, status=201)
     key = {"Idempotency-Key": "run-1"}
 
-    told = [
+    answers = [
         await client.post(f"/schedules/{made['id']}/run", status=202, headers=key) for _ in range(2)
     ]
     await server.settle()
 
     shown = await client.get("/schedules/morning")
-    assert told[0] == told[1]
-    assert [(run["state"], run["due_at"]) for run in shown["runs"]] == [("done", told[0]["due_at"])]
+    assert answers[0] == answers[1]
+    assert [(run["state"], run["due_at"]) for run in shown["runs"]] == [
+        ("done", answers[0]["due_at"])
+    ]
     window = await client.get(f"/sessions/{shown['runs'][0]['session_id']}/entries")
     assert window["items"][0]["text"] == "Summarize"
     assert (await client.call("POST", "/schedules/none/run")).status_code == 404

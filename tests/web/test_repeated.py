@@ -23,12 +23,12 @@ async def test_a_code_that_is_sent_twice_lets_in_once_and_is_answered_alike(
 ) -> None:
     await someone_asks(server)
 
-    told = [
+    responses = [
         await client.call("POST", "/access", json={"code": CODE}, headers=KEY) for _ in range(2)
     ]
 
-    assert [each.status_code for each in told] == [201, 201]
-    assert told[0].json() == told[1].json()
+    assert [each.status_code for each in responses] == [201, 201]
+    assert responses[0].json() == responses[1].json()
     assert [each["name"] for each in (await client.get("/access"))["items"]] == ["Ada"]
 
 
@@ -51,9 +51,11 @@ async def test_a_browser_that_is_logged_out_twice_is_out_and_answered_alike(
     await browser.get(server.login_link)
     (login,) = (await client.get("/logins"))["items"]
 
-    told = [await client.call("DELETE", f"/logins/{login['id']}", headers=KEY) for _ in range(2)]
+    responses = [
+        await client.call("DELETE", f"/logins/{login['id']}", headers=KEY) for _ in range(2)
+    ]
 
-    assert [each.status_code for each in told] == [200, 200]
+    assert [each.status_code for each in responses] == [200, 200]
     assert (await browser.get(f"{API}/me")).status_code == 401
 
 
@@ -73,21 +75,21 @@ async def test_a_key_of_another_import_begins_nothing(servers: object, store: ob
 async def test_nothing_is_compacted_through_no_entry(client: Client) -> None:
     id = (await client.post("/sessions", {"text": "one"}, status=201))["id"]
 
-    told = await client.call(
+    response = await client.call(
         "POST", f"/sessions/{id}/compact", json={"summary": "short", "through": 0}
     )
 
-    assert told.status_code == 422
+    assert response.status_code == 422
     assert (await client.get(f"/sessions/{id}"))["last_seq"] == 1
 
 
 @pytest.mark.parametrize("path", ["/sessions/", "/search/"])
 async def test_no_answer_sends_a_token_elsewhere(client: Client, path: str) -> None:
     for method in ("GET", "POST"):
-        told = await client.call(method, path, follow_redirects=False)
+        response = await client.call(method, path, follow_redirects=False)
 
-        assert told.status_code == 404
-        assert "location" not in told.headers
+        assert response.status_code == 404
+        assert "location" not in response.headers
 
 
 async def test_a_part_of_the_raw_log_says_that_there_is_more(client: Client) -> None:
@@ -106,18 +108,18 @@ async def test_a_part_of_the_raw_log_says_that_there_is_more(client: Client) -> 
 async def test_a_key_that_is_empty_is_nobodys(client: Client) -> None:
     empty = {"Idempotency-Key": ""}
 
-    told = [
+    responses = [
         await client.call("POST", path, json=body, headers=empty)
         for path, body in (("/sessions", {"text": "one"}), ("/projects", {"name": "One"}))
     ]
 
-    assert [each.status_code for each in told] == [422, 422]
-    assert "1 to 200" in told[0].json()["detail"]
+    assert [each.status_code for each in responses] == [422, 422]
+    assert "1 to 200" in responses[0].json()["detail"]
     assert (await client.get("/sessions"))["items"] == []
 
 
 async def test_what_is_too_long_is_named_by_its_beginning(client: Client) -> None:
-    told = await client.call("POST", "/sessions", json={"text": "a", "model": "gpt" * 2000})
+    response = await client.call("POST", "/sessions", json={"text": "a", "model": "gpt" * 2000})
 
-    assert told.status_code == 422
-    assert "gptgpt" in told.json()["detail"]
+    assert response.status_code == 422
+    assert "gptgpt" in response.json()["detail"]

@@ -60,14 +60,14 @@ async def test_the_answer_names_the_session_of_the_message_while_chats_are_reset
     """Messages and resets race in every chat, and there is room for two turns only: many a message waits."""
 
     async def talk(chat: int) -> list[dict[str, Any]]:
-        told: list[dict[str, Any]] = []
+        accepted: list[dict[str, Any]] = []
         for number in range(MESSAGES):
             texts = [f"{chat}.{number}.{each}" for each in range(3)]
             bodies = [{"source": source(chat), "text": text} for text in texts]
             posts = [client.post("/arrivals", body, status=202) for body in bodies]
             answers = await asyncio.gather(*posts)
-            told += [each | {"text": text} for each, text in zip(answers, texts, strict=True)]
-        return told
+            accepted += [each | {"text": text} for each, text in zip(answers, texts, strict=True)]
+        return accepted
 
     async def reset(chat: int, talking: "asyncio.Task[list[dict[str, Any]]]") -> None:
         while not talking.done():
@@ -78,19 +78,21 @@ async def test_the_answer_names_the_session_of_the_message_while_chats_are_reset
         talks = [asyncio.create_task(talk(chat)) for chat in range(CHATS)]
         resets = [reset(chat, talking) for chat, talking in enumerate(talks)]
         await asyncio.gather(*talks, *resets)
-        told = [each for talked in talks for each in talked.result()]
+        accepted = [each for talked in talks for each in talked.result()]
     await server.settle()
     contained = await texts_by_session(client)
-    wrong = [each for each in told if each["session_id"] not in (None, *_holders(contained, each))]
+    wrong = [
+        each for each in accepted if each["session_id"] not in (None, *_holders(contained, each))
+    ]
 
     assert wrong == []
-    for each in told:
+    for each in accepted:
         later = await client.get(f"/arrivals/{each['arrival_id']}")
         assert _holders(contained, each) == [later["session_id"]]
 
 
-def _holders(contained: dict[str, list[str]], told: dict[str, Any]) -> list[str]:
-    return [id for id, texts in contained.items() if told["text"] in texts]
+def _holders(contained: dict[str, list[str]], answer: dict[str, Any]) -> list[str]:
+    return [id for id, texts in contained.items() if answer["text"] in texts]
 
 
 async def test_a_message_that_waits_has_no_session_until_a_turn_takes_it(
@@ -111,7 +113,7 @@ async def test_a_message_that_waits_has_no_session_until_a_turn_takes_it(
 
     assert waiting["session_id"] is None
     assert (named["session_id"], named["queued"]) == (None, True)
-    for told, text in ((waiting, "two"), (named, "three")):
-        later = await client.get(f"/arrivals/{told['arrival_id']}")
+    for answer, text in ((waiting, "two"), (named, "three")):
+        later = await client.get(f"/arrivals/{answer['arrival_id']}")
         assert later["session_id"] != first["session_id"]
         assert text in contained[later["session_id"]]

@@ -108,11 +108,11 @@ async def test_trash_restore_end_reopen(client: Client) -> None:
 async def test_messages_are_appended_without_the_agent(server: Served, client: Client) -> None:
     id = await opened(client)
 
-    told = await client.post(
+    answer = await client.post(
         f"/sessions/{id}/messages", {"role": "assistant", "text": "hi"}, status=201
     )
 
-    assert told == {"id": f"{id}-2", "session_id": id, "seq": 2}
+    assert answer == {"id": f"{id}-2", "session_id": id, "seq": 2}
     assert server.world.runner.requests == []
 
 
@@ -153,23 +153,23 @@ async def test_a_turn_is_durable_before_its_answer_and_then_runs(
 ) -> None:
     id = await opened(client)
 
-    told = await client.post(f"/sessions/{id}/turns", {"text": "and now?"}, status=202)
+    answer = await client.post(f"/sessions/{id}/turns", {"text": "and now?"}, status=202)
     window = await client.get(f"/sessions/{id}/entries")
     await server.settle()
 
-    assert (told["session_id"], told["seq"], told["queued"]) == (id, 2, False)
+    assert (answer["session_id"], answer["seq"], answer["queued"]) == (id, 2, False)
     assert [entry["text"] for entry in window["items"]][:2] == ["hello", "and now?"]
     after = await client.get(f"/sessions/{id}/entries")
     assert after["items"][-1]["text"] == "re: and now?"
-    assert {entry["turn_id"] for entry in after["items"][1:]} == {told["turn_id"]}
+    assert {entry["turn_id"] for entry in after["items"][1:]} == {answer["turn_id"]}
 
 
 async def test_a_new_session_can_begin_with_a_turn(server: Served, client: Client) -> None:
-    told = await client.post("/sessions", {"text": "hello", "run": True}, status=202)
+    answer = await client.post("/sessions", {"text": "hello", "run": True}, status=202)
     await server.settle()
 
-    shown = await client.get(f"/sessions/{told['session_id']}")
-    assert (told["seq"], shown["message_count"], shown["running"]) == (1, 4, False)
+    shown = await client.get(f"/sessions/{answer['session_id']}")
+    assert (answer["seq"], shown["message_count"], shown["running"]) == (1, 4, False)
 
 
 async def test_a_session_s_own_model_and_settings_reach_the_agent_and_go_on_in_a_fork(
@@ -177,9 +177,9 @@ async def test_a_session_s_own_model_and_settings_reach_the_agent_and_go_on_in_a
 ) -> None:
     """They are asked for once, and hold for every turn."""
     wish = {"model": "m2", "settings": {"thinking": "low", "model": "m1"}}
-    told = await client.post("/sessions", {"text": "hello", "run": True, **wish}, status=202)
+    answer = await client.post("/sessions", {"text": "hello", "run": True, **wish}, status=202)
     await server.settle()
-    fork = await client.post(f"/sessions/{told['session_id']}/fork", {}, status=201)
+    fork = await client.post(f"/sessions/{answer['session_id']}/fork", {}, status=201)
     await client.post(f"/sessions/{fork['id']}/turns", {"text": "and?"}, status=202)
     await server.settle()
     await client.post("/sessions", {"text": "plain", "run": True}, status=202)
@@ -195,9 +195,9 @@ async def test_what_is_asked_while_a_turn_runs_waits_and_is_shown(
     id = await opened(client)
     begun = await begin_elsewhere(server, id)
 
-    told = await client.post(f"/sessions/{id}/turns", {"text": "next"}, status=202)
+    answer = await client.post(f"/sessions/{id}/turns", {"text": "next"}, status=202)
 
-    assert (told["turn_id"], told["seq"], told["queued"]) == (None, None, True)
+    assert (answer["turn_id"], answer["seq"], answer["queued"]) == (None, None, True)
     queued = (await client.get(f"/sessions/{id}"))["queued"]
     assert [each["text"] for each in queued] == ["next"]
     await end_elsewhere(server, begun)
@@ -230,12 +230,12 @@ async def test_a_repeated_request_is_done_once_and_answered_alike(client: Client
     key = {"Idempotency-Key": "once"}
     body = {"role": "user", "text": "exactly once"}
 
-    told = [
+    responses = [
         (await client.call("POST", f"/sessions/{id}/messages", json=body, headers=key)).text
         for _ in range(3)
     ]
 
-    assert len(set(told)) == 1
+    assert len(set(responses)) == 1
     assert (await client.get(f"/sessions/{id}"))["message_count"] == 2
 
 
@@ -256,13 +256,13 @@ async def test_every_change_takes_an_idempotency_key(client: Client, method: str
     id = await opened(client)
     key = {"Idempotency-Key": f"once-{method}"}
 
-    told = [
+    responses = [
         await client.call(method, f"/sessions/{id}", headers=key, json={"pinned": True})
         for _ in range(2)
     ]
 
-    assert told[0].status_code == 200
-    assert told[0].text == told[1].text
+    assert responses[0].status_code == 200
+    assert responses[0].text == responses[1].text
 
 
 async def test_any_text_goes_in_and_comes_back(client: Client) -> None:
@@ -301,7 +301,7 @@ async def test_deep_json_is_refused_and_the_server_lives(client: Client) -> None
 
 
 async def test_search_usage_bindings_and_export(server: Served, client: Client) -> None:
-    told = await client.post(
+    answer = await client.post(
         "/arrivals",
         {"source": {"platform": "api", "chat_id": "ada"}, "text": "find the walrus"},
         status=202,
@@ -311,12 +311,12 @@ async def test_search_usage_bindings_and_export(server: Served, client: Client) 
     hits = await client.get('/search?q="the walrus"')
     usage = await client.get("/usage?by=model")
     bindings = await client.get("/bindings")
-    exported = await client.call("GET", f"/export?session={told['session_id']}")
+    exported = await client.call("GET", f"/export?session={answer['session_id']}")
     page = await client.call("GET", "/export?format=html")
 
-    assert hits["items"][0]["session"]["id"] == told["session_id"]
+    assert hits["items"][0]["session"]["id"] == answer["session_id"]
     assert usage["items"][0]["group"] == "scripted"
-    assert [each["session"]["id"] for each in bindings["items"]] == [told["session_id"]]
+    assert [each["session"]["id"] for each in bindings["items"]] == [answer["session_id"]]
     assert "walrus" in exported.text
     assert exported.headers["content-disposition"].startswith("attachment")
     assert "sandbox" in page.headers["content-security-policy"]
@@ -338,9 +338,9 @@ async def test_a_search_says_what_its_query_names_in_vain(client: Client) -> Non
 
 async def test_who_names_a_session_holds_no_chat_on_it(server: Served, client: Client) -> None:
     source = {"platform": "api", "chat_id": "ada"}
-    told = await client.post("/arrivals", {"source": source, "text": "hello"}, status=202)
+    answer = await client.post("/arrivals", {"source": source, "text": "hello"}, status=202)
     await server.settle()
-    await client.post(f"/sessions/{told['session_id']}/turns", {"text": "again"}, status=202)
+    await client.post(f"/sessions/{answer['session_id']}/turns", {"text": "again"}, status=202)
     await server.settle()
     other = await opened(client)
 
@@ -348,7 +348,7 @@ async def test_who_names_a_session_holds_no_chat_on_it(server: Served, client: C
     await client.post("/bindings", {"key": bindings[0]["key"], "session_id": other})
 
     assert len(bindings) == 1
-    assert (await client.get(f"/sessions/{told['session_id']}"))["end_reason"] == "switch"
+    assert (await client.get(f"/sessions/{answer['session_id']}"))["end_reason"] == "switch"
 
 
 async def test_a_purged_session_leaves_no_words_in_noted_answers(

@@ -18,8 +18,8 @@ SVG = b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>"
 HTML = b"<!doctype html><script>alert(1)</script>"
 
 
-async def brought(client: Client, data: bytes = PNG, name: str = "", said: str = "") -> Any:
-    headers = {"Content-Type": said} if said else {}
+async def brought(client: Client, data: bytes = PNG, name: str = "", media_type: str = "") -> Any:
+    headers = {"Content-Type": media_type} if media_type else {}
     answer = await client.call(
         "POST", "/blobs", content=data, params={"name": name}, headers=headers
     )
@@ -34,9 +34,9 @@ async def fetched(client: Client, session_id: str, blob: str, query: str = "") -
 async def test_a_file_is_brought_in_sent_with_a_message_and_read_again(
     server: Served, client: Client
 ) -> None:
-    part = await brought(client, name="plan.png", said="image/png")
+    part = await brought(client, name="plan.png", media_type="image/png")
 
-    told = await client.post(
+    answer = await client.post(
         "/sessions", {"parts": [{"type": "text", "text": "look"}, part], "run": True}, status=202
     )
     await server.settle()
@@ -48,14 +48,14 @@ async def test_a_file_is_brought_in_sent_with_a_message_and_read_again(
         "name": "plan.png",
         "size": len(PNG),
     }
-    window = await client.get(f"/sessions/{told['session_id']}/entries")
+    window = await client.get(f"/sessions/{answer['session_id']}/entries")
     assert window["items"][0]["parts"][1] == part
-    got = await fetched(client, told["session_id"], part["blob"])
+    got = await fetched(client, answer["session_id"], part["blob"])
     assert (got.content, got.headers["content-type"]) == (PNG, "image/png")
 
 
 @pytest.mark.parametrize(
-    ("data", "said", "found"),
+    ("data", "media_type", "found"),
     [
         (PNG, "text/html", "image/png"),
         (HTML, "text/html", "text/plain"),
@@ -70,13 +70,13 @@ async def test_a_file_is_brought_in_sent_with_a_message_and_read_again(
         ("é".encode("latin-1"), "text/plain", "application/octet-stream"),
     ],
 )  # fmt: skip
-def test_what_a_file_is_is_found_by_looking(data: bytes, said: str, found: str) -> None:
-    assert media.media_type_of(data, said) == found
+def test_what_a_file_is_is_found_by_looking(data: bytes, media_type: str, found: str) -> None:
+    assert media.media_type_of(data, media_type) == found
 
 
 @pytest.mark.parametrize("data", [HTML, SVG, b"%PDF-1.7"])
 async def test_what_could_run_is_only_ever_a_download(client: Client, data: bytes) -> None:
-    part = await brought(client, data, name="x.html", said="text/html")
+    part = await brought(client, data, name="x.html", media_type="text/html")
     id = (await client.post("/sessions", {"parts": [part]}, status=201))["id"]
 
     got = await fetched(client, id, part["blob"])

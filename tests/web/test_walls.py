@@ -75,11 +75,13 @@ async def test_who_is_not_known_gets_nothing_on_any_path(
     server: Served, headers: dict[str, str]
 ) -> None:
     nobody = await server.fresh()
-    said = {name: value.replace("{port}", str(server.port)) for name, value in headers.items()}
+    sent_headers = {
+        name: value.replace("{port}", str(server.port)) for name, value in headers.items()
+    }
     tried = 0
     for route in closed():
         for method in sorted(route.methods):
-            answer = await nobody.request(method, path_of(route), headers=said, json={})
+            answer = await nobody.request(method, path_of(route), headers=sent_headers, json={})
             assert answer.status_code == 401, (method, route.path)
             assert answer.headers["www-authenticate"] == "Bearer"
             assert WORD not in answer.text
@@ -163,9 +165,9 @@ class Filled:
 async def filled(server: Served, client: Client) -> Filled:
     await logged_in(server)
     source = {"platform": "api", "chat_id": WORD, "user_name": WORD}
-    told = await client.post("/arrivals", {"source": source, "text": WORD}, status=202)
+    answer = await client.post("/arrivals", {"source": source, "text": WORD}, status=202)
     await server.settle()
-    id = told["session_id"]
+    id = answer["session_id"]
     blob = await client.call("POST", f"/blobs?name={WORD}", content=WORD.encode())
     body = {"role": "user", "parts": [blob.json()]}
     await client.post(f"/sessions/{id}/messages", body, status=201)

@@ -101,11 +101,11 @@ def test_a_preview_is_the_first_words_of_a_person(db: SessionDB) -> None:
         "x" * 61: "x" * 60 + "...",
         None: "",
     }
-    for place, said in enumerate(expected):
+    for place, text in enumerate(expected):
         db.create_session(f"s{place}", "cli")
         db.append_message(f"s{place}", "assistant", "welcome")
-        if said is not None:
-            db.append_message(f"s{place}", "user", said)
+        if text is not None:
+            db.append_message(f"s{place}", "user", text)
 
     shown = {each["id"]: each["preview"] for each in db.list_sessions_rich()}
     assert [shown[f"s{place}"] for place in range(4)] == list(expected.values())
@@ -127,8 +127,8 @@ def test_a_session_goes_on_in_its_newest_continuation_that_has_messages(
 
 def test_ancestors_come_first_and_a_repeated_prompt_stands_once(chain: SessionDB) -> None:
     def texts(id: str, *, include_ancestors: bool) -> list[str]:
-        told = chain.get_messages_as_conversation(id, include_ancestors=include_ancestors)
-        return [each["content"] for each in told]
+        messages = chain.get_messages_as_conversation(id, include_ancestors=include_ancestors)
+        return [each["content"] for each in messages]
 
     assert texts("tip", include_ancestors=False) == ["summary", "newest"]
     assert texts("tip", include_ancestors=True) == [

@@ -135,8 +135,8 @@ def test_a_role_that_we_do_not_know_and_an_observed_message_are_kept(chat: Sessi
     chat.append_message("s1", "session_meta", "tools: 5")
     chat.append_message("s1", "user", "not to you", observed=True)
 
-    meta, heard = chat.get_messages("s1")
-    assert (meta["role"], heard["observed"]) == ("session_meta", True)
+    meta, second = chat.get_messages("s1")
+    assert (meta["role"], second["observed"]) == ("session_meta", True)
 
 
 def test_a_batch_goes_in_whole_or_not_at_all(chat: SessionDB) -> None:

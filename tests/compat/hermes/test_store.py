@@ -39,7 +39,7 @@ def store(clock: Traveller, db: SessionDB, config: GatewayConfig) -> SessionStor
     return SessionStore(Path("sessions-that-nobody-makes"), config, db=db)
 
 
-def said(store: SessionStore, entry: SessionEntry, *texts: str) -> None:
+def append_texts(store: SessionStore, entry: SessionEntry, *texts: str) -> None:
     for text in texts:
         store.append_to_transcript(entry.session_id, {"role": "user", "content": text})
 
@@ -64,7 +64,7 @@ def test_an_idle_reset_gives_a_new_entry_with_its_reason(
     store: SessionStore, clock: Traveller
 ) -> None:
     first = store.get_or_create_session(ANN)
-    said(store, first, "hello")
+    append_texts(store, first, "hello")
     clock.shift(61 * 60)
 
     second = store.get_or_create_session(ANN)
@@ -88,7 +88,7 @@ def test_a_daily_reset_comes_at_its_hour_in_the_configured_zone(
     first = store.get_or_create_session(ANN)
     clock.move_to("2026-03-03T03:59:00+00:00")
     assert store.get_or_create_session(ANN).session_id == first.session_id
-    said(store, first, "hello")
+    append_texts(store, first, "hello")
     clock.move_to("2026-03-03T04:01:00+00:00")
 
     entry = store.get_or_create_session(ANN)
@@ -137,7 +137,7 @@ def test_a_new_session_is_had_by_wish(store: SessionStore) -> None:
 
 def test_a_key_can_be_pointed_at_another_session(store: SessionStore) -> None:
     old = store.get_or_create_session(ANN)
-    said(store, old, "the old one")
+    append_texts(store, old, "the old one")
     new = store.reset_session(old.session_key)
     assert new is not None
 
@@ -242,7 +242,7 @@ def test_the_first_session_ever_is_none_before_it(store: SessionStore) -> None:
 
 def test_a_transcript_is_appended_rewritten_and_loaded(store: SessionStore) -> None:
     entry = store.get_or_create_session(ANN)
-    said(store, entry, "one", "two")
+    append_texts(store, entry, "one", "two")
     store.append_to_transcript(entry.session_id, {"role": "user", "content": "x"}, skip_db=True)
     store.append_to_transcript("of-another-day", {"role": "user", "content": "not lost"})
 
@@ -257,7 +257,7 @@ def test_entries_of_long_ago_are_let_go_and_their_words_stay(
     store: SessionStore, clock: Traveller
 ) -> None:
     old = store.get_or_create_session(ANN)
-    said(store, old, "kept")
+    append_texts(store, old, "kept")
     held = store.get_or_create_session(GROUP)
     store.suspend_session(held.session_key)
     clock.shift(100 * 24 * 3600)

@@ -57,7 +57,7 @@ async def raises(kind: type[Exception], call: Awaitable[Any]) -> str:
 async def check_events_and_state_come_back_as_they_were(store_client: Sessionary) -> None:
     service: Any = SessionarySessionService(store_client)
     session = await service.create_session(**ADA, session_id="s", state={"mood": "good"})
-    said = event("Hello", actions=changing(seen=1, user__name="Ada", app__open=True, temp__x=2))
+    first = event("Hello", actions=changing(seen=1, user__name="Ada", app__open=True, temp__x=2))
     answer = Event(
         author="guide",
         content=types.Content(
@@ -79,7 +79,7 @@ async def check_events_and_state_come_back_as_they_were(store_client: Sessionary
         model_version="gemini-2.5-flash",
         timestamp=1_790_000_002.5,
     )
-    for each in (said, answer):
+    for each in (first, answer):
         await service.append_event(session, each)
 
     found = await service.get_session(**ADA, session_id="s")
@@ -94,9 +94,9 @@ async def check_events_and_state_come_back_as_they_were(store_client: Sessionary
     assert (head.usage.output_tokens, head.usage.reasoning_tokens) == (8, 3)
     assert head.usage.cost_microusd
     assert store_client.search("Hello source:google-adk").hits
-    said = store_client.find(head.id).messages().entries[-1].body
-    assert isinstance(said, Message)
-    assert [type(part).__name__ for part in said.parts] == ["Reasoning", "ToolCall", "Attachment"]
+    first = store_client.find(head.id).messages().entries[-1].body
+    assert isinstance(first, Message)
+    assert [type(part).__name__ for part in first.parts] == ["Reasoning", "ToolCall", "Attachment"]
 
 
 async def check_state_belongs_to_whom_its_prefix_says(store_client: Sessionary) -> None:
@@ -129,9 +129,9 @@ async def check_a_second_run_on_one_session_is_told_and_nothing_is_lost(
     theirs = await service.get_session(**ADA, session_id="s")
     await service.append_event(theirs, event("theirs"))
 
-    said = await raises(StaleSessionError, service.append_event(mine, event("mine")))
+    problem = await raises(StaleSessionError, service.append_event(mine, event("mine")))
 
-    assert "get the session again" in said
+    assert "get the session again" in problem
     assert texts(mine) == []
     fresh = await service.get_session(**ADA, session_id="s")
     await service.append_event(fresh, event("mine"))
@@ -223,7 +223,7 @@ async def check_it_answers_as_the_service_in_memory_does(store_client: Sessionar
 
 
 async def _story(service: BaseSessionService) -> list[Any]:
-    told: list[Any] = []
+    records: list[Any] = []
     for user, name in (("ada", "b"), ("ada", "a"), ("bob", "a")):
         session = await service.create_session(
             app_name="guide", user_id=user, session_id=f" {name} ", state={"k": name}
@@ -242,17 +242,17 @@ async def _story(service: BaseSessionService) -> list[Any]:
         GetSessionConfig(after_timestamp=1_790_000_999, num_recent_events=3),
     ):
         found = await service.get_session(**ADA, session_id="a", config=config)
-        told.append((texts(found), found.state, found.last_update_time))
+        records.append((texts(found), found.state, found.last_update_time))
     for wanted in ("ada", "bob", "nobody", None):
         listed = await service.list_sessions(app_name="guide", user_id=wanted)
-        told.append(
+        records.append(
             [
                 (one.user_id, one.id, one.events, one.state, one.last_update_time)
                 for one in listed.sessions
             ]
         )
-    told.append(await service.get_session(**ADA, session_id="nothing"))
-    return told
+    records.append(await service.get_session(**ADA, session_id="nothing"))
+    return records
 
 
 CHECKS: dict[str, Callable[[Sessionary], Coroutine[Any, Any, None]]] = {

@@ -63,8 +63,8 @@ async def converse(task: Task, store_client: Sessionary) -> list[str]:
     async with ClaudeSDKClient(options) as client:
         for prompt in task.prompts:
             await client.query(prompt)
-            said = [message async for message in client.receive_response()]
-            answers.append(_last_text(said))
+            messages = [message async for message in client.receive_response()]
+            answers.append(_last_text(messages))
     return answers
 
 

@@ -35,8 +35,8 @@ async def converse(task: Task, store_client: Sessionary) -> list[str]:
     runner = Runner(app_name="guide", agent=agent, session_service=service)
     answers = []
     for prompt in task.prompts:
-        said = types.Content(role="user", parts=[types.Part(text=prompt)])
-        run = runner.run_async(user_id="ada", session_id=task.name, new_message=said)
+        content = types.Content(role="user", parts=[types.Part(text=prompt)])
+        run = runner.run_async(user_id="ada", session_id=task.name, new_message=content)
         texts = [
             part.text
             async for event in run

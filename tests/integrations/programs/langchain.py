@@ -31,14 +31,14 @@ async def converse(task: Task, store_client: Sessionary) -> list[str]:
     where = {"configurable": {"session_id": task.name}}
     answers = []
     for prompt in task.prompts:
-        said: BaseMessage = HumanMessage(prompt)
+        message: BaseMessage = HumanMessage(prompt)
         while True:
-            answer = await chain.ainvoke([said], where)  # type: ignore[arg-type]
+            answer = await chain.ainvoke([message], where)  # type: ignore[arg-type]
             assert isinstance(answer, AIMessage)
             if not answer.tool_calls:
                 break
             call = answer.tool_calls[0]
-            said = ToolMessage(await weather.ainvoke(call["args"]), tool_call_id=call["id"])
+            message = ToolMessage(await weather.ainvoke(call["args"]), tool_call_id=call["id"])
         answers.append(str(answer.content))
     return answers
 

@@ -90,9 +90,9 @@ def ask(client: OpenAI, messages: list[Any]) -> Any:
 
 def run(output: str, environ: dict[str, str], **given: str) -> None:
     """Be a program with this environment, which says what it has to say in a file."""
-    told = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(told, 1)
-    os.dup2(told, 2)
+    file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
     os.environ.update(environ)
     main(**given)
 
