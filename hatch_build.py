@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -30,6 +31,15 @@ _PRETTIER = "node_modules/prettier/bin/prettier.cjs"
 # Only changed files are checked again. `npm ci` removes the caches together with the old packages.
 _CACHE = ("--cache", "--cache-strategy=content")
 _ESLINT_CACHE = "--cache-location=node_modules/.cache/eslint"
+API_TYPES = "src/lib/api/schema.d.ts"
+_API_TYPES = (
+    "node_modules/openapi-typescript/bin/cli.js",
+    "--root-types",
+    "--root-types-no-schema-prefix",
+    "--root-types-keep-casing",
+    "--empty-objects-unknown",
+    "--default-non-nullable=false",
+)
 _CHECKS = (
     ("node_modules/svelte-check/bin/svelte-check", "--fail-on-warnings"),
     (_PRETTIER, "--check", "--log-level=warn", *_CACHE, "."),
@@ -104,9 +114,26 @@ def install(root: Path) -> None:
 
 
 def check(root: Path) -> None:
-    """Check types, formatting and lint rules, all three at once."""
+    """Check types, formatting and lint rules, and that the types of the HTTP interface are current, all at once."""
     with ThreadPoolExecutor() as pool:
+        current = pool.submit(api_types, root)
         list(pool.map(lambda command: run(root / "web", *command), _CHECKS))
+    if current.result() != (root / "web" / API_TYPES).read_text():
+        raise SystemExit(
+            f"web/{API_TYPES} is not current: python hatch_build.py types makes it again"
+        )
+
+
+def api_types(root: Path) -> str:
+    """Make the TypeScript types of the HTTP interface from its description."""
+    described = subprocess.run(
+        [sys.executable, root / "tools/openapi_document.py"], capture_output=True, check=True
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        document, made = Path(folder, "openapi.json"), Path(folder, "schema.d.ts")
+        document.write_bytes(described.stdout)
+        run(root / "web", *_API_TYPES, str(document), "--output", str(made))
+        return made.read_text()
 
 
 def run(web: Path, script: str, *args: str) -> None:
@@ -145,6 +172,8 @@ if __name__ == "__main__":
             build(ROOT)
         case ["check"]:
             check(ROOT)
+        case ["types"]:
+            (ROOT / "web" / API_TYPES).write_text(api_types(ROOT))
         case ["format"]:
             run(ROOT / "web", _PRETTIER, "--write", ".")
         case ["test"]:

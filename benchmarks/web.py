@@ -56,7 +56,7 @@ def _reading(web: Web, language: Language) -> Case:
 
 
 def _writing(web: Web) -> Case:
-    heads = web.json("/sessions?limit=200&fields=id")["items"]
+    heads = web.json("/session-rows?limit=200&fields=id")["items"]
     ids = cycle([head["id"] for head in heads if head["id"] != web.long_id])
     return Case(
         "what the page writes",

@@ -19,6 +19,7 @@ from sessionary.store.database import Store
 from sessionary.store.open import open_store
 from sessionary.web.context import WebContext
 from sessionary.web.server import Ready, serve
+from tests.support.api_schema import api_schema
 from tests.support.engine_world import EngineWorld
 
 API = "/api/v1"
@@ -90,7 +91,7 @@ class Served:
 
     async def fresh(self) -> httpx2.AsyncClient:
         """Another browser, which knows nothing yet."""
-        made = httpx2.AsyncClient(base_url=self.address, timeout=60)
+        made = checked_client(self.address, self.parts)
         return await self.ending.enter_async_context(made)
 
     async def stop(self) -> None:
@@ -101,6 +102,21 @@ class Served:
 
 
 Server = Callable[..., Any]
+
+
+def checked_client(address: str, context: WebContext) -> httpx2.AsyncClient:
+    """A client that checks each answer against the description of the interface."""
+
+    async def check(response: httpx2.Response) -> None:
+        request = response.request
+        media_type = response.headers.get("content-type", "")
+        if media_type.startswith("text/event-stream"):
+            return
+        schema = api_schema(context)
+        body = await response.aread()
+        schema.check(request.method, request.url.path, response.status_code, media_type, body)
+
+    return httpx2.AsyncClient(base_url=address, timeout=60, event_hooks={"response": [check]})
 
 
 @asynccontextmanager
@@ -137,7 +153,7 @@ async def served(
     made = Served(store, ready.result(), world, engine)
     made.stopping, made.parts = stop, parts
     task.add_done_callback(lambda _: made.stopped.set())
-    async with httpx2.AsyncClient(base_url=made.address, timeout=60) as http:
+    async with checked_client(made.address, parts) as http:
         made.http = http
         try:
             yield made

@@ -32,7 +32,7 @@ async def test_a_method_that_a_path_does_not_take_is_told_all_that_it_does(
     by_path: dict[str, set[str]] = {}
     for route in routes():
         by_path.setdefault(example(route.path), {"OPTIONS"}).update(route.methods)
-    # `/schedules/{task}` and the like: one address may be taken by several routes.
+    # `/schedules/{schedule}` and the like: one address may be taken by several routes.
     assert by_path[f"{API}/sessions/x"] == {"GET", "PATCH", "DELETE", "OPTIONS"}
 
     for path, methods in by_path.items():
@@ -135,9 +135,9 @@ async def test_whatever_takes_redact_names_nobody(server: Served, client: Client
     queries = {
         "/bindings": ["", "&limit=1"],
         "/export": [
-            *(f"&session={id}&format={form}" for form in ExportFormat),
+            *(f"&session_id={id}&format={form}" for form in ExportFormat),
             *(f"&format={form}" for form in ExportFormat),
-            *(f"&session={id}&as={tool}" for tool in HandoverTool),
+            *(f"&session_id={id}&as={tool}" for tool in HandoverTool),
         ],
         "/sessions/{session_id}/handover": [f"&as={tool}" for tool in HandoverTool],
     }
@@ -174,7 +174,7 @@ async def test_a_redacted_binding_can_be_paged_reset_and_switched(
 
     assert len(set(keys)) == len(plain) == 3
     reset = await client.post("/bindings", {"key": keys[0]})
-    assert reset == {"key": keys[0], "ended": plain[0]["session"]["id"]}
+    assert reset == {"key": keys[0], "session": None, "ended_session_id": plain[0]["session"]["id"]}
     body = {"key": keys[1], "session_id": plain[2]["session"]["id"]}
     switched = await client.post("/bindings", body)
     assert switched["session"]["id"] == plain[2]["session"]["id"]

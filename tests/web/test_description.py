@@ -17,6 +17,7 @@ from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_headers_conformance,
+    response_schema_conformance,
     status_code_conformance,
     unsupported_method,
 )
@@ -24,12 +25,14 @@ from schemathesis.specs.openapi.checks import (
 from sessionary.actions import credentials
 from sessionary.client.client import connect
 from sessionary.model.access import Scope
+from tests.support.api_schema import ApiSchema, UndeclaredAnswer
 
 EXAMPLES = 25
 CHECKS = [
     not_a_server_error,
     content_type_conformance,
     response_headers_conformance,
+    response_schema_conformance,
     status_code_conformance,
     unsupported_method,
 ]
@@ -66,7 +69,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @pytest.fixture(scope="module")
 def description(served: Served) -> dict[str, Any]:
     where = f"{served.address}/api/v1/openapi.json"
-    found: dict[str, Any] = httpx2.get(where, headers=served.headers).json()
+    found: dict[str, Any] = httpx2.get(where, headers=served.headers, timeout=60).json()
     return found
 
 
@@ -81,7 +84,7 @@ post /sessions/{session_id}/end · post /sessions/{session_id}/reopen
 post /sessions/{session_id}/restore · post /sessions/{session_id}/stop
 get /events · get /search · get /usage · get /bindings · get /export
 get /projects · post /projects · patch /projects/{project} · delete /projects/{project}
-get /schedules · post /schedules · post /schedules/{task}/run · get /access · post /access
+get /schedules · post /schedules · post /schedules/{schedule}/run · get /access · post /access
 get /healthz · get /readyz · get /metrics
 """
 
@@ -108,6 +111,69 @@ def test_every_change_may_carry_an_idempotency_key(description: dict[str, Any]) 
     ]
 
     assert without == []
+
+
+def operations(description: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return [
+        (f"{method} {path}", operation)
+        for path, methods in description["paths"].items()
+        for method, operation in methods.items()
+    ]
+
+
+def test_every_answer_has_a_type(description: dict[str, Any]) -> None:
+    schemas = {
+        f"{name} {status} {media}": content["schema"]
+        for name, operation in operations(description)
+        for status, response in operation["responses"].items()
+        for media, content in response["content"].items()
+    }
+
+    untyped = [
+        name
+        for name, schema in schemas.items()
+        if not schema.keys() & {"$ref", "type", "anyOf"}
+        or (name.endswith(" application/json") and schema.get("type") == "object")
+    ]
+    assert len(schemas) > 140
+    assert untyped == []
+
+
+def test_everything_is_described_in_words(description: dict[str, Any]) -> None:
+    undescribed = [
+        f"{name}: {field}"
+        for name, operation in operations(description)
+        for field in ("summary", "description", "tags", "operationId")
+        if not operation.get(field)
+    ]
+    undescribed += [
+        f"{name}: {parameter['name']}"
+        for name, operation in operations(description)
+        for parameter in operation.get("parameters", ())
+        if not (parameter.get("description") or parameter["schema"].get("description"))
+    ]
+    undescribed += [
+        name
+        for name, shape in description["components"]["schemas"].items()
+        if not shape.get("description")
+    ]
+    names = [operation["operationId"] for _, operation in operations(description)]
+
+    assert undescribed == []
+    assert len(set(names)) == len(names)
+
+
+def test_a_wrong_type_is_noticed_in_the_answers_of_the_tests(description: dict[str, Any]) -> None:
+    schema = ApiSchema(description)
+    right = {"id": "x", "session_id": "x", "seq": 1}
+    path, media = "/api/v1/sessions/x/messages", "application/json"
+
+    schema.check("POST", path, 201, media, json.dumps(right).encode())
+    for wrong in ({"id": "x", "seq": 1}, right | {"seq": "1"}, right | {"more": 1}):
+        with pytest.raises(UndeclaredAnswer):
+            schema.check("POST", path, 201, media, json.dumps(wrong).encode())
+    with pytest.raises(UndeclaredAnswer):
+        schema.check("POST", path, 201, "text/html", b"<p>")
 
 
 @pytest.mark.timeout(600)

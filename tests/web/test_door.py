@@ -14,7 +14,7 @@ from fastapi.routing import iter_route_contexts
 
 from sessionary.actions import credentials
 from sessionary.clock import RandomIds, SystemClock
-from sessionary.errors import BadInput, Conflict
+from sessionary.errors import BadInput, Conflict, Damaged
 from sessionary.model.access import Scope
 from sessionary.store.open import open_store
 from sessionary.web.app import create_app
@@ -480,6 +480,35 @@ async def test_a_port_that_is_taken_is_refused_in_one_line(server: Served) -> No
 
 def test_what_is_marked_as_open_asks_for_nothing_in_the_description() -> None:
     assert PUBLIC["security"] == []
+
+
+async def test_a_webhook_takes_no_more_than_its_platform_sends(servers: Any) -> None:
+    seen: list[int] = []
+
+    async def webhook(headers: Any, raw: bytes) -> int:
+        seen.append(len(raw))
+        return 200
+
+    server: Served = await servers(webhooks={"telegram": webhook, "whatsapp": webhook})
+    client = await server.client()
+
+    for channel, most in (("telegram", 1024 * 1024), ("whatsapp", 3 * 1024 * 1024)):
+        taken = await client.call("POST", f"/channels/{channel}/webhook", content=bytes(most))
+        refused = await client.call("POST", f"/channels/{channel}/webhook", content=bytes(most + 1))
+        assert (taken.status_code, refused.status_code) == (200, 413)
+
+    assert seen == [1024 * 1024, 3 * 1024 * 1024]
+
+
+async def test_only_a_valid_link_costs_a_write(servers: Any) -> None:
+    server: Served = await servers(with_engine=False)
+    browser = await server.fresh()
+    server.store.note_damage(Damaged("From now on every write is refused."))
+
+    unknown = await browser.get("/login?code=unknown")
+    valid = await browser.get(server.login_link)
+
+    assert (unknown.status_code, valid.status_code) == (403, 503)
 
 
 async def test_a_webhook_is_there_only_with_its_adapter(servers: Any) -> None:

@@ -45,8 +45,8 @@ async def exported(client: Client, **query: Any) -> str:
 async def test_tools_and_thoughts_can_be_left_out(client: Client, form: str) -> None:
     id = await create_session(client)
 
-    whole = await exported(client, session=id, format=form)
-    plain = await exported(client, session=id, format=form, tools=False, reasoning=False)
+    whole = await exported(client, session_id=id, format=form)
+    plain = await exported(client, session_id=id, format=form, tools=False, reasoning=False)
 
     assert "rang thrice" in whole
     assert "pondering" in whole
@@ -60,8 +60,8 @@ async def test_tools_and_thoughts_can_be_left_out(client: Client, form: str) -> 
 async def test_a_redacted_file_names_nobody(client: Client, form: str) -> None:
     id = await create_session(client)
 
-    whole = await exported(client, session=id, format=form)
-    redacted = await exported(client, session=id, format=form, redact=True)
+    whole = await exported(client, session_id=id, format=form)
+    redacted = await exported(client, session_id=id, format=form, redact=True)
 
     digits = PHONE.replace(" ", "")[1:]
     assert "1234567" in whole
@@ -72,7 +72,7 @@ async def test_a_redacted_file_names_nobody(client: Client, form: str) -> None:
 
 async def test_what_was_left_out_does_not_keep_the_rest_from_being_imported(client: Client) -> None:
     id = await create_session(client)
-    text = await exported(client, session=id, tools=False, redact=True)
+    text = await exported(client, session_id=id, tools=False, redact=True)
     there = open_store("sqlite::memory:", create=True, clock=SystemClock(), ids=RandomIds())
 
     report = imported(there, text.encode())
@@ -93,14 +93,14 @@ async def test_another_tool_goes_on_from_the_file_that_it_gets(
 ) -> None:
     id = await create_session(client)
 
-    answer = await client.call("GET", "/export", params={"session": id, "as": tool})
+    answer = await client.call("GET", "/export", params={"session_id": id, "as": tool})
     preview = await client.get(f"/sessions/{id}/handover", params={"as": tool})
 
     made = export.handover_excerpt(store, id, profile="main")
     assert answer.text == "".join(HANDOVER_FORMATS[tool].pieces(made))
     assert f'filename="{preview["file"]}"' in answer.headers["content-disposition"]
     assert (preview["messages"], preview["left_out"]) == (len(made.lines), 0)
-    assert preview["next"] == HANDOVER_FORMATS[tool].advice(made, preview["file"])
+    assert preview["advice"] == HANDOVER_FORMATS[tool].advice(made, preview["file"])
 
 
 async def test_a_budget_keeps_the_newest_and_the_preview_says_what_is_left_out(
@@ -111,7 +111,7 @@ async def test_a_budget_keeps_the_newest_and_the_preview_says_what_is_left_out(
         body = {"role": "user", "text": f"question {count} " + "word " * 50}
         await client.post(f"/sessions/{id}/messages", body, status=201)
 
-    text = await exported(client, session=id, **{"as": "openai", "budget": 300})
+    text = await exported(client, session_id=id, **{"as": "openai", "budget": 300})
     preview = await client.get(f"/sessions/{id}/handover", params={"as": "openai", "budget": 300})
 
     assert "question 19" in text
@@ -128,8 +128,8 @@ async def test_secrets_can_be_masked_in_every_file(client: Client, query: dict[s
     body = {"text": f"my token is {secret}, remember it"}
     id = (await client.post("/sessions", body, status=201))["id"]
 
-    whole = await exported(client, session=id, **query)
-    masked = await exported(client, session=id, mask_secrets=True, **query)
+    whole = await exported(client, session_id=id, **query)
+    masked = await exported(client, session_id=id, mask_secrets=True, **query)
 
     assert secret in whole.replace("\\", "")
     assert secret not in masked.replace("\\", "")
@@ -139,13 +139,13 @@ async def test_secrets_can_be_masked_in_every_file(client: Client, query: dict[s
 @pytest.mark.parametrize(
     ("query", "status", "why"),
     [
-        ({"as": "codex"}, 422, "one `session`"),
-        ({"as": "codex", "session": ["a", "b"]}, 422, "one `session`"),
-        ({"as": "codex", "session": "a", "format": "md"}, 422, "no `format`"),
+        ({"as": "codex"}, 422, "one `session_id`"),
+        ({"as": "codex", "session_id": ["a", "b"]}, 422, "one `session_id`"),
+        ({"as": "codex", "session_id": "a", "format": "md"}, 422, "no `format`"),
         ({"budget": 5}, 422, "goes with `as`"),
-        ({"as": "codex", "session": "a", "budget": 0}, 422, "budget"),
-        ({"as": "emacs", "session": "a"}, 422, "as"),
-        ({"as": "codex", "session": "nowhere"}, 404, "nowhere"),
+        ({"as": "codex", "session_id": "a", "budget": 0}, 422, "budget"),
+        ({"as": "emacs", "session_id": "a"}, 422, "as"),
+        ({"as": "codex", "session_id": "nowhere"}, 404, "nowhere"),
     ],
 )
 async def test_what_cannot_be_handed_over_is_refused_in_words(
@@ -163,7 +163,7 @@ async def test_nobody_is_handed_the_conversation_of_another_profile(
     id = await create_session(client)
     stranger = await server.client(Scope.READ, profile="other")
 
-    file = await stranger.call("GET", "/export", params={"session": id, "as": "openai"})
+    file = await stranger.call("GET", "/export", params={"session_id": id, "as": "openai"})
     preview = await stranger.call("GET", f"/sessions/{id}/handover", params={"as": "openai"})
 
     assert (file.status_code, preview.status_code) == (404, 404)

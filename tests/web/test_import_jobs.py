@@ -15,45 +15,38 @@ from sessionary.clock import RandomIds, SystemClock
 from sessionary.config import Config
 from sessionary.errors import BadInput
 from sessionary.model.access import Scope
+from sessionary.web.context import FaultInfo, FoundRecords, ImportOutcome, ImportProgressInfo
 from tests.cli.test_importing import a_session
+from tests.support.import_reports import found_records, import_outcome, import_progress
 from tests.web.conftest import Client, Served
 from tests.web.test_events import listening
-
-PROGRESS = {
-    "tool": "sample",
-    "place": "a",
-    "bytes": 1,
-    "all_bytes": 2,
-    "sessions": 1,
-    "messages": 1,
-}
 
 
 class Machine:
     """A machine with records that a test made up; an import goes on when the test lets it."""
 
-    def __init__(self, found: list[dict[str, Any]] | None = None) -> None:
+    def __init__(self, found: list[FoundRecords] | None = None) -> None:
         self.found = found or []
         self.go_on = threading.Event()
         self.runs = 0
         self.error: Exception | None = None
 
-    def discover(self) -> list[dict[str, Any]]:
+    def discover(self) -> list[FoundRecords]:
         return self.found
 
     def run(
-        self, tools: Sequence[str], *, dry_run: bool, tell: Callable[[dict[str, Any]], None]
-    ) -> list[dict[str, Any]]:
+        self, tools: Sequence[str], *, dry_run: bool, tell: Callable[[ImportProgressInfo], None]
+    ) -> list[ImportOutcome]:
         if dry_run:
-            return [{"tool": "sample", "added": 2, "skipped": 0}]
+            return [import_outcome(added=2)]
         self.runs += 1
-        tell(PROGRESS)
+        tell(import_progress())
         assert self.go_on.wait(60)
-        tell(PROGRESS | {"bytes": 2})
+        tell(import_progress(read=2))
         if self.error is not None:
             raise self.error
-        fault = {"unit": "a", "where": "line 3", "why": "it is no JSON"}
-        return [{"tool": "sample", "added": 1, "skipped": 1, "faults": [fault]}]
+        fault: FaultInfo = {"unit": "a", "where": "line 3", "why": "it is no JSON"}
+        return [import_outcome(added=1, skipped=1, faults=[fault])]
 
 
 async def at_end(client: Client, id: str) -> dict[str, Any]:
@@ -77,7 +70,7 @@ async def server(servers: Any, machine: Machine) -> Served:
 async def test_what_is_there_is_told_and_a_look_changes_nothing(
     server: Served, client: Client, machine: Machine
 ) -> None:
-    machine.found = [{"tool": "sample", "units": 3, "new_units": 1}]
+    machine.found = [found_records(units=3, new_units=1)]
 
     found = await client.get("/imports")
     begun = await client.post("/imports", {"dry_run": True}, status=202)

@@ -8,9 +8,11 @@ from typing import Any
 from sessionary.errors import BadInput
 from sessionary.model.access import Scope
 from sessionary.store.database import Store
+from sessionary.web.context import FoundRecords, ImportOutcome, ImportProgressInfo
+from tests.support.import_reports import found_records, import_outcome, import_progress
 from tests.web.conftest import Client, served
 
-FOUND = {"tool": "notes", "title": "Notes", "place": "somewhere", "units": 2, "new_units": 2}
+FOUND = found_records("notes")
 
 
 class SessionFolder:
@@ -21,19 +23,19 @@ class SessionFolder:
         self.began = threading.Event()
         self.wrong: str | None = None
 
-    def discover(self) -> list[dict[str, Any]]:
+    def discover(self) -> list[FoundRecords]:
         return [FOUND]
 
     def run(
-        self, tools: Sequence[str], *, dry_run: bool, tell: Callable[[dict[str, Any]], None]
-    ) -> list[dict[str, Any]]:
-        tell({"bytes": 1, "all_bytes": 2})
+        self, tools: Sequence[str], *, dry_run: bool, tell: Callable[[ImportProgressInfo], None]
+    ) -> list[ImportOutcome]:
+        tell(import_progress())
         self.began.set()
         self.may_go_on.wait(20)
-        tell({"bytes": 2, "all_bytes": 2})
+        tell(import_progress(read=2))
         if self.wrong is not None:
             raise BadInput(self.wrong)
-        return [{"tool": tools[0] if tools else "all", "added": 0 if dry_run else 2}]
+        return [import_outcome(tools[0] if tools else "all", added=0 if dry_run else 2)]
 
 
 async def ended(client: Client) -> dict[str, Any]:
@@ -57,8 +59,8 @@ async def test_what_is_found_is_imported_beside_everything_else(store: Store) ->
         job = await ended(client)
 
     assert (begun["state"], second.status_code) == ("running", 409)
-    assert running["progress"] == {"bytes": 1, "all_bytes": 2}
-    assert (job["state"], job["outcomes"]) == ("done", [{"tool": "notes", "added": 2}])
+    assert running["progress"] == import_progress()
+    assert (job["state"], job["outcomes"]) == ("done", [import_outcome("notes", added=2)])
 
 
 async def test_an_import_is_stopped_between_two_records(store: Store) -> None:

@@ -135,8 +135,8 @@ async def test_counting_stops_where_it_says(
 async def test_a_list_of_few_fields_is_small_and_says_what_there_is_to_say(client: Client) -> None:
     id = await opened(client, "first words", title="named", labels=["blue"])
 
-    page = await client.get("/sessions?fields=id,title,labels,pinned,model,failed")
-    refused = await client.call("GET", "/sessions?fields=id,secrets")
+    page = await client.get("/session-rows?fields=id,title,labels,pinned,model,failed")
+    refused = await client.call("GET", "/session-rows?fields=id,secrets")
 
     assert page["items"] == [{"id": id, "title": "named", "labels": ["blue"]}]
     assert (refused.status_code, "secrets" in refused.json()["detail"]) == (422, True)
@@ -148,7 +148,7 @@ async def test_every_field_of_a_head_can_be_asked_for(client: Client) -> None:
     (head,) = (await client.get("/sessions"))["items"]
 
     assert tuple(head) == session_heads.FIELDS
-    await client.get(f"/sessions?fields={','.join(head)}")
+    await client.get(f"/session-rows?fields={','.join(head)}")
 
 
 async def test_the_first_page_is_small_whatever_is_in_it(client: Client) -> None:

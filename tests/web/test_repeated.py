@@ -41,7 +41,7 @@ async def test_a_wrong_code_is_counted_and_said_in_words(server: Served, client:
 
     assert [each.status_code for each in wrong] == [404] * 5 + [429]
     assert wrong[0].headers["content-type"] == "application/problem+json"
-    assert wrong[0].json()["detail"] == "Nobody waits under that code."
+    assert wrong[0].json()["detail"] == "Nobody was given that code, or it has expired."
 
 
 async def test_a_browser_that_is_logged_out_twice_is_out_and_answered_alike(

@@ -311,7 +311,7 @@ async def test_search_usage_bindings_and_export(server: Served, client: Client) 
     hits = await client.get('/search?q="the walrus"')
     usage = await client.get("/usage?by=model")
     bindings = await client.get("/bindings")
-    exported = await client.call("GET", f"/export?session={answer['session_id']}")
+    exported = await client.call("GET", f"/export?session_id={answer['session_id']}")
     page = await client.call("GET", "/export?format=html")
 
     assert hits["items"][0]["session"]["id"] == answer["session_id"]

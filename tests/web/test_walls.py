@@ -14,6 +14,8 @@ from sessionary.model.access import Scope
 from sessionary.model.message import Text
 from sessionary.model.source import Channel
 from sessionary.web.auth import CSRF_HEADER
+from sessionary.web.context import BrokenInvariant, StoreOverview, UpkeepOutcome, UpkeepProgress
+from tests.support.import_reports import found_records
 from tests.web.conftest import API, Client, Served
 from tests.web.test_door import Route, logged_in, routes
 from tests.web.test_import_jobs import Machine
@@ -40,7 +42,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/projects": {"name": "x"},
     "/projects/{project}": {"name": "x"},
     "/schedules": {"name": "x", "timing": "@daily", "prompt": "x"},
-    "/schedules/{task}": {"paused": True},
+    "/schedules/{schedule}": {"paused": True},
     "/access": {"platform": "api", "person_id": "x"},
     "/bindings": {"key": "other/api/dm/chat=x"},
     "/deliveries/{delivery_id}/redirect": {"channel": "api:x"},
@@ -146,12 +148,13 @@ async def test_a_scope_is_enough_or_nothing_happens(server: Served, scope: Scope
 class Caretaker:
     """Looks after a store in no time."""
 
-    def overview(self) -> dict[str, Any]:
-        return {"tasks": ["verify"], "folder": WORD, "backups": []}
+    def overview(self) -> StoreOverview:
+        return {"tasks": ["verify"], "folder": WORD, "backups": [], "keep": None, "bytes": 0}
 
-    def run(self, task: str, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-        tell({"task": task})
-        return {"task": task, "found": WORD}
+    def run(self, task: str, tell: Callable[[UpkeepProgress], None]) -> UpkeepOutcome:
+        tell({"done": 1, "whole": 1})
+        broken: BrokenInvariant = {"invariant": task, "where": WORD, "what": WORD}
+        return {"sessions": 1, "entries": 1, "broken": [broken], "broken_count": 1}
 
 
 class Filled:
@@ -196,7 +199,7 @@ async def filled(server: Served, client: Client) -> Filled:
         "delivery_id": delivery,
         "blob": blob.json()["blob"],
         "project": NAME,
-        "task": NAME,
+        "schedule": NAME,
         "platform": "api",
         "person_id": NAME,
         "token_id": token["id"],
@@ -226,7 +229,7 @@ async def record(client: Client) -> dict[str, Any]:
 @pytest.fixture
 async def server(servers: Any) -> Served:
     """A server that has something of everything, records of other tools included."""
-    found = Machine([{"place": WORD}])
+    found = Machine([found_records(place=WORD)])
     return cast(Served, await servers(imports=found, upkeep=Caretaker()))
 
 
@@ -274,9 +277,9 @@ async def test_no_wish_reaches_over_the_wall(server: Served, client: Client) -> 
     id = ours.known["session_id"]
     reading: list[str] = [
         f"/events?topics=session:{id}",
-        f"/export?session={id}",
-        f"/export?session={mine}&session={id}&format=html",
-        f"/search?q={WORD[:4]}*&session={id}",
+        f"/export?session_id={id}",
+        f"/export?session_id={mine}&session_id={id}&format=html",
+        f"/search?q={WORD[:4]}*&session_id={id}",
         f"/sessions?project={NAME}",
         f"/sessions?text={WORD[:5]}&folder=all",
         f"/sessions/{mine}/blobs/{ours.known['blob']}",

@@ -18,7 +18,7 @@ function entry(role: Entry['role'], parts: Part[] | string, more: Partial<Entry>
     parts: made,
     text: typeof parts === 'string' ? parts : '',
     ...more,
-  }
+  } as Entry
 }
 
 test('a question, its work and its answer are one round', () => {

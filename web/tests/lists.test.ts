@@ -4,12 +4,12 @@ import { parseRoute } from '../src/lib/ui/router.svelte'
 import { buildRows, sorted } from '../src/lib/sessions/list-rows'
 import { queryWords } from '../src/lib/text/search-words'
 import { formatDuration, ageGroup, formatCost, shortAge, formatTokens, totalTokens } from '../src/lib/format'
-import type { SessionSummary, UsageRow } from '../src/lib/api/types'
+import type { ListedSession, UsageTotals } from '../src/lib/api/schema'
 import { chartBars, toCsv, sortUsage, sumUsage } from '../src/lib/usage'
 
 const NOW = new Date(2026, 2, 15, 12).getTime()
 const ago = (days: number) => new Date(NOW - days * 86_400_000).toISOString()
-const summary = (id: string, days: number): SessionSummary => ({ id, last_active_at: ago(days) }) as SessionSummary
+const summary = (id: string, days: number): ListedSession => ({ id, last_active_at: ago(days) }) as ListedSession
 
 test('sessions are grouped by when something last happened', () => {
   expect([0, 1, 4, 20, 60].map((days) => ageGroup(ago(days), NOW))).toEqual([
@@ -50,7 +50,7 @@ test('only the last group may have more than it counts', () => {
 test('a fork stands under what it came from, and alone where that is elsewhere', () => {
   const fork = (id: string, days: number, parent: string) => ({
     ...summary(id, days),
-    lineage: 'fork',
+    lineage: 'fork' as const,
     parent_id: parent,
   })
   const rows = buildRows({
@@ -83,7 +83,7 @@ test('subagents are one line until someone wants to see them', () => {
 })
 
 test('projects stand above everything and can be folded', () => {
-  const project = { id: 'p', name: 'P', colour: null, sessions: 3 }
+  const project = { id: 'p', name: 'P', colour: null, sessions: 3, created_at: ago(9) }
   const shown = { pinned: [summary('a', 0)], items: [], projects: [project], now: NOW }
 
   expect(buildRows({ ...shown, closed: [] }).map((row) => row.key)).toEqual([
@@ -148,7 +148,7 @@ test('days without use have their place in the chart', () => {
 
 test('a list in another order is one group, sorted as the server sorts', () => {
   const named = (id: string, title: string | null, cost: number | null) =>
-    ({ ...summary(id, 0), title, preview: 'm', cost_microusd: cost }) as SessionSummary
+    ({ ...summary(id, 0), title, preview: 'm', cost_microusd: cost }) as ListedSession
   const items = [named('a', 'Pear', 5), named('b', 'apple', null), named('c', null, 9)]
 
   expect(sorted(items, 'title').map((each) => each.id)).toEqual(['b', 'c', 'a'])
@@ -158,7 +158,7 @@ test('a list in another order is one group, sorted as the server sorts', () => {
 })
 
 test('by beginning, sessions are grouped by when they began', () => {
-  const items = [{ ...summary('a', 0), began_at: ago(40) }] as SessionSummary[]
+  const items = [{ ...summary('a', 0), began_at: ago(40) }] as ListedSession[]
 
   expect(buildRows({ pinned: [], items, closed: [], now: NOW, order: 'created' })[0]).toMatchObject({
     name: ago(40).slice(0, 7),
@@ -186,7 +186,7 @@ test('usage begins with the newest day, or with what cost most', () => {
       output_tokens: 0,
       cache_read_tokens: 0,
       cache_write_tokens: 0,
-    }) as UsageRow
+    }) as UsageTotals
 
   expect(sortUsage([row('2026-11-14', 1), row('2026-11-15', 2)], 'day').map((each) => each.group)).toEqual([
     '2026-11-15',

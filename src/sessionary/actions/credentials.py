@@ -114,6 +114,11 @@ def add_login_link(tx: Tx, code: str, *, profile: str, moment: Moment) -> None:
     credentials.insert_login_link(tx, hash_secret(code), profile=profile, expires_at=expires_at)
 
 
+def is_login_link(tx: Tx, code: str, *, now: datetime) -> bool:
+    """Whether a browser can log in with this code."""
+    return credentials.has_login_link(tx, hash_secret(code), now=now)
+
+
 def log_in_by_link(tx: Tx, code: str, cookie: str, *, moment: Moment) -> Login | None:
     """Log a browser in by a link, which is used up; None when the link is not valid."""
     profile = credentials.take_login_link(tx, hash_secret(code), now=moment.now)

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sessionary import config
 from sessionary.actions import verify
@@ -29,7 +29,20 @@ from sessionary.store.sqlite.store import SqliteStore
 from sessionary.telemetry.ingest import TelemetryIngest
 from sessionary.version import __version__
 from sessionary.web import server
-from sessionary.web.context import WebContext
+from sessionary.web.context import (
+    BackupOutcome,
+    BrokenInvariant,
+    FoundRecords,
+    ImportOutcome,
+    ImportProgressInfo,
+    ShrinkOutcome,
+    StoreOverview,
+    UpkeepOutcome,
+    UpkeepProgress,
+    UpkeepTask,
+    VerifyOutcome,
+    WebContext,
+)
 from sessionary.web.server import Ready
 
 if TYPE_CHECKING:
@@ -43,8 +56,7 @@ RETRY_SECONDS = 300.0
 BACKUP_FOLDER = "backups"
 SHOWN_BROKEN = 100
 _OTEL_NEEDED = "OpenTelemetry needs an extra: install sessionary[otel]"
-Json = dict[str, Any]
-Tell = Callable[[Json], None]
+Tell = Callable[[UpkeepProgress], None]
 log = logging.getLogger(__name__)
 
 
@@ -233,9 +245,12 @@ class WebUpkeep:
         self._folder = web.backup_folder or app.config.home / BACKUP_FOLDER
         self._keep = web.keep_backups
 
-    def overview(self) -> Json:
+    def overview(self) -> StoreOverview:
         """Return the backups there are, and the size of the store."""
         store = self._app.store
+        tasks: list[UpkeepTask] = ["backup", "verify"]
+        if isinstance(store, SqliteStore):
+            tasks.append("shrink")
         return {
             "folder": str(self._folder),
             "keep": self._keep,
@@ -244,14 +259,20 @@ class WebUpkeep:
                 for each in backup.list_backups(self._folder)
             ],
             "bytes": _size(store.path) if isinstance(store, SqliteStore) else None,
-            "tasks": ["backup", "verify", *(["shrink"] if isinstance(store, SqliteStore) else [])],
+            "tasks": tasks,
         }
 
-    def run(self, task: str, tell: Tell) -> Json:
+    def run(self, task: str, tell: Tell) -> UpkeepOutcome:
         """Run one task to its end."""
-        return {"backup": self._backup, "verify": self._verify, "shrink": self._shrink}[task](tell)
+        match task:
+            case "backup":
+                return self._backup(tell)
+            case "verify":
+                return self._verify(tell)
+            case _:
+                return self._shrink(tell)
 
-    def _backup(self, tell: Tell) -> Json:
+    def _backup(self, tell: Tell) -> BackupOutcome:
         """Back up all profiles; the file gets its name only after it was checked."""
         app = self._app
         _make_folder(self._folder)
@@ -273,11 +294,11 @@ class WebUpkeep:
             "deleted": deleted,
         }
 
-    def _verify(self, tell: Tell) -> Json:
+    def _verify(self, tell: Tell) -> VerifyOutcome:
         found = verify.verify(
             self._app.store, progress=lambda done: tell({"done": done, "whole": 0})
         )
-        broken = [
+        broken: list[BrokenInvariant] = [
             {"invariant": each.invariant, "where": each.where, "what": each.what}
             for each in found.broken[:SHOWN_BROKEN]
         ]
@@ -288,7 +309,7 @@ class WebUpkeep:
             "broken_count": len(found.broken),
         }
 
-    def _shrink(self, tell: Tell) -> Json:
+    def _shrink(self, tell: Tell) -> ShrinkOutcome:
         store = self._app.store
         assert isinstance(store, SqliteStore)
         before = _size(store.path)
@@ -319,31 +340,34 @@ class WebImports:
     def __init__(self, app: AppContext) -> None:
         self._app = app
 
-    def discover(self) -> list[dict[str, Any]]:
+    def discover(self) -> list[FoundRecords]:
         """Return the records that are on this machine, by tool."""
         from sessionary.app import imports
 
         now = self._app.clock.now()
-        return [_fields(each) for each in imports.discover(self._app, imports.this_user(), now=now)]
+        return [
+            cast(FoundRecords, _fields(each))
+            for each in imports.discover(self._app, imports.this_user(), now=now)
+        ]
 
     def run(
-        self, tools: Sequence[str], *, dry_run: bool, tell: Callable[[dict[str, Any]], None]
-    ) -> list[dict[str, Any]]:
+        self, tools: Sequence[str], *, dry_run: bool, tell: Callable[[ImportProgressInfo], None]
+    ) -> list[ImportOutcome]:
         """Import from where the tools keep their records, or with `dry_run` only report."""
         from sessionary.app import imports
 
         requests = imports.default_requests(imports.this_user(), tools)
         if dry_run:
             found = imports.preview(self._app, requests, is_profile_chosen=True)
-            return [_fields(each) for each in found.outcomes]
+            return [cast(ImportOutcome, _fields(each)) for each in found.outcomes]
         # The browser is logged in to this profile alone: nothing is written to another.
         done = imports.run(
             self._app,
             requests,
-            lambda progress: tell(asdict(progress)),
+            lambda progress: tell(cast(ImportProgressInfo, asdict(progress))),
             is_profile_chosen=True,
         )
-        return [_fields(each) for each in done.outcomes]
+        return [cast(ImportOutcome, _fields(each)) for each in done.outcomes]
 
 
 def _fields(value: "Discovery | ToolImport") -> dict[str, Any]:

@@ -12,8 +12,8 @@ from sessionary.actions.credentials import SECRET_BYTES
 from sessionary.cli.console import Column, Console
 from sessionary.cli.tree import command, group, pass_console
 from sessionary.errors import BadInput, NotFound
-from sessionary.model.access import Scope, Token
-from sessionary.model.view import Json, time_text
+from sessionary.model.access import Scope
+from sessionary.model.view import time_text, token_json
 
 SALT_BYTES = 16
 LINK_BYTES = 32
@@ -31,7 +31,7 @@ def list_access(console: Console) -> None:
         (each.platform, each.person_id, each.name, "allowed", each.given_at) for each in permits
     ]
     found += [(platform, person, name, "asks", at) for platform, person, name, at, _ in asking]
-    names = ("platform", "person", "name", "state")
+    names = ("platform", "person_id", "name", "state")
     console.print_list(
         [{**dict(zip(names, who, strict=True)), "since": time_text(at)} for *who, at in found],
         (
@@ -59,7 +59,7 @@ def approve(console: Console, code: str) -> None:
         raise NotFound(
             "Nobody was given that code, or it has expired. After five wrong codes no code is accepted for a while."
         )
-    value = {"platform": permit.platform, "person": permit.person_id, "name": permit.name}
+    value = {"platform": permit.platform, "person_id": permit.person_id, "name": permit.name}
     console.answer(value, f"{permit.name or permit.person_id} may now write on {permit.platform}.")
 
 
@@ -80,7 +80,7 @@ def allow(console: Console, platform: str, person: str, *, name: str | None) -> 
             moment=app.moment(),
             name=name,
         ).result()
-    value = {"platform": platform, "person": person, "name": name}
+    value = {"platform": platform, "person_id": person, "name": name}
     console.answer(value, f"{name or person} may now write on {platform}.")
 
 
@@ -97,7 +97,7 @@ def revoke_access(console: Console, platform: str, person: str) -> None:
     if not was_allowed:
         raise NotFound(f"{person} was not allowed on {platform}; nothing was changed.")
     console.answer(
-        {"platform": platform, "person": person}, f"{person} may no longer write on {platform}."
+        {"platform": platform, "person_id": person}, f"{person} may no longer write on {platform}."
     )
 
 
@@ -124,7 +124,7 @@ def add_token(console: Console, *, scope: str, name: str) -> None:
         ).result()
     if not console.json:
         console.note("This is the only time the token is shown:")
-    console.answer({**_token_json(made), "token": secret}, secret)
+    console.answer({**token_json(made), "token": secret}, secret)
 
 
 @command("list", example="sessionary tokens list")
@@ -134,7 +134,7 @@ def list_tokens(console: Console) -> None:
     with console.open() as app:
         found = app.store.read(credentials.list_tokens, profile=app.profile).result()
     console.print_list(
-        [_token_json(each) for each in found],
+        [token_json(each) for each in found],
         (
             Column("ID"),
             Column("NAME", flexible=True),
@@ -171,18 +171,7 @@ def revoke_token(console: Console, token: str) -> None:
         gone = app.store.write(
             credentials.revoke_token, token, profile=app.profile, moment=app.moment()
         ).result()
-    console.answer(_token_json(gone), f"Token {gone.name or gone.id} is revoked.")
-
-
-def _token_json(token: Token) -> Json:
-    return {
-        "id": token.id,
-        "profile": token.profile,
-        "name": token.name,
-        "scope": token.scope,
-        "created_at": time_text(token.created_at),
-        "revoked_at": time_text(token.revoked_at),
-    }
+    console.answer(token_json(gone), f"Token {gone.name or gone.id} is revoked.")
 
 
 @command("set", example="sessionary password set\npass show sessionary | sessionary password set")

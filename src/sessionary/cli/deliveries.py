@@ -11,7 +11,7 @@ from sessionary.model.message import text_of
 from sessionary.model.source import Channel
 from sessionary.model.terminal import display_width, one_line
 from sessionary.model.turn import Delivery, DeliveryState
-from sessionary.model.view import delivery_json
+from sessionary.model.view import delivery_detail_json, delivery_json
 
 id_argument = click.argument("id", metavar="ID")
 
@@ -82,7 +82,7 @@ def show(console: Console, id: str) -> None:
         found = app.store.read(outbox.find, id, profile=app.profile).result()
         zone = app.config.zone
     if console.json:
-        console.emit(delivery_json(found, whole=True))
+        console.emit(delivery_detail_json(found))
         return
     facts = [
         ("delivery", found.id),

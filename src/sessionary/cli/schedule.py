@@ -10,9 +10,9 @@ from sessionary.cli.console import Column, Console
 from sessionary.cli.times import span
 from sessionary.cli.tree import command, group, pass_console
 from sessionary.config import zone_named
-from sessionary.model.schedule import Run, RunState, Schedule, Timing
+from sessionary.model.schedule import RunState, Schedule, Timing
 from sessionary.model.source import TERMINAL, Source
-from sessionary.model.view import Json, time_text
+from sessionary.model.view import run_json, schedule_json
 
 
 @command(
@@ -58,7 +58,7 @@ def add(console: Console, name: str, timing: str, prompt: str, **options: str | 
             schedules.add, plan, profile=app.profile, moment=app.moment()
         ).result()
     at = _next_run(console, app, made)
-    console.answer(_json(made), f"Schedule {made.name} added; it runs next at {at}.")
+    console.answer(schedule_json(made), f"Schedule {made.name} added; it runs next at {at}.")
 
 
 @command("list", example="sessionary schedule list")
@@ -68,7 +68,7 @@ def list_schedules(console: Console) -> None:
     with console.open() as app:
         found = app.store.read(schedules.list_schedules, profile=app.profile).result()
     console.print_list(
-        [_json(each) for each in found],
+        [schedule_json(each) for each in found],
         (Column("NAME", flexible=True), Column("TIMING"), Column("NEXT"), Column("TO")),
         [
             [
@@ -94,7 +94,7 @@ def runs(console: Console, name: str, limit: int) -> None:
     with console.open() as app:
         found = app.store.read(schedules.list_runs, name, profile=app.profile, limit=limit).result()
     console.print_list(
-        [_run_json(each) for each in found],
+        [run_json(each) for each in found],
         (Column("DUE"), Column("STATE"), Column("SESSION"), Column("REASON", flexible=True)),
         [
             [
@@ -119,7 +119,7 @@ def run(console: Console, name: str) -> None:
 
     with console.open() as app:
         done = asyncio.run(run_schedule(app, name))
-    console.answer(_run_json(done), f"Schedule {name}: {done.state}, session {done.session_id}.")
+    console.answer(run_json(done), f"Schedule {name}: {done.state}, session {done.session_id}.")
     if done.state is not RunState.DONE:
         raise SystemExit(1)
 
@@ -130,7 +130,7 @@ def run(console: Console, name: str) -> None:
 def pause(console: Console, name: str) -> None:
     """Pause a schedule; missed runs are not made up for."""
     made, _ = _set_paused(console, name, paused=True)
-    console.answer(_json(made), f"Schedule {made.name} is paused.")
+    console.answer(schedule_json(made), f"Schedule {made.name} is paused.")
 
 
 @command("resume", example="sessionary schedule resume morning")
@@ -139,7 +139,7 @@ def pause(console: Console, name: str) -> None:
 def resume(console: Console, name: str) -> None:
     """Resume a paused schedule."""
     made, at = _set_paused(console, name, paused=False)
-    console.answer(_json(made), f"Schedule {made.name} runs next at {at}.")
+    console.answer(schedule_json(made), f"Schedule {made.name} runs next at {at}.")
 
 
 @command("remove", example="sessionary schedule remove morning")
@@ -150,7 +150,7 @@ def remove(console: Console, name: str) -> None:
     with console.open() as app:
         now = app.moment().now
         gone = app.store.write(schedules.remove, name, profile=app.profile, now=now).result()
-    console.answer(_json(gone), f"Schedule {gone.name} removed; its sessions stay.")
+    console.answer(schedule_json(gone), f"Schedule {gone.name} removed; its sessions stay.")
 
 
 def _set_paused(console: Console, name: str, *, paused: bool) -> tuple[Schedule, str]:
@@ -168,33 +168,6 @@ def _set_paused(console: Console, name: str, *, paused: bool) -> tuple[Schedule,
 
 def _next_run(console: Console, app: AppContext, made: Schedule) -> str:
     return "never" if made.next_at is None else console.time_cell(made.next_at, app)
-
-
-def _json(made: Schedule) -> Json:
-    return {
-        "id": made.id,
-        "name": made.name,
-        "timing": made.timing.text,
-        "zone": made.timing.zone.key,
-        "prompt": made.prompt,
-        "agent": made.agent,
-        "deliver_to": made.deliver_to,
-        "grace_seconds": int(made.grace.total_seconds()),
-        "paused": made.paused,
-        "created_at": time_text(made.created_at),
-        "next_at": time_text(made.next_at),
-    }
-
-
-def _run_json(made: Run) -> Json:
-    return {
-        "due_at": time_text(made.due_at),
-        "state": made.state,
-        "began_at": time_text(made.began_at),
-        "ended_at": time_text(made.ended_at),
-        "session_id": made.session_id,
-        "reason": made.reason,
-    }
 
 
 schedule = group(

@@ -1,7 +1,7 @@
 """What tools return: the JSON of heads, messages and usage, cut to a bounded number of tokens."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sessionary.model import codec
 from sessionary.model.message import Attachment, Compaction, Entry, Message, ToolCall, ToolResult
@@ -10,6 +10,10 @@ from sessionary.model.tokens import estimate
 from sessionary.model.usage import UsageTotal
 from sessionary.model.view import time_text, usage_json
 
+if TYPE_CHECKING:
+    from sessionary.model.json_types import UsageTotals
+
+T = TypeVar("T")
 Json = dict[str, Any]
 MAX_TEXT = 4000
 # The most that a tool answers, estimated: agents pay for every token.
@@ -50,10 +54,10 @@ def head_json(head: SessionHead) -> Json:
     }
 
 
-def usage_row_json(total: UsageTotal) -> Json:
+def usage_row_json(total: UsageTotal) -> "UsageTotals":
     """A row of a usage report; its name may be any text, so it is cut."""
     made = usage_json(total)
-    return made | {"group": made["group"] and cut(made["group"], _MAX_NAME)}
+    return {**made, "group": made["group"] and cut(made["group"], _MAX_NAME)}
 
 
 def message_json(entry: Entry, longest: int = MAX_TEXT) -> Json:
@@ -72,9 +76,9 @@ def message_json(entry: Entry, longest: int = MAX_TEXT) -> Json:
     return item | {"text": cut(body.text or _result_text(body), longest)}
 
 
-def fit(items: Sequence[Json], *, from_end: bool = False) -> list[Json]:
+def fit(items: Sequence[T], *, from_end: bool = False) -> list[T]:
     """As many items as fit into an answer, from the beginning or from the end; at least one."""
-    kept: list[Json] = []
+    kept: list[T] = []
     room = MAX_TOKENS
     for item in reversed(items) if from_end else items:
         room -= tokens(item)

@@ -1,37 +1,48 @@
-"""The names of things in JSON: the same on the command line, over HTTP and in Python."""
+"""Values as JSON: the same fields on the command line, over HTTP and in MCP; `json_types` declares them."""
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast, overload
 
-from sessionary.model.message import (
-    Compaction,
-    Entry,
-    Message,
-    Retraction,
-    body_to_json,
-    kind_of,
-    text_of,
-)
+from sessionary.model.message import Compaction, Entry, Message, text_of
 from sessionary.model.message import to_json as part_to_json
 from sessionary.model.reset import ResetMode, ResetPolicy
-from sessionary.model.session import SessionHead
+from sessionary.model.session import Project, SessionHead
 from sessionary.model.terminal import one_line
-from sessionary.model.usage import TOKEN_FIELDS, UsageTotal
+from sessionary.model.usage import UsageTotal
 
 if TYPE_CHECKING:
+    from sessionary.model.access import Permit, Token
+    from sessionary.model.json_types import (
+        CompactionEntry,
+        DeliveryDetail,
+        DeliverySummary,
+        EntryJson,
+        HoldInfo,
+        MessageEntry,
+        PermitInfo,
+        PersonInfo,
+        PolicyInfo,
+        ProjectInfo,
+        RunInfo,
+        ScheduleInfo,
+        SessionSummary,
+        SourceInfo,
+        TokenInfo,
+        TurnInfo,
+        UsageTotals,
+    )
+    from sessionary.model.schedule import Run, Schedule
     from sessionary.model.turn import Delivery, Turn
 
 Json = dict[str, Any]
 # How much of a delivery's text a list shows.
 DELIVERY_TEXT = 200
-HEAD_FIELDS = (
-    "id", "profile", "key", "source", "kind", "title", "preview", "model", "project", "pinned",
-    "archived", "trashed", "read_only", "labels", "began_at", "last_active_at", "ended_at",
-    "end_reason", "last_seq", "message_count", "tool_call_count", *TOKEN_FIELDS, "cost_microusd",
-    "cost_status", "running", "unread", "parent_id", "lineage",
-)  # fmt: skip
 
 
+@overload
+def time_text(at: datetime) -> str: ...
+@overload
+def time_text(at: datetime | None) -> str | None: ...
 def time_text(at: datetime | None) -> str | None:
     """A time as RFC 3339 in UTC."""
     return (
@@ -41,13 +52,15 @@ def time_text(at: datetime | None) -> str | None:
     )
 
 
-def head_json(head: SessionHead) -> Json:
+def head_json(head: SessionHead) -> "SessionSummary":
     """A session head."""
+    usage = head.usage
     return {
         "id": head.id,
         "profile": head.profile,
         "key": head.key,
-        "source": head.source.to_json(),
+        # A source gives its fields in a loop, with those that only the platform knows beside them.
+        "source": cast("SourceInfo", head.source.to_json()),
         "kind": head.kind,
         "title": head.title,
         "preview": head.preview,
@@ -65,9 +78,13 @@ def head_json(head: SessionHead) -> Json:
         "last_seq": head.last_seq,
         "message_count": head.message_count,
         "tool_call_count": head.tool_call_count,
-        **{name: getattr(head.usage, name) for name in TOKEN_FIELDS},
-        "cost_microusd": head.usage.cost_microusd,
-        "cost_status": head.usage.cost_status,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+        "cost_microusd": usage.cost_microusd,
+        "cost_status": usage.cost_status,
         "running": head.running,
         "unread": head.unread,
         "parent_id": head.parent_id,
@@ -75,49 +92,92 @@ def head_json(head: SessionHead) -> Json:
     }
 
 
-def entry_json(entry: Entry) -> Json:
+def entry_json(entry: Entry) -> "EntryJson":
     """An entry of the log; for a message its parts and its text."""
-    out: Json = {
+    body = entry.body
+    if isinstance(body, Message):
+        return _message_json(entry, body)
+    if isinstance(body, Compaction):
+        compaction: CompactionEntry = {
+            "id": entry.id,
+            "session_id": entry.session_id,
+            "seq": entry.seq,
+            "kind": "compaction",
+            "at": time_text(entry.at),
+            "turn_id": entry.turn_id,
+            "summary": body.summary,
+            "through": body.through,
+        }
+        if body.names_speakers:
+            compaction["names_speakers"] = True
+        return compaction
+    return {
         "id": entry.id,
         "session_id": entry.session_id,
         "seq": entry.seq,
-        "kind": kind_of(entry.body),
+        "kind": "retraction",
         "at": time_text(entry.at),
         "turn_id": entry.turn_id,
+        "after": body.after,
+        "reason": body.reason,
     }
-    match entry.body:
-        case Message() as message:
-            shown = {"role": message.role, "text": message.text, "person": None}
-            return out | shown | body_to_json(message)
-        case Compaction() | Retraction() as mark:
-            return out | body_to_json(mark)
 
 
-def usage_json(total: UsageTotal) -> Json:
+def _message_json(entry: Entry, message: Message) -> "MessageEntry":
+    made: MessageEntry = {
+        "id": entry.id,
+        "session_id": entry.session_id,
+        "seq": entry.seq,
+        "kind": "message",
+        "at": time_text(entry.at),
+        "turn_id": entry.turn_id,
+        "role": message.role,
+        "text": message.text,
+        "person": None if message.person is None else cast("PersonInfo", message.person.to_json()),
+        "parts": [part_to_json(part) for part in message.parts],
+    }
+    if message.model is not None:
+        made["model"] = message.model
+    if message.finish_reason is not None:
+        made["finish_reason"] = message.finish_reason
+    if message.token_count is not None:
+        made["token_count"] = message.token_count
+    if message.platform_message_id is not None:
+        made["platform_message_id"] = message.platform_message_id
+    if message.extra:
+        made["extra"] = dict(message.extra)
+    return made
+
+
+def usage_json(total: UsageTotal) -> "UsageTotals":
     """A row of a usage report."""
     return {
         "group": total.group,
         "calls": total.calls,
-        **{name: getattr(total, name) for name in TOKEN_FIELDS},
+        "input_tokens": total.input_tokens,
+        "output_tokens": total.output_tokens,
+        "cache_read_tokens": total.cache_read_tokens,
+        "cache_write_tokens": total.cache_write_tokens,
+        "reasoning_tokens": total.reasoning_tokens,
         "cost_microusd": total.cost_microusd,
         "cost_status": total.cost_status,
         "unknown_cost_calls": total.unknown_cost_calls,
     }
 
 
-def policy_json(policy: ResetPolicy) -> Json:
+def policy_json(policy: ResetPolicy) -> "PolicyInfo":
     """A reset policy; limits that its mode does not use are null."""
     idle = policy.mode in (ResetMode.IDLE, ResetMode.BOTH)
     daily = policy.mode in (ResetMode.DAILY, ResetMode.BOTH)
     return {
-        "mode": str(policy.mode),
+        "mode": policy.mode,
         "idle_minutes": policy.idle.total_seconds() / 60 if idle else None,
         "daily_at": policy.daily_at.isoformat("minutes") if daily else None,
         "zone": str(policy.zone),
     }
 
 
-def turn_json(turn: "Turn") -> Json:
+def turn_json(turn: "Turn") -> "TurnInfo":
     """A turn of a session."""
     return {
         "id": turn.id,
@@ -131,14 +191,14 @@ def turn_json(turn: "Turn") -> Json:
     }
 
 
-def hold_json(reason: str, until: datetime | None) -> Json:
+def hold_json(reason: str, until: datetime | None) -> "HoldInfo":
     """A reason not to reset a session; `until` is null for one that must be released."""
     return {"reason": reason, "until": time_text(until)}
 
 
-def delivery_json(delivery: "Delivery", *, whole: bool = False) -> Json:
-    """A delivery with the beginning of its text; `whole`: with its parts too."""
-    made: Json = {
+def delivery_json(delivery: "Delivery") -> "DeliverySummary":
+    """A delivery with the beginning of its text."""
+    return {
         "id": delivery.id,
         "channel": str(delivery.channel),
         "platform": delivery.channel.platform,
@@ -157,6 +217,72 @@ def delivery_json(delivery: "Delivery", *, whole: bool = False) -> Json:
         "platform_message_id": delivery.platform_message_id,
         "redirected_to": delivery.redirected_to,
     }
-    if whole:
-        made["parts"] = [part_to_json(each) for each in delivery.parts]
-    return made
+
+
+def delivery_detail_json(delivery: "Delivery") -> "DeliveryDetail":
+    """A delivery with all of its parts."""
+    parts = [part_to_json(each) for each in delivery.parts]
+    return {**delivery_json(delivery), "parts": [*parts]}
+
+
+def project_json(project: Project) -> "ProjectInfo":
+    """A project with the number of its sessions."""
+    return {
+        "id": project.id,
+        "name": project.name,
+        "colour": project.colour,
+        "created_at": time_text(project.created_at),
+        "sessions": project.sessions,
+    }
+
+
+def schedule_json(schedule: "Schedule") -> "ScheduleInfo":
+    """A scheduled task."""
+    return {
+        "id": schedule.id,
+        "name": schedule.name,
+        "timing": schedule.timing.text,
+        "zone": schedule.timing.zone.key,
+        "prompt": schedule.prompt,
+        "agent": schedule.agent,
+        "deliver_to": schedule.deliver_to,
+        "grace_minutes": int(schedule.grace.total_seconds() // 60),
+        "paused": schedule.paused,
+        "created_at": time_text(schedule.created_at),
+        "next_at": time_text(schedule.next_at),
+    }
+
+
+def run_json(run: "Run") -> "RunInfo":
+    """One run of a scheduled task."""
+    return {
+        "due_at": time_text(run.due_at),
+        "state": run.state,
+        "began_at": time_text(run.began_at),
+        "ended_at": time_text(run.ended_at),
+        "session_id": run.session_id,
+        "reason": run.reason,
+    }
+
+
+def permit_json(permit: "Permit") -> "PermitInfo":
+    """A person who may write to the agent."""
+    return {
+        "platform": permit.platform,
+        "person_id": permit.person_id,
+        "name": permit.name,
+        "given_at": time_text(permit.given_at),
+        "given_by": permit.given_by,
+    }
+
+
+def token_json(token: "Token") -> "TokenInfo":
+    """A token, without its secret."""
+    return {
+        "id": token.id,
+        "profile": token.profile,
+        "name": token.name,
+        "scope": token.scope,
+        "created_at": time_text(token.created_at),
+        "revoked_at": time_text(token.revoked_at),
+    }

@@ -207,7 +207,7 @@ class LimitedConnection(H11Protocol):
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP as every other problem, and close."""
+        """JsonAnswer what is no HTTP as every other problem, and close."""
         self.transport.write(raw_refusal_response(RequestRefused(400, msg, close=True)))
         self.transport.close()
 

@@ -3,7 +3,9 @@
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Literal, Protocol
+
+from typing_extensions import TypedDict
 
 from sessionary.clock import Clock, Ids, Moment, RandomIds, SystemClock
 from sessionary.config.server import WebSettings
@@ -21,26 +23,192 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 Traces = Callable[[str, bytes, str, str | None], Awaitable[bytes | None]]
 
 
-class Imports(Protocol):
-    """Other tools' records on the server's machine; every answer is made of plain values."""
+class FoundRecords(TypedDict):
+    """Conversations of one tool in one place on the server's machine."""
 
-    def discover(self) -> list[dict[str, Any]]:
+    tool: str
+    title: str
+    """The tool's name for people."""
+    place: str
+    """Where they are."""
+    units: int
+    """How many files or records there are."""
+    bytes: int
+    new_units: int
+    """How many of them were not imported yet."""
+    new_bytes: int
+    expiring: int
+    """How many of the new ones the tool will delete within a week."""
+    expires_at: str | None
+    """When the first of those is deleted."""
+
+
+class ImportProgressInfo(TypedDict):
+    """How far an import is."""
+
+    tool: str
+    place: str
+    """The file that is being read."""
+    bytes: int
+    all_bytes: int
+    sessions: int
+    messages: int
+
+
+class OmissionInfo(TypedDict):
+    """A unit from which nothing was imported, and why."""
+
+    unit: str
+    reason: str
+
+
+class FaultInfo(TypedDict):
+    """A record that could not be read."""
+
+    unit: str
+    where: str
+    why: str
+
+
+class ImportOutcome(TypedDict):
+    """What an import of one tool's records did, or would do."""
+
+    tool: str
+    title: str
+    """The tool's name for people."""
+    places: list[str]
+    units: int
+    """How many files or records there are: imported, unchanged and omitted ones together."""
+    imported_units: int
+    unchanged_units: int
+    """Units that have not changed since the last import."""
+    omitted_units: int
+    """Units from which nothing was imported."""
+    omissions: list[OmissionInfo]
+    """The first 100 of them."""
+    added: int
+    """New sessions."""
+    extended: int
+    """Sessions that got new messages."""
+    unchanged: int
+    """Sessions without anything new."""
+    messages: int
+    """New messages."""
+    bytes: int
+    """Bytes that were read."""
+    skipped: int
+    """Records that could not be read."""
+    faults: list[FaultInfo]
+    """The first 100 of them."""
+    left_out: dict[str, int]
+    """What was not imported on purpose, by kind."""
+    wordless: list[str]
+    """The first sessions without a conversation."""
+    held_back: int
+    """Replies that may still grow; a later import brings them."""
+    held_back_until: str | None
+    notes: list[str]
+
+
+class BackupInfo(TypedDict):
+    """A backup on the server's disk."""
+
+    name: str
+    bytes: int
+
+
+UpkeepTask = Literal["backup", "verify", "shrink"]
+
+
+class StoreOverview(TypedDict):
+    """Where backups are, how large the store is, and which tasks it supports."""
+
+    folder: str
+    """The directory of the backups."""
+    keep: int | None
+    """How many backups are kept; null for all."""
+    backups: list[BackupInfo]
+    bytes: int | None
+    """The size of the database; null with PostgreSQL."""
+    tasks: list[UpkeepTask]
+    """`backup`, `verify`, and with SQLite `shrink`."""
+
+
+class UpkeepProgress(TypedDict):
+    """How far a task is."""
+
+    done: int
+    whole: int
+    """The number to reach; 0 if it is not known."""
+
+
+class BackupOutcome(TypedDict):
+    """A backup that was made."""
+
+    file: str
+    bytes: int
+    sessions: int
+    entries: int
+    deleted: list[str]
+    """Old backups that were deleted."""
+
+
+class BrokenInvariant(TypedDict):
+    """Something that does not hold in the store."""
+
+    invariant: str
+    where: str
+    what: str
+
+
+class VerifyOutcome(TypedDict):
+    """What a check of the store found."""
+
+    sessions: int
+    entries: int
+    broken: list[BrokenInvariant]
+    """The first 100 problems."""
+    broken_count: int
+
+
+class ShrinkOutcome(TypedDict):
+    """The size of the database before and after."""
+
+    before: int
+    bytes: int
+
+
+UpkeepOutcome = BackupOutcome | VerifyOutcome | ShrinkOutcome
+
+
+class Imports(Protocol):
+    """Other tools' records on the server's machine."""
+
+    def discover(self) -> list[FoundRecords]:
         """What is there, and how much of it is new."""
 
     def run(
-        self, tools: Sequence[str], *, dry_run: bool, tell: Callable[[dict[str, Any]], None]
-    ) -> list[dict[str, Any]]:
+        self, tools: Sequence[str], *, dry_run: bool, tell: Callable[[ImportProgressInfo], None]
+    ) -> list[ImportOutcome]:
         """Import from the named tools, or from all; `tell` is called between two records."""
 
 
 class Upkeep(Protocol):
-    """What keeps the store well; every answer is made of plain values."""
+    """Backups, checks and compaction of the store."""
 
-    def overview(self) -> dict[str, Any]:
-        """Where backups are, and which `tasks` there are."""
+    def overview(self) -> StoreOverview:
+        """Where backups are, and which tasks there are."""
 
-    def run(self, task: str, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    def run(self, task: str, tell: Callable[[UpkeepProgress], None]) -> UpkeepOutcome:
         """Do a task; `tell` is called as it goes, and may raise to end it."""
+
+
+MIB = 1024 * 1024
+# The most that a platform sends to its webhook. Anyone can post there, so that a body is bounded before its signature
+# is checked: Meta documents 3 MB for WhatsApp; Telegram's and Slack's messages are far smaller than 1 MB.
+WEBHOOK_BYTES = {"whatsapp": 3 * MIB, "telegram": MIB, "slack": MIB}
+# For any other, such as the generic webhook: GitHub sends up to 25 MB.
+OTHER_WEBHOOK_BYTES = 25 * MIB
 
 
 @dataclass(frozen=True, slots=True)

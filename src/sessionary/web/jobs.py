@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Generic, Literal, Self, TypeVar
 
 from sessionary.actions import requests
 from sessionary.errors import BadInput, Conflict, NotFound, SessionaryError
@@ -16,9 +16,9 @@ from sessionary.web.context import Caller, WebContext
 KEPT = 20
 LAST = "last"
 TOLD_SECONDS = 0.25
-Json = dict[str, Any]
-# Is given a function that reports progress, and returns the outcome.
-Work = Callable[[Callable[[Json], None]], Json]
+P = TypeVar("P")
+R = TypeVar("R")
+JobState = Literal["running", "done", "failed", "stopped"]
 log = logging.getLogger(__name__)
 
 
@@ -27,15 +27,15 @@ class JobStopped(Exception):
 
 
 @dataclass(slots=True)
-class BackgroundJob:
-    """A job: what was asked for, its progress, its outcome."""
+class BackgroundJob(Generic[P, R]):
+    """A job: what was asked for, its progress, its result."""
 
     id: str
-    asked: Json
-    outcome: Json
-    began_at: str | None
-    state: str = "running"
-    progress: Json | None = None
+    asked: object
+    began_at: str
+    state: JobState = "running"
+    progress: P | None = None
+    result: R | None = None
     error: str | None = None
     ended_at: str | None = None
     # Counts the changes of all jobs; a stream sends the jobs with a higher one than it has seen.
@@ -43,36 +43,31 @@ class BackgroundJob:
     stop: threading.Event = field(default_factory=threading.Event)
     told_at: float = 0.0
 
-    def to_json(self) -> Json:
-        now = {name: getattr(self, name) for name in ("state", "progress", "error")}
-        times = {"began_at": self.began_at, "ended_at": self.ended_at}
-        return {"id": self.id} | self.asked | now | self.outcome | times
 
-
-class BackgroundJobs:
+class BackgroundJobs(Generic[P, R]):
     """The latest jobs of one kind in this process; they are not stored."""
 
     def __init__(self, context: WebContext, wake: Callable[[], None], *, kind: str) -> None:
         self._context = context
         self._wake = wake
         self._kind = kind
-        self._jobs: dict[str, BackgroundJob] = {}
+        self._jobs: dict[str, BackgroundJob[P, R]] = {}
         self._keys: dict[str, str] = {}
         self._task: asyncio.Task[None] | None = None
         self._version = 0
 
-    def for_caller(self, caller: Caller) -> "BackgroundJobs":
+    def for_caller(self, caller: Caller) -> Self:
         """These jobs, for a caller of the profile that is served here; another profile has none."""
         if caller.profile != self._context.profile:
             raise NotFound(f"There is no such {self._kind}.")
         return self
 
     @property
-    def jobs(self) -> list[BackgroundJob]:
+    def jobs(self) -> list[BackgroundJob[P, R]]:
         """The latest, newest first."""
         return list(reversed(self._jobs.values()))
 
-    def get(self, id: str) -> BackgroundJob:
+    def get(self, id: str) -> BackgroundJob[P, R]:
         """A job by its id; `last` is the newest."""
         if id == LAST and self._jobs:
             return self.jobs[0]
@@ -80,8 +75,13 @@ class BackgroundJobs:
             raise NotFound(f"There is no {self._kind} {id}.")
         return self._jobs[id]
 
-    def start(self, work: Work, asked: Json, *, nothing: Json, key: str | None) -> BackgroundJob:
-        """Begin a job, unless one runs; the same key again is the same job. `nothing` is its outcome so far."""
+    def start(
+        self, work: Callable[[Callable[[P], None]], R], asked: object, *, key: str | None
+    ) -> BackgroundJob[P, R]:
+        """Begin a job, unless one runs; the same key again is the same job.
+
+        `work` is given a function that reports progress, and returns the result.
+        """
         if key is not None and key in self._keys:
             known = self.get(self._keys[key])
             if known.asked != asked:
@@ -92,7 +92,7 @@ class BackgroundJobs:
                 f"Another {self._kind} is running; nothing was begun. Wait for it, or stop it."
             )
         moment = self._context.moment()
-        job = BackgroundJob(moment.new_id(), asked, nothing, time_text(moment.now))
+        job = BackgroundJob[P, R](moment.new_id(), asked, time_text(moment.now))
         self._jobs[job.id] = job
         for old in list(self._jobs)[:-KEPT]:
             del self._jobs[old]
@@ -103,7 +103,7 @@ class BackgroundJobs:
         self._tell(job)
         return job
 
-    def stop(self, id: str) -> BackgroundJob:
+    def stop(self, id: str) -> BackgroundJob[P, R]:
         job = self.get(id)
         if job.state != "running":
             raise NotFound(f"That {self._kind} is over; nothing was stopped.")
@@ -117,15 +117,17 @@ class BackgroundJobs:
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def changed_since(self, seen: int) -> tuple[list[Json], int]:
+    def changed_since(self, seen: int) -> tuple[list[BackgroundJob[P, R]], int]:
         """The jobs that changed since a version, and the current version."""
         fresh = [job for job in self._jobs.values() if job.version > seen]
-        return [job.to_json() for job in fresh], self._version
+        return fresh, self._version
 
-    async def _run(self, job: BackgroundJob, work: Work) -> None:
+    async def _run(
+        self, job: BackgroundJob[P, R], work: Callable[[Callable[[P], None]], R]
+    ) -> None:
         loop = asyncio.get_running_loop()
 
-        def tell(progress: Json) -> None:
+        def tell(progress: P) -> None:
             if job.stop.is_set():
                 raise JobStopped
             job.progress = progress
@@ -138,7 +140,7 @@ class BackgroundJobs:
         error = done.exception()
         match error:
             case None:
-                job.state, job.outcome = "done", done.result()
+                job.state, job.result = "done", done.result()
             case JobStopped():
                 job.state = "stopped"
             case SessionaryError():
@@ -149,7 +151,7 @@ class BackgroundJobs:
         job.ended_at = time_text(self._context.clock.now())
         self._tell(job)
 
-    def _tell(self, job: BackgroundJob) -> None:
+    def _tell(self, job: BackgroundJob[P, R]) -> None:
         self._version += 1
         job.version = self._version
         self._wake()

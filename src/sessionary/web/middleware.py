@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sessionary.config.server import Limits, WebSettings
 from sessionary.web.connections import CONNECTION, BodyBudget, LimitedConnection, classify_peer
-from sessionary.web.context import HEADERS, LOOPBACK, PREFIX
+from sessionary.web.context import HEADERS, LOOPBACK, OTHER_WEBHOOK_BYTES, PREFIX, WEBHOOK_BYTES
 from sessionary.web.problems import SAFE, RequestRefused, refusal_response
 
 API = "/api/"
@@ -142,7 +142,7 @@ class _LimitedBody:
         budget: BodyBudget | None,
     ) -> None:
         self._receive = receive
-        self._limit = limits.small_body_bytes if path in SMALL else limits.body_bytes
+        self._limit = _most_bytes(path, limits)
         self._wait_seconds = limits.bodies_wait_seconds
         self._budget = budget
         self._size = 0
@@ -165,6 +165,15 @@ class _LimitedBody:
     async def release(self) -> None:
         if self._budget is not None:
             await self._budget.release(self)
+
+
+def _most_bytes(path: str, limits: Limits) -> int:
+    if path in SMALL:
+        return limits.small_body_bytes
+    if path.startswith(WEBHOOKS):
+        channel = path.removeprefix(WEBHOOKS).partition("/")[0]
+        return min(limits.body_bytes, WEBHOOK_BYTES.get(channel, OTHER_WEBHOOK_BYTES))
+    return limits.body_bytes
 
 
 def _too_large(limit: int) -> RequestRefused:

@@ -4,13 +4,14 @@ import logging
 import math
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Literal, NotRequired
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import iter_route_contexts
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
+from typing_extensions import TypedDict
 
 from sessionary.errors import Ambiguous, BadInput, RetryLater, SessionaryError
 from sessionary.model import codec
@@ -40,6 +41,23 @@ _DETAILS = {
 _UNREAD = (408, 413)
 _SHOWN = 5
 log = logging.getLogger(__name__)
+
+
+class Problem(TypedDict):
+    """An error: what happened, what is safe, what to do."""
+
+    type: str
+    """The kind of problem, for example `urn:sessionary:problem:not-found`. It does not change."""
+    title: str
+    """The kind in words."""
+    status: int
+    """The HTTP status."""
+    detail: str
+    """One line that says what happened and what to do."""
+    committed: NotRequired[Literal["no", "unknown"]]
+    """For a change: whether it was made. After `unknown`, repeat the request with the same key."""
+    candidates: NotRequired[list[str]]
+    """What an ambiguous name may mean."""
 
 
 class RequestRefused(Exception):

@@ -2,11 +2,11 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
+import msgspec
 from fastapi import Request
-from starlette.responses import Response
 
 from sessionary.actions import requests
 from sessionary.actions.requests import IdempotentRequest, StoredResponse
@@ -17,51 +17,69 @@ from sessionary.model import codec
 from sessionary.store.database import Tx
 from sessionary.web.auth import context_of, idempotency_key
 from sessionary.web.context import Caller
+from sessionary.web.routing import Accepted, JsonAnswer
 
-JSON = "application/json"
 _MAX_NAME = 300
+_ENCODER = msgspec.json.Encoder()
 
 
-class WriteFunction(Protocol):
-    """A change, made in the transaction that stores its response."""
-
-    def __call__(self, tx: Tx, /) -> StoredResponse: ...
+T = TypeVar("T")
 
 
-def json_response(value: Any, status: int = 200) -> Response:
+class StoredAnswer(StoredResponse, Generic[T]):
+    """An answer whose JSON is a `T`, stored with its change."""
+
+    __slots__ = ()
+
+
+def encode(value: Any) -> bytes:
+    """A value as JSON in UTF-8."""
+    try:
+        return _ENCODER.encode(value)
+    except UnicodeEncodeError:  # a lone surrogate
+        return codec.encode(value).encode("utf-8")
+
+
+def json_response(value: T, status: int = 200) -> JsonAnswer[T]:
     """A value as JSON."""
-    return Response(codec.encode(value).encode("utf-8"), status, media_type=JSON)
+    return JsonAnswer(encode(value), status)
 
 
-def list_response(values: Iterable[Any], following: str | None = None, **more: Any) -> Response:
-    """A list in the form that all lists have."""
-    return json_response({"items": list(values), "next": following, **more})
+def accepted_response(value: T) -> Accepted[T]:
+    """A value as JSON, with status 202."""
+    return Accepted(encode(value), 202)
 
 
-def answer(value: Any, status: int = 200, *, session_id: str | None = None) -> StoredResponse:
-    """A response to be stored with its change."""
-    return StoredResponse(status, codec.encode(value), session_id)
+def answer(value: T, status: int = 200, *, session_id: str | None = None) -> StoredAnswer[T]:
+    """An answer to be stored with its change."""
+    return StoredAnswer(status, codec.encode(value), session_id)
 
 
-async def change(request: Request, caller: Caller, raw: bytes, apply: WriteFunction) -> Response:
-    """Make a change; the same request with the same idempotency key makes it once."""
+async def change(
+    request: Request, caller: Caller, apply: Callable[[Tx], StoredAnswer[T]]
+) -> JsonAnswer[T]:
+    """Make a change; the same request with the same idempotency key makes it once.
+
+    `apply` runs in the transaction that stores its answer.
+    """
     context = context_of(request)
     done = await context.store.write(
         requests.run_once,
-        repeatable(request, raw),
+        repeatable(request),
         apply,
         profile=caller.profile,
         now=context.clock.now(),
     )
-    return Response(done.body.encode("utf-8"), done.status, media_type=JSON)
+    return JsonAnswer(done.body.encode("utf-8"), done.status)
 
 
-def repeatable(request: Request, raw: bytes) -> IdempotentRequest | None:
+def repeatable(request: Request) -> IdempotentRequest | None:
     """The request's idempotency key with a hash of the request; None without a key."""
     key = stored_idempotency_key(request)
     if key is None:
         return None
     target = f"{request.method} {request.url.path}?{request.url.query}\n".encode()
+    raw: bytes = getattr(request.state, "raw", b"")
     return IdempotentRequest(key, hashlib.sha256(target + raw).hexdigest())
 
 
@@ -96,25 +114,24 @@ def engine_for(request: Request, caller: Caller) -> Engine:
 async def accepted(
     request: Request,
     caller: Caller,
-    raw: bytes,
     take: Callable[[Tx], SubmissionResult],
-    tell: Callable[[SubmissionResult], dict[str, object]],
-) -> Response:
+    tell: Callable[[SubmissionResult], T],
+) -> Accepted[T]:
     """Store a message, answer once it is durable, and let the engine run its turn."""
     engine = engine_for(request, caller)
     taken: list[SubmissionResult] = []
 
-    def apply(tx: Tx, /) -> StoredResponse:
+    def apply(tx: Tx) -> StoredAnswer[T]:
         taken[:] = [take(tx)]
         # A command's answer may quote its session, so it is deleted with it.
         about = taken[0].session_id or taken[0].current_session_id
         return answer(tell(taken[0]), 202, session_id=about)
 
-    async def finish() -> Response:
-        response = await change(request, caller, raw, apply)
+    async def finish() -> Accepted[T]:
+        response = await change(request, caller, apply)
         for each in taken:
             engine.run_submitted(each)
-        return response
+        return Accepted(response.body, response.status_code)
 
     # If the caller disconnects meanwhile, the turn that was begun must still run.
     return await asyncio.shield(asyncio.ensure_future(finish()))

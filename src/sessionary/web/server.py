@@ -151,10 +151,11 @@ class _UvicornServer(uvicorn.Server):
         yield
 
     def leave(self) -> None:
-        """Stop taking requests, end the streams, finish what was begun."""
+        """Stop taking requests, end streams and waits, finish what was begun."""
         app: Any = self.config.app
         if hasattr(app.state, "streams"):
             app.state.streams.close()
+            app.state.waits.close()
         self.should_exit = True
 
 

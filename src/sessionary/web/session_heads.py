@@ -1,20 +1,66 @@
-"""Session heads as the workbench lists them, with their status."""
+"""Sessions as lists and events show them, with the state of their work."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from typing_extensions import TypedDict
 
 from sessionary.actions.sessions import lists, read
 from sessionary.actions.sessions.read import SessionStatus, get_statuses
 from sessionary.errors import BadInput
+from sessionary.model.json_types import ListedSession
 from sessionary.model.session import SessionHead
-from sessionary.model.view import HEAD_FIELDS, head_json
+from sessionary.model.view import head_json
 from sessionary.store.database import Tx
 from sessionary.store.tables import entries
 
-FIELDS = (*HEAD_FIELDS, "subagents", "failed")
+FIELDS = tuple(get_type_hints(ListedSession))
 
 
-def heads_json(tx: Tx, heads: Sequence[SessionHead]) -> list[dict[str, Any]]:
+class HiddenByFolder(TypedDict):
+    """How many sessions match the filters in each folder that is not listed."""
+
+    automation: int
+    archive: int
+
+
+class SessionPageBase(TypedDict):
+    """What a page of sessions says besides its items."""
+
+    next: str | None
+    """The cursor of the next page; null on the last."""
+    hidden: int
+    """How many automation and archived sessions match the filters but are not listed (first page only)."""
+    hidden_by_folder: HiddenByFolder
+    """The same number by folder."""
+    hidden_at_least: bool
+    """Whether counting stopped early, so that more may be hidden."""
+    position: int
+    """Listen to `GET /events?after=` from here on to miss no change after this page was read."""
+
+
+class SessionListPage(SessionPageBase):
+    """A page of sessions."""
+
+    items: list[ListedSession]
+
+
+if TYPE_CHECKING:
+    SessionRow = dict[str, Any]
+else:
+    SessionRow = TypedDict("SessionRow", get_type_hints(ListedSession), total=False)
+    SessionRow.__doc__ = (
+        "The chosen fields of a session. A field that is null, false, 0 or empty is left out."
+    )
+
+
+class SessionRowPage(SessionPageBase):
+    """A page of sessions with only the chosen fields."""
+
+    items: list[SessionRow]
+
+
+def heads_json(tx: Tx, heads: Sequence[SessionHead]) -> list[ListedSession]:
     """Heads, each with the number of its subagents and whether its last turn failed."""
     known = get_statuses(tx, heads)
     nothing = SessionStatus()
@@ -23,22 +69,22 @@ def heads_json(tx: Tx, heads: Sequence[SessionHead]) -> list[dict[str, Any]]:
 
 def page(
     tx: Tx, filters: lists.SessionFilters, *, profile: str, limit: int, cursor: str | None
-) -> dict[str, Any]:
-    """A page of the list, where the next begins, how many it leaves out, and as of when.
-
-    Who listens to events from `position` on misses nothing that came after the page was read.
-    """
+) -> SessionListPage:
+    """A page of the list, where the next begins, how many it leaves out, and as of when."""
     position = entries.last_position(tx)
     found = lists.list_sessions(tx, filters, profile=profile, limit=limit, cursor=cursor)
+    hidden = found.hidden
     return {
         "items": heads_json(tx, found.items),
         "next": found.next,
-        **found.hidden.to_json(),
+        "hidden": hidden.total,
+        "hidden_by_folder": {"automation": hidden.automation, "archive": hidden.archived},
+        "hidden_at_least": hidden.is_at_least,
         "position": position,
     }
 
 
-def children(tx: Tx, id: str, *, profile: str) -> list[dict[str, Any]]:
+def children(tx: Tx, id: str, *, profile: str) -> list[ListedSession]:
     """The sessions that came from one, as heads."""
     return heads_json(tx, read.list_children(tx, read.get_head(tx, id, profile=profile)))
 
@@ -48,15 +94,20 @@ def parse_fields(text: str) -> tuple[str, ...]:
     named = tuple(dict.fromkeys(each.strip() for each in text.split(",") if each.strip()))
     for each in named:
         if each not in FIELDS:
-            raise BadInput(f"A head has no field {each[:60]!a}; it has {', '.join(FIELDS)}.")
+            raise BadInput(f"A session has no field {each[:60]!a}; it has {', '.join(FIELDS)}.")
     return named
 
 
-def select_fields(head: dict[str, Any], fields: Sequence[str]) -> dict[str, Any]:
-    """These fields of a head, without empty ones."""
-    return {name: head[name] for name in fields if head[name]}
+def select_fields(found: SessionListPage, fields: Sequence[str]) -> SessionRowPage:
+    """The page with these fields alone, without empty ones."""
+    heads: list[Mapping[str, Any]] = [*found["items"]]
+    rows = [{name: head[name] for name in fields if head[name]} for head in heads]
+    return {**found, "items": rows}
 
 
-def _listed(head: SessionHead, standing: SessionStatus) -> dict[str, Any]:
-    more = {"subagents": standing.subagents, "failed": standing.failed and not head.running}
-    return head_json(head) | more
+def _listed(head: SessionHead, standing: SessionStatus) -> ListedSession:
+    return {
+        **head_json(head),
+        "subagents": standing.subagents,
+        "failed": standing.failed and not head.running,
+    }

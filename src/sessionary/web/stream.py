@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+from typing_extensions import TypedDict
 
 from sessionary.actions.credentials import AccessEnded
 from sessionary.actions.sessions import read
@@ -17,6 +17,7 @@ from sessionary.engine.context import LiveEvent
 from sessionary.errors import Damaged, NotFound, RetryLater, StoreUnavailable
 from sessionary.model import codec
 from sessionary.model.session import Segment
+from sessionary.model.turn import TurnState
 from sessionary.model.view import entry_json
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import entries
@@ -24,8 +25,8 @@ from sessionary.store.tables.entries import FeedChange
 from sessionary.web import session_heads
 from sessionary.web.auth import is_still_valid
 from sessionary.web.context import Caller, WebContext
-from sessionary.web.jobs import BackgroundJobs
 from sessionary.web.problems import RequestRefused, refusal_response
+from sessionary.web.routing import Streamed
 
 HOLE_SECONDS = 10.0
 FAR_BEHIND = 5000
@@ -36,7 +37,49 @@ _HEADERS = [
 ]
 _KEEP_ALIVE = b": here\n\n"
 MAX_CHARACTERS = 1_000_000
+# The jobs that changed since a version, and the current version.
+ChangedJobs = Callable[[int], tuple[list[Any], int]]
 log = logging.getLogger(__name__)
+
+
+class NoData(TypedDict):
+    """An empty object."""
+
+
+class GoneSession(TypedDict):
+    """A session that was purged."""
+
+    id: str
+
+
+class DamagedEntry(TypedDict):
+    """An entry that cannot be read."""
+
+    session_id: str
+    seq: int | None
+    detail: str
+
+
+class TurnOutcome(TypedDict):
+    """How a turn ended."""
+
+    state: TurnState
+    reason: str | None
+
+
+class TurnProgress(TypedDict):
+    """What happened in a running turn."""
+
+    session_id: str
+    turn_id: str
+    data: str | TurnOutcome | None
+    """The new text of `delta` and `thinking`, all text of `so_far`, the outcome of `ended`; null otherwise."""
+
+
+class ClosedStream(TypedDict):
+    """Why the server closed the stream."""
+
+    reason: str
 
 
 class FeedReader:
@@ -180,7 +223,7 @@ class EventStreams:
             stream.wake.set()
 
 
-class EventStream(Response):
+class EventStream(Streamed[Any]):
     """Sends changes until the client disconnects, loses access or reads too slowly, or the server stops."""
 
     def __init__(
@@ -192,7 +235,7 @@ class EventStream(Response):
         shows_list: bool,
         sessions: frozenset[str],
         after: int | None,
-        imports: BackgroundJobs | None = None,
+        imports: ChangedJobs | None = None,
     ) -> None:
         self.status_code = 200
         self.background = None
@@ -216,7 +259,7 @@ class EventStream(Response):
         except RequestRefused as error:
             await refusal_response(error)(scope, receive, send)
             return
-        gone = asyncio.ensure_future(_until_gone(receive))
+        gone = asyncio.ensure_future(until_gone(receive))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             with ExitStack() as ending:
@@ -240,7 +283,8 @@ class EventStream(Response):
             with suppress(RetryLater, StoreUnavailable):  # the next round asks again
                 is_allowed = await is_still_valid(self._context, self.caller)
             if is_allowed is False:
-                await self._send(send, event("closed", {"reason": "no longer allowed"}))
+                closed = ClosedStream(reason="no longer allowed")
+                await self._send(send, event("closed", closed))
                 return
             if is_allowed:
                 with suppress(RetryLater, StoreUnavailable):  # the next round tries again
@@ -308,8 +352,8 @@ class EventStream(Response):
 
     async def _send_imports(self, send: Send) -> None:
         if self._imports is not None:
-            changed_since, self._imports_seen = self._imports.changed_since(self._imports_seen)
-            for each in changed_since:
+            changed, self._imports_seen = self._imports(self._imports_seen)
+            for each in changed:
                 await self._send(send, event("import", each))
 
     async def _pause(self, gone: "asyncio.Future[None]") -> None:
@@ -351,8 +395,8 @@ def frame(kind: str, text: str, *, id: int | None = None) -> bytes:
 
 
 def _live_event(live: LiveEvent) -> bytes:
-    data = {"session_id": live.session_id, "turn_id": live.turn_id, "data": live.data}
-    return event(live.kind, data)
+    progress = TurnProgress(session_id=live.session_id, turn_id=live.turn_id, data=live.data)
+    return event(live.kind, progress)
 
 
 def _shown(
@@ -389,8 +433,8 @@ def _entries(tx: Tx, change: FeedChange, id: str) -> list[tuple[str, str]]:
     except Damaged as error:
         # One unreadable entry must not hold up those after it.
         log.warning("The event stream skips an entry: %s", error)
-        events = {"session_id": id, "seq": change.seq, "detail": str(error)}
-        return [("damaged", codec.encode(events))]
+        damaged = DamagedEntry(session_id=id, seq=change.seq, detail=str(error))
+        return [("damaged", codec.encode(damaged))]
     return [("entry", codec.encode(entry_json(entry))) for entry in found]
 
 
@@ -403,10 +447,11 @@ def _heads(tx: Tx, ids: Iterable[str], *, profile: str) -> list[tuple[str, str]]
                 ("head", codec.encode(each)) for each in session_heads.heads_json(tx, [head])
             ]
         except NotFound:
-            events.append(("gone", codec.encode({"id": id})))
+            events.append(("gone", codec.encode(GoneSession(id=id))))
     return events
 
 
-async def _until_gone(receive: Receive) -> None:
+async def until_gone(receive: Receive) -> None:
+    """Return when the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass

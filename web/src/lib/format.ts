@@ -1,5 +1,5 @@
 /** Formats times, numbers and amounts, in the browser's time zone. */
-import type { UsageRow } from './api/types'
+import type { UsageTotals } from './api/schema'
 import { t } from './i18n.svelte'
 import { clock } from './clock.svelte'
 
@@ -87,7 +87,7 @@ export function formatBytes(count: number): string {
   return count < 999_950_000 ? `${(count / 1_000_000).toFixed(1)} MB` : `${(count / 1_000_000_000).toFixed(1)} GB`
 }
 
-type TokenCounts = Pick<UsageRow, 'input_tokens' | 'output_tokens' | 'cache_read_tokens' | 'cache_write_tokens'>
+type TokenCounts = Pick<UsageTotals, 'input_tokens' | 'output_tokens' | 'cache_read_tokens' | 'cache_write_tokens'>
 
 /** All tokens that a model read or wrote. Input excludes the cache; output includes reasoning. */
 export function totalTokens(used: TokenCounts): number {

@@ -1,24 +1,8 @@
 /** Maintenance of the store: backup, check and shrink. Runs one task at a time and polls its progress. */
 import { get, ApiError, send } from './api/http'
+import type { UpkeepJob, UpkeepOverview } from './api/schema'
 
-export type Task = 'backup' | 'verify' | 'shrink'
-
-export interface UpkeepJob {
-  id: string
-  task: Task
-  state: 'running' | 'done' | 'failed' | 'stopped'
-  progress: { done: number; whole: number } | null
-  outcome: Record<string, unknown> | null
-  error: string | null
-}
-
-export interface UpkeepOverview {
-  folder: string
-  backups: { name: string; bytes: number }[]
-  bytes: number | null
-  tasks: Task[]
-  jobs: UpkeepJob[]
-}
+export type Task = UpkeepJob['task']
 
 const POLL_MS = 400
 

@@ -1,5 +1,5 @@
 import { totalTokens } from './format'
-import type { UsageRow } from './api/types'
+import type { UsageTotals } from './api/schema'
 
 const COLUMNS = [
   'group',
@@ -24,7 +24,7 @@ export interface Total {
   unknown: number
 }
 
-export function sumUsage(rows: UsageRow[]): Total {
+export function sumUsage(rows: UsageTotals[]): Total {
   const sum = { calls: 0, tokens: 0, input: 0, output: 0, cacheRead: 0, cacheWrite: 0, cost: 0, unknown: 0 }
   for (const row of rows) {
     sum.calls += row.calls
@@ -40,13 +40,13 @@ export function sumUsage(rows: UsageRow[]): Total {
 }
 
 /** Sort days newest first, everything else by cost, highest first. */
-export function sortUsage(rows: readonly UsageRow[], by: string): UsageRow[] {
+export function sortUsage(rows: readonly UsageTotals[], by: string): UsageTotals[] {
   if (by === 'day') return [...rows].sort((a, b) => ((a.group ?? '') < (b.group ?? '') ? 1 : -1))
   return [...rows].sort((a, b) => (b.cost_microusd ?? 0) - (a.cost_microusd ?? 0) || totalTokens(b) - totalTokens(a))
 }
 
 /** A CSV table. A cell that a spreadsheet would read as a formula becomes plain text. */
-export function toCsv(rows: UsageRow[]): string {
+export function toCsv(rows: UsageTotals[]): string {
   const cell = (value: unknown): string => {
     const text = String(value ?? '')
     const safe = /^[=+\-@\t\r]/.test(text) && !/^-?\d+$/.test(text) ? `'${text}` : text
@@ -67,7 +67,7 @@ export interface Bar {
 }
 
 /** One bar per day in order, including days without usage. */
-export function chartBars(rows: UsageRow[], width: number, height: number, most = 366): Bar[] {
+export function chartBars(rows: UsageTotals[], width: number, height: number, most = 366): Bar[] {
   const days = rows
     .filter((row) => row.group && /^\d{4}-\d\d-\d\d$/.test(row.group))
     .sort((a, b) => ((a.group ?? '') < (b.group ?? '') ? -1 : 1))

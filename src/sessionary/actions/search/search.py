@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from sessionary.actions.search.index import (
     CANDIDATES,
@@ -28,6 +28,9 @@ from sessionary.store.search import indexer
 from sessionary.store.tables import entries, sessions
 from sessionary.store.tables import search as search_table
 from sessionary.store.tables.blobs import Unpacker
+
+if TYPE_CHECKING:
+    from sessionary.model.json_types import HitRole, SearchHit, SearchPage
 
 SORTS = ("relevance", "newest")
 MOST_HITS = 200
@@ -313,7 +316,7 @@ def _hits(
     return tuple(map(hit, page))
 
 
-def result_json(found: SearchResult) -> dict[str, Any]:
+def result_json(found: SearchResult) -> "SearchPage":
     """A search result as the interfaces show it."""
     return {
         "items": [hit_json(hit) for hit in found],
@@ -330,13 +333,13 @@ def result_json(found: SearchResult) -> dict[str, Any]:
     }
 
 
-def hit_json(hit: Hit) -> dict[str, Any]:
+def hit_json(hit: Hit) -> "SearchHit":
     """One hit, with the head of its session."""
     return {
         "session": head_json(hit.session),
         "id": hit.id,
         "seq": hit.seq,
-        "role": hit.role,
+        "role": cast("HitRole", hit.role),
         "snippet": hit.snippet,
         "text": hit.text,
         "at": time_text(hit.at),

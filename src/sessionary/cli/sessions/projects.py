@@ -1,14 +1,11 @@
 """`sessionary projects …`."""
 
-from typing import Any
-
 import click
 
 from sessionary.actions.sessions import projects as project_actions
 from sessionary.cli.console import Column, Console
 from sessionary.cli.tree import command, group, pass_console
-from sessionary.model.session import Project
-from sessionary.model.view import time_text
+from sessionary.model.view import project_json
 
 
 @command("list", example="sessionary projects list")
@@ -18,7 +15,7 @@ def list_projects(console: Console) -> None:
     with console.open() as app:
         found = app.store.read(project_actions.list_projects, profile=app.profile).result()
     console.print_list(
-        [_json(each) for each in found],
+        [project_json(each) for each in found],
         (Column("NAME", flexible=True), Column("SESSIONS", right=True), Column("COLOUR")),
         [[each.name, str(each.sessions), each.colour or ""] for each in found],
         empty="No projects. Create one with: sessionary projects add NAME",
@@ -35,7 +32,7 @@ def add(console: Console, name: str, *, colour: str | None) -> None:
         made = app.store.write(
             project_actions.add, name, profile=app.profile, moment=app.moment(), colour=colour
         ).result()
-    console.answer(_json(made), f"Project {made.name} added.")
+    console.answer(project_json(made), f"Project {made.name} added.")
 
 
 @command("rename", example="sessionary projects rename Geography Places")
@@ -48,7 +45,7 @@ def rename(console: Console, name: str, new_name: str) -> None:
         made = app.store.write(
             project_actions.change, name, profile=app.profile, new_name=new_name
         ).result()
-    console.answer(_json(made), f"Project {name} is now {made.name}.")
+    console.answer(project_json(made), f"Project {name} is now {made.name}.")
 
 
 @command("colour", example="sessionary projects colour Geography '#3366cc'")
@@ -61,7 +58,7 @@ def colour(console: Console, name: str, colour: str) -> None:
         made = app.store.write(
             project_actions.change, name, profile=app.profile, colour=colour
         ).result()
-    console.answer(_json(made), f"Project {made.name} is now {made.colour}.")
+    console.answer(project_json(made), f"Project {made.name} is now {made.colour}.")
 
 
 @command("remove", example="sessionary projects remove Geography")
@@ -71,17 +68,7 @@ def remove(console: Console, name: str) -> None:
     """Delete a project; its sessions stay, without a project."""
     with console.open() as app:
         gone = app.store.write(project_actions.remove, name, profile=app.profile).result()
-    console.answer(_json(gone), f"Project {gone.name} removed; its sessions stay.")
-
-
-def _json(project: Project) -> dict[str, Any]:
-    return {
-        "id": project.id,
-        "name": project.name,
-        "colour": project.colour,
-        "created_at": time_text(project.created_at),
-        "sessions": project.sessions,
-    }
+    console.answer(project_json(gone), f"Project {gone.name} removed; its sessions stay.")
 
 
 projects = group(

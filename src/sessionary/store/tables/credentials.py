@@ -104,6 +104,11 @@ def insert_login_link(tx: Tx, hashed: str, *, profile: str, expires_at: datetime
     tx.run("insert_login_link", hash=hashed, profile=profile, expires_at=to_micros(expires_at))
 
 
+def has_login_link(tx: Tx, hashed: str, *, now: datetime) -> bool:
+    """Whether a login link is there and valid."""
+    return tx.one("find_login_link", hash=hashed, now=to_micros(now)) is not None
+
+
 def take_login_link(tx: Tx, hashed: str, *, now: datetime) -> str | None:
     """Delete a valid login link; return its profile."""
     row = tx.one("take_login_link", hash=hashed, now=to_micros(now))

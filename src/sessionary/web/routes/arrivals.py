@@ -1,27 +1,29 @@
 """`/arrivals`: a message from any program, and what became of it."""
 
-from typing import Any
+import asyncio
+from typing import Annotated
 
-from fastapi import APIRouter, Request
-from starlette.responses import Response
+from fastapi import Path, Query, Request
+from msgspec import Meta, Struct
+from typing_extensions import TypedDict
 
 from sessionary.actions import files, inbox
-from sessionary.actions.requests import StoredResponse
 from sessionary.engine import intake
 from sessionary.engine.intake import Submission, SubmissionResult
 from sessionary.errors import NotFound
 from sessionary.model import message
+from sessionary.model.json_types import PartJson
 from sessionary.model.message import Message
 from sessionary.model.session import Segment
-from sessionary.model.turn import Arrival
+from sessionary.model.turn import Arrival, ArrivalState, TurnState
 from sessionary.model.view import time_text
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, entries, sessions, turns
 from sessionary.web.auth import ContextDep, Reader, Writer
 from sessionary.web.context import PREFIX
-from sessionary.web.openapi import request_body
-from sessionary.web.requests import MessageBody, NewArrival, message_of, read_body, source_of
+from sessionary.web.requests import MessageBody, Parts, SourceBody, Text, message_of, source_of
 from sessionary.web.responses import (
+    StoredAnswer,
     accepted,
     answer,
     change,
@@ -30,18 +32,80 @@ from sessionary.web.responses import (
     json_response,
     stored_idempotency_key,
 )
+from sessionary.web.routing import Accepted, FromBody, JsonAnswer, api_router
+from sessionary.web.stream import until_gone
+from sessionary.web.waits import MAX_SECONDS, ArrivalWaits
 
-router = APIRouter(prefix=PREFIX, tags=["arrivals"])
+router = api_router(prefix=PREFIX, tags=["arrivals"])
+ArrivalId = Annotated[str, Path(description="The arrival's id.")]
 
 
-@router.post("/arrivals", status_code=202, openapi_extra=request_body(NewArrival))
-async def receive(request: Request, context: ContextDep, caller: Writer) -> Response:
-    """Take a message in; durable when this answers. The same message id twice is one arrival.
+class NewArrival(Struct, kw_only=True):
+    """A message from any program: either `text` or `parts`. Unknown fields are ignored."""
 
-    `session_id` names the session that contains the message. It is null while the message waits for a turn, and for a
-    command; `GET /arrivals/{arrival_id}` has it as soon as a turn has taken the message.
+    source: SourceBody
+    text: Text = None
+    parts: Parts = None
+    platform_message_id: Annotated[
+        str | int | None,
+        Meta(description="The platform's id of the message. The same id twice is one arrival."),
+    ] = None
+
+
+class ArrivalAccepted(TypedDict):
+    """A message that was stored."""
+
+    arrival_id: str | None
+    """Its id for `GET /arrivals/{arrival_id}`."""
+    session_id: str | None
+    """The session that contains the message; null for a command, and while the message waits for a turn."""
+    answer: str | None
+    """The result of a command; null for any other message."""
+
+
+class ReplyInfo(TypedDict):
+    """The reply to a message."""
+
+    id: str
+    """The entry's id."""
+    seq: int
+    text: str
+    at: str
+
+
+class ArrivalDetail(TypedDict):
+    """A message that arrived, and what became of it."""
+
+    id: str
+    state: ArrivalState
+    """`waiting` for a turn, `taken` by a turn or as a command, or `refused`."""
+    reason: str | None
+    """Why it was refused, or why its turn failed."""
+    text: str
+    parts: list[PartJson]
+    received_at: str
+    session_id: str | None
+    """The session that contains it, once a turn has taken it."""
+    seq: int | None
+    """The number of its entry."""
+    turn_id: str | None
+    """The turn that took it."""
+    turn_state: TurnState | None
+    """How far that turn is."""
+    reply: ReplyInfo | None
+    """The reply, as soon as it is there."""
+
+
+@router.post("/arrivals", status_code=202)
+async def create_arrival(
+    request: Request, context: ContextDep, caller: Writer, body: FromBody[NewArrival]
+) -> Accepted[ArrivalAccepted]:
+    """Send a message from any program.
+
+    The message is durable when this answers. The agent answers in the current session of the source's conversation.
+    The same `platform_message_id` twice is one arrival. `session_id` is null for a command, and while the message waits
+    for a turn; `GET /arrivals/{arrival_id}` returns it once a turn has taken the message.
     """
-    body, raw = await read_body(request, NewArrival)
     source = source_of(body.source, body.platform_message_id)
     written = message_of("user", body)
     message_body = written.message
@@ -55,55 +119,90 @@ async def receive(request: Request, context: ContextDep, caller: Writer) -> Resp
         files.keep_files(tx, message_body, written.files, profile=caller.profile, moment=moment)
         return intake.submit(tx, engine.context, source, submission, moment=moment)
 
-    return await accepted(request, caller, raw, take, _accepted_json)
+    return await accepted(request, caller, take, _accepted)
 
 
 @router.get("/arrivals/{arrival_id}")
-async def look(arrival_id: str, context: ContextDep, caller: Reader) -> Response:
-    """What became of an arrival, and the reply when it is there."""
+async def get_arrival(
+    arrival_id: ArrivalId,
+    request: Request,
+    context: ContextDep,
+    caller: Reader,
+    wait: Annotated[
+        float,
+        Query(ge=0, le=MAX_SECONDS, description="Wait up to this many seconds for the outcome."),
+    ] = 0,
+) -> JsonAnswer[ArrivalDetail]:
+    """Get a message that arrived.
+
+    Its state, its session and turn, and the reply when it is there. With `wait` the answer comes as soon as the message
+    was answered or refused, or its turn ended without a reply; when the time is over, it is the state until then.
+    """
     known = checked_name(arrival_id, "arrival")
-    return json_response(await context.store.read(_look, known, profile=caller.profile))
+    found = await context.store.read(_look, known, profile=caller.profile)
+    if wait and (
+        found["state"] is ArrivalState.WAITING or found["turn_state"] is TurnState.RUNNING
+    ):
+        waits: ArrivalWaits = request.app.state.waits
+        gone = asyncio.ensure_future(until_gone(request.receive))
+        try:
+            await waits.wait(known, profile=caller.profile, seconds=wait, gone=gone)
+        finally:
+            gone.cancel()
+        found = await context.store.read(_look, known, profile=caller.profile)
+    return json_response(found)
 
 
-@router.patch("/arrivals/{arrival_id}", openapi_extra=request_body(MessageBody))
-async def rewrite(
-    arrival_id: str, request: Request, context: ContextDep, caller: Writer
-) -> Response:
-    """Put other words into a message of yours that waits for its turn."""
+@router.patch("/arrivals/{arrival_id}")
+async def edit_arrival(
+    arrival_id: ArrivalId,
+    request: Request,
+    context: ContextDep,
+    caller: Writer,
+    body: FromBody[MessageBody],
+) -> JsonAnswer[ArrivalDetail]:
+    """Change a message that waits.
+
+    Only a message that was sent with `POST /sessions/{session_id}/turns`, and only until a turn takes it (409 after).
+    """
     known = checked_name(arrival_id, "arrival")
-    body, raw = await read_body(request, MessageBody)
     written, moment = message_of("user", body), context.moment()
     message_body = written.message
 
-    def apply(tx: Tx, /) -> StoredResponse:
+    def apply(tx: Tx) -> StoredAnswer[ArrivalDetail]:
         files.keep_files(tx, message_body, written.files, profile=caller.profile, moment=moment)
         inbox.rewrite(tx, known, message_body, profile=caller.profile, moment=moment)
         return answer(_look(tx, known, profile=caller.profile))
 
-    return await change(request, caller, raw, apply)
+    return await change(request, caller, apply)
 
 
 @router.delete("/arrivals/{arrival_id}")
-async def withdraw(arrival_id: str, request: Request, caller: Writer) -> Response:
-    """Take a message back that waits for its turn."""
+async def withdraw_arrival(
+    arrival_id: ArrivalId, request: Request, caller: Writer
+) -> JsonAnswer[ArrivalDetail]:
+    """Withdraw a message that waits.
+
+    Possible until a turn takes it (409 after).
+    """
     known = checked_name(arrival_id, "arrival")
 
-    def apply(tx: Tx, /) -> StoredResponse:
+    def apply(tx: Tx) -> StoredAnswer[ArrivalDetail]:
         inbox.withdraw(tx, known, profile=caller.profile)
         return answer(_look(tx, known, profile=caller.profile))
 
-    return await change(request, caller, b"", apply)
+    return await change(request, caller, apply)
 
 
-def _accepted_json(done: SubmissionResult) -> dict[str, object]:
-    response: dict[str, object] = {
+def _accepted(done: SubmissionResult) -> ArrivalAccepted:
+    return {
         "arrival_id": done.received.arrival_id,
         "session_id": done.session_id,
+        "answer": done.received.answer,
     }
-    return response if done.received.answer is None else response | {"answer": done.received.answer}
 
 
-def _look(tx: Tx, id: str, *, profile: str) -> dict[str, Any]:
+def _look(tx: Tx, id: str, *, profile: str) -> ArrivalDetail:
     found = arrivals.get(tx, id, profile=profile)
     if found is None:
         raise NotFound(f"There is no arrival {id}.")
@@ -111,7 +210,6 @@ def _look(tx: Tx, id: str, *, profile: str) -> dict[str, Any]:
     reply = None if turn is None else _reply(tx, found, session_no=turn[1])
     return {
         "id": found.id,
-        "arrival_id": found.id,
         "state": found.state,
         "reason": found.reason if turn is None else turn[0].reason or found.reason,
         "text": found.message.text,
@@ -125,7 +223,7 @@ def _look(tx: Tx, id: str, *, profile: str) -> dict[str, Any]:
     }
 
 
-def _reply(tx: Tx, found: Arrival, *, session_no: int) -> dict[str, Any] | None:
+def _reply(tx: Tx, found: Arrival, *, session_no: int) -> ReplyInfo | None:
     seq = entries.reply_of_turn(tx, session_no, found.turn_id)
     if seq is None:
         return None

@@ -1,44 +1,39 @@
 """One session: its entries, turns, commands and holds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
+from msgspec import Meta, Struct
 from pydantic import BaseModel, Field
-from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from sessionary.actions import files, turns, usage
-from sessionary.actions.requests import StoredResponse
 from sessionary.actions.sessions import append as append_action
 from sessionary.actions.sessions import edit, holds, log, read, revise
 from sessionary.actions.sessions.holds import Hold
 from sessionary.engine import intake
 from sessionary.engine.intake import Submission, SubmissionResult
 from sessionary.errors import BadInput
-from sessionary.model.message import MAX_SEQ, Entry
+from sessionary.model.json_types import EntryJson, HoldInfo, PartJson, SessionSummary
+from sessionary.model.message import MAX_SEQ, Entry, Role
 from sessionary.model.session import SessionHead
 from sessionary.model.usage import Usage
 from sessionary.model.view import entry_json, head_json, hold_json
 from sessionary.store.database import Tx
 from sessionary.web.auth import ContextDep, Reader, Writer
 from sessionary.web.context import PREFIX, Caller
-from sessionary.web.openapi import request_body
 from sessionary.web.requests import (
-    Compact,
-    EmptyBody,
-    Fork,
     MessageBody,
-    NewHold,
-    NewMessageBody,
-    ReasonBody,
-    Retract,
-    entry_number,
+    Parts,
+    Seq,
+    Text,
     message_of,
     parse_time,
-    read_body,
 )
 from sessionary.web.responses import (
+    StoredAnswer,
     accepted,
     answer,
     change,
@@ -46,13 +41,13 @@ from sessionary.web.responses import (
     checked_text,
     engine_for,
     json_response,
-    list_response,
     stored_idempotency_key,
 )
-from sessionary.web.routes.sessions import accepted_json
+from sessionary.web.routes.sessions import SessionId, TurnAccepted, turn_accepted
+from sessionary.web.routing import Accepted, FromBody, FromOptionalBody, JsonAnswer, api_router
 
-router = APIRouter(prefix=f"{PREFIX}/sessions/{{session_id}}", tags=["conversation"])
-Seq = Annotated[int | None, Field(ge=0, le=MAX_SEQ)]
+router = api_router(prefix=f"{PREFIX}/sessions/{{session_id}}", tags=["conversation"])
+MAX_REASON = 200
 
 
 class EntriesView(StrEnum):
@@ -64,43 +59,153 @@ class EntriesView(StrEnum):
 
 
 class OutputLength(StrEnum):
-    """How much of tool outputs."""
+    """How much of tool outputs is returned."""
 
     WHOLE = "whole"
     SHORT = "short"
 
 
+SeqQuery = Annotated[int | None, Field(ge=0, le=MAX_SEQ)]
+
+
 class EntriesQuery(BaseModel):
     """Which entries, and how much of them."""
 
-    before: Seq = None
-    after: Seq = None
-    around: Seq = None
-    limit: int = Field(60, ge=1, le=1000)
-    view: EntriesView = EntriesView.PEOPLE
-    outputs: OutputLength = OutputLength.WHOLE
+    before: SeqQuery = Field(None, description="Only entries before this `seq`.")
+    after: SeqQuery = Field(None, description="Only entries after this `seq`.")
+    around: SeqQuery = Field(None, description="Entries on both sides of this `seq`.")
+    limit: int = Field(60, ge=1, le=1000, description="How many entries.")
+    view: EntriesView = Field(
+        EntriesView.PEOPLE,
+        description="`people`: the transcript; `context`: what the model reads; `log`: everything that was written, "
+        "retracted entries too, from `after` on.",
+    )
+    outputs: OutputLength = Field(
+        OutputLength.WHOLE,
+        description="`short`: only the first 40 lines of tool outputs over 16,000 characters, with `cut`.",
+    )
 
-    def shown(self, entry: Entry) -> dict[str, Any]:
+    def shown(self, entry: Entry) -> EntryJson:
         """An entry as it was asked for."""
         made = entry_json(entry)
         return cut_outputs(made) if self.outputs is OutputLength.SHORT else made
 
 
-@router.get("/entries")
-async def window(
-    session_id: str, context: ContextDep, caller: Reader, query: Annotated[EntriesQuery, Query()]
-) -> Response:
-    """A window of the transcript by `seq`, at its end by default; or what the model sees.
+class EntryPage(TypedDict):
+    """A window of a session's entries, in order."""
 
-    The view `log` has what was taken back too, from `after` on. With `outputs=short` long outputs of
-    tools are cut to their beginning, and say in `cut` how much there is.
+    items: list[EntryJson]
+    next: None
+    more_before: bool
+    """Whether there are entries before these."""
+    more_after: bool
+    """Whether there are entries after these."""
+
+
+class ContextPage(TypedDict):
+    """What the model reads (`view=context`): messages in the format of the OpenAI API."""
+
+    items: list[dict[str, Any]]
+    next: None
+
+
+class NewMessageBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A message to append: either `text` or `parts`."""
+
+    role: Annotated[Role, Meta(description="Who wrote the message.")]
+    text: Text = None
+    parts: Parts = None
+
+
+class AppendedMessage(TypedDict):
+    """A message that was appended."""
+
+    id: str
+    """The entry's id."""
+    session_id: str
+    seq: int
+    """The entry's number in the session."""
+
+
+class ForkBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Where to fork, and the title of the new session."""
+
+    at: Annotated[
+        Seq | None, Meta(description="The last `seq` of the common history; by default the newest.")
+    ] = None
+    title: Annotated[str | None, Meta(description="The title of the new session.")] = None
+
+
+class RetractBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What to take back: either everything `after` an entry, or the last `rounds`."""
+
+    after: Annotated[Seq | None, Meta(description="The last `seq` that remains.")] = None
+    rounds: Annotated[
+        Seq | None, Meta(description="How many rounds of prompt and reply to take back.")
+    ] = None
+
+
+class CompactBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A summary, or what the agent shall pay attention to when it writes one."""
+
+    summary: Annotated[
+        str | None, Meta(description="The summary; without it the agent writes one.")
+    ] = None
+    through: Annotated[
+        Annotated[int, Meta(ge=1, le=MAX_SEQ)] | None,
+        Meta(description="The last `seq` that the summary replaces; by default the newest."),
+    ] = None
+    focus: Annotated[
+        str | None, Meta(description="What the agent's summary shall concentrate on.")
+    ] = None
+
+
+class ReasonBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A reason, shown to people."""
+
+    reason: Annotated[str | None, Meta(description="The reason, up to 200 characters.")] = None
+
+
+class StopResult(TypedDict):
+    """Whether there was a turn to stop."""
+
+    stopping: bool
+
+
+class NewHold(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A reason not to reset a session."""
+
+    reason: Annotated[str, Meta(description="Why the session must not be reset.")]
+    until: Annotated[
+        str | None,
+        Meta(description="When the hold ends (RFC 3339); without it, when it is released."),
+    ] = None
+
+
+class HoldPage(TypedDict):
+    """The holds of a session."""
+
+    items: list[HoldInfo]
+    next: None
+
+
+@router.get("/entries")
+async def list_entries(
+    session_id: SessionId,
+    context: ContextDep,
+    caller: Reader,
+    query: Annotated[EntriesQuery, Query()],
+) -> JsonAnswer[EntryPage | ContextPage]:
+    """Read a session's entries.
+
+    A window of the transcript by `seq`: its end by default, or what is `before`, `after` or `around` an entry.
     """
     known = checked_name(session_id, "session")
     if query.view is EntriesView.CONTEXT:
         chats = await context.store.read(read.read_context, known, profile=caller.profile)
-        return json_response({"items": chats, "next": None})
+        return json_response(ContextPage(items=[*chats], next=None))
     if query.view is EntriesView.LOG:
-        return json_response(await context.store.read(_raw, known, query, profile=caller.profile))
+        return json_response(await context.store.read(_log, known, query, profile=caller.profile))
     if len([each for each in (query.before, query.after, query.around) if each is not None]) > 1:
         raise BadInput("Use one of `before`, `after` and `around`.")
     found = await context.store.read(
@@ -113,29 +218,35 @@ async def window(
         around=query.around,
     )
     return json_response(
-        {
-            "items": [query.shown(entry) for entry in found.entries],
-            "next": None,
-            "more_before": found.more_before,
-            "more_after": found.more_after,
-        }
+        EntryPage(
+            items=[query.shown(entry) for entry in found.entries],
+            next=None,
+            more_before=found.more_before,
+            more_after=found.more_after,
+        )
     )
 
 
-@router.post("/messages", status_code=201, openapi_extra=request_body(NewMessageBody))
-async def append(
-    session_id: str, request: Request, context: ContextDep, caller: Writer
-) -> Response:
-    """Add one message without running the agent."""
+@router.post("/messages", status_code=201)
+async def append_message(
+    session_id: SessionId,
+    request: Request,
+    context: ContextDep,
+    caller: Writer,
+    body: FromBody[NewMessageBody],
+) -> JsonAnswer[AppendedMessage]:
+    """Append a message.
+
+    The agent does not run; use `POST /sessions/{session_id}/turns` for a message that it answers.
+    """
     known = checked_name(session_id, "session")
-    body, raw = await read_body(request, NewMessageBody)
     written = message_of(body.role, body)
     new_message = append_action.NewMessage(
         written.message, idempotency_key=stored_idempotency_key(request)
     )
     moment = context.moment()
 
-    def apply(tx: Tx, /) -> StoredResponse:
+    def apply(tx: Tx) -> StoredAnswer[AppendedMessage]:
         read.get_head(tx, known, profile=caller.profile)
         files.keep_files(
             tx, new_message.message, written.files, profile=caller.profile, moment=moment
@@ -143,20 +254,27 @@ async def append(
         done = append_action.append_to_session(
             tx, known, new_message, profile=caller.profile, moment=moment
         )
-        told = {"id": done.id, "session_id": done.session_id, "seq": done.seq}
+        told = AppendedMessage(id=done.id, session_id=done.session_id, seq=done.seq)
         return answer(told, 201, session_id=done.session_id)
 
-    return await change(request, caller, raw, apply)
+    return await change(request, caller, apply)
 
 
-@router.post("/turns", status_code=202, openapi_extra=request_body(MessageBody))
-async def ask(session_id: str, request: Request, context: ContextDep, caller: Writer) -> Response:
-    """A person's message: durable when this answers, then the agent runs.
+@router.post("/turns", status_code=202)
+async def start_turn(
+    session_id: SessionId,
+    request: Request,
+    context: ContextDep,
+    caller: Writer,
+    body: FromBody[MessageBody],
+) -> Accepted[TurnAccepted]:
+    """Send a message to the agent.
 
-    While a turn is running it waits: `session_id`, `turn_id` and `seq` are null, and `queued` says so.
+    The message is durable when this answers; then the agent runs. While another turn is running the message waits:
+    `queued` is true, and `session_id`, `turn_id` and `seq` are null. A `/command` is executed, and `answer` is its
+    result.
     """
     known = checked_name(session_id, "session")
-    body, raw = await read_body(request, MessageBody)
     engine = engine_for(request, caller)
     written = message_of("user", body)
     query = Submission(
@@ -168,53 +286,73 @@ async def ask(session_id: str, request: Request, context: ContextDep, caller: Wr
         files.keep_files(tx, query.message, written.files, profile=caller.profile, moment=moment)
         return intake.submit_to_session(tx, engine.context, known, query, moment=moment)
 
-    return await accepted(request, caller, raw, take, accepted_json)
+    return await accepted(request, caller, take, turn_accepted)
 
 
-@router.post("/fork", status_code=201, openapi_extra=request_body(Fork, required=False))
-async def fork(session_id: str, request: Request, context: ContextDep, caller: Writer) -> Response:
-    """Begin a session whose history is this one's up to an entry."""
-    body, raw = await read_body(request, Fork)
-    at, moment = entry_number(body.at, "at"), context.moment()
-    return await _verb(
+@router.post("/fork", status_code=201)
+async def fork_session(
+    session_id: SessionId,
+    request: Request,
+    context: ContextDep,
+    caller: Writer,
+    body: FromOptionalBody[ForkBody],
+) -> JsonAnswer[SessionSummary]:
+    """Fork a session.
+
+    Creates a session whose history is this one's up to an entry. Nothing is copied.
+    """
+    moment = context.moment()
+    return await _edit(
         request,
         caller,
-        (session_id, raw),
+        session_id,
         lambda tx, id: edit.fork(
-            tx, id, profile=caller.profile, moment=moment, at_seq=at, title=body.title
+            tx, id, profile=caller.profile, moment=moment, at_seq=body.at, title=body.title
         ),
         status=201,
     )
 
 
-@router.post("/retract", openapi_extra=request_body(Retract))
-async def take_back(
-    session_id: str, request: Request, context: ContextDep, caller: Writer
-) -> Response:
-    """Take back what was said after an entry, or the last rounds; nothing is deleted."""
-    body, raw = await read_body(request, Retract)
+@router.post("/retract")
+async def retract_entries(
+    session_id: SessionId,
+    request: Request,
+    context: ContextDep,
+    caller: Writer,
+    body: FromBody[RetractBody],
+) -> JsonAnswer[SessionSummary]:
+    """Take back the end of a session.
+
+    Retracts everything after an entry, or the last rounds. Nothing is deleted: the retracted branch stays reachable.
+    """
     if (body.after is None) == (body.rounds is None):
-        raise BadInput("Say either `after` which entry, or how many `rounds`.")
-    after, rounds = entry_number(body.after, "after"), entry_number(body.rounds, "rounds")
+        raise BadInput("Send either `after` or `rounds`; nothing was changed.")
     at = context.clock.now()
 
     def apply(tx: Tx, id: str) -> SessionHead:
-        if rounds is not None:
-            return revise.undo(tx, id, profile=caller.profile, rounds=rounds, at=at)
-        return revise.retract(tx, id, profile=caller.profile, after=after or 0, at=at)
+        if body.rounds is not None:
+            return revise.undo(tx, id, profile=caller.profile, rounds=body.rounds, at=at)
+        return revise.retract(tx, id, profile=caller.profile, after=body.after or 0, at=at)
 
-    return await _verb(request, caller, (session_id, raw), apply)
+    return await _edit(request, caller, session_id, apply)
 
 
-@router.post("/compact", openapi_extra=request_body(Compact, required=False))
+@router.post("/compact")
 async def compact_session(
-    session_id: str, request: Request, context: ContextDep, caller: Writer
-) -> Response:
-    """Let a summary stand for the beginning, for the model; without one the agent makes it."""
-    body, raw = await read_body(request, Compact)
+    session_id: SessionId,
+    request: Request,
+    context: ContextDep,
+    caller: Writer,
+    body: FromOptionalBody[CompactBody],
+) -> JsonAnswer[SessionSummary]:
+    """Compact a session's context.
+
+    For the model a summary replaces the beginning of the session; people still read and search all of it. Without
+    a `summary` the agent writes one.
+    """
     known = checked_name(session_id, "session")
     head = await context.store.read(read.get_head, known, profile=caller.profile)
-    text, through = body.summary, entry_number(body.through, "through", least=1) or head.last_seq
+    text, through = body.summary, body.through or head.last_seq
     used: Usage | None = None
     if text is None:
         engine = engine_for(request, caller)
@@ -231,120 +369,140 @@ async def compact_session(
             tx, id, summary, profile=caller.profile, through=through, at=moment.now
         )
 
-    return await _verb(request, caller, (session_id, raw), apply)
+    return await _edit(request, caller, session_id, apply)
 
 
-@router.post("/end", openapi_extra=request_body(ReasonBody, required=False))
-async def end(session_id: str, request: Request, context: ContextDep, caller: Writer) -> Response:
-    """Close the session; the first reason wins."""
-    body, raw = await read_body(request, ReasonBody)
+@router.post("/end")
+async def end_session(
+    session_id: SessionId,
+    request: Request,
+    context: ContextDep,
+    caller: Writer,
+    body: FromOptionalBody[ReasonBody],
+) -> JsonAnswer[SessionSummary]:
+    """End a session.
+
+    A session that has ended already keeps its first reason.
+    """
     moment, reason = context.moment(), _reason(body, "closed")
-    return await _verb(
+    return await _edit(
         request,
         caller,
-        (session_id, raw),
+        session_id,
         lambda tx, id: edit.end(tx, id, profile=caller.profile, moment=moment, reason=reason),
     )
 
 
-@router.post("/reopen", openapi_extra=request_body(EmptyBody, required=False))
-async def reopen(session_id: str, request: Request, caller: Writer) -> Response:
-    """Let the session go on."""
-    _, raw = await read_body(request, EmptyBody)
-    return await _verb(
-        request,
-        caller,
-        (session_id, raw),
-        lambda tx, id: edit.reopen(tx, id, profile=caller.profile),
+@router.post("/reopen")
+async def reopen_session(
+    session_id: SessionId,
+    request: Request,
+    caller: Writer,
+) -> JsonAnswer[SessionSummary]:
+    """Reopen a session.
+
+    A session that has ended can be continued.
+    """
+    return await _edit(
+        request, caller, session_id, lambda tx, id: edit.reopen(tx, id, profile=caller.profile)
     )
 
 
-@router.post("/restore", openapi_extra=request_body(EmptyBody, required=False))
-async def restore(session_id: str, request: Request, caller: Writer) -> Response:
-    """Take the session out of the trash."""
-    _, raw = await read_body(request, EmptyBody)
-    return await _verb(
-        request,
-        caller,
-        (session_id, raw),
-        lambda tx, id: edit.restore(tx, id, profile=caller.profile),
+@router.post("/restore")
+async def restore_session(
+    session_id: SessionId,
+    request: Request,
+    caller: Writer,
+) -> JsonAnswer[SessionSummary]:
+    """Restore a session from the trash.
+
+    Subagents that went to the trash with it come back too.
+    """
+    return await _edit(
+        request, caller, session_id, lambda tx, id: edit.restore(tx, id, profile=caller.profile)
     )
 
 
-@router.post("/stop", openapi_extra=request_body(ReasonBody, required=False))
-async def stop(session_id: str, request: Request, caller: Writer) -> Response:
-    """Ask the turn that runs, in whatever process, to stop."""
-    body, raw = await read_body(request, ReasonBody)
+@router.post("/stop")
+async def stop_turn(
+    session_id: SessionId,
+    request: Request,
+    caller: Writer,
+    body: FromOptionalBody[ReasonBody],
+) -> JsonAnswer[StopResult]:
+    """Stop the running turn.
+
+    Asks the process that runs the turn, here or on another machine, to stop it. What was written so far is kept.
+    """
     known, reason = checked_name(session_id, "session"), _reason(body, "stopped by you")
 
-    def apply(tx: Tx, /) -> StoredResponse:
+    def apply(tx: Tx) -> StoredAnswer[StopResult]:
         head = log.lock_session(tx, known, profile=caller.profile)
         stopping = turns.ask_to_stop(tx, head.no, reason=reason)
-        return answer({"stopping": stopping}, session_id=head.id)
+        return answer(StopResult(stopping=stopping), session_id=head.id)
 
-    return await change(request, caller, raw, apply)
+    return await change(request, caller, apply)
 
 
-def _raw(tx: Tx, id: str, query: EntriesQuery, *, profile: str) -> dict[str, Any]:
+def _log(tx: Tx, id: str, query: EntriesQuery, *, profile: str) -> EntryPage:
     after, head = query.after or 0, read.get_head(tx, id, profile=profile)
-    raw = read.read_log(tx, id, profile=profile, after=after, limit=query.limit)
+    found = read.read_log(tx, id, profile=profile, after=after, limit=query.limit)
     return {
-        "items": [query.shown(entry) for entry in raw],
+        "items": [query.shown(entry) for entry in found],
         "next": None,
         "more_before": after > 0,
-        "more_after": bool(raw) and raw[-1].seq < head.last_seq,
+        "more_after": bool(found) and found[-1].seq < head.last_seq,
     }
 
 
-async def _verb(
+async def _edit(
     request: Request,
     caller: Caller,
-    asked: tuple[str, bytes],
+    session_id: str,
     apply: Callable[[Tx, str], SessionHead],
     *,
     status: int = 200,
-) -> Response:
-    """Do something with the session that was named, and show its head then."""
-    session_id, raw = asked
+) -> JsonAnswer[SessionSummary]:
+    """Change a session, and return it as it is then."""
     known = checked_name(session_id, "session")
 
-    def done(tx: Tx, /) -> StoredResponse:
+    def done(tx: Tx) -> StoredAnswer[SessionSummary]:
         head = apply(tx, known)
         return answer(head_json(head), status, session_id=head.id)
 
-    return await change(request, caller, raw, done)
+    return await change(request, caller, done)
 
 
 def _reason(body: ReasonBody, default: str) -> str:
     given = " ".join((body.reason or "").split())
-    if len(given) > 200:
-        raise BadInput("A reason has at most 200 characters.")
+    if len(given) > MAX_REASON:
+        raise BadInput(f"A reason has at most {MAX_REASON} characters.")
     return given or default
 
 
 SHOWN_LINES = 40
 SHOWN_CHARACTERS = 16_000
-Json = dict[str, Any]
 
 
-def cut_outputs(entry: Json) -> Json:
+def cut_outputs(entry: EntryJson) -> EntryJson:
     """The entry with the beginning of each long output; `cut` says how much there is."""
-    if not any(_is_long(part) for part in entry.get("parts", ())):
+    if entry["kind"] != "message" or not any(_is_long(part) for part in entry["parts"]):
         return entry
-    return entry | {"parts": [_cut(part) if _is_long(part) else part for part in entry["parts"]]}
+    return {
+        **entry,
+        "parts": [_cut(part) if _is_long(part) else part for part in entry["parts"]],
+    }
 
 
-def _is_long(part: Any) -> bool:
-    if not isinstance(part, dict) or part.get("type") != "tool_result":
-        return False
-    return len(_text(part.get("content"))) > SHOWN_CHARACTERS
+def _is_long(part: PartJson) -> bool:
+    return part.get("type") == "tool_result" and len(_text(part.get("content"))) > SHOWN_CHARACTERS
 
 
-def _cut(part: Json) -> Json:
-    text = _text(part["content"])
+def _cut(part: PartJson) -> dict[str, Any]:
+    text = _text(part.get("content"))
     lines = text.removesuffix("\n").split("\n")
     shown = "\n".join(lines[:SHOWN_LINES])[:SHOWN_CHARACTERS]
-    return part | {"content": shown, "cut": {"lines": len(lines), "characters": len(text)}}
+    return {**part, "content": shown, "cut": {"lines": len(lines), "characters": len(text)}}
 
 
 def _text(content: Any) -> str:
@@ -360,54 +518,71 @@ def _text(content: Any) -> str:
 
 
 @router.get("/holds")
-async def list_holds(session_id: str, context: ContextDep, caller: Reader) -> Response:
-    """Why the session is not reset by its policy now."""
+async def list_holds(
+    session_id: SessionId, context: ContextDep, caller: Reader
+) -> JsonAnswer[HoldPage]:
+    """List a session's holds.
+
+    Why its reset policy does not reset it now.
+    """
     known = checked_name(session_id, "session")
 
     def look(tx: Tx) -> list[Hold]:
         head = read.get_head(tx, known, profile=caller.profile)
         return holds.list_holds(tx, head, now=context.clock.now())
 
-    return list_response([_hold(each) for each in await context.store.read(look)])
+    found = await context.store.read(look)
+    return json_response(_hold_page(found))
 
 
-@router.post("/holds", status_code=201, openapi_extra=request_body(NewHold))
-async def hold(session_id: str, request: Request, context: ContextDep, caller: Writer) -> Response:
-    """Keep the session from being reset by its policy, until a time or until this is released.
-
-    The same reason again sets another end.
-    """
-    known, moment = checked_name(session_id, "session"), context.moment()
-    body, raw = await read_body(request, NewHold)
-    until = parse_time(body.until)
-
-    def apply(tx: Tx, /) -> StoredResponse:
-        made = holds.add_hold(
-            tx, known, body.reason, profile=caller.profile, moment=moment, until=until
-        )
-        return answer(_hold(made), 201, session_id=known)
-
-    return await change(request, caller, raw, apply)
-
-
-@router.delete("/holds")
-async def release(
-    session_id: str,
+@router.post("/holds", status_code=201)
+async def add_hold(
+    session_id: SessionId,
     request: Request,
     context: ContextDep,
     caller: Writer,
-    reason: str | None = None,
-) -> Response:
-    """Release the hold with this reason, or without one all of them; those that were there."""
+    body: FromBody[NewHold],
+) -> JsonAnswer[HoldInfo]:
+    """Hold a session.
+
+    Its reset policy does not reset it until a time, or until the hold is released. Repeating a reason changes the end
+    of that hold.
+    """
+    known, moment = checked_name(session_id, "session"), context.moment()
+    until = parse_time(body.until)
+
+    def apply(tx: Tx) -> StoredAnswer[HoldInfo]:
+        made = holds.add_hold(
+            tx, known, body.reason, profile=caller.profile, moment=moment, until=until
+        )
+        return answer(hold_json(made.reason, made.until), 201, session_id=known)
+
+    return await change(request, caller, apply)
+
+
+@router.delete("/holds")
+async def release_holds(
+    session_id: SessionId,
+    request: Request,
+    context: ContextDep,
+    caller: Writer,
+    reason: Annotated[
+        str | None, Query(description="Only the hold with this reason; without it, all of them.")
+    ] = None,
+) -> JsonAnswer[HoldPage]:
+    """Release holds of a session.
+
+    Returns the holds that were released.
+    """
     known, moment = checked_name(session_id, "session"), context.moment()
     wanted = checked_text(reason)
 
-    def apply(tx: Tx, /) -> StoredResponse:
+    def apply(tx: Tx) -> StoredAnswer[HoldPage]:
         gone = holds.release_hold(tx, known, wanted, profile=caller.profile, moment=moment)
-        return answer({"items": [_hold(each) for each in gone], "next": None}, session_id=known)
+        return answer(_hold_page(gone), session_id=known)
 
-    return await change(request, caller, b"", apply)
+    return await change(request, caller, apply)
 
 
-def _hold(hold: Hold) -> dict[str, Any]:
-    return hold_json(hold.reason, hold.until)
+def _hold_page(found: Sequence[Hold]) -> HoldPage:
+    return {"items": [hold_json(each.reason, each.until) for each in found], "next": None}

@@ -2,30 +2,52 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
-from starlette.responses import Response
+from fastapi import Path, Query, Request
+from msgspec import Meta, Struct
+from typing_extensions import TypedDict
 
 from sessionary.actions import outbox
-from sessionary.actions.requests import StoredResponse
+from sessionary.model.json_types import DeliveryDetail, DeliverySummary
 from sessionary.model.source import Channel
 from sessionary.model.turn import DeliveryState
-from sessionary.model.view import delivery_json
+from sessionary.model.view import delivery_detail_json, delivery_json
 from sessionary.store.database import Tx
 from sessionary.web.auth import Admin, ContextDep, Reader, Writer
 from sessionary.web.context import PREFIX
-from sessionary.web.openapi import request_body
-from sessionary.web.requests import AbandonDelivery, EmptyBody, RedirectDelivery, read_body
+from sessionary.web.requests import CursorQuery
 from sessionary.web.responses import (
+    StoredAnswer,
     answer,
     change,
     checked_name,
     checked_text,
     engine_for,
     json_response,
-    list_response,
 )
+from sessionary.web.routing import FromBody, FromOptionalBody, JsonAnswer, api_router
 
-router = APIRouter(prefix=f"{PREFIX}/deliveries", tags=["deliveries"])
+router = api_router(prefix=f"{PREFIX}/deliveries", tags=["deliveries"])
+DeliveryId = Annotated[str, Path(description="The delivery's id.")]
+
+
+class DeliveryListPage(TypedDict):
+    """A page of the outbox."""
+
+    items: list[DeliverySummary]
+    next: str | None
+    """The cursor of the next page; null on the last."""
+
+
+class RedirectDelivery(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Another channel for a delivery."""
+
+    channel: Annotated[str, Meta(description="`platform:chat` or `platform:chat:thread`.")]
+
+
+class AbandonDelivery(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Why a delivery is abandoned."""
+
+    reason: Annotated[str | None, Meta(description="The reason, shown to people.")] = None
 
 
 @router.get("")
@@ -33,12 +55,19 @@ async def list_deliveries(
     context: ContextDep,
     caller: Reader,
     *,
-    state: DeliveryState | None = None,
-    channel: str | None = None,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 50,
-    cursor: str | None = None,
-) -> Response:
-    """The outbox, newest first. `channel` is a platform, or `platform:chat[:thread]`."""
+    state: Annotated[
+        DeliveryState | None, Query(description="Only deliveries in this state.")
+    ] = None,
+    channel: Annotated[
+        str | None, Query(description="Only this platform, or `platform:chat[:thread]`.")
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=1000, description="How many a page has.")] = 50,
+    cursor: CursorQuery = None,
+) -> JsonAnswer[DeliveryListPage]:
+    """List deliveries.
+
+    The outbox, newest first.
+    """
     page = await context.store.read(
         outbox.list_deliveries,
         profile=caller.profile,
@@ -47,69 +76,88 @@ async def list_deliveries(
         channel=checked_text(channel) or None,
         cursor=checked_text(cursor) or None,
     )
-    return list_response(map(delivery_json, page.items), page.next)
+    items = [delivery_json(each) for each in page.items]
+    return json_response(DeliveryListPage(items=items, next=page.next))
 
 
 @router.get("/{delivery_id}")
-async def show(delivery_id: str, context: ContextDep, caller: Reader) -> Response:
-    """One delivery with its parts."""
+async def get_delivery(
+    delivery_id: DeliveryId, context: ContextDep, caller: Reader
+) -> JsonAnswer[DeliveryDetail]:
+    """Get a delivery.
+
+    With its parts.
+    """
     known = checked_name(delivery_id, "delivery")
     found = await context.store.read(outbox.find, known, profile=caller.profile)
-    return json_response(delivery_json(found, whole=True))
+    return json_response(delivery_detail_json(found))
 
 
-@router.post("/{delivery_id}/retry", openapi_extra=request_body(EmptyBody, required=False))
-async def retry(
-    delivery_id: str, request: Request, context: ContextDep, caller: Writer
-) -> Response:
-    """Send what waits or was abandoned as soon as possible, under the same id."""
+@router.post("/{delivery_id}/retry")
+async def retry_delivery(
+    delivery_id: DeliveryId,
+    request: Request,
+    context: ContextDep,
+    caller: Writer,
+) -> JsonAnswer[DeliverySummary]:
+    """Retry a delivery.
+
+    Sends a waiting or abandoned delivery as soon as possible, under the same id.
+    """
     known, moment = checked_name(delivery_id, "delivery"), context.moment()
-    _, raw = await read_body(request, EmptyBody)
 
-    def apply(tx: Tx, /) -> StoredResponse:
+    def apply(tx: Tx) -> StoredAnswer[DeliverySummary]:
         done = outbox.retry(tx, known, profile=caller.profile, moment=moment)
         return answer(delivery_json(done), session_id=done.session_id)
 
-    return await change(request, caller, raw, apply)
+    return await change(request, caller, apply)
 
 
-@router.post(
-    "/{delivery_id}/redirect", status_code=201, openapi_extra=request_body(RedirectDelivery)
-)
-async def redirect(
-    delivery_id: str, request: Request, context: ContextDep, caller: Admin
-) -> Response:
-    """Send what waits or was abandoned to another channel instead; the new delivery.
+@router.post("/{delivery_id}/redirect", status_code=201)
+async def redirect_delivery(
+    delivery_id: DeliveryId,
+    request: Request,
+    context: ContextDep,
+    caller: Admin,
+    body: FromBody[RedirectDelivery],
+) -> JsonAnswer[DeliverySummary]:
+    """Send a delivery to another channel.
 
-    The channel is one of a configured platform where someone has talked with the agent, or a home channel.
+    For a waiting or abandoned delivery; returns the new one. The channel is a chat of a configured platform where
+    someone has talked with the agent, or a home channel.
     """
     known, moment = checked_name(delivery_id, "delivery"), context.moment()
-    body, raw = await read_body(request, RedirectDelivery)
     target = Channel.parse(checked_text(body.channel) or "")
     platforms = engine_for(request, caller).context.deliverable
 
-    def apply(tx: Tx, /) -> StoredResponse:
+    def apply(tx: Tx) -> StoredAnswer[DeliverySummary]:
         made = outbox.redirect(
             tx, known, target, profile=caller.profile, moment=moment, platforms=platforms
         )
         return answer(delivery_json(made), 201, session_id=made.session_id)
 
-    return await change(request, caller, raw, apply)
+    return await change(request, caller, apply)
 
 
-@router.post("/{delivery_id}/abandon", openapi_extra=request_body(AbandonDelivery, required=False))
-async def abandon(
-    delivery_id: str, request: Request, context: ContextDep, caller: Writer
-) -> Response:
-    """Give up what waits: it is not sent, and the next for its channel goes on."""
+@router.post("/{delivery_id}/abandon")
+async def abandon_delivery(
+    delivery_id: DeliveryId,
+    request: Request,
+    context: ContextDep,
+    caller: Writer,
+    body: FromOptionalBody[AbandonDelivery],
+) -> JsonAnswer[DeliverySummary]:
+    """Abandon a delivery.
+
+    A waiting delivery is not sent, and the next one for its channel follows.
+    """
     known, moment = checked_name(delivery_id, "delivery"), context.moment()
-    body, raw = await read_body(request, AbandonDelivery)
     reason = checked_text(body.reason) or outbox.GIVEN_UP
 
-    def apply(tx: Tx, /) -> StoredResponse:
+    def apply(tx: Tx) -> StoredAnswer[DeliverySummary]:
         done = outbox.abandon_by_owner(
             tx, known, profile=caller.profile, moment=moment, reason=reason
         )
         return answer(delivery_json(done), session_id=done.session_id)
 
-    return await change(request, caller, raw, apply)
+    return await change(request, caller, apply)

@@ -1,44 +1,138 @@
-"""`/events`: one stream for each browser; it resumes, and a slow one harms nobody."""
+"""`/events`: changes as server-sent events."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Header, Request
+from fastapi import Header, Query, Request
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from sessionary.actions.sessions import read
 from sessionary.errors import BadInput
 from sessionary.model.access import Scope
+from sessionary.model.json_types import EntryJson, ListedSession
 from sessionary.web.auth import ContextDep, Reader
 from sessionary.web.context import PREFIX, Caller
-from sessionary.web.jobs import BackgroundJobs
-from sessionary.web.openapi import response_content
 from sessionary.web.problems import RequestRefused
 from sessionary.web.responses import checked_name
-from sessionary.web.routes.imports import jobs_of
-from sessionary.web.stream import EventStream, EventStreams
+from sessionary.web.routes.imports import ImportJob, import_json, jobs_of
+from sessionary.web.routing import Streamed, api_router
+from sessionary.web.stream import (
+    ChangedJobs,
+    ClosedStream,
+    DamagedEntry,
+    EventStream,
+    EventStreams,
+    GoneSession,
+    NoData,
+    TurnProgress,
+)
 
-router = APIRouter(prefix=PREFIX, tags=["events"])
+router = api_router(prefix=PREFIX, tags=["events"])
 MAX_TOPICS = 50
 _PLAIN = ("list", "imports")
 _TOPICS = "list, session:ID, imports"
 _NUMBER = re.compile(r"^\d{1,18}$")
 
 
-@router.get("/events", response_class=Response, responses=response_content("text/event-stream"))
-async def listen(
+class PositionEvent(TypedDict):
+    """`hello`: the stream has begun. `resync`: something was missed; read the list and the open sessions again."""
+
+    event: Literal["hello", "resync"]
+    id: str
+    data: NoData
+
+
+class HeadEvent(TypedDict):
+    """A session that changed."""
+
+    event: Literal["head"]
+    id: str
+    data: ListedSession
+
+
+class GoneEvent(TypedDict):
+    """A session was purged."""
+
+    event: Literal["gone"]
+    id: str
+    data: GoneSession
+
+
+class EntryEvent(TypedDict):
+    """A new entry of a watched session."""
+
+    event: Literal["entry"]
+    id: str
+    data: EntryJson
+
+
+class DamagedEvent(TypedDict):
+    """An entry of a watched session cannot be read; the stream continues."""
+
+    event: Literal["damaged"]
+    id: str
+    data: DamagedEntry
+
+
+class TurnEvent(TypedDict):
+    """Live progress of a turn of a watched session. It is not stored: its content is in the entry that follows."""
+
+    event: Literal["so_far", "began", "delta", "thinking", "step", "ended", "lost"]
+    data: TurnProgress
+
+
+class ImportEvent(TypedDict):
+    """The state of an import."""
+
+    event: Literal["import"]
+    data: ImportJob
+
+
+class ClosedEvent(TypedDict):
+    """The token or login is no longer valid; the stream ends."""
+
+    event: Literal["closed"]
+    data: ClosedStream
+
+
+StreamEvent = (
+    PositionEvent
+    | HeadEvent
+    | GoneEvent
+    | EntryEvent
+    | DamagedEvent
+    | TurnEvent
+    | ImportEvent
+    | ClosedEvent
+)
+
+
+@router.get("/events", response_class=Response)
+async def stream_events(
     request: Request,
     context: ContextDep,
     caller: Reader,
     *,
-    topics: str = "list",
-    after: str | None = None,
-    last_event_id: Annotated[str | None, Header()] = None,
-) -> Response:
-    """What changes, as it changes: `list`, `session:ID` for each session that is watched, `imports`.
+    topics: Annotated[
+        str,
+        Query(
+            description="What to listen to, separated by commas: `list`, `session:ID`, `imports`."
+        ),
+    ] = "list",
+    after: Annotated[
+        str | None,
+        Query(description="The `id` of an event, or a `position`: what came since is sent first."),
+    ] = None,
+    last_event_id: Annotated[
+        str | None, Header(description="The same as `after`; browsers send it when they reconnect.")
+    ] = None,
+) -> Streamed[StreamEvent]:
+    """Listen to changes.
 
-    Each event that is kept has an `id`; who comes back with it, as `Last-Event-ID` or `after`,
-    gets what came since. An event `resync` means: read the list and the windows again.
+    Server-sent events: `list` sends every session that changes, `session:ID` also the entries of that session and the
+    progress of its turn, `imports` the progress of imports. Events with an `id` are durable: a client that
+    reconnects with it gets what it missed. After `resync`, read the list and the open sessions again.
     """
     wanted = [each for each in topics.split(",") if each]
     if not wanted or len(wanted) > MAX_TOPICS:
@@ -63,10 +157,16 @@ async def listen(
     )
 
 
-def _imports(request: Request, caller: Caller) -> BackgroundJobs:
+def _imports(request: Request, caller: Caller) -> ChangedJobs:
     if not caller.scope.allows(Scope.ADMIN):
         raise RequestRefused(403, f"The topic imports needs the scope {Scope.ADMIN}.")
-    return jobs_of(request, caller)
+    jobs = jobs_of(request, caller)
+
+    def changed_since(seen: int) -> tuple[list[ImportJob], int]:
+        changed, version = jobs.changed_since(seen)
+        return [import_json(each) for each in changed], version
+
+    return changed_since
 
 
 def _position(text: str | None) -> int | None:

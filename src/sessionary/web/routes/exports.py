@@ -1,13 +1,14 @@
-"""`/export`: sessions as a file, streamed, for keeping, for people, or for another tool."""
+"""`/export`: sessions as a file, streamed: lossless, for people, or for another tool."""
 
 import asyncio
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel, Field
 from starlette.responses import Response, StreamingResponse
+from typing_extensions import TypedDict
 
 from sessionary.actions.transfer import export as exports
 from sessionary.errors import BadInput
@@ -18,15 +19,17 @@ from sessionary.web.auth import ContextDep, Reader
 from sessionary.web.context import PREFIX, Caller, WebContext
 from sessionary.web.openapi import response_content
 from sessionary.web.responses import checked_name, json_response
+from sessionary.web.routes.sessions import SessionId
+from sessionary.web.routing import JsonAnswer, api_router
 
-router = APIRouter(prefix=PREFIX, tags=["export"])
+router = api_router(prefix=PREFIX, tags=["export"])
 CHUNK = 64 * 1024
 MAX_TOKENS = 10_000_000
 _SANDBOX = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 
 
 class ExportFormat(StrEnum):
-    """As what sessions are exported."""
+    """The format of an export."""
 
     JSONL = "jsonl"
     MARKDOWN = "md"
@@ -34,7 +37,7 @@ class ExportFormat(StrEnum):
 
 
 class HandoverTool(StrEnum):
-    """Who goes on from a file: the names of `FORMS`, for the description."""
+    """A tool that can continue a session."""
 
     CLAUDE_CODE = "claude-code"
     CODEX = "codex"
@@ -57,12 +60,14 @@ _TYPES = {
 
 
 class ContentOptions(BaseModel):
-    """What of a session goes along."""
+    """What of a session is exported."""
 
-    tools: bool = True
-    reasoning: bool = True
-    redact: bool = False
-    mask_secrets: bool = False
+    tools: bool = Field(True, description="Tool calls and their results.")
+    reasoning: bool = Field(True, description="The model's reasoning.")
+    redact: bool = Field(
+        False, description="Hide ids, phone numbers and addresses of people (not inside files)."
+    )
+    mask_secrets: bool = Field(False, description="Mask keys, tokens and passwords.")
 
     @property
     def extent(self) -> ExportOptions:
@@ -76,38 +81,67 @@ class ContentOptions(BaseModel):
 
 
 class HandoverQuery(ContentOptions):
-    """A tool that shall go on, and how much of the conversation it gets."""
+    """The tool that continues the session, and how much of it the tool gets."""
 
-    tool: HandoverTool = Field(alias="as")
-    budget: int = Field(exports.HANDOVER_BUDGET, ge=1, le=MAX_TOKENS)
+    tool: HandoverTool = Field(alias="as", description="The tool that continues the session.")
+    budget: int = Field(
+        exports.HANDOVER_BUDGET,
+        ge=1,
+        le=MAX_TOKENS,
+        description="How many tokens the file may have.",
+    )
 
 
 class ExportQuery(ContentOptions):
-    """Which sessions, and as what."""
+    """Which sessions, and in what format."""
 
-    session: list[str] | None = Field(None, max_length=1000)
-    format: ExportFormat | None = None
-    tool: HandoverTool | None = Field(None, alias="as")
-    budget: int | None = Field(None, ge=1, le=MAX_TOKENS)
+    session_id: list[str] | None = Field(
+        None, max_length=1000, description="Only these sessions; repeatable. By default all."
+    )
+    format: ExportFormat | None = Field(None, description="The format; by default `jsonl`.")
+    tool: HandoverTool | None = Field(
+        None, alias="as", description="Instead of a format: a file for this tool, of one session."
+    )
+    budget: int | None = Field(
+        None, ge=1, le=MAX_TOKENS, description="With `as`: how many tokens the file may have."
+    )
+
+
+class HandoverInfo(TypedDict):
+    """The file that `GET /export?as=` writes, and how to continue with it."""
+
+    tool: HandoverTool
+    title: str
+    """The tool's name."""
+    file: str
+    """The name of the file."""
+    messages: int
+    """How many messages the file has."""
+    left_out: int
+    """How many messages of the session it does not have."""
+    summarized: bool
+    """Whether it begins with a summary."""
+    advice: str
+    """How to continue with the file in the tool."""
 
 
 @router.get(
     "/export",
     response_class=Response,
-    responses=response_content(*(each.partition(";")[0] for each in _TYPES.values())),
+    responses=response_content(
+        *(each.partition(";")[0] for each in _TYPES.values()), description="The file."
+    ),
 )
-async def export(
+async def export_sessions(
     context: ContextDep, caller: Reader, query: Annotated[ExportQuery, Query()]
 ) -> Response:
-    """The named sessions, or all of the profile: lossless as JSONL, or for people.
+    """Export sessions as a file.
 
-    With `as` one session becomes a file that another tool goes on from, within a `budget` of
-    tokens. Tools and reasoning can be left out, people's ids, numbers and addresses hidden,
-    secrets masked.
+    The given sessions, or all of the profile: JSONL is lossless and can be imported again, Markdown and HTML are for
+    people. With `as` one session becomes a file that another tool can continue, within a `budget` of tokens.
     """
-    ids = (
-        None if query.session is None else [checked_name(each, "session") for each in query.session]
-    )
+    named = query.session_id
+    ids = None if named is None else [checked_name(each, "session") for each in named]
     if query.tool is not None:
         suffix = HANDOVER_FORMATS[query.tool].suffix
         pieces = await asyncio.to_thread(_handed_over, context, caller, query, ids)
@@ -129,25 +163,31 @@ async def export(
 
 
 @router.get("/sessions/{session_id}/handover")
-async def handover(
-    session_id: str, context: ContextDep, caller: Reader, query: Annotated[HandoverQuery, Query()]
-) -> Response:
-    """What `/export?as=` would write: how much of the session, and how to go on with the file."""
+async def preview_handover(
+    session_id: SessionId,
+    context: ContextDep,
+    caller: Reader,
+    query: Annotated[HandoverQuery, Query()],
+) -> JsonAnswer[HandoverInfo]:
+    """Preview a handover to another tool.
+
+    Describes the file that `GET /export?as=` writes: how much of the session it has, and how to continue with it.
+    """
     known = checked_name(session_id, "session")
     made = await asyncio.to_thread(
         _excerpt, context, caller, known, budget=query.budget, left=query
     )
     form, file = HANDOVER_FORMATS[query.tool], file_name(query.tool)
     return json_response(
-        {
-            "as": query.tool,
-            "title": form.title,
-            "file": file,
-            "messages": len(made.lines),
-            "left_out": made.left_out,
-            "summarized": made.summary is not None,
-            "next": form.advice(made, file),
-        }
+        HandoverInfo(
+            tool=query.tool,
+            title=form.title,
+            file=file,
+            messages=len(made.lines),
+            left_out=made.left_out,
+            summarized=made.summary is not None,
+            advice=form.advice(made, file),
+        )
     )
 
 
@@ -169,7 +209,7 @@ def _handed_over(
     context: WebContext, caller: Caller, query: ExportQuery, ids: list[str] | None
 ) -> Iterator[str]:
     if query.format is not None or ids is None or len(set(ids)) != 1 or query.tool is None:
-        raise BadInput("`as` takes one `session`, and no `format`.")
+        raise BadInput("`as` takes one `session_id`, and no `format`.")
     budget = exports.HANDOVER_BUDGET if query.budget is None else query.budget
     return HANDOVER_FORMATS[query.tool].pieces(
         _excerpt(context, caller, ids[0], budget=budget, left=query)

@@ -1,4 +1,4 @@
-"""`/healthz`, `/readyz`, `/metrics`: whether we live, whether we can work, how much there is."""
+"""`/healthz`, `/readyz`, `/metrics`: probes for orchestrators, and numbers for Prometheus."""
 
 import asyncio
 from collections import Counter
@@ -13,10 +13,11 @@ from sessionary.web.auth import ContextDep, Reader
 from sessionary.web.connections import OpenConnections
 from sessionary.web.context import PREFIX, WebContext
 from sessionary.web.openapi import PUBLIC, response_content
+from sessionary.web.routing import api_router
 
-public = APIRouter(prefix=PREFIX, tags=["health"])
+public = api_router(prefix=PREFIX, tags=["health"])
 probes = APIRouter(include_in_schema=False)  # the same where orchestrators look for them
-router = APIRouter(prefix=PREFIX, tags=["health"])
+router = api_router(prefix=PREFIX, tags=["health"])
 READY_SECONDS = 2.0
 # Those that are counted by name: a client may make up others without end.
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -46,10 +47,16 @@ class AnswerCounter:
 @probes.get("/healthz", openapi_extra=PUBLIC)
 @public.head("/healthz", openapi_extra=PUBLIC, include_in_schema=False)
 @public.get(
-    "/healthz", openapi_extra=PUBLIC, response_class=Response, responses=response_content(TEXT)
+    "/healthz",
+    openapi_extra=PUBLIC,
+    response_class=Response,
+    responses=response_content(TEXT, description="The process answers."),
 )
 async def healthz() -> Response:
-    """We live."""
+    """Check whether the process answers.
+
+    Needs no authentication.
+    """
     return PlainTextResponse("ok\n")
 
 
@@ -60,13 +67,14 @@ async def healthz() -> Response:
     "/readyz",
     openapi_extra=PUBLIC,
     response_class=Response,
-    responses=response_content(TEXT) | response_content(TEXT, status=503),
+    responses=response_content(TEXT, description="Ready.")
+    | response_content(TEXT, status=503, description="Not ready, or the store is damaged."),
 )
 async def readyz(context: ContextDep) -> Response:
-    """The store can be read, and is not known to be damaged.
+    """Check whether the store can be used.
 
-    A damaged store takes no writes: 503 with `damaged` until a backup is restored and the server
-    started again.
+    A damaged store accepts no writes: 503 with `damaged`, until a backup is restored and the server is started again.
+    Needs no authentication.
     """
     try:
         await asyncio.wait_for(
@@ -80,11 +88,16 @@ async def readyz(context: ContextDep) -> Response:
     return PlainTextResponse("ok\n")
 
 
-@router.get("/metrics", response_class=Response, responses=response_content(TEXT))
-async def metrics(request: Request, context: ContextDep, caller: Reader) -> Response:
-    """Numbers in Prometheus' words: no names, no texts.
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses=response_content(TEXT, description="Prometheus text."),
+)
+async def get_metrics(request: Request, context: ContextDep, caller: Reader) -> Response:
+    """Get metrics.
 
-    A caller of the profile that is served here also gets the facts about the server.
+    Prometheus text without names or content. A caller of the profile that is served also gets the numbers of the
+    server.
     """
     waiting, sending, running = await context.store.read(
         arrivals.count_work, profile=caller.profile
@@ -103,6 +116,7 @@ def _server_metrics(request: Request, context: WebContext) -> list[str]:
     connections: OpenConnections = request.app.state.connections
     lines = [
         *_metric("sessionary_streams_open", "gauge", {"": len(request.app.state.streams)}),
+        *_metric("sessionary_waits_open", "gauge", {"": len(request.app.state.waits)}),
         *_metric("sessionary_connections_open", "gauge", {"": len(connections)}),
         *_metric("sessionary_connections_refused_total", "counter", {"": connections.refused}),
     ]

@@ -7,26 +7,28 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import Annotated, TypeVar
 from urllib.parse import parse_qs
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Path, Query, Request
+from msgspec import Meta, Struct
 from starlette.responses import HTMLResponse, RedirectResponse, Response
+from typing_extensions import TypedDict
 
 from sessionary.actions import credentials
-from sessionary.actions.requests import StoredResponse
 from sessionary.errors import Conflict, RetryLater
-from sessionary.model.access import Login
+from sessionary.model.access import Login, Scope
 from sessionary.model.view import time_text
 from sessionary.store.database import Tx
 from sessionary.web.auth import Admin, ContextDep, Reader, cookie_name, csrf_token
 from sessionary.web.context import PREFIX, Caller, WebContext
 from sessionary.web.middleware import CLIENT
-from sessionary.web.openapi import PUBLIC, request_body
+from sessionary.web.openapi import PUBLIC
 from sessionary.web.pages import login_page, own_path
 from sessionary.web.problems import RequestRefused, refusal_response
-from sessionary.web.requests import Password, PasswordChange, read_body, read_raw
-from sessionary.web.responses import answer, change, checked_name, json_response, list_response
+from sessionary.web.requests import read_raw
+from sessionary.web.responses import StoredAnswer, answer, change, checked_name, json_response
+from sessionary.web.routing import FromBody, JsonAnswer, api_router
 
 # Guesses of one address, and of all, that may wait for their answer at once.
 MAX_OF_ADDRESS = 2
@@ -34,12 +36,76 @@ MAX_WAITING = 32
 MAX_ADDRESSES = 10_000
 FORGOTTEN_AFTER = timedelta(days=1)
 OTHER_WAY = "on the server's machine `sessionary password link` makes a link that lets a browser in"
-router = APIRouter(prefix=PREFIX, tags=["login"])
+router = api_router(prefix=PREFIX, tags=["login"])
 pages = APIRouter(include_in_schema=False)
 SECRET_BYTES = 32
 SALT_BYTES = 16
 _WRONG = "The password is wrong."
 _KEPT_HEADERS = ("retry-after", "connection")
+R = TypeVar("R", bound=Response)
+
+
+class PasswordLogin(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The password of the server."""
+
+    password: Annotated[str, Meta(description="The password.")]
+
+
+class PasswordChange(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A new password, and the old one if there is one."""
+
+    new: Annotated[str | None, Meta(description="The new password; null removes it.")]
+    old: Annotated[str | None, Meta(description="The password until now.")] = None
+
+
+class CsrfToken(TypedDict):
+    """What a browser sends with every change."""
+
+    csrf: str
+    """The value of the header `X-CSRF-Token`."""
+
+
+class LoggedOut(TypedDict):
+    """Nothing more to say."""
+
+
+class CallerInfo(TypedDict):
+    """Who is asking."""
+
+    profile: str
+    scope: Scope
+    """What the caller may do."""
+    csrf: str | None
+    """For a browser: the value of the header `X-CSRF-Token`."""
+
+
+class LoginInfo(TypedDict):
+    """A browser that is logged in."""
+
+    id: str
+    began_at: str
+    expires_at: str
+    this: bool
+    """Whether it is the browser that is asking."""
+
+
+class LoginPage(TypedDict):
+    """The browsers that are logged in."""
+
+    items: list[LoginInfo]
+    next: None
+
+
+class EndedLogin(TypedDict):
+    """A browser that was logged out."""
+
+    id: str
+
+
+class PasswordState(TypedDict):
+    """Whether there is a password."""
+
+    password: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +201,13 @@ async def log_in_by_link(
     """Use a link up, or ask for the password."""
     if not code:
         return HTMLResponse(login_page(next_path=place))
-    cookie = context.rng(SECRET_BYTES).hex()
-    found = await context.store.write(
-        credentials.log_in_by_link, code[:200], cookie, moment=context.moment()
-    )
+    cookie, moment = context.rng(SECRET_BYTES).hex(), context.moment()
+    found = None
+    # Anyone can ask for this page: only a valid code may cost a write.
+    if await context.store.read(credentials.is_login_link, code[:200], now=moment.now):
+        found = await context.store.write(
+            credentials.log_in_by_link, code[:200], cookie, moment=moment
+        )
     if found is None:
         notice = (
             "That link was used or is too old. Make a new one on the server's machine: "
@@ -163,41 +232,55 @@ async def log_in_by_form(request: Request, context: ContextDep) -> Response:
     return _set_login_cookie(request, RedirectResponse(own_path(place), 303), cookie, found)
 
 
-@router.post("/login", openapi_extra=PUBLIC | request_body(Password))
-async def log_in_by_password(request: Request, context: ContextDep) -> Response:
-    """Come in with the password: sets the cookie, and says what to send with every change."""
-    body, _ = await read_body(request, Password)
+@router.post("/login", openapi_extra=PUBLIC)
+async def log_in(
+    request: Request, context: ContextDep, body: FromBody[PasswordLogin]
+) -> JsonAnswer[CsrfToken]:
+    """Log in with the password.
+
+    Sets the login cookie, and returns the CSRF token to send with every change.
+    """
     cookie, found = await _log_in(request, context, body.password)
-    return _set_login_cookie(request, json_response({"csrf": csrf_token(cookie)}), cookie, found)
+    response = json_response(CsrfToken(csrf=csrf_token(cookie)))
+    return _set_login_cookie(request, response, cookie, found)
 
 
 @router.post("/logout")
-async def log_out(request: Request, context: ContextDep, caller: Reader) -> Response:
-    """Log this browser out."""
+async def log_out(request: Request, context: ContextDep, caller: Reader) -> JsonAnswer[LoggedOut]:
+    """Log out.
+
+    Ends the login of this browser. A token stays valid.
+    """
     if caller.is_browser:
         await context.store.write(
             credentials.end_login, caller.id, profile=caller.profile, moment=context.moment()
         )
-    response = json_response({})
+    response = json_response(LoggedOut())
     response.delete_cookie(cookie_name(request), path="/")
     return response
 
 
 @router.get("/me")
-async def me(request: Request, caller: Reader) -> Response:
-    """Who asks, and for a browser what to send with every change."""
+async def get_me(request: Request, caller: Reader) -> JsonAnswer[CallerInfo]:
+    """Get the caller.
+
+    The profile and the scope of the token or login, and for a browser the CSRF token to send with every change.
+    """
     cookie = request.cookies.get(cookie_name(request), "")
     csrf = csrf_token(cookie) if caller.is_browser else None
-    return json_response({"profile": caller.profile, "scope": caller.scope, "csrf": csrf})
+    return json_response(CallerInfo(profile=caller.profile, scope=caller.scope, csrf=csrf))
 
 
 @router.get("/logins")
-async def list_logins(context: ContextDep, caller: Admin) -> Response:
-    """The browsers that are in."""
+async def list_logins(context: ContextDep, caller: Admin) -> JsonAnswer[LoginPage]:
+    """List logins.
+
+    The browsers that are logged in.
+    """
     found = await context.store.read(
         credentials.list_logins, profile=caller.profile, now=context.clock.now()
     )
-    return list_response(
+    items: list[LoginInfo] = [
         {
             "id": each.id,
             "began_at": time_text(each.began_at),
@@ -205,27 +288,38 @@ async def list_logins(context: ContextDep, caller: Admin) -> Response:
             "this": each.id == caller.id,
         }
         for each in found
-    )
+    ]
+    return json_response(LoginPage(items=items, next=None))
 
 
 @router.delete("/logins/{login_id}")
 async def end_login(
-    login_id: str, request: Request, context: ContextDep, caller: Admin
-) -> Response:
-    """Log a browser out; its streams are closed."""
+    login_id: Annotated[str, Path(description="The login's id.")],
+    request: Request,
+    context: ContextDep,
+    caller: Admin,
+) -> JsonAnswer[EndedLogin]:
+    """Log a browser out.
+
+    Its event streams are closed.
+    """
     known, moment = checked_name(login_id, "login"), context.moment()
 
-    def apply(tx: Tx, /) -> StoredResponse:
+    def apply(tx: Tx) -> StoredAnswer[EndedLogin]:
         credentials.end_login(tx, known, profile=caller.profile, moment=moment)
-        return answer({"id": known})
+        return answer(EndedLogin(id=known))
 
-    return await change(request, caller, b"", apply)
+    return await change(request, caller, apply)
 
 
-@router.put("/password", openapi_extra=request_body(PasswordChange))
-async def set_password(request: Request, context: ContextDep, caller: Admin) -> Response:
-    """Set the password or take it away; every other browser is logged out."""
-    body, _ = await read_body(request, PasswordChange)
+@router.put("/password")
+async def set_password(
+    request: Request, context: ContextDep, caller: Admin, body: FromBody[PasswordChange]
+) -> JsonAnswer[PasswordState]:
+    """Set or remove the password.
+
+    Every other browser is logged out.
+    """
     if context.settings.password_hash is not None and caller.profile == context.profile:
         raise Conflict("The password stands in the configuration; change it there.")
     kept = await context.store.read(credentials.get_password_hash, profile=caller.profile)
@@ -239,7 +333,7 @@ async def set_password(request: Request, context: ContextDep, caller: Admin) -> 
     await context.store.write(
         credentials.set_password, hashed, profile=caller.profile, moment=context.moment(), but=but
     )
-    return json_response({"password": hashed is not None})
+    return json_response(PasswordState(password=hashed is not None))
 
 
 async def has_password(context: WebContext) -> bool:
@@ -307,7 +401,7 @@ def _client(request: Request) -> str:
     return str(request.scope.get(CLIENT, ""))
 
 
-def _set_login_cookie(request: Request, response: Response, cookie: str, login: Login) -> Response:
+def _set_login_cookie(request: Request, response: R, cookie: str, login: Login) -> R:
     response.set_cookie(
         cookie_name(request),
         cookie,

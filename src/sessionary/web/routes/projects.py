@@ -1,78 +1,104 @@
 """`/projects`: named groups of sessions."""
 
-from typing import Any
+from typing import Annotated
 
-from fastapi import APIRouter, Request
-from starlette.responses import Response
+from fastapi import Path, Request
+from msgspec import Meta, Struct
+from typing_extensions import TypedDict
 
-from sessionary.actions.requests import StoredResponse
 from sessionary.actions.sessions import projects
-from sessionary.model.session import Project
-from sessionary.model.view import time_text
+from sessionary.model.json_types import ProjectInfo
+from sessionary.model.view import project_json
 from sessionary.store.database import Tx
 from sessionary.web.auth import ContextDep, Reader, Writer
 from sessionary.web.context import PREFIX
-from sessionary.web.openapi import request_body
-from sessionary.web.requests import ProjectBody, read_body
-from sessionary.web.responses import answer, change, checked_name, list_response
+from sessionary.web.responses import StoredAnswer, answer, change, checked_name, json_response
+from sessionary.web.routing import FromBody, JsonAnswer, api_router
 
-router = APIRouter(prefix=PREFIX, tags=["projects"])
+router = api_router(prefix=PREFIX, tags=["projects"])
+ProjectName = Annotated[str, Path(description="The project's name or id.")]
+
+
+class NewProject(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A project's name and colour."""
+
+    name: Annotated[str, Meta(description="The name, unique in the profile.")]
+    colour: Annotated[str | None, Meta(description="A colour, as `#RRGGBB`.")] = None
+
+
+class ProjectChange(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The fields to change; fields that are left out stay as they are."""
+
+    name: Annotated[str | None, Meta(description="A new name.")] = None
+    colour: Annotated[str | None, Meta(description="A new colour, as `#RRGGBB`.")] = None
+
+
+class ProjectPage(TypedDict):
+    """The projects of a profile."""
+
+    items: list[ProjectInfo]
+    next: None
 
 
 @router.get("/projects")
-async def list_projects(context: ContextDep, caller: Reader) -> Response:
-    """The projects, with the number of sessions in each."""
-    return list_response(
-        map(_project, await context.store.read(projects.list_projects, profile=caller.profile))
-    )
+async def list_projects(context: ContextDep, caller: Reader) -> JsonAnswer[ProjectPage]:
+    """List projects.
+
+    Each with the number of its sessions.
+    """
+    found = await context.store.read(projects.list_projects, profile=caller.profile)
+    return json_response(ProjectPage(items=[project_json(each) for each in found], next=None))
 
 
-@router.post("/projects", status_code=201, openapi_extra=request_body(ProjectBody))
-async def add_project(request: Request, context: ContextDep, caller: Writer) -> Response:
-    """Make a project."""
-    body, raw = await read_body(request, ProjectBody)
+@router.post("/projects", status_code=201)
+async def create_project(
+    request: Request, context: ContextDep, caller: Writer, body: FromBody[NewProject]
+) -> JsonAnswer[ProjectInfo]:
+    """Create a project.
+
+    Sessions are moved into it with `PATCH /sessions/{session_id}`.
+    """
     moment = context.moment()
 
-    def apply(tx: Tx, /) -> StoredResponse:
+    def apply(tx: Tx) -> StoredAnswer[ProjectInfo]:
         made = projects.add(
-            tx, body.name or "", profile=caller.profile, moment=moment, colour=body.colour
+            tx, body.name, profile=caller.profile, moment=moment, colour=body.colour
         )
-        return answer(_project(made), 201)
+        return answer(project_json(made), 201)
 
-    return await change(request, caller, raw, apply)
+    return await change(request, caller, apply)
 
 
-@router.patch("/projects/{project}", openapi_extra=request_body(ProjectBody))
-async def change_project(project: str, request: Request, caller: Writer) -> Response:
-    """Give a project another name or colour."""
+@router.patch("/projects/{project}")
+async def update_project(
+    project: ProjectName, request: Request, caller: Writer, body: FromBody[ProjectChange]
+) -> JsonAnswer[ProjectInfo]:
+    """Change a project.
+
+    Its name, its colour, or both.
+    """
     known = checked_name(project, "project")
-    body, raw = await read_body(request, ProjectBody)
 
-    def apply(tx: Tx, /) -> StoredResponse:
+    def apply(tx: Tx) -> StoredAnswer[ProjectInfo]:
         found = projects.change(
             tx, known, profile=caller.profile, new_name=body.name, colour=body.colour
         )
-        return answer(_project(found))
+        return answer(project_json(found))
 
-    return await change(request, caller, raw, apply)
+    return await change(request, caller, apply)
 
 
 @router.delete("/projects/{project}")
-async def remove_project(project: str, request: Request, caller: Writer) -> Response:
-    """Delete a project; its sessions stay."""
+async def delete_project(
+    project: ProjectName, request: Request, caller: Writer
+) -> JsonAnswer[ProjectInfo]:
+    """Delete a project.
+
+    Its sessions stay, without a project.
+    """
     known = checked_name(project, "project")
 
-    def apply(tx: Tx, /) -> StoredResponse:
-        return answer(_project(projects.remove(tx, known, profile=caller.profile)))
+    def apply(tx: Tx) -> StoredAnswer[ProjectInfo]:
+        return answer(project_json(projects.remove(tx, known, profile=caller.profile)))
 
-    return await change(request, caller, b"", apply)
-
-
-def _project(found: Project) -> dict[str, Any]:
-    return {
-        "id": found.id,
-        "name": found.name,
-        "colour": found.colour,
-        "created_at": time_text(found.created_at),
-        "sessions": found.sessions,
-    }
+    return await change(request, caller, apply)

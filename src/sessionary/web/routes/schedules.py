@@ -2,102 +2,173 @@
 
 import asyncio
 from datetime import timedelta
-from typing import Any
+from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from fastapi import APIRouter, Request
-from starlette.responses import Response
+from fastapi import Path, Request
+from msgspec import Meta, Struct
+from typing_extensions import TypedDict
 
 from sessionary.actions import schedules
-from sessionary.actions.requests import StoredResponse
 from sessionary.actions.schedules import ClaimedRun, ScheduleSpec
 from sessionary.errors import BadInput
-from sessionary.model.schedule import Run, Schedule, Timing
-from sessionary.model.view import time_text
+from sessionary.model.json_types import RunInfo, ScheduleInfo
+from sessionary.model.schedule import Timing
+from sessionary.model.view import run_json, schedule_json, time_text
 from sessionary.store.database import Tx
 from sessionary.web.auth import ContextDep, Reader, Writer
 from sessionary.web.context import PREFIX
-from sessionary.web.openapi import request_body
-from sessionary.web.requests import EmptyBody, NewSchedule, ScheduleChange, read_body
 from sessionary.web.responses import (
+    StoredAnswer,
     answer,
     change,
     checked_name,
     checked_text,
     engine_for,
     json_response,
-    list_response,
 )
+from sessionary.web.routing import Accepted, FromBody, JsonAnswer, api_router
 
-router = APIRouter(prefix=PREFIX)
+router = api_router(prefix=PREFIX, tags=["schedules"])
 _MAX_GRACE = 60 * 24 * 366
+ScheduleName = Annotated[str, Path(description="The task's name or id.")]
 
 
-@router.get("/schedules", tags=["schedules"])
-async def list_schedules(context: ContextDep, caller: Reader) -> Response:
-    """The scheduled tasks."""
-    return list_response(
-        map(_schedule, await context.store.read(schedules.list_schedules, profile=caller.profile))
-    )
+class NewSchedule(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A task that runs on a schedule."""
+
+    name: Annotated[str, Meta(description="The name, unique in the profile.")]
+    timing: Annotated[
+        str,
+        Meta(
+            description="When it runs: five cron fields, `@daily`, `every 15m`, or `at 2026-12-24T18:00`."
+        ),
+    ]
+    prompt: Annotated[str, Meta(description="What the agent is asked.")]
+    zone: Annotated[
+        str | None, Meta(description="The time zone, as `Europe/Berlin`; by default the server's.")
+    ] = None
+    deliver_to: Annotated[
+        str,
+        Meta(
+            description="Where the output goes: `local`, `origin`, a platform, or `platform:chat[:thread]`."
+        ),
+    ] = "local"
+    agent: Annotated[str | None, Meta(description="The agent; by default the default one.")] = None
+    grace_minutes: Annotated[
+        int,
+        Meta(
+            ge=0, le=_MAX_GRACE, description="A missed run is made up if it is not older than this."
+        ),
+    ] = 60
 
 
-@router.post(
-    "/schedules", status_code=201, tags=["schedules"], openapi_extra=request_body(NewSchedule)
-)
-async def add_schedule(request: Request, context: ContextDep, caller: Writer) -> Response:
-    """Make a scheduled task."""
-    body, raw = await read_body(request, NewSchedule)
+class ScheduleChange(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Whether a task is paused."""
+
+    paused: Annotated[bool, Meta(description="True pauses the task, false resumes it.")]
+
+
+class SchedulePage(TypedDict):
+    """The scheduled tasks of a profile."""
+
+    items: list[ScheduleInfo]
+    next: None
+
+
+class ScheduleDetail(ScheduleInfo):
+    """A scheduled task with its latest runs."""
+
+    runs: list[RunInfo]
+
+
+class ScheduleStarted(ScheduleInfo):
+    """A scheduled task whose run was started."""
+
+    due_at: str
+    """The time under which its runs list this run."""
+
+
+@router.get("/schedules")
+async def list_schedules(context: ContextDep, caller: Reader) -> JsonAnswer[SchedulePage]:
+    """List scheduled tasks.
+
+    Paused ones too.
+    """
+    found = await context.store.read(schedules.list_schedules, profile=caller.profile)
+    return json_response(SchedulePage(items=[schedule_json(each) for each in found], next=None))
+
+
+@router.post("/schedules", status_code=201)
+async def create_schedule(
+    request: Request, context: ContextDep, caller: Writer, body: FromBody[NewSchedule]
+) -> JsonAnswer[ScheduleInfo]:
+    """Create a scheduled task.
+
+    Each run is a session of its own, of the kind `job`.
+    """
     plan, moment = _plan(body, context.settings.zone), context.moment()
 
-    def apply(tx: Tx, /) -> StoredResponse:
-        return answer(
-            _schedule(schedules.add(tx, plan, profile=caller.profile, moment=moment)), 201
-        )
+    def apply(tx: Tx) -> StoredAnswer[ScheduleInfo]:
+        made = schedules.add(tx, plan, profile=caller.profile, moment=moment)
+        return answer(schedule_json(made), 201)
 
-    return await change(request, caller, raw, apply)
+    return await change(request, caller, apply)
 
 
-@router.get("/schedules/{task}", tags=["schedules"])
-async def show_schedule(task: str, context: ContextDep, caller: Reader) -> Response:
-    """A scheduled task, and its latest runs."""
-    known = checked_name(task, "schedule")
+@router.get("/schedules/{schedule}")
+async def get_schedule(
+    schedule: ScheduleName, context: ContextDep, caller: Reader
+) -> JsonAnswer[ScheduleDetail]:
+    """Get a scheduled task.
+
+    With its latest runs.
+    """
+    known = checked_name(schedule, "schedule")
     found = await context.store.read(schedules.get, known, profile=caller.profile)
     runs = await context.store.read(schedules.list_runs, known, profile=caller.profile)
-    return json_response(_schedule(found) | {"runs": [_run(each) for each in runs]})
+    detail: ScheduleDetail = {**schedule_json(found), "runs": [run_json(each) for each in runs]}
+    return json_response(detail)
 
 
-@router.patch("/schedules/{task}", tags=["schedules"], openapi_extra=request_body(ScheduleChange))
-async def change_schedule(
-    task: str, request: Request, context: ContextDep, caller: Writer
-) -> Response:
-    """Let a task rest, or go on."""
-    known = checked_name(task, "schedule")
-    body, raw = await read_body(request, ScheduleChange)
+@router.patch("/schedules/{schedule}")
+async def update_schedule(
+    schedule: ScheduleName,
+    request: Request,
+    context: ContextDep,
+    caller: Writer,
+    body: FromBody[ScheduleChange],
+) -> JsonAnswer[ScheduleInfo]:
+    """Pause or resume a scheduled task.
+
+    A paused task keeps its runs and their sessions.
+    """
+    known = checked_name(schedule, "schedule")
     now = context.clock.now()
 
-    def apply(tx: Tx, /) -> StoredResponse:
+    def apply(tx: Tx) -> StoredAnswer[ScheduleInfo]:
         found = schedules.pause(tx, known, profile=caller.profile, paused=body.paused, now=now)
-        return answer(_schedule(found))
+        return answer(schedule_json(found))
 
-    return await change(request, caller, raw, apply)
+    return await change(request, caller, apply)
 
 
-@router.post(
-    "/schedules/{task}/run",
-    status_code=202,
-    tags=["schedules"],
-    openapi_extra=request_body(EmptyBody, required=False),
-)
+@router.post("/schedules/{schedule}/run", status_code=202)
 async def run_schedule(
-    task: str, request: Request, context: ContextDep, caller: Writer
-) -> Response:
-    """Run a task now, besides its own times; its runs say how it went."""
-    known = checked_name(task, "schedule")
-    _, raw = await read_body(request, EmptyBody)
+    schedule: ScheduleName,
+    request: Request,
+    context: ContextDep,
+    caller: Writer,
+) -> Accepted[ScheduleStarted]:
+    """Run a scheduled task now.
+
+    Its regular times stay as they are. `GET /schedules/{schedule}` lists the run.
+    """
+    known = checked_name(schedule, "schedule")
     engine, moment = engine_for(request, caller), context.moment()
     claimed: list[ClaimedRun] = []
 
-    def apply(tx: Tx, /) -> StoredResponse:
+    def apply(tx: Tx) -> StoredAnswer[ScheduleStarted]:
         claimed[:] = [
             schedules.run_now(
                 tx,
@@ -108,34 +179,40 @@ async def run_schedule(
                 moment=moment,
             )
         ]
-        return answer(_schedule(claimed[0].schedule) | {"due_at": time_text(moment.now)}, 202)
+        started: ScheduleStarted = {
+            **schedule_json(claimed[0].schedule),
+            "due_at": time_text(moment.now),
+        }
+        return answer(started, 202)
 
-    async def finish() -> Response:
-        response = await change(request, caller, raw, apply)
+    async def finish() -> Accepted[ScheduleStarted]:
+        response = await change(request, caller, apply)
         for due in claimed:
             engine.scheduler.start(due)
-        return response
+        return Accepted(response.body, response.status_code)
 
     # If the caller disconnects meanwhile, the run that was claimed must still run.
     return await asyncio.shield(asyncio.ensure_future(finish()))
 
 
-@router.delete("/schedules/{task}", tags=["schedules"])
-async def remove_schedule(
-    task: str, request: Request, context: ContextDep, caller: Writer
-) -> Response:
-    """Take a task away; its runs and their sessions stay."""
-    known, now = checked_name(task, "schedule"), context.clock.now()
+@router.delete("/schedules/{schedule}")
+async def delete_schedule(
+    schedule: ScheduleName, request: Request, context: ContextDep, caller: Writer
+) -> JsonAnswer[ScheduleInfo]:
+    """Delete a scheduled task.
 
-    def apply(tx: Tx, /) -> StoredResponse:
-        return answer(_schedule(schedules.remove(tx, known, profile=caller.profile, now=now)))
+    Its runs and their sessions stay.
+    """
+    known, now = checked_name(schedule, "schedule"), context.clock.now()
 
-    return await change(request, caller, b"", apply)
+    def apply(tx: Tx) -> StoredAnswer[ScheduleInfo]:
+        gone = schedules.remove(tx, known, profile=caller.profile, now=now)
+        return answer(schedule_json(gone))
+
+    return await change(request, caller, apply)
 
 
 def _plan(body: NewSchedule, zone: ZoneInfo) -> ScheduleSpec:
-    if not 0 <= body.grace_minutes <= _MAX_GRACE:
-        raise BadInput(f"A grace has 0 to {_MAX_GRACE:,} minutes, not {body.grace_minutes}.")
     try:
         where = zone if body.zone is None else ZoneInfo(body.zone)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
@@ -150,30 +227,3 @@ def _plan(body: NewSchedule, zone: ZoneInfo) -> ScheduleSpec:
         agent=checked_text(body.agent, 200),
         grace=timedelta(minutes=body.grace_minutes),
     )
-
-
-def _schedule(found: Schedule) -> dict[str, Any]:
-    return {
-        "id": found.id,
-        "name": found.name,
-        "timing": found.timing.text,
-        "zone": found.timing.zone.key,
-        "prompt": found.prompt,
-        "agent": found.agent,
-        "deliver_to": found.deliver_to,
-        "grace_minutes": int(found.grace.total_seconds() // 60),
-        "paused": found.paused,
-        "created_at": time_text(found.created_at),
-        "next_at": time_text(found.next_at),
-    }
-
-
-def _run(found: Run) -> dict[str, Any]:
-    return {
-        "due_at": time_text(found.due_at),
-        "state": found.state,
-        "began_at": time_text(found.began_at),
-        "ended_at": time_text(found.ended_at),
-        "session_id": found.session_id,
-        "reason": found.reason,
-    }

@@ -3,24 +3,26 @@
 from enum import StrEnum
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel, Field
-from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from sessionary.actions import usage
 from sessionary.actions.search import search
 from sessionary.actions.search.search import result_json
+from sessionary.model.json_types import SearchPage, UsageTotals
 from sessionary.model.view import usage_json
 from sessionary.web.auth import ContextDep, Reader
 from sessionary.web.context import PREFIX
-from sessionary.web.requests import TimeQuery, parse_time
-from sessionary.web.responses import checked_text, json_response, list_response
+from sessionary.web.requests import CursorQuery, TimeQuery, parse_time
+from sessionary.web.responses import checked_text, json_response
+from sessionary.web.routing import JsonAnswer, api_router
 
-router = APIRouter(prefix=PREFIX)
+router = api_router(prefix=PREFIX)
 
 
 class SearchSort(StrEnum):
-    """In which order hits come."""
+    """The order of hits."""
 
     RELEVANCE = "relevance"
     NEWEST = "newest"
@@ -38,33 +40,47 @@ class UsageGroup(StrEnum):
 
 
 class SearchQuery(BaseModel):
-    """What to find, and how the answer shall look."""
+    """What to find, and where."""
 
-    q: str
-    sort: SearchSort = SearchSort.RELEVANCE
-    limit: int = Field(20, ge=1, le=200)
-    cursor: str | None = None
-    all_hits: bool = False
-    steps: bool = False
-    session: str | None = None
-    source: str | None = None
+    q: str = Field(
+        description='Words, `"a phrase"`, `-without`, `prefix*`, `OR`, and the filters `role:`, `source:`, `in:`, '
+        "`before:`, `after:`, `session:`, `tool:`."
+    )
+    sort: SearchSort = Field(SearchSort.RELEVANCE, description="The order of hits.")
+    limit: int = Field(20, ge=1, le=200, description="How many hits a page has.")
+    cursor: CursorQuery = None
+    all_hits: bool = Field(False, description="All hits, not only the best of each session.")
+    steps: bool = Field(False, description="Also search tool output and reasoning.")
+    session_id: str | None = Field(None, description="Only in this session.")
+    source: str | None = Field(None, description="Only in sessions of this platform.")
+
+
+class UsageReport(TypedDict):
+    """Tokens and cost by group."""
+
+    items: list[UsageTotals]
+    next: None
 
 
 @router.get("/search", tags=["search"])
-async def find(
-    context: ContextDep, caller: Reader, asked: Annotated[SearchQuery, Query()]
-) -> Response:
-    """Find messages by whatever a person types."""
+async def search_messages(
+    context: ContextDep, caller: Reader, query: Annotated[SearchQuery, Query()]
+) -> JsonAnswer[SearchPage]:
+    """Search messages.
+
+    Finds messages by any text: the best hit of each session, with a snippet in which matches are marked. Whatever a
+    person types is a legal query.
+    """
     options = search.SearchOptions(
-        sort=asked.sort,
-        limit=asked.limit,
-        cursor=asked.cursor or None,
-        all_hits=asked.all_hits,
-        steps=asked.steps,
-        session=checked_text(asked.session) or None,
-        source=checked_text(asked.source) or None,
+        sort=query.sort,
+        limit=query.limit,
+        cursor=query.cursor or None,
+        all_hits=query.all_hits,
+        steps=query.steps,
+        session=checked_text(query.session_id) or None,
+        source=checked_text(query.source) or None,
     )
-    words = checked_text(asked.q, 10_000) or ""
+    words = checked_text(query.q, 10_000) or ""
     found = await context.store.search(
         search.search, words, profile=caller.profile, options=options, now=context.clock.now()
     )
@@ -72,15 +88,18 @@ async def find(
 
 
 @router.get("/usage", tags=["usage"])
-async def report(
+async def get_usage(
     context: ContextDep,
     caller: Reader,
     *,
-    by: UsageGroup = UsageGroup.DAY,
-    since: TimeQuery = None,
-    until: TimeQuery = None,
-) -> Response:
-    """Tokens and cost, summed."""
+    by: Annotated[UsageGroup, Query(description="By what usage is summed.")] = UsageGroup.DAY,
+    since: Annotated[TimeQuery, Query(description="Only calls at or after this time.")] = None,
+    until: Annotated[TimeQuery, Query(description="Only calls before this time.")] = None,
+) -> JsonAnswer[UsageReport]:
+    """Report tokens and cost.
+
+    Sums by day, model, provider, source, project or session. Calls without a known price are counted apart.
+    """
     rows = await context.store.read(
         usage.sum_usage,
         by,
@@ -88,4 +107,4 @@ async def report(
         since=parse_time(since),
         until=parse_time(until),
     )
-    return list_response(map(usage_json, rows))
+    return json_response(UsageReport(items=[usage_json(row) for row in rows], next=None))

@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request
-from msgspec import UNSET
+from fastapi import Path, Query, Request
+from msgspec import UNSET, Meta, Struct, UnsetType
 from pydantic import BaseModel, Field
-from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from sessionary.actions import files
-from sessionary.actions.requests import StoredResponse
 from sessionary.actions.sessions import append, edit, holds, lists, log, overview, projects, read
 from sessionary.actions.sessions.lists import SortOrder
 from sessionary.actions.sessions.overview import Overview
@@ -19,6 +18,8 @@ from sessionary.engine import intake
 from sessionary.engine.intake import Submission, SubmissionResult
 from sessionary.errors import BadInput, NotFound
 from sessionary.model import message
+from sessionary.model.json_types import HoldInfo, ListedSession, PartJson, SessionSummary, TurnInfo
+from sessionary.model.message import MAX_SEQ, Role
 from sessionary.model.session import Kind, Opening, SessionFolder, SessionHead
 from sessionary.model.source import Source
 from sessionary.model.view import head_json, hold_json, time_text, turn_json
@@ -26,20 +27,20 @@ from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, entries, sessions, turns
 from sessionary.web import session_heads
 from sessionary.web.auth import ContextDep, Reader, Writer
-from sessionary.web.context import PREFIX
-from sessionary.web.openapi import request_body
+from sessionary.web.context import PREFIX, Caller, WebContext
 from sessionary.web.requests import (
-    NewSession,
-    SessionChange,
+    CursorQuery,
+    Json,
+    Parts,
+    SourceBody,
+    Text,
     TimeQuery,
-    entry_number,
     message_of,
     parse_time,
-    read_body,
     source_of,
 )
 from sessionary.web.responses import (
-    JSON,
+    StoredAnswer,
     accepted,
     answer,
     change,
@@ -47,83 +48,288 @@ from sessionary.web.responses import (
     checked_text,
     engine_for,
     json_response,
-    list_response,
     stored_idempotency_key,
 )
+from sessionary.web.routing import Accepted, FromBody, JsonAnswer, api_router
+from sessionary.web.session_heads import SessionListPage, SessionRowPage
 
-router = APIRouter(prefix=PREFIX, tags=["sessions"])
+router = api_router(prefix=PREFIX, tags=["sessions"])
 _QUEUED = 50
+SessionId = Annotated[str, Path(description="The session's id.")]
+Folder = SessionFolder | Literal["all"]
+FolderQuery = Annotated[
+    Folder,
+    Field(
+        description="`chats`, `automation` (jobs and subagents), `all` (both), `archive`, `trash`."
+    ),
+]
 
 
 class SessionListQuery(BaseModel):
-    """What narrows the list."""
+    """Filters of the list."""
 
-    folder: SessionFolder | Literal["all"] = SessionFolder.CHATS
-    source: list[str] = Field([], max_length=50)
-    kind: Kind | None = None
-    project: str | None = None
-    model: str | None = None
-    since: TimeQuery = None
-    until: TimeQuery = None
-    open: bool | None = None
-    pinned: bool = False
-    text: str | None = None
-    read_only: bool | None = None
-    label: str | None = None
-    sort: SortOrder = SortOrder.ACTIVITY
-    fields: str | None = Field(None, description="Names of a head's fields, with commas between.")
-    limit: int = Field(30, ge=1, le=200)
-    cursor: str | None = None
+    folder: FolderQuery = SessionFolder.CHATS
+    source: list[str] = Field([], max_length=50, description="Only these platforms; repeatable.")
+    kind: Kind | None = Field(None, description="Only this kind of session.")
+    project: str | None = Field(None, description="Only this project, by name.")
+    model: str | None = Field(None, description="Only sessions with this model.")
+    since: TimeQuery = Field(None, description="Only sessions active at or after this time.")
+    until: TimeQuery = Field(None, description="Only sessions active before this time.")
+    open: bool | None = Field(None, description="Only sessions that are open, or that have ended.")
+    pinned: bool = Field(False, description="Only pinned sessions.")
+    text: str | None = Field(
+        None, description="Only sessions whose title or preview contains this."
+    )
+    read_only: bool | None = Field(None, description="Only sessions that are read-only, or not.")
+    label: str | None = Field(None, description="Only sessions with this label.")
+    sort: SortOrder = Field(SortOrder.ACTIVITY, description="The order.")
+    limit: int = Field(30, ge=1, le=200, description="How many sessions a page has.")
+    cursor: CursorQuery = None
+
+    def filters(self) -> lists.SessionFilters:
+        """The same for the store."""
+        if self.folder == SessionFolder.GONE:
+            raise BadInput("Purged sessions are in no list.")
+        return lists.SessionFilters(
+            folder=SessionFolder.CHATS if self.folder == "all" else self.folder,
+            and_automation=self.folder == "all",
+            platforms=tuple(checked_text(each) or "" for each in self.source if each),
+            kind=self.kind,
+            project=checked_text(self.project),
+            model=checked_text(self.model),
+            since=parse_time(self.since),
+            until=parse_time(self.until),
+            is_open=self.open,
+            pinned=self.pinned,
+            text=checked_text(self.text),
+            read_only=self.read_only,
+            label=checked_text(self.label) or None,
+            order=self.sort,
+        )
+
+
+class SessionRowsQuery(SessionListQuery):
+    """Filters of the list, and the fields of its rows."""
+
+    fields: str = Field(description="The fields to return, separated by commas: `id,title,…`.")
+
+
+class NewSession(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A new session with its first message: either `text` or `parts`."""
+
+    text: Text = None
+    parts: Parts = None
+    role: Annotated[Role, Meta(description="Who wrote the message.")] = Role.USER
+    title: Annotated[str | None, Meta(description="The title of the session.")] = None
+    model: Annotated[
+        str | None, Meta(description="The model that shall answer in this session.")
+    ] = None
+    settings: Annotated[
+        Json | None, Meta(description="Model settings of this session, which override the agent's.")
+    ] = None
+    labels: Annotated[list[str], Meta(description="Labels of the session.")] = []
+    project: Annotated[str | None, Meta(description="The name of a project to put it in.")] = None
+    source: SourceBody | None = None
+    run: Annotated[bool, Meta(description="Whether the agent answers the message (202).")] = False
+
+
+class SessionChange(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The fields to change; fields that are left out stay as they are."""
+
+    title: Annotated[str | UnsetType | None, Meta(description="A new title; null removes it.")] = (
+        UNSET
+    )
+    pinned: Annotated[bool | UnsetType, Meta(description="Pin it to the top of lists.")] = UNSET
+    archived: Annotated[bool | UnsetType, Meta(description="Move it to the archive.")] = UNSET
+    project: Annotated[
+        str | UnsetType | None, Meta(description="Move it to this project; null: to none.")
+    ] = UNSET
+    labels: Annotated[list[str] | UnsetType, Meta(description="All of its labels.")] = UNSET
+    draft: Annotated[str | UnsetType, Meta(description="Text that was typed and not sent yet.")] = (
+        UNSET
+    )
+    read_through: (
+        Annotated[int, Meta(ge=0, le=MAX_SEQ, description="The last `seq` that was read.")]
+        | UnsetType
+    ) = UNSET
+
+
+class TurnAccepted(TypedDict):
+    """A message was stored. While a turn is running it waits (`queued`), and the ids are null."""
+
+    session_id: str | None
+    """The session that contains the message; after a command, the current session of the conversation."""
+    turn_id: str | None
+    """The turn that answers it."""
+    seq: int | None
+    """The number of its entry."""
+    arrival_id: str | None
+    """Its id for `GET /arrivals/{arrival_id}`."""
+    queued: bool
+    """Whether it waits for a running turn to end."""
+    answer: str | None
+    """The result of a command; null for any other message."""
+
+
+class QueuedMessage(TypedDict):
+    """A message that waits for the running turn to end."""
+
+    arrival_id: str
+    text: str
+    parts: list[PartJson]
+    received_at: str
+
+
+class TurnInProgress(TurnInfo):
+    """The turn that is running, with the text so far."""
+
+    partial: str | None
+    """The text that was last saved of the unfinished reply."""
+
+
+class SessionDetail(ListedSession):
+    """A session with its draft, its queue and its running turn."""
+
+    position: int
+    """Listen to `GET /events?after=` from here on to miss no change after this was read."""
+    draft: str | None
+    """Text that was typed and not sent yet."""
+    read_through: int
+    """The last `seq` that was read."""
+    workspace: Any
+    """The working directory and its facts, as the agent's tool recorded them."""
+    children: list[str]
+    """The ids of its forks, continuations and subagents."""
+    branches: list[tuple[int, int]]
+    """The first and last `seq` of each stretch that was retracted."""
+    queued: list[QueuedMessage]
+    """Messages that wait for the running turn to end."""
+    holds: list[HoldInfo]
+    """Why it is not reset automatically now."""
+    turn: TurnInProgress | None
+    """The running turn."""
+
+
+class PromptInfo(TypedDict):
+    """A user message, shortened."""
+
+    seq: int
+    text: str
+    at: str
+
+
+class FileInfo(TypedDict):
+    """A file that tools mentioned."""
+
+    path: str
+    changed: bool
+    """Whether a tool wrote it."""
+    seq: int
+    """The last entry that mentions it."""
+
+
+class ContextSize(TypedDict):
+    """How large the model's context is, in tokens."""
+
+    used: int
+    by_kind: dict[str, int]
+    """The tokens of the system prompt, user messages, replies, tools and reasoning."""
+    compacts_at: int | None
+    """The size at which the context is compacted; null if it is not."""
+    status: Literal["estimate"]
+
+
+class SessionOverview(TypedDict):
+    """What a session is about, and where it comes from."""
+
+    prompts: list[PromptInfo]
+    files: list[FileInfo]
+    context: ContextSize
+    ancestors: list[ListedSession]
+    children: list[ListedSession]
+
+
+class ChildrenPage(TypedDict):
+    """The sessions that came from another."""
+
+    items: list[ListedSession]
+    next: None
+
+
+class SourceCount(TypedDict):
+    """How many sessions a platform has."""
+
+    platform: str
+    sessions: int
+
+
+class SourcePage(TypedDict):
+    """Sessions by platform and by folder. A count that equals `most` means that many or more."""
+
+    items: list[SourceCount]
+    next: None
+    folders: dict[str, int]
+    """How many sessions each folder has."""
+    most: int
+    """Counting stops here."""
+
+
+class ModelName(TypedDict):
+    """A model."""
+
+    model: str
+
+
+class ModelPage(TypedDict):
+    """The models that sessions use."""
+
+    items: list[ModelName]
+    next: None
+
+
+async def _page(context: WebContext, caller: Caller, query: SessionListQuery) -> SessionListPage:
+    return await context.store.read(
+        session_heads.page,
+        query.filters(),
+        profile=caller.profile,
+        limit=query.limit,
+        cursor=query.cursor or None,
+    )
 
 
 @router.get("/sessions")
 async def list_sessions(
     context: ContextDep, caller: Reader, query: Annotated[SessionListQuery, Query()]
-) -> Response:
-    """A page of session heads, newest activity first or sorted otherwise; `all` is chats and automation.
+) -> JsonAnswer[SessionListPage]:
+    """List sessions.
 
-    With `fields` a head has these alone, without those that are null, false, 0 or empty.
+    Newest activity first, unless `sort` says otherwise. The first page of a list of chats counts the automation and
+    archived sessions that match the filters but are not listed.
     """
-    fields = None if query.fields is None else session_heads.parse_fields(query.fields)
-    if query.folder == SessionFolder.GONE:
-        raise BadInput("What was purged is in no list.")
-    wanted = lists.SessionFilters(
-        folder=SessionFolder.CHATS if query.folder == "all" else query.folder,
-        and_automation=query.folder == "all",
-        platforms=tuple(checked_text(each) or "" for each in query.source if each),
-        kind=query.kind,
-        project=checked_text(query.project),
-        model=checked_text(query.model),
-        since=parse_time(query.since),
-        until=parse_time(query.until),
-        is_open=query.open,
-        pinned=query.pinned,
-        text=checked_text(query.text),
-        read_only=query.read_only,
-        label=checked_text(query.label) or None,
-        order=query.sort,
-    )
-    page = await context.store.read(
-        session_heads.page,
-        wanted,
-        profile=caller.profile,
-        limit=query.limit,
-        cursor=query.cursor or None,
-    )
-    if fields is not None:
-        page["items"] = [session_heads.select_fields(each, fields) for each in page["items"]]
-    return json_response(page)
+    return json_response(await _page(context, caller, query))
 
 
-@router.post(
-    "/sessions",
-    status_code=201,
-    openapi_extra=request_body(NewSession),
-    responses={202: {"description": "The agent answers", "content": {JSON: {"schema": {}}}}},
-)
-async def open_session(request: Request, context: ContextDep, caller: Writer) -> Response:
-    """Open a session with its first message; with `run` the agent answers it (202)."""
-    body, raw = await read_body(request, NewSession)
+@router.get("/session-rows")
+async def list_session_rows(
+    context: ContextDep, caller: Reader, query: Annotated[SessionRowsQuery, Query()]
+) -> JsonAnswer[SessionRowPage]:
+    """List sessions with chosen fields only.
+
+    The same list as `GET /sessions`, for clients that show many rows: each item has the fields named in `fields`,
+    without those that are null, false, 0 or empty.
+    """
+    fields = session_heads.parse_fields(query.fields)
+    return json_response(session_heads.select_fields(await _page(context, caller, query), fields))
+
+
+@router.post("/sessions", status_code=201)
+async def create_session(
+    request: Request, context: ContextDep, caller: Writer, body: FromBody[NewSession]
+) -> JsonAnswer[SessionSummary] | Accepted[TurnAccepted]:
+    """Create a session with its first message.
+
+    With `run` the agent answers the message, and the status is 202.
+    """
     written = message_of(body.role, body)
     first_message = written.message
     source = Source("api") if body.source is None else source_of(body.source)
@@ -137,8 +343,8 @@ async def open_session(request: Request, context: ContextDep, caller: Writer) ->
     )
     moment, idempotency_key = context.moment(), stored_idempotency_key(request)
     if body.run:
-        if body.role != "user":
-            raise BadInput("The agent answers what a user says; nothing was written.")
+        if body.role != Role.USER:
+            raise BadInput("The agent answers messages of the role user; nothing was written.")
         engine = engine_for(request, caller)
 
         def take(tx: Tx) -> SubmissionResult:
@@ -156,9 +362,9 @@ async def open_session(request: Request, context: ContextDep, caller: Writer) ->
                 projects.move_session(tx, done.session_id, body.project, profile=caller.profile)
             return done
 
-        return await accepted(request, caller, raw, take, accepted_json)
+        return await accepted(request, caller, take, turn_accepted)
 
-    def apply(tx: Tx, /) -> StoredResponse:
+    def apply(tx: Tx) -> StoredAnswer[SessionSummary]:
         files.keep_files(tx, first_message, written.files, profile=caller.profile, moment=moment)
         done = append.append_to_new_session(
             tx,
@@ -171,83 +377,99 @@ async def open_session(request: Request, context: ContextDep, caller: Writer) ->
             found = projects.move_session(tx, done.session_id, body.project, profile=caller.profile)
         return answer(head_json(found), 201, session_id=found.id)
 
-    return await change(request, caller, raw, apply)
+    return await change(request, caller, apply)
 
 
 @router.get("/sessions/{session_id}")
-async def show(session_id: str, context: ContextDep, caller: Reader) -> Response:
-    """One session: its head, its draft, what waits for it, the turn that runs, its children, its holds."""
+async def get_session(
+    session_id: SessionId, context: ContextDep, caller: Reader
+) -> JsonAnswer[SessionDetail]:
+    """Get a session.
+
+    With its draft, the messages that wait, the running turn, its children and its holds.
+    """
     known = checked_name(session_id, "session")
     now = context.clock.now()
     return json_response(await context.store.read(_show, known, profile=caller.profile, now=now))
 
 
-@router.patch("/sessions/{session_id}", openapi_extra=request_body(SessionChange))
-async def change_session(
-    session_id: str, request: Request, context: ContextDep, caller: Writer
-) -> Response:
-    """Change what is named and nothing else, all of it or nothing."""
-    known = checked_name(session_id, "session")
-    body, raw = await read_body(request, SessionChange)
-    moment = context.moment()
+@router.patch("/sessions/{session_id}")
+async def update_session(
+    session_id: SessionId,
+    request: Request,
+    context: ContextDep,
+    caller: Writer,
+    body: FromBody[SessionChange],
+) -> JsonAnswer[SessionSummary]:
+    """Change a session.
 
-    def apply(tx: Tx, /) -> StoredResponse:
+    Changes the given fields and nothing else: all of them or none.
+    """
+    known, moment = checked_name(session_id, "session"), context.moment()
+
+    def apply(tx: Tx) -> StoredAnswer[SessionSummary]:
         head = _change(tx, known, body, profile=caller.profile, moment=moment)
         return answer(head_json(head), session_id=head.id)
 
-    return await change(request, caller, raw, apply)
+    return await change(request, caller, apply)
 
 
 @router.delete("/sessions/{session_id}")
-async def trash(session_id: str, request: Request, context: ContextDep, caller: Writer) -> Response:
-    """Put a session and its subagents into the trash, from where they can come back for 30 days."""
+async def trash_session(
+    session_id: SessionId, request: Request, context: ContextDep, caller: Writer
+) -> JsonAnswer[SessionSummary]:
+    """Move a session to the trash.
+
+    Its subagents go with it. It can be restored for 30 days.
+    """
     known, moment = checked_name(session_id, "session"), context.moment()
 
-    def apply(tx: Tx, /) -> StoredResponse:
+    def apply(tx: Tx) -> StoredAnswer[SessionSummary]:
         head = edit.trash(tx, known, profile=caller.profile, moment=moment)
         return answer(head_json(head), session_id=head.id)
 
-    return await change(request, caller, b"", apply)
+    return await change(request, caller, apply)
 
 
-def accepted_json(done: SubmissionResult) -> dict[str, object]:
-    """What the asker of a turn is told; after a command, the session that the conversation is on now."""
+def turn_accepted(done: SubmissionResult) -> TurnAccepted:
+    """What the sender of a message is told; after a command, the session that the conversation is on now."""
     is_command = done.received.answer is not None
-    response: dict[str, object] = {
+    return {
         "session_id": done.current_session_id if is_command else done.session_id,
         "turn_id": done.turn_id,
         "seq": done.seq,
         "arrival_id": done.received.arrival_id,
-        "queued": done.turn_id is None and done.received.answer is None,
+        "queued": done.turn_id is None and not is_command,
+        "answer": done.received.answer,
     }
-    return response if done.received.answer is None else response | {"answer": done.received.answer}
 
 
-def _show(tx: Tx, id: str, *, profile: str, now: datetime) -> dict[str, Any]:
+def _show(tx: Tx, id: str, *, profile: str, now: datetime) -> SessionDetail:
     position = entries.last_position(tx)
     head = read.get_head(tx, id, profile=profile)
     more = sessions.details(tx, head.no)
     running = (
         None if head.running_turn is None else turns.get(tx, head.running_turn, profile=profile)
     )
-    return session_heads.heads_json(tx, [head])[0] | {
+    return {
+        **session_heads.heads_json(tx, [head])[0],
         "position": position,
         "draft": more.draft,
         "read_through": head.read_through,
         "workspace": more.workspace,
         "children": [child.id for child in read.list_children(tx, head)],
-        "branches": [list(each) for each in read.list_retracted(tx, id, profile=profile)],
+        "branches": read.list_retracted(tx, id, profile=profile),
         "queued": _queued(tx, head),
         "holds": [
             hold_json(each.reason, each.until) for each in holds.list_holds(tx, head, now=now)
         ],
         "turn": None
         if running is None
-        else turn_json(running[0]) | {"partial": running[0].partial},
+        else {**turn_json(running[0]), "partial": running[0].partial},
     }
 
 
-def _queued(tx: Tx, head: SessionHead) -> list[dict[str, Any]]:
+def _queued(tx: Tx, head: SessionHead) -> list[QueuedMessage]:
     """What waits for the session under any of its keys, in the order of arrival."""
     waiting = [
         arrival
@@ -256,7 +478,7 @@ def _queued(tx: Tx, head: SessionHead) -> list[dict[str, Any]]:
     ]
     return [
         {
-            "id": each.id,
+            "arrival_id": each.id,
             "text": each.message.text,
             "parts": [message.to_json(one) for one in each.message.parts],
             "received_at": time_text(each.received_at),
@@ -282,8 +504,7 @@ def _change(tx: Tx, id: str, body: SessionChange, *, profile: str, moment: Momen
     if body.draft is not UNSET:
         edit.set_draft(tx, id, body.draft, profile=profile, moment=moment)
     if body.read_through is not UNSET:
-        through = entry_number(body.read_through, "read_through") or 0
-        edit.mark_read(tx, id, through, profile=profile)
+        edit.mark_read(tx, id, body.read_through, profile=profile)
     return sessions.get_by_no(tx, head.no)
 
 
@@ -294,8 +515,13 @@ def _settings(body: NewSession) -> Mapping[str, Any] | None:
 
 
 @router.get("/sessions/{session_id}/overview")
-async def show_overview(session_id: str, context: ContextDep, caller: Reader) -> Response:
-    """What was asked, which files were touched, how full the context is, and the family."""
+async def get_session_overview(
+    session_id: SessionId, context: ContextDep, caller: Reader
+) -> JsonAnswer[SessionOverview]:
+    """Get an overview of a session.
+
+    All prompts, shortened; the files that tools mentioned; the size of the context; ancestors and children.
+    """
     known = checked_name(session_id, "session")
     engine = context.engine
     is_ours = engine is not None and engine.context.profile == caller.profile
@@ -303,7 +529,7 @@ async def show_overview(session_id: str, context: ContextDep, caller: Reader) ->
         engine.context.settings.compact_at_tokens if engine is not None and is_ours else None
     )
 
-    def look(tx: Tx) -> dict[str, Any]:
+    def look(tx: Tx) -> SessionOverview:
         found = overview.overview(tx, known, profile=caller.profile)
         return _overview(tx, found, threshold)
 
@@ -311,15 +537,19 @@ async def show_overview(session_id: str, context: ContextDep, caller: Reader) ->
 
 
 @router.get("/sessions/{session_id}/children")
-async def list_children(session_id: str, context: ContextDep, caller: Reader) -> Response:
-    """The sessions that came from this one: forks, continuations, subagents."""
+async def list_session_children(
+    session_id: SessionId, context: ContextDep, caller: Reader
+) -> JsonAnswer[ChildrenPage]:
+    """List the sessions that came from a session.
+
+    Its forks, continuations and subagents.
+    """
     known = checked_name(session_id, "session")
-    return list_response(
-        await context.store.read(session_heads.children, known, profile=caller.profile)
-    )
+    found = await context.store.read(session_heads.children, known, profile=caller.profile)
+    return json_response(ChildrenPage(items=found, next=None))
 
 
-def _overview(tx: Tx, found: Overview, threshold: int | None) -> dict[str, Any]:
+def _overview(tx: Tx, found: Overview, threshold: int | None) -> SessionOverview:
     return {
         "prompts": [
             {"seq": each.seq, "text": each.text, "at": time_text(each.at)} for each in found.prompts
@@ -340,13 +570,14 @@ def _overview(tx: Tx, found: Overview, threshold: int | None) -> dict[str, Any]:
 
 @router.get("/sources")
 async def list_sources(
-    context: ContextDep,
-    caller: Reader,
-    folder: SessionFolder | Literal["all"] = SessionFolder.CHATS,
-) -> Response:
-    """Sessions of a folder by source, and by folder; a count that equals `most` means that many or more."""
+    context: ContextDep, caller: Reader, folder: FolderQuery = SessionFolder.CHATS
+) -> JsonAnswer[SourcePage]:
+    """Count sessions by platform.
+
+    The platforms of the sessions in a folder, and how many sessions each folder has.
+    """
     if folder == SessionFolder.GONE:
-        raise BadInput("What was purged is in no list.")
+        raise BadInput("Purged sessions are in no list.")
     folders = (
         (SessionFolder.CHATS, SessionFolder.AUTOMATION)
         if folder == "all"
@@ -354,15 +585,21 @@ async def list_sources(
     )
     found = await context.store.read(lists.count_sessions, folders, profile=caller.profile)
     sources = sorted(found.sources.items(), key=lambda each: (-each[1], each[0]))
-    return list_response(
-        ({"platform": platform, "sessions": number} for platform, number in sources),
-        folders={str(folder): number for folder, number in found.folders.items()},
-        most=lists.MAX_COUNT,
+    return json_response(
+        SourcePage(
+            items=[{"platform": platform, "sessions": number} for platform, number in sources],
+            next=None,
+            folders={str(folder): number for folder, number in found.folders.items()},
+            most=lists.MAX_COUNT,
+        )
     )
 
 
 @router.get("/models")
-async def list_models(context: ContextDep, caller: Reader) -> Response:
-    """Every model that a session of this profile has, purged sessions aside."""
+async def list_models(context: ContextDep, caller: Reader) -> JsonAnswer[ModelPage]:
+    """List models.
+
+    Every model that sessions of the profile use.
+    """
     found = await context.store.read(lists.list_models, profile=caller.profile)
-    return list_response({"model": each} for each in found)
+    return json_response(ModelPage(items=[{"model": each} for each in found], next=None))

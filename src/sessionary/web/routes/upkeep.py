@@ -1,63 +1,137 @@
-"""`/upkeep`: backups, checks and shrinking of the store, for its owner."""
+"""`/upkeep`: backups, checks and compaction of the store, for its owner."""
 
 import asyncio
+from typing import Annotated
 
-from fastapi import APIRouter, Request
-from starlette.responses import Response
+from fastapi import Path, Request
+from msgspec import Meta, Struct
+from typing_extensions import TypedDict
 
 from sessionary.errors import BadInput, Conflict
 from sessionary.web.auth import Admin, ContextDep
-from sessionary.web.context import PREFIX, Caller, Upkeep, WebContext
-from sessionary.web.jobs import BackgroundJobs
-from sessionary.web.openapi import request_body
-from sessionary.web.requests import NewUpkeep, read_body
-from sessionary.web.responses import checked_name, json_response, stored_idempotency_key
+from sessionary.web.context import (
+    PREFIX,
+    Caller,
+    StoreOverview,
+    Upkeep,
+    UpkeepOutcome,
+    UpkeepProgress,
+    UpkeepTask,
+    WebContext,
+)
+from sessionary.web.jobs import BackgroundJob, BackgroundJobs, JobState
+from sessionary.web.responses import (
+    accepted_response,
+    checked_name,
+    json_response,
+    stored_idempotency_key,
+)
+from sessionary.web.routing import Accepted, FromBody, JsonAnswer, api_router
 
-router = APIRouter(prefix=PREFIX, tags=["upkeep"])
+router = api_router(prefix=PREFIX, tags=["upkeep"])
+JobId = Annotated[str, Path(description="The job's id, or `last` for the newest.")]
+UpkeepJobs = BackgroundJobs[UpkeepProgress, UpkeepOutcome]
+
+
+class NewUpkeep(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A task for the store."""
+
+    task: Annotated[
+        UpkeepTask,
+        Meta(description="`backup`, `verify`, or with SQLite `shrink`, which frees disk space."),
+    ]
+
+
+class UpkeepJob(TypedDict):
+    """A task, its progress and its result."""
+
+    id: str
+    task: UpkeepTask
+    state: JobState
+    progress: UpkeepProgress | None
+    error: str | None
+    """Why it failed."""
+    outcome: UpkeepOutcome | None
+    """The result, once it is done."""
+    began_at: str
+    ended_at: str | None
+
+
+class UpkeepOverview(StoreOverview):
+    """The state of the store, and the latest tasks."""
+
+    jobs: list[UpkeepJob]
 
 
 @router.get("/upkeep")
-async def overview(request: Request, context: ContextDep, caller: Admin) -> Response:
-    """Where backups are and which there are, how large the store is, what can be done, and the latest jobs."""
+async def get_upkeep(
+    request: Request, context: ContextDep, caller: Admin
+) -> JsonAnswer[UpkeepOverview]:
+    """Get the state of the store.
+
+    Where backups are and which there are, how large the store is, which tasks it supports, and the latest tasks.
+    """
     found = await asyncio.to_thread(_upkeep(context, caller).overview)
-    jobs = [job.to_json() for job in _jobs(request, caller).jobs]
-    return json_response(found | {"jobs": jobs})
+    jobs = [upkeep_json(job) for job in _jobs(request, caller).jobs]
+    overview: UpkeepOverview = {**found, "jobs": jobs}
+    return json_response(overview)
 
 
-@router.post("/upkeep", status_code=202, openapi_extra=request_body(NewUpkeep))
-async def start(request: Request, context: ContextDep, caller: Admin) -> Response:
-    """Begin a task: `backup`, `verify` or `shrink`; one runs at a time.
+@router.post("/upkeep", status_code=202)
+async def start_upkeep(
+    request: Request, context: ContextDep, caller: Admin, body: FromBody[NewUpkeep]
+) -> Accepted[UpkeepJob]:
+    """Start a backup, a check or a compaction.
 
-    A backup holds all profiles, so it is written into the folder of the configuration and never sent.
+    One task runs at a time (409). A backup contains all profiles: it is written to the directory of the
+    configuration and never sent over HTTP.
     """
     upkeep = _upkeep(context, caller)
-    body, _ = await read_body(request, NewUpkeep)
-    task = body.task
-    if task not in (await asyncio.to_thread(upkeep.overview))["tasks"]:
-        raise BadInput("This database is not shrunk from here: the server uses freed room again.")
+    if body.task not in (await asyncio.to_thread(upkeep.overview))["tasks"]:
+        raise BadInput("This database is not shrunk from here: the server reuses freed space.")
     job = _jobs(request, caller).start(
-        lambda tell: {"outcome": upkeep.run(task, tell)},
-        {"task": task},
-        nothing={"outcome": None},
-        key=stored_idempotency_key(request),
+        lambda tell: upkeep.run(body.task, tell), body, key=stored_idempotency_key(request)
     )
-    return json_response(job.to_json(), 202)
+    return accepted_response(upkeep_json(job))
 
 
 @router.get("/upkeep/{job_id}")
-async def look(job_id: str, request: Request, caller: Admin) -> Response:
-    """How a task (or the `last`) goes, and what came of it."""
-    return json_response(_jobs(request, caller).get(checked_name(job_id, "task")).to_json())
+async def get_upkeep_job(job_id: JobId, request: Request, caller: Admin) -> JsonAnswer[UpkeepJob]:
+    """Get a task.
+
+    Its progress and its result.
+    """
+    known = checked_name(job_id, "task")
+    return json_response(upkeep_json(_jobs(request, caller).get(known)))
 
 
 @router.delete("/upkeep/{job_id}")
-async def stop(job_id: str, request: Request, caller: Admin) -> Response:
-    """Let a task end where it is; of a backup nothing stays."""
-    return json_response(_jobs(request, caller).stop(checked_name(job_id, "task")).to_json())
+async def stop_upkeep_job(job_id: JobId, request: Request, caller: Admin) -> JsonAnswer[UpkeepJob]:
+    """Stop a task.
+
+    An unfinished backup is removed.
+    """
+    known = checked_name(job_id, "task")
+    return json_response(upkeep_json(_jobs(request, caller).stop(known)))
 
 
-def _jobs(request: Request, caller: Caller) -> BackgroundJobs:
-    jobs: BackgroundJobs = request.app.state.upkeep
+def upkeep_json(job: BackgroundJob[UpkeepProgress, UpkeepOutcome]) -> UpkeepJob:
+    """A task as JSON."""
+    assert isinstance(job.asked, NewUpkeep)
+    return {
+        "id": job.id,
+        "task": job.asked.task,
+        "state": job.state,
+        "progress": job.progress,
+        "error": job.error,
+        "outcome": job.result,
+        "began_at": job.began_at,
+        "ended_at": job.ended_at,
+    }
+
+
+def _jobs(request: Request, caller: Caller) -> UpkeepJobs:
+    jobs: UpkeepJobs = request.app.state.upkeep
     return jobs.for_caller(caller)
 
 

@@ -1,17 +1,16 @@
-"""Files: brought in before the message that has them, given out to be kept and never to be run."""
+"""Files: uploaded before the message that uses them, and downloaded so that a browser never runs them."""
 
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Path, Query, Request
 from starlette.responses import Response
 
 from sessionary.actions import files
-from sessionary.actions.requests import StoredResponse
 from sessionary.actions.sessions import read
-from sessionary.model import codec, media, message
+from sessionary.model import codec, media
+from sessionary.model.json_types import AttachmentPart
 from sessionary.model.media import PICTURES
-from sessionary.model.message import Attachment
 from sessionary.model.terminal import one_line
 from sessionary.store.database import Tx
 from sessionary.web.auth import ContextDep, Reader, Writer
@@ -19,26 +18,29 @@ from sessionary.web.context import PREFIX
 from sessionary.web.openapi import response_content
 from sessionary.web.problems import RequestRefused
 from sessionary.web.requests import read_raw
-from sessionary.web.responses import answer, change, checked_name
+from sessionary.web.responses import StoredAnswer, answer, change, checked_name
+from sessionary.web.routes.sessions import SessionId
+from sessionary.web.routing import JsonAnswer, api_router
 
-router = APIRouter(prefix=PREFIX, tags=["files"])
+router = api_router(prefix=PREFIX, tags=["files"])
 MAX_NAME = 200
 _SANDBOX = "default-src 'none'; sandbox"
 _HASH = 64
-_BODY = {"requestBody": {"required": True, "content": {media.BYTES: {"schema": {}}}}}
-Name = Annotated[str, Query(alias="name", max_length=2000)]
+_FILE = {"type": "string", "format": "binary"}
+_BODY = {"requestBody": {"required": True, "content": {media.BYTES: {"schema": _FILE}}}}
+Name = Annotated[str, Query(alias="name", max_length=2000, description="The file name.")]
 
 
 @router.post("/blobs", status_code=201, openapi_extra=_BODY)
-async def upload(
+async def upload_file(
     request: Request, context: ContextDep, caller: Writer, file_name: Name = ""
-) -> Response:
-    """Keep a file for a message that will have it; the answer is the part to send with it.
+) -> JsonAnswer[AttachmentPart]:
+    """Upload a file.
 
-    The body is the file itself. What it is is found by looking at it; a file that no message
-    has had for a week is let go.
+    The body is the file itself; the answer is the part to send with a message. The media type is detected from the
+    content. A file that no message uses is deleted after a week.
     """
-    data = await read_raw(request)
+    request.state.raw = data = await read_raw(request)
     limit = context.settings.limits.upload_bytes
     if len(data) > limit:
         raise RequestRefused(413, f"A file has {limit:,} bytes at most.")
@@ -46,22 +48,40 @@ async def upload(
     kind = media.media_type_of(data, request.headers.get("content-type", ""))
     moment = context.moment()
 
-    def apply(tx: Tx, /) -> StoredResponse:
-        known = files.upload(tx, data, profile=caller.profile, moment=moment)
-        return answer(message.to_json(Attachment(known, kind, called, len(data))), 201)
+    def apply(tx: Tx) -> StoredAnswer[AttachmentPart]:
+        blob = files.upload(tx, data, profile=caller.profile, moment=moment)
+        part: AttachmentPart = {
+            "type": "attachment",
+            "blob": blob,
+            "media_type": kind,
+            "size": len(data),
+        }
+        if called is not None:
+            part["name"] = called
+        return answer(part, 201)
 
-    return await change(request, caller, data, apply)
+    return await change(request, caller, apply)
 
 
 @router.get(
     "/sessions/{session_id}/blobs/{blob}",
     response_class=Response,
-    responses=response_content(media.BYTES, *sorted(PICTURES)),
+    responses=response_content(
+        media.BYTES, *sorted(PICTURES), description="The bytes of the file.", binary=True
+    ),
 )
-async def attachment(
-    session_id: str, blob: str, context: ContextDep, caller: Reader, file_name: Name = ""
+async def download_file(
+    session_id: SessionId,
+    blob: Annotated[str, Path(description="The SHA-256 of the file, as its part says.")],
+    context: ContextDep,
+    caller: Reader,
+    file_name: Name = "",
 ) -> Response:
-    """The bytes of an attachment of this session: to be kept, never to be run."""
+    """Download an attachment of a session.
+
+    PNG, JPEG, GIF and WebP have their media type, so that a page can show them; other files are
+    `application/octet-stream`.
+    """
     known, wanted = (
         checked_name(session_id, "session"),
         checked_name(blob, "attachment")[: _HASH + 1],

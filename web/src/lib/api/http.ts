@@ -1,4 +1,5 @@
 /** Requests to the server. A failure is an `ApiError` with a readable message. */
+import type { CallerInfo } from './schema'
 import type { Json } from './types'
 
 const BASE = '/api/v1'
@@ -72,7 +73,7 @@ export function randomKey(): string {
 }
 
 function token(): Promise<string> {
-  csrf ??= get<{ csrf: string }>('/me').then((me) => me.csrf)
+  csrf ??= get<CallerInfo>('/me').then((me) => me.csrf ?? '')
   csrf.catch(() => (csrf = null))
   return csrf
 }

@@ -1,6 +1,6 @@
 /** Files that are uploaded before the message that they are attached to. */
 import { errorMessage, randomKey, responseError, ApiError, apiUrl, withCsrfToken } from '../api/http'
-import type { AttachmentPart } from '../api/types'
+import type { AttachmentPart } from '../api/schema'
 
 export class Upload {
   progress = $state(0)

@@ -46,5 +46,5 @@ export function exportQuery({
 }
 
 export function exportPath(ids: string[], options: ExportOptions): string {
-  return apiUrl('/export', { session: ids, ...exportQuery(options) })
+  return apiUrl('/export', { session_id: ids, ...exportQuery(options) })
 }

@@ -1,24 +1,24 @@
 /** Builds the rows of the session list: group headings, projects, sessions, forks and subagents. */
 import { clock } from '../clock.svelte'
 import { ageGroup } from '../format'
-import type { SessionSummary, Project } from '../api/types'
+import type { ListedSession, ProjectInfo } from '../api/schema'
 
 export type ListRow =
   | { kind: 'group'; key: string; name: string; count: number; more: boolean; closed: boolean }
-  | { kind: 'project'; key: string; project: Project }
-  | { kind: 'session'; key: string; summary: SessionSummary; depth: number }
-  | { kind: 'subagents'; key: string; summary: SessionSummary; count: number; open: boolean }
+  | { kind: 'project'; key: string; project: ProjectInfo }
+  | { kind: 'session'; key: string; summary: ListedSession; depth: number }
+  | { kind: 'subagents'; key: string; summary: ListedSession; count: number; open: boolean }
 
 /** The sort orders of the server; activity is the default. */
 export const SORT_ORDERS = ['activity', 'created', 'title', 'cost'] as const
 export type SortOrder = (typeof SORT_ORDERS)[number]
 
 export interface ListContent {
-  pinned: SessionSummary[]
-  items: SessionSummary[]
+  pinned: ListedSession[]
+  items: ListedSession[]
   /** The visible subagents, by the id of their parent session. */
-  subagentsOf?: Record<string, SessionSummary[]>
-  projects?: Project[]
+  subagentsOf?: Record<string, ListedSession[]>
+  projects?: ProjectInfo[]
   closed: readonly string[]
   /** Whether the server has more pages, so that the last group is incomplete. */
   more?: boolean
@@ -29,14 +29,14 @@ export interface ListContent {
 const MAX_DEPTH = 3
 
 /** Sort sessions like the server does; equal ones keep their order. */
-export function sorted(items: SessionSummary[], order: SortOrder = 'activity'): SessionSummary[] {
+export function sorted(items: ListedSession[], order: SortOrder = 'activity'): ListedSession[] {
   const sign = order === 'title' ? 1 : -1
   const values = new Map(items.map((summary) => [summary.id, sortValue(summary, order)]))
   const compare = (a: string | number, b: string | number) => (a === b ? 0 : a > b ? sign : -sign)
   return [...items].sort((a, b) => compare(values.get(a.id) ?? 0, values.get(b.id) ?? 0))
 }
 
-function sortValue(summary: SessionSummary, order: SortOrder): string | number {
+function sortValue(summary: ListedSession, order: SortOrder): string | number {
   if (order === 'cost') return summary.cost_microusd ?? 0
   if (order === 'title')
     return (summary.title ?? summary.preview ?? '').replace(/[A-Z]/g, (letter) => letter.toLowerCase())
@@ -84,12 +84,12 @@ export function buildRows({
 }
 
 function groupSessions(
-  pinned: SessionSummary[],
-  items: SessionSummary[],
+  pinned: ListedSession[],
+  items: ListedSession[],
   now: number,
   order: SortOrder,
-): Map<string, SessionSummary[]> {
-  const groups = new Map<string, SessionSummary[]>()
+): Map<string, ListedSession[]> {
+  const groups = new Map<string, ListedSession[]>()
   if (pinned.length) groups.set('pinned', pinned)
   const above = new Set(pinned.map((summary) => summary.id))
   for (const summary of items) {
@@ -108,13 +108,13 @@ function groupSessions(
 /** Forks are shown below their parent if both are in the same group; subagents can be hidden. */
 function rowsWithForks(
   group: string,
-  summaries: SessionSummary[],
-  subagentsOf: Record<string, SessionSummary[]>,
+  summaries: ListedSession[],
+  subagentsOf: Record<string, ListedSession[]>,
   order: SortOrder,
 ): ListRow[] {
   const here = new Set(order === 'title' || order === 'cost' ? [] : summaries.map((summary) => summary.id))
-  const forks = new Map<string, SessionSummary[]>()
-  const roots: SessionSummary[] = []
+  const forks = new Map<string, ListedSession[]>()
+  const roots: ListedSession[] = []
   for (const summary of summaries) {
     const parent =
       summary.lineage === 'fork' && summary.parent_id && here.has(summary.parent_id) ? summary.parent_id : null
@@ -122,7 +122,7 @@ function rowsWithForks(
     else roots.push(summary)
   }
   const rows: ListRow[] = []
-  const add = (summary: SessionSummary, depth: number) => {
+  const add = (summary: ListedSession, depth: number) => {
     rows.push({ kind: 'session', key: `${group}-${summary.id}`, summary, depth: Math.min(depth, MAX_DEPTH) })
     const found = subagentsOf[summary.id]
     if (summary.subagents)

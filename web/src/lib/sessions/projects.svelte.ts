@@ -3,7 +3,7 @@ import { dialogs } from '../ui/dialogs.svelte'
 import { n, t, type MessageKey } from '../i18n.svelte'
 import { live } from '../live/live.svelte'
 import { router } from '../ui/router.svelte'
-import type { SessionSummary, Page, Project } from '../api/types'
+import type { ListedSession, ProjectInfo, ProjectPage } from '../api/schema'
 import { move } from './session-actions'
 
 /** Seven colours that are easy to tell apart in both themes. */
@@ -14,7 +14,7 @@ const NONE = '\u0000none'
 const COUNT_MS = 1000
 
 class Projects {
-  items = $state.raw<Project[]>([])
+  items = $state.raw<ProjectInfo[]>([])
   /** The project of each session that the stream mentioned. */
   private projectOf = new Map<string, string | null>()
   private timer: ReturnType<typeof setTimeout> | undefined
@@ -23,7 +23,7 @@ class Projects {
   start(): void {
     live.listen((name, data) => {
       if (name !== 'head') return
-      const summary = data as SessionSummary
+      const summary = data as ListedSession
       const before = this.projectOf.get(summary.id)
       this.projectOf.set(summary.id, summary.project)
       if ((before ?? null) === summary.project) return
@@ -35,14 +35,14 @@ class Projects {
   }
 
   async load(): Promise<void> {
-    this.items = (await get<Page<Project>>('/projects')).items
+    this.items = (await get<ProjectPage>('/projects')).items
   }
 
   /** Ask for a name and create a project. Returns the name, or null if the person cancelled. */
   async create(): Promise<string | null> {
     const name = await dialogs.ask({ title: t('project.new'), value: '', button: t('action.create') })
     if (!name?.trim()) return null
-    const project = await send<Project>('POST', '/projects', {
+    const project = await send<ProjectInfo>('POST', '/projects', {
       name,
       colour: COLOURS[this.items.length % COLOURS.length] ?? null,
     })
@@ -50,18 +50,18 @@ class Projects {
     return project.name
   }
 
-  async rename(project: Project): Promise<void> {
+  async rename(project: ProjectInfo): Promise<void> {
     const name = await dialogs.ask({ title: t('cmd.rename'), value: project.name, button: t('cmd.rename') })
     if (name?.trim() && name !== project.name) await this.change(project, { name })
   }
 
-  async setColour(project: Project): Promise<void> {
+  async setColour(project: ProjectInfo): Promise<void> {
     const choices = COLOURS.map((colour, index) => ({ value: colour, label: t(`colour.${index}` as MessageKey) }))
     const colour = await dialogs.ask({ title: t('project.colour'), choices, button: t('action.set') })
     if (colour) await this.change(project, { colour })
   }
 
-  async remove(project: Project): Promise<void> {
+  async remove(project: ProjectInfo): Promise<void> {
     const sure = await dialogs.ask({
       title: t('project.remove'),
       text: n('project.removeText', project.sessions),
@@ -75,7 +75,7 @@ class Projects {
   }
 
   /** Ask for a project and move the sessions there. */
-  async moveSessions(summaries: SessionSummary[]): Promise<void> {
+  async moveSessions(summaries: ListedSession[]): Promise<void> {
     const choices = [
       ...this.items.map((each) => ({ value: each.name, label: each.name })),
       { value: NEW, label: t('project.new') },
@@ -90,8 +90,8 @@ class Projects {
     await this.load()
   }
 
-  private async change(project: Project, change: Record<string, string>): Promise<void> {
-    const done = await send<Project>('PATCH', `/projects/${encodeURIComponent(project.name)}`, change)
+  private async change(project: ProjectInfo, change: Record<string, string>): Promise<void> {
+    const done = await send<ProjectInfo>('PATCH', `/projects/${encodeURIComponent(project.name)}`, change)
     if (router.route.query.get('project') === project.name) router.setQuery({ project: done.name })
     await this.load()
   }

@@ -1,9 +1,9 @@
 /** Describes when and why a chat starts a new session. */
 import { t, type MessageKey } from '../i18n.svelte'
 import { formatDuration } from '../format'
-import type { Binding } from '../api/types'
+import type { BindingInfo } from '../api/schema'
 
-export function policyText(binding: Binding): string {
+export function policyText(binding: BindingInfo): string {
   const policy = binding.policy
   if (!policy || policy.mode === 'none') return t('reset.never')
   const rules = []
@@ -12,7 +12,7 @@ export function policyText(binding: Binding): string {
   return rules.join(' · ')
 }
 
-export function nextText(binding: Binding, now: number): string {
+export function nextText(binding: BindingInfo, now: number): string {
   if (binding.held) return t('reset.held')
   if (!binding.resets_at) return ''
   const left = Date.parse(binding.resets_at) - now

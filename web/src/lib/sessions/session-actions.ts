@@ -3,28 +3,29 @@ import { ApiError, errorMessage, send } from '../api/http'
 import { n, t } from '../i18n.svelte'
 import { sessionList } from './session-list.svelte'
 import { toasts } from '../ui/toasts.svelte'
-import type { SessionSummary, Json } from '../api/types'
+import type { ListedSession, SessionSummary } from '../api/schema'
+import type { Json } from '../api/types'
 
 /** The data type of dragged sessions. */
 export const SESSION_DRAG_TYPE = 'application/x-sessionary-sessions'
 
 type Change = Record<string, Json>
 
-async function patch(summary: SessionSummary, change: Change): Promise<SessionSummary> {
-  const done = await send<SessionSummary>('PATCH', `/sessions/${summary.id}`, change)
+async function patch(summary: ListedSession, change: Change): Promise<ListedSession> {
+  const done = await send<ListedSession>('PATCH', `/sessions/${summary.id}`, change)
   sessionList.apply(done)
   return done
 }
 
-export async function rename(summary: SessionSummary, title: string): Promise<void> {
+export async function rename(summary: ListedSession, title: string): Promise<void> {
   await patch(summary, { title })
 }
 
-export async function pin(summaries: SessionSummary[], on: boolean): Promise<void> {
+export async function pin(summaries: ListedSession[], on: boolean): Promise<void> {
   await applyToEach(summaries, (summary) => patch(summary, { pinned: on }))
 }
 
-export async function archive(summaries: SessionSummary[], on = true): Promise<void> {
+export async function archive(summaries: ListedSession[], on = true): Promise<void> {
   const done = await applyToEach(summaries, (summary) => patch(summary, { archived: on }))
   if (done.length) {
     toasts.show(n(on ? 'toast.archived' : 'toast.unarchived', done.length), async () => {
@@ -33,9 +34,9 @@ export async function archive(summaries: SessionSummary[], on = true): Promise<v
   }
 }
 
-export async function trash(summaries: SessionSummary[]): Promise<void> {
+export async function trash(summaries: ListedSession[]): Promise<void> {
   const done = await applyToEach(summaries, async (summary) => {
-    sessionList.apply(await send<SessionSummary>('DELETE', `/sessions/${summary.id}`))
+    sessionList.apply(await send<ListedSession>('DELETE', `/sessions/${summary.id}`))
   })
   if (done.length)
     toasts.show(
@@ -46,13 +47,13 @@ export async function trash(summaries: SessionSummary[]): Promise<void> {
     )
 }
 
-export async function restore(summaries: SessionSummary[]): Promise<void> {
+export async function restore(summaries: ListedSession[]): Promise<void> {
   await applyToEach(summaries, async (summary) => {
-    sessionList.apply(await send<SessionSummary>('POST', `/sessions/${summary.id}/restore`, {}))
+    sessionList.apply(await send<ListedSession>('POST', `/sessions/${summary.id}/restore`, {}))
   })
 }
 
-export async function move(summaries: SessionSummary[], project: string | null): Promise<void> {
+export async function move(summaries: ListedSession[], project: string | null): Promise<void> {
   const before = summaries.map((summary) => [summary, summary.project] as const)
   const done = await applyToEach(summaries, (summary) => patch(summary, { project }))
   if (!done.length) return
@@ -63,17 +64,17 @@ export async function move(summaries: SessionSummary[], project: string | null):
 }
 
 export async function fork(
-  summary: SessionSummary,
+  summary: ListedSession,
   at: number | null,
   title: string | null = null,
-): Promise<SessionSummary> {
-  const forked = await send<SessionSummary>('POST', `/sessions/${summary.id}/fork`, { at, title })
+): Promise<ListedSession> {
+  const forked = await send<ListedSession>('POST', `/sessions/${summary.id}/fork`, { at, title })
   sessionList.apply(forked)
   return forked
 }
 
 /** Add the wanted labels to each session; remove the common ones that are no longer wanted. */
-export async function label(summaries: SessionSummary[], wanted: string[], common: string[]): Promise<void> {
+export async function label(summaries: ListedSession[], wanted: string[], common: string[]): Promise<void> {
   const before = summaries.map((summary) => [summary, summary.labels] as const)
   const done = await applyToEach(summaries, (summary) => {
     const kept = summary.labels.filter((one) => !common.includes(one) && !wanted.includes(one))
@@ -91,11 +92,11 @@ export function sessionTitle(summary: SessionSummary): string {
 
 /** Apply an action to one session after the other. Returns those that succeeded; shows each reason for a failure once. */
 async function applyToEach(
-  summaries: SessionSummary[],
-  act: (summary: SessionSummary) => Promise<unknown>,
-): Promise<SessionSummary[]> {
-  const done: SessionSummary[] = []
-  const failed = new Map<string, SessionSummary[]>()
+  summaries: ListedSession[],
+  act: (summary: ListedSession) => Promise<unknown>,
+): Promise<ListedSession[]> {
+  const done: ListedSession[] = []
+  const failed = new Map<string, ListedSession[]>()
   for (const summary of summaries) {
     try {
       await act(summary)

@@ -7,21 +7,21 @@ import { sessionList } from './session-list.svelte'
 import { projects } from './projects.svelte'
 import { router, sessionPath } from '../ui/router.svelte'
 import { toasts } from '../ui/toasts.svelte'
-import type { SessionSummary } from '../api/types'
+import type { ListedSession } from '../api/schema'
 import * as actions from './session-actions'
 
 class Workbench {
   /** The session that is open. */
-  openSession = $state.raw<SessionSummary | null>(null)
+  openSession = $state.raw<ListedSession | null>(null)
   /** The id of the session whose row has the focus. */
   focusedId: string | null = null
   /** The session whose menu is open. */
-  menuSession = $state.raw<SessionSummary | null>(null)
+  menuSession = $state.raw<ListedSession | null>(null)
 }
 
 export const workbench = new Workbench()
 
-function targetSessions(): SessionSummary[] {
+function targetSessions(): ListedSession[] {
   if (workbench.menuSession && !sessionList.selected.has(workbench.menuSession.id)) return [workbench.menuSession]
   if (sessionList.selected.size) return sessionList.selectedSessions
   const focused = workbench.focusedId ? sessionList.find(workbench.focusedId) : null
@@ -79,7 +79,7 @@ async function label(): Promise<void> {
   await toastErrors(() => actions.label(summaries, wanted, common))
 }
 
-export async function forkSession(summary: SessionSummary | null | undefined, seq: number | null): Promise<void> {
+export async function forkSession(summary: ListedSession | null | undefined, seq: number | null): Promise<void> {
   if (summary)
     await toastErrors(async () =>
       router.go(sessionPath((await actions.fork(summary, seq)).id), { focusesComposer: true }),
@@ -87,7 +87,7 @@ export async function forkSession(summary: SessionSummary | null | undefined, se
 }
 
 export function registerSessionCommands(): () => void {
-  const then = (act: (all: SessionSummary[]) => Promise<unknown>) => () => {
+  const then = (act: (all: ListedSession[]) => Promise<unknown>) => () => {
     const all = targetSessions()
     sessionList.selectNone()
     if (all.length) void toastErrors(() => act(all))

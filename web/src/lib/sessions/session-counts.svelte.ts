@@ -1,17 +1,10 @@
 /** The number of sessions by folder and by source, and the models in use. */
 import { get } from '../api/http'
 import { sessionList } from './session-list.svelte'
-import type { Page } from '../api/types'
-
-export interface SessionCounts {
-  items: { platform: string; sessions: number }[]
-  folders: Record<string, number>
-  /** The server stops counting here: this number means «this many or more». */
-  most: number
-}
+import type { ModelPage, SourcePage } from '../api/schema'
 
 class SessionCountStore {
-  private counts = $state.raw<SessionCounts | null>(null)
+  private counts = $state.raw<SourcePage | null>(null)
   private usedModels = $state.raw<string[]>([])
 
   /** The models of all sessions, loaded or not. */
@@ -26,11 +19,11 @@ class SessionCountStore {
   })
 
   async load(): Promise<void> {
-    this.counts = await get<SessionCounts>('/sources', { folder: sessionList.filters.folder })
+    this.counts = await get<SourcePage>('/sources', { folder: sessionList.filters.folder })
   }
 
   async loadModels(): Promise<void> {
-    this.usedModels = (await get<Page<{ model: string }>>('/models')).items.map((each) => each.model)
+    this.usedModels = (await get<ModelPage>('/models')).items.map((each) => each.model)
   }
 
   /** The number of sessions in a folder, formatted; empty until it is loaded. */

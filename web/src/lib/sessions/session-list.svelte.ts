@@ -4,7 +4,7 @@ import { live } from '../live/live.svelte'
 import { router } from '../ui/router.svelte'
 import { SORT_ORDERS, sorted, type SortOrder } from './list-rows'
 import { toasts } from '../ui/toasts.svelte'
-import type { SessionSummary, Page } from '../api/types'
+import type { ChildrenPage, ListedSession, SessionRowPage } from '../api/schema'
 
 export const FOLDERS = ['chats', 'automation', 'all', 'archive', 'trash'] as const
 export const FILTERS = ['folder', 'source', 'project', 'model', 'kind', 'label', 'read_only', 'text'] as const
@@ -18,11 +18,8 @@ export interface Hidden {
   isAtLeast: boolean
 }
 
-interface ListPage extends Page<SessionSummary> {
-  hidden_by_folder: { automation: number; archive: number }
-  hidden_at_least: boolean
-  position: number
-}
+/** The server omits fields that are null, false, 0 or empty: a row reads them as such. */
+type ListPage = Omit<SessionRowPage, 'items'> & { items: ListedSession[] }
 
 const UPDATE_MS = 50
 const COUNT_MS = 1000
@@ -41,7 +38,7 @@ const FIELDS_BY_ORDER: Record<SortOrder, string> = {
   cost: ',cost_microusd',
 }
 
-export function withDefaults(summary: Partial<SessionSummary>): SessionSummary {
+export function withDefaults(summary: Partial<ListedSession>): ListedSession {
   const nothing = {
     title: null,
     preview: null,
@@ -61,13 +58,13 @@ export function withDefaults(summary: Partial<SessionSummary>): SessionSummary {
     unread: false,
     failed: false,
   }
-  return { ...nothing, ...no, labels: [], subagents: 0, ...summary } as SessionSummary
+  return { ...nothing, ...no, labels: [], subagents: 0, ...summary } as ListedSession
 }
 
 class SessionListStore {
-  items = $state.raw<SessionSummary[]>([])
-  pinned = $state.raw<SessionSummary[]>([])
-  subagentsOf = $state.raw<Record<string, SessionSummary[]>>({})
+  items = $state.raw<ListedSession[]>([])
+  pinned = $state.raw<ListedSession[]>([])
+  subagentsOf = $state.raw<Record<string, ListedSession[]>>({})
   hidden = $state.raw<Hidden>({ automation: 0, archive: 0, isAtLeast: false })
   next = $state<string | null>(null)
   loading = $state(false)
@@ -75,8 +72,8 @@ class SessionListStore {
   error = $state.raw<unknown>(null)
   selected = $state.raw<Set<string>>(new Set())
   frozen = $state(false)
-  private deferred: SessionSummary[] = []
-  private updates = new Map<string, SessionSummary>()
+  private deferred: ListedSession[] = []
+  private updates = new Map<string, ListedSession>()
   private timer: ReturnType<typeof setTimeout> | undefined
   private countTimer: ReturnType<typeof setTimeout> | undefined
   private position = 0
@@ -94,7 +91,7 @@ class SessionListStore {
     ...this.items.filter((summary) => !this.pinned.some((each) => each.id === summary.id)),
   ])
   selectedSessions = $derived(
-    [...this.selected].map((id) => this.find(id)).filter((summary): summary is SessionSummary => !!summary),
+    [...this.selected].map((id) => this.find(id)).filter((summary): summary is ListedSession => !!summary),
   )
 
   get folder(): string {
@@ -115,7 +112,7 @@ class SessionListStore {
       this.lastHeard = Math.max(this.lastHeard, position)
       // The stream began after the list was loaded: events in between are missing.
       if (name === 'hello' && this.loaded && !this.loading && position > this.position) void this.load({ force: true })
-      if (name === 'head') this.queueUpdate(data as SessionSummary)
+      if (name === 'head') this.queueUpdate(data as ListedSession)
       if (name === 'gone') {
         this.updates.delete((data as { id: string }).id)
         this.remove((data as { id: string }).id)
@@ -137,10 +134,10 @@ class SessionListStore {
     try {
       const signal = this.abort.signal
       const [page, pinned] = await Promise.all([
-        get<ListPage>('/sessions', { ...query, limit: 60, fields: this.fields }, signal),
+        get<ListPage>('/session-rows', { ...query, limit: 60, fields: this.fields }, signal),
         this.isFiltered
           ? { items: [] }
-          : get<ListPage>('/sessions', { pinned: true, limit: 200, fields: this.fields }, signal),
+          : get<ListPage>('/session-rows', { pinned: true, limit: 200, fields: this.fields }, signal),
       ])
       this.items = page.items.map(withDefaults)
       this.pinned = sorted(pinned.items.map(withDefaults), this.order)
@@ -177,7 +174,12 @@ class SessionListStore {
     this.loading = true
     const loadedQuery = this.loadedQuery
     try {
-      const page = await get<ListPage>('/sessions', { ...this.query(), limit, fields: this.fields, cursor: this.next })
+      const page = await get<ListPage>('/session-rows', {
+        ...this.query(),
+        limit,
+        fields: this.fields,
+        cursor: this.next,
+      })
       if (loadedQuery !== this.loadedQuery) return
       const known = new Set(this.items.map((summary) => summary.id))
       this.items = [...this.items, ...page.items.map(withDefaults).filter((summary) => !known.has(summary.id))]
@@ -190,12 +192,12 @@ class SessionListStore {
   }
 
   /** Show the subagents of a session below it, or hide them. */
-  async toggleSubagents(parent: SessionSummary): Promise<void> {
+  async toggleSubagents(parent: ListedSession): Promise<void> {
     if (this.subagentsOf[parent.id]) {
       this.subagentsOf = Object.fromEntries(Object.entries(this.subagentsOf).filter(([id]) => id !== parent.id))
       return
     }
-    const page = await get<Page<SessionSummary>>(`/sessions/${parent.id}/children`)
+    const page = await get<ChildrenPage>(`/sessions/${parent.id}/children`)
     this.subagentsOf = {
       ...this.subagentsOf,
       [parent.id]: page.items.filter(
@@ -205,7 +207,7 @@ class SessionListStore {
   }
 
   /** Apply a change that was made in this tab: update, move or remove the session's row. */
-  apply(summary: SessionSummary): void {
+  apply(summary: ListedSession): void {
     this.updates.delete(summary.id)
     // A session that someone restores appears at once, even while the list is frozen.
     this.deferred = this.deferred.filter((each) => each.id !== summary.id)
@@ -213,7 +215,7 @@ class SessionListStore {
   }
 
   /** Collect updates of the stream and apply them together: an import sends thousands. */
-  private queueUpdate(summary: SessionSummary): void {
+  private queueUpdate(summary: ListedSession): void {
     this.updates.set(summary.id, summary)
     this.timer ??= setTimeout(() => {
       this.timer = undefined
@@ -223,18 +225,18 @@ class SessionListStore {
     }, UPDATE_MS)
   }
 
-  private applyAll(summaries: SessionSummary[], isOwn = false): void {
+  private applyAll(summaries: ListedSession[], isOwn = false): void {
     const known = new Map(
       [...Object.values(this.subagentsOf).flat(), ...this.pinned, ...this.items].map((summary) => [
         summary.id,
         summary,
       ]),
     )
-    const changed: SessionSummary[] = []
+    const changed: ListedSession[] = []
     for (const summary of summaries) {
       const old = known.get(summary.id)
       // Only the list endpoint returns the number of subagents.
-      const now = { ...(old ? { subagents: old.subagents, failed: old.failed } : {}), ...summary } as SessionSummary
+      const now = { ...(old ? { subagents: old.subagents, failed: old.failed } : {}), ...summary } as ListedSession
       if (this.frozen && !old && !isOwn) this.deferred.push(now)
       else changed.push(now)
     }
@@ -255,7 +257,7 @@ class SessionListStore {
   }
 
   /** Update, add or remove rows of visible subagents. */
-  private applySubagents(summaries: SessionSummary[]): void {
+  private applySubagents(summaries: ListedSession[]): void {
     const subagentsOf = { ...this.subagentsOf }
     for (const summary of summaries) {
       const family = subagentsOf[summary.parent_id ?? ''] ?? []
@@ -276,7 +278,7 @@ class SessionListStore {
     this.countTimer ??= setTimeout(() => {
       this.countTimer = undefined
       const loadedQuery = this.loadedQuery
-      void get<ListPage>('/sessions', { ...this.query(), limit: 1, fields: 'id' }).then(
+      void get<ListPage>('/session-rows', { ...this.query(), limit: 1, fields: 'id' }).then(
         (page) => {
           if (loadedQuery === this.loadedQuery) this.hidden = hiddenCounts(page)
         },
@@ -306,8 +308,8 @@ class SessionListStore {
     this.items = sorted(this.items, this.order)
   }
 
-  find(id: string): SessionSummary | undefined {
-    const same = (summary: SessionSummary) => summary.id === id
+  find(id: string): ListedSession | undefined {
+    const same = (summary: ListedSession) => summary.id === id
     return this.items.find(same) ?? this.pinned.find(same) ?? Object.values(this.subagentsOf).flat().find(same)
   }
 
@@ -335,11 +337,11 @@ class SessionListStore {
   }
 
   private merged(
-    items: SessionSummary[],
-    summaries: SessionSummary[],
-    matches: (summary: SessionSummary) => boolean,
+    items: ListedSession[],
+    summaries: ListedSession[],
+    matches: (summary: ListedSession) => boolean,
     more: boolean,
-  ): SessionSummary[] {
+  ): ListedSession[] {
     const changed = new Map(summaries.map((summary) => [summary.id, matches(summary) ? summary : null]))
     const stay = items
       .map((each) => changed.get(each.id) ?? (changed.has(each.id) ? null : each))
@@ -347,7 +349,7 @@ class SessionListStore {
     const here = new Set(items.map((each) => each.id))
     const added = [...changed.values()].filter(
       (summary) => summary !== null && !here.has(summary.id),
-    ) as SessionSummary[]
+    ) as ListedSession[]
     if (this.frozen) return [...added, ...stay]
     const all = sorted([...added, ...stay], this.order)
     // Sessions that sort last belong to a page that is not loaded yet.
@@ -356,7 +358,7 @@ class SessionListStore {
     return all
   }
 
-  private matches(summary: SessionSummary): boolean {
+  private matches(summary: ListedSession): boolean {
     const { project, model, kind, label, text, read_only } = this.filters
     const folder = folderOf(summary)
     const isInFolder = this.folder === 'all' ? folder === 'chats' || folder === 'automation' : folder === this.folder
@@ -372,7 +374,7 @@ function hiddenCounts(page: ListPage): Hidden {
   return { ...page.hidden_by_folder, isAtLeast: page.hidden_at_least }
 }
 
-function folderOf(summary: SessionSummary): string {
+function folderOf(summary: ListedSession): string {
   if (summary.trashed) return 'trash'
   if (summary.archived) return 'archive'
   return summary.kind === 'job' || summary.kind === 'subagent' ? 'automation' : 'chats'

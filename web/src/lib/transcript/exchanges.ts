@@ -1,5 +1,6 @@
 /** Groups entries into exchanges: a prompt, the steps of the agent, and its answer. */
-import type { AttachmentPart, Entry, Json, Part, ToolCallPart, ToolResultPart } from '../api/types'
+import type { AttachmentPart, ToolCallPart, ToolResultPart } from '../api/schema'
+import type { Entry, Json, Part } from '../api/types'
 import { dayKey, hoursBetween } from '../format'
 
 export interface ToolStep {
@@ -188,7 +189,7 @@ function addPart(
       kind: 'unknown',
       key,
       seq: entry.seq,
-      text: part.type ?? 'unknown',
+      text: String(part.type ?? 'unknown'),
       data: part as Json,
       at,
       durationMs,
@@ -212,6 +213,6 @@ export function attachments(entry: Entry): AttachmentPart[] {
 
 export function unknownParts(entry: Entry): Part[] {
   return (entry.parts ?? []).filter(
-    (part) => !['text', 'reasoning', 'tool_call', 'tool_result', 'attachment'].includes(part.type ?? ''),
+    (part) => !['text', 'reasoning', 'tool_call', 'tool_result', 'attachment'].includes(String(part.type ?? '')),
   )
 }

@@ -3,7 +3,8 @@ import { ApiError, get, isAbort, send } from '../api/http'
 import { findBranchPoints, readableEntries, type SeqRange } from './branches'
 import { live } from '../live/live.svelte'
 import { buildExchanges, type Exchange } from './exchanges'
-import type { SessionDetail, Entry, EntryWindow, SessionSummary, Turn } from '../api/types'
+import type { EntryPage, ListedSession, SessionDetail } from '../api/schema'
+import type { Entry } from '../api/types'
 
 const WINDOW_SIZE = 60
 const RENDER_MS = 50
@@ -26,7 +27,7 @@ export class OpenSession {
   /** Whether the session was deleted permanently. */
   isPurged = $state(false)
   liveReply = $state<LiveReply | null>(null)
-  endedTurn = $state.raw<Turn | null>(null)
+  endedTurn = $state.raw<{ reason: string | null } | null>(null)
   /** The first entry that was unread when the session was opened. */
   firstUnreadSeq = $state<number | null>(null)
   /** The earlier version that is shown instead of the current one. */
@@ -153,7 +154,7 @@ export class OpenSession {
       after: range[0] - 1,
       limit: Math.min(1000, range[1] - range[0] + 1),
     }
-    const raw = await get<EntryWindow>(`/sessions/${this.id}/entries`, query, this.abort.signal)
+    const raw = await get<EntryPage>(`/sessions/${this.id}/entries`, query, this.abort.signal)
     this.branch = { range, after: branchPoint.after, entries: readableEntries(raw.items, range) }
   }
 
@@ -167,8 +168,8 @@ export class OpenSession {
     await send('PATCH', `/sessions/${this.id}`, { read_through: summary.last_seq }).catch(() => undefined)
   }
 
-  private fetchWindow(query: Record<string, number>): Promise<EntryWindow> {
-    return get<EntryWindow>(
+  private fetchWindow(query: Record<string, number>): Promise<EntryPage> {
+    return get<EntryPage>(
       `/sessions/${this.id}/entries`,
       { ...query, limit: WINDOW_SIZE, outputs: 'short' },
       this.abort.signal,
@@ -179,7 +180,7 @@ export class OpenSession {
     this.lastHeard = Math.max(this.lastHeard, position)
     if (name === 'resync') void this.load()
     else if (name === 'hello') void this.catchUp()
-    else if (name === 'head') this.summaryChanged(data as SessionSummary)
+    else if (name === 'head') this.summaryChanged(data as ListedSession)
     else if (name === 'gone' && (data as { id: string }).id === this.id) void this.load()
     else if (name === 'entry') this.entryReceived(data as Entry)
     else {
@@ -204,7 +205,7 @@ export class OpenSession {
     }
   }
 
-  private summaryChanged(summary: SessionSummary): void {
+  private summaryChanged(summary: ListedSession): void {
     if (summary.id !== this.id || !this.detail) return
     const wasRunning = this.detail.running
     if (wasRunning && !summary.running) this.addDeferred()
@@ -281,16 +282,7 @@ export class OpenSession {
     this.buffer = { text: '', thinking: '', isNewStep: false }
     const state = data?.state ?? 'lost'
     if (state !== 'done') {
-      this.endedTurn = {
-        id: turnId,
-        session_id: this.id,
-        state,
-        agent: null,
-        began_at: '',
-        ended_at: new Date().toISOString(),
-        first_seq: null,
-        reason: data?.reason ?? null,
-      }
+      this.endedTurn = { reason: data?.reason ?? null }
     }
     setTimeout(() => {
       if (this.liveReply?.turnId === turnId) this.liveReply = null

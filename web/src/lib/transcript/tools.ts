@@ -46,7 +46,7 @@ export function describeStep(step: ToolStep): ToolSummary {
   return { toolKind: 'other', icon: ICONS.other, name, target: typeof first === 'string' ? firstLine(first) : '' }
 }
 
-function asObject(args: Json | undefined): Record<string, Json> {
+function asObject(args: unknown): Record<string, Json> {
   if (typeof args === 'string') {
     try {
       return asObject(JSON.parse(args) as Json)
@@ -54,11 +54,11 @@ function asObject(args: Json | undefined): Record<string, Json> {
       return {}
     }
   }
-  return args && typeof args === 'object' && !Array.isArray(args) ? args : {}
+  return args && typeof args === 'object' && !Array.isArray(args) ? (args as Record<string, Json>) : {}
 }
 
 /** The output as one text, or null if it is not text. Text blocks are joined. */
-export function outputText(content: Json | undefined): string | null {
+export function outputText(content: unknown): string | null {
   if (typeof content === 'string') return content
   if (Array.isArray(content) && content.length && content.every(isTextBlock)) {
     return content.map((block) => String((block as { text: Json }).text)).join('\n')

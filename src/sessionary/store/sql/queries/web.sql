@@ -51,6 +51,9 @@ DELETE FROM logins WHERE expires_at <= :before;
 -- name: insert_login_link
 INSERT INTO login_links (hash, profile, expires_at) VALUES (:hash, :profile, :expires_at);
 
+-- name: find_login_link
+SELECT 1 FROM login_links WHERE hash = :hash AND expires_at > :now;
+
 -- name: take_login_link
 DELETE FROM login_links WHERE hash = :hash AND expires_at > :now RETURNING profile;
 
