@@ -181,7 +181,7 @@ def test_it_is_recognised(tmp_path: Path) -> None:
 
     assert IMPORTER.recognises(chat)
     assert IMPORTER.recognises(run.write())
-    assert IMPORTER.recognises(tmp_path)
+    assert not IMPORTER.recognises(tmp_path)
     assert not IMPORTER.recognises(tmp_path / "workspaceStorage" / "abc" / "workspace.json")
 
 

@@ -238,5 +238,5 @@ def test_it_is_recognised(session: GeminiSession, tmp_path: Path) -> None:
     other.write_text(json.dumps({"a": 1}))
 
     assert IMPORTER.recognises(path)
-    assert IMPORTER.recognises(tmp_path / "gemini")
+    assert not IMPORTER.recognises(tmp_path / "gemini")
     assert not IMPORTER.recognises(other)

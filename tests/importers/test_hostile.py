@@ -72,7 +72,7 @@ def test_every_importer_has_a_sample_that_it_recognises(name: str, tmp_path: Pat
     replayed = Heard(importer, place)
     assert replayed.messages
     assert replayed.faults == 0
-    assert importer.recognises(place) or any(map(importer.recognises, files_of(place)))
+    assert any(map(importer.recognises, files_of(place)))
     assert registry.recognise(tmp_path / "nowhere") is None
 
 

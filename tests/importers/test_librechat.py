@@ -81,5 +81,5 @@ def test_it_is_recognised(tmp_path: Path) -> None:
     other.write_text(json.dumps([{"mapping": {}}]))
 
     assert IMPORTER.recognises(path)
-    assert IMPORTER.recognises(tmp_path)
+    assert not IMPORTER.recognises(tmp_path)
     assert not IMPORTER.recognises(other)

@@ -166,5 +166,5 @@ def test_damage_is_survived(older: Log, newer: Log, hashed: Log, tmp_path: Path)
 
 def test_it_is_recognised(older: Log, newer: Log, tmp_path: Path) -> None:
     assert IMPORTER.recognises(older.path)
-    assert IMPORTER.recognises(newer.path.parent)
-    assert not IMPORTER.recognises(tmp_path)
+    assert IMPORTER.recognises(newer.path)
+    assert not IMPORTER.recognises(newer.path.parent)

@@ -114,5 +114,5 @@ def test_it_is_recognised(tmp_path: Path) -> None:
     export.write_text(json.dumps([row("chat-1", a_day_at_the_mill())]))
 
     assert IMPORTER.recognises(tmp_path / "webui.db")
-    assert IMPORTER.recognises(tmp_path)
+    assert not IMPORTER.recognises(tmp_path)
     assert IMPORTER.recognises(export)

@@ -148,5 +148,4 @@ def test_it_is_recognised(session: QwenSession, tmp_path: Path) -> None:
     path = session.write(tmp_path / "qwen")
 
     assert IMPORTER.recognises(path)
-    assert IMPORTER.recognises(tmp_path / "qwen")
-    assert not IMPORTER.recognises(tmp_path / "nothing")
+    assert not IMPORTER.recognises(tmp_path / "qwen")

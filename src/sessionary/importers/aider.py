@@ -34,9 +34,9 @@ class Aider(events.Importer):
     # Its histories are in repositories, and a home is not searched for them: it has no places.
 
     def recognises(self, path: Path) -> bool:
-        if files.is_file(path):
-            return path.name == HISTORY or b"\n# aider chat started at " in b"\n" + files.head(path)
-        return files.is_file(path / HISTORY)
+        if not files.is_file(path):
+            return False
+        return path.name == HISTORY or b"\n# aider chat started at " in b"\n" + files.head(path)
 
     def find(self, place: Path) -> Iterator[events.Unit]:
         """Yield the histories; a directory is searched three levels deep."""

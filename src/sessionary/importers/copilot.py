@@ -57,10 +57,7 @@ class Copilot(events.Importer):
         return [*users, user.path("COPILOT_HOME", ".copilot") / "session-state"]
 
     def recognises(self, path: Path) -> bool:
-        """Return whether it is a conversation, or a directory with some."""
-        if files.is_file(path):
-            return _is_chat(path) or _first_event(path) is not None
-        return any(True for _ in _found(path))
+        return files.is_file(path) and (_is_chat(path) or _first_event(path) is not None)
 
     def find(self, place: Path) -> Iterator[events.Unit]:
         for path in [place] if files.is_file(place) else _found(place):

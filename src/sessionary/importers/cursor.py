@@ -67,10 +67,7 @@ class CursorImporter(events.Importer):
     def recognises(self, path: Path) -> bool:
         if is_sqlite(path):
             return _is_key_value(path) or _is_cli_database(path)
-        if files.is_file(path):
-            return _is_transcript(path)
-        found = (_databases(path), _transcripts(path), _cli_databases(path))
-        return any(True for each in found for _ in each)
+        return files.is_file(path) and _is_transcript(path)
 
     def find(self, place: Path) -> Iterator[events.Unit]:
         """Yield the conversations of databases, then the transcripts that no database has."""

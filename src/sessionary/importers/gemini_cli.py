@@ -37,9 +37,8 @@ class GeminiCli(events.Importer):
         return [home / ".gemini" / "tmp", user.home / ".qwen" / "tmp"]
 
     def recognises(self, path: Path) -> bool:
-        if files.is_file(path):
-            return path.suffix in (".json", ".jsonl") and _is_session(path)
-        return any(True for _ in _found(path))
+        is_named_so = path.suffix in (".json", ".jsonl")
+        return is_named_so and files.is_file(path) and _is_session(path)
 
     def find(self, place: Path) -> Iterator[events.Unit]:
         """Yield the files of subagents after those of their sessions."""

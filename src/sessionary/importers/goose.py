@@ -37,7 +37,6 @@ class Goose(events.Importer):
         return [data / "goose" / "sessions", windows / "sessions"]
 
     def recognises(self, path: Path) -> bool:
-        path = path if files.is_file(path) else path / DATABASE
         return databases.has(path, "messages", "session_id", "content_json")
 
     def find(self, place: Path) -> Iterator[events.Unit]:

@@ -30,10 +30,12 @@ class LibreChat(events.Importer):
     # Its conversations are in a server's database: it has no places on this machine.
 
     def recognises(self, path: Path) -> bool:
-        return any(True for _ in _found(path))
+        first = files.head(path, _HEAD) if path.suffix == ".json" else b""
+        return all(each.search(first) for each in _MARKERS) and b'"mapping"' not in first
 
     def find(self, place: Path) -> Iterator[events.Unit]:
-        yield from map(files.unit, [place] if files.is_file(place) else _found(place))
+        below = filter(self.recognises, files.walk(place, suffixes=(".json",), depth=1))
+        yield from map(files.unit, [place] if files.is_file(place) else below)
 
     def read(self, unit: events.Unit, resume: events.Resume | None) -> Iterator[events.Event]:
         conversation = coerce.record(files.read_json(unit.path))
@@ -72,13 +74,6 @@ class LibreChat(events.Importer):
             parents.setdefault(name, coerce.name(message.get("parentMessageId")))
             messages.setdefault(name, list(_to_messages(message, name, at)))
         yield from tree_branches(parents, messages)
-
-
-def _found(place: Path) -> Iterator[Path]:
-    for path in files.named_or_below(place, suffixes=(".json",), depth=1):
-        first = files.head(path, _HEAD) if path.suffix == ".json" else b""
-        if all(each.search(first) for each in _MARKERS) and b'"mapping"' not in first:
-            yield path
 
 
 def _to_messages(message: Json, id: str, at: datetime) -> Iterator[events.MessageEvent]:

@@ -186,10 +186,13 @@ class Llm(events.Importer):
         return [first, *(user.home / root / folder for root in roots)]
 
     def recognises(self, path: Path) -> bool:
-        found = path if files.is_file(path) else path / DATABASE
-        return any(
-            databases.has(found, table, "model") and databases.has(found, group, "id", "name")
-            for table, group in (("responses", "conversations"), ("turns", "threads"))
+        forms = (("responses", "conversations"), ("turns", "threads"))
+        return databases.passes(
+            path,
+            lambda database: any(
+                database.has(table, "model") and database.has(group, "id", "name")
+                for table, group in forms
+            ),
         )
 
     def find(self, place: Path) -> Iterator[events.Unit]:

@@ -119,8 +119,7 @@ class OpenWebUi(events.Importer):
         if files.is_file(path) and path.suffix == ".json":
             first = files.json_head(path, _HEAD)
             return first.startswith((b"[", b"{")) and all(each.search(first) for each in _MARKERS)
-        database = path if files.is_file(path) else path / "webui.db"
-        return databases.has(database, "chat", "id", "chat", "updated_at")
+        return databases.has(path, "chat", "id", "chat", "updated_at")
 
     def find(self, place: Path) -> Iterator[events.Unit]:
         """Yield the chats of a database; an export is one unit."""

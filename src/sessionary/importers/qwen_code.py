@@ -46,8 +46,6 @@ class QwenCode(events.Importer):
         return [(Path(given).expanduser() if given else home) / "projects"]
 
     def recognises(self, path: Path) -> bool:
-        if files.is_directory(path):
-            return any(_is_session(each) for each in _found(path))
         return path.suffix == ".jsonl" and files.is_file(path) and _is_session(path)
 
     def find(self, place: Path) -> Iterator[events.Unit]:

@@ -75,7 +75,7 @@ def importer(name: str) -> Importer:
 
 
 def recognise(path: Path) -> Importer | None:
-    """Return the importer whose format a file or directory has, or None."""
+    """Return the importer whose format a file has, or None."""
     return next((each for each in importers() if each.recognises(path)), None)
 
 

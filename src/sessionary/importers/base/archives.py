@@ -265,19 +265,18 @@ def export_units(place: Path) -> Iterator[Unit]:
             yield files.unit(path)
 
 
-def is_export(place: Path, sign: bytes, *, alone: bytes) -> bool:
-    """Whether a zip, folder or file begins with a list of conversations, or with one.
+def is_export(path: Path, sign: bytes, *, alone: bytes) -> bool:
+    """Whether a zip or file begins with a list of conversations, or with one.
 
     `sign` is a word of the format; a single conversation must also have the word `alone`.
     """
     try:
-        for unit in export_units(place):
-            with conversation_lists(unit.path) as (found, _):
-                for _, file in found:
-                    head = file.read(_HEAD).lstrip(b"\xef\xbb\xbf \t\r\n")
-                    wanted = (sign, alone) if head.startswith(b"{") else (sign,)
-                    if head.startswith((b"[", b"{")) and all(each in head for each in wanted):
-                        return True
+        with conversation_lists(path) as (found, _):
+            for _, file in found:
+                head = file.read(_HEAD).lstrip(b"\xef\xbb\xbf \t\r\n")
+                wanted = (sign, alone) if head.startswith(b"{") else (sign,)
+                if head.startswith((b"[", b"{")) and all(each in head for each in wanted):
+                    return True
     except (BadInput, OSError):
         pass
     return False
