@@ -148,17 +148,12 @@ def _words(body: Json) -> str:
     return "\n".join(each for each in coerce.items(body.get("parts")) if isinstance(each, str))
 
 
-class ChatGpt(events.Importer):
+class ChatGpt(archives.ExportImporter):
     """Reads the export that ChatGPT sends to its users."""
 
     name = "chatgpt"
     title = "ChatGPT"
-
-    def recognises(self, path: Path) -> bool:
-        return archives.is_export(path, b'"mapping"', alone=b'"author"')
-
-    def find(self, place: Path) -> Iterator[events.Unit]:
-        return archives.export_units(place)
+    sign, alone = b'"mapping"', b'"author"'
 
     def read(self, unit: events.Unit, resume: events.Resume | None) -> Iterator[events.Event]:
         assets: Assets | None = None

@@ -16,17 +16,12 @@ _ROLES = {"human": "user", "user": "user", "assistant": "assistant"}
 _ROOT = "00000000-0000-4000-8000-000000000000"
 
 
-class ClaudeAi(events.Importer):
+class ClaudeAi(archives.ExportImporter):
     """Reads the export that Claude.ai sends to its users."""
 
     name = "claude-ai"
     title = "Claude.ai"
-
-    def recognises(self, path: Path) -> bool:
-        return archives.is_export(path, b'"chat_messages"', alone=b'"sender"')
-
-    def find(self, place: Path) -> Iterator[events.Unit]:
-        return archives.export_units(place)
+    sign, alone = b'"chat_messages"', b'"sender"'
 
     def read(self, unit: events.Unit, resume: events.Resume | None) -> Iterator[events.Event]:
         return archives.export_events(

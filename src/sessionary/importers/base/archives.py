@@ -18,7 +18,7 @@ from sessionary.errors import BadInput
 from sessionary.formats import coerce
 from sessionary.formats.coerce import Json
 from sessionary.importers.base import files
-from sessionary.importers.base.events import Event, Skipped, Unit
+from sessionary.importers.base.events import Event, Importer, Skipped, Unit
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -255,31 +255,36 @@ class ExportFolder:
 ExportFiles = Archive | ExportFolder
 
 
-def export_units(place: Path) -> Iterator[Unit]:
-    """Yield the units of an export: a zip, or each list in a folder."""
-    if files.is_file(place):
-        yield files.unit(place)
-        return
-    for path in files.walk(place, suffixes=(".json", ".zip"), depth=1):
-        if CONVERSATION_LIST.match(path.name) or (path.suffix == ".zip" and is_zip(path)):
-            yield files.unit(path)
+class ExportImporter(Importer):
+    """An importer for the exports of a chat service.
 
-
-def is_export(path: Path, sign: bytes, *, alone: bytes) -> bool:
-    """Whether a zip or file begins with a list of conversations, or with one.
-
-    `sign` is a word of the format; a single conversation must also have the word `alone`.
+    `sign` is a word of its list of conversations; a file with a single one must also have `alone`.
     """
-    try:
-        with conversation_lists(path) as (found, _):
-            for _, file in found:
-                head = file.read(_HEAD).lstrip(b"\xef\xbb\xbf \t\r\n")
-                wanted = (sign, alone) if head.startswith(b"{") else (sign,)
-                if head.startswith((b"[", b"{")) and all(each in head for each in wanted):
-                    return True
-    except (BadInput, OSError):
-        pass
-    return False
+
+    sign: bytes
+    alone: bytes
+
+    def recognises(self, path: Path) -> bool:
+        """Return whether a zip or file begins with a list of conversations, or with one."""
+        try:
+            with conversation_lists(path) as (found, _):
+                for _, file in found:
+                    head = file.read(_HEAD).lstrip(b"\xef\xbb\xbf \t\r\n")
+                    wanted = (self.sign, self.alone) if head.startswith(b"{") else (self.sign,)
+                    if head.startswith((b"[", b"{")) and all(each in head for each in wanted):
+                        return True
+        except (BadInput, OSError):
+            pass
+        return False
+
+    def find(self, place: Path) -> Iterator[Unit]:
+        """Yield the units of an export: a zip, or each list in a folder."""
+        if files.is_file(place):
+            yield files.unit(place)
+            return
+        for path in files.walk(place, suffixes=(".json", ".zip"), depth=1):
+            if CONVERSATION_LIST.match(path.name) or (path.suffix == ".zip" and is_zip(path)):
+                yield files.unit(path)
 
 
 def export_events(
