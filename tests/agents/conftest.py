@@ -10,7 +10,7 @@ from sessionary.agents.model import ModelOptions, ModelRunner
 from sessionary.config.secret import Secret
 from sessionary.engine.ports import Runner
 from sessionary.testing.fakes import FakeClock
-from tests.agents.asking import KEY, MakeRunner
+from tests.agents.model_runs import KEY, MakeRunner
 from tests.support.model_server import ModelServer
 
 

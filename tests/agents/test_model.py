@@ -31,7 +31,7 @@ from sessionary.testing.runner_suite import (
     streamed,
     turn_request,
 )
-from tests.agents.asking import KEY, MakeRunner, failure
+from tests.agents.model_runs import KEY, MakeRunner, failure
 from tests.support.model_server import Call, ModelServer, Reply, Tokens
 
 

@@ -10,7 +10,7 @@ from sessionary.engine.ports import Event, Runner
 from sessionary.errors import AgentFailed, BadInput, NotAllowed, RetryLater
 from sessionary.model.message import Role
 from sessionary.testing.runner_suite import events_of, steps_of, streamed, turn_request
-from tests.agents.asking import KEY, MakeRunner, failure, watched
+from tests.agents.model_runs import KEY, MakeRunner, failure, watched
 from tests.support.model_server import Call, ModelServer, Refusal, Reply
 
 

@@ -234,7 +234,7 @@ def demo_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def lived_in(demo_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def shared_demo(demo_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server with the demo's sessions, shared by the tests of a module that only look at them."""
     home = tmp_path_factory.mktemp("lived-in") / "home"
     shutil.copytree(demo_home, home)

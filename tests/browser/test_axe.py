@@ -54,10 +54,10 @@ def test_axe_finds_nothing_where_nothing_is_yet(empty: Served, visit: Visitor, t
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_on_a_phone(lived_in: Served, visit: Visitor, theme: str) -> None:
-    page = visit(lived_in, "/search", phone=True).page
+def test_axe_finds_nothing_on_a_phone(shared_demo: Served, visit: Visitor, theme: str) -> None:
+    page = visit(shared_demo, "/search", phone=True).page
     page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
-    page.goto(lived_in.address)
+    page.goto(shared_demo.address)
     expect(page.locator(".session-row").first).to_be_visible()
     found = {"list": problems(page)}
     page.locator(".session-row").nth(2).tap()
@@ -67,15 +67,15 @@ def test_axe_finds_nothing_on_a_phone(lived_in: Served, visit: Visitor, theme: s
     assert {path: each for path, each in found.items() if each} == {}
 
 
-def test_axe_finds_nothing_on_the_narrowest_screen(lived_in: Served, visit: Visitor) -> None:
-    page = visit(lived_in).page
+def test_axe_finds_nothing_on_the_narrowest_screen(shared_demo: Served, visit: Visitor) -> None:
+    page = visit(shared_demo).page
     page.set_viewport_size({"width": 320, "height": 568})
     found = {}
     for path, there in zip(PAGES, CONTENT, strict=True):
-        page.goto(lived_in.address + path)
+        page.goto(shared_demo.address + path)
         expect(page.locator(there).first).to_be_visible()
         found[path] = problems(page)
-    page.goto(lived_in.address)
+    page.goto(shared_demo.address)
     page.locator(".session-row", has_text="Why").first.click()
     expect(page.locator(".message").first).to_be_visible()
     page.locator(".transcript").focus()
@@ -91,16 +91,16 @@ def test_axe_finds_nothing_on_the_narrowest_screen(lived_in: Served, visit: Visi
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing(lived_in: Served, visit: Visitor, theme: str) -> None:
-    page = visit(lived_in).page
+def test_axe_finds_nothing(shared_demo: Served, visit: Visitor, theme: str) -> None:
+    page = visit(shared_demo).page
     page.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
     found = {}
     for path in PAGES:
-        page.goto(lived_in.address + path)
+        page.goto(shared_demo.address + path)
         expect(page.get_by_role("heading").first).to_be_visible()
         expect(page.get_by_text("live", exact=True)).to_be_visible()
         found[path] = problems(page)
-    page.goto(lived_in.address + "/")
+    page.goto(shared_demo.address + "/")
     page.locator(".session-row", has_text="Why").first.click()
     expect(page.locator(".message").first).to_be_visible()
     page.locator(".transcript").focus()
@@ -115,7 +115,7 @@ def test_axe_finds_nothing(lived_in: Served, visit: Visitor, theme: str) -> None
     expect(page.locator(".option .snippet").first).to_be_visible()
     found["palette"] = problems(page)
     page.keyboard.press("Escape")
-    page.goto(lived_in.address + "/?source=telegram")
+    page.goto(shared_demo.address + "/?source=telegram")
     settled(page)
     page.locator(".session-row").first.click(modifiers=["Control"])
     expect(page.get_by_role("toolbar", name="Selected")).to_be_visible()

@@ -36,21 +36,21 @@ def test_an_empty_store_says_what_to_do(empty: Served, visit: Visitor) -> None:
     expect(page.get_by_role("textbox", name=WRITE)).to_be_focused()
 
 
-def test_the_first_load_is_light_and_asks_nobody_else(lived_in: Served, visit: Visitor) -> None:
-    seen = visit(lived_in)
+def test_the_first_load_is_light_and_asks_nobody_else(shared_demo: Served, visit: Visitor) -> None:
+    seen = visit(shared_demo)
     expect(seen.page.locator(".session-row").first).to_be_visible()
     expect(seen.page.get_by_text("live", exact=True)).to_be_visible()
 
     asked = [url for url in seen.requests if "/login" not in url]
 
     assert len(asked) <= MOST_REQUESTS, asked
-    assert [url for url in seen.requests if not url.startswith(lived_in.address)] == []
+    assert [url for url in seen.requests if not url.startswith(shared_demo.address)] == []
 
 
 def test_a_message_deep_in_an_old_session_is_found_and_landed_on(
-    lived_in: Served, visit: Visitor
+    shared_demo: Served, visit: Visitor
 ) -> None:
-    page = visit(lived_in).page
+    page = visit(shared_demo).page
     expect(page.locator(".session-row").first).to_be_visible()
 
     page.keyboard.press("Control+k")
@@ -69,10 +69,10 @@ def test_a_message_deep_in_an_old_session_is_found_and_landed_on(
     )
 
 
-def test_hits_in_a_long_session_are_stepped_through(lived_in: Served, visit: Visitor) -> None:
-    page = visit(lived_in).page
+def test_hits_in_a_long_session_are_stepped_through(shared_demo: Served, visit: Visitor) -> None:
+    page = visit(shared_demo).page
     found = page.evaluate(LONGEST)
-    page.goto(f"{lived_in.address}/s/{found['id']}")
+    page.goto(f"{shared_demo.address}/s/{found['id']}")
     expect(page.locator(".exchange").last).to_be_in_viewport()
     settled(page)
 
@@ -93,11 +93,11 @@ def test_hits_in_a_long_session_are_stepped_through(lived_in: Served, visit: Vis
     expect(page.locator(".transcript")).to_be_focused()
 
 
-def test_older_messages_come_without_a_jump(lived_in: Served, visit: Visitor) -> None:
-    page = visit(lived_in).page
+def test_older_messages_come_without_a_jump(shared_demo: Served, visit: Visitor) -> None:
+    page = visit(shared_demo).page
     found = page.evaluate(LONGEST)
     assert found["message_count"] > 200
-    page.goto(f"{lived_in.address}/s/{found['id']}")
+    page.goto(f"{shared_demo.address}/s/{found['id']}")
     expect(page.locator(".exchange").last).to_be_in_viewport()
     settled(page)
     before = page.locator(".exchange").count()
@@ -124,9 +124,9 @@ def test_what_is_new_is_where_reading_goes_on(own_demo: Served, visit: Visitor) 
 
 
 def test_the_work_of_subagents_is_inside_the_step_that_sent_them(
-    lived_in: Served, visit: Visitor
+    shared_demo: Served, visit: Visitor
 ) -> None:
-    page = visit(lived_in).page
+    page = visit(shared_demo).page
     open_session(page, "Why the weekly report takes 40 minutes")
     row = page.locator(".row-slot", has=page.get_by_role("button", name="3 subagents"))
     row.get_by_role("button").click()
@@ -143,9 +143,9 @@ def test_the_work_of_subagents_is_inside_the_step_that_sent_them(
 
 
 def test_details_say_what_is_in_the_context_and_where_it_came_from(
-    lived_in: Served, visit: Visitor
+    shared_demo: Served, visit: Visitor
 ) -> None:
-    page = visit(lived_in).page
+    page = visit(shared_demo).page
     open_session(page, "The weekly report with a summary table")
     page.locator(".transcript").focus()
     page.keyboard.press("i")
@@ -158,8 +158,8 @@ def test_details_say_what_is_in_the_context_and_where_it_came_from(
     expect(page.locator(".message.user", has_text="It used to take")).to_be_focused()
 
 
-def test_an_export_leaves_out_what_was_not_wanted(lived_in: Served, visit: Visitor) -> None:
-    page = visit(lived_in).page
+def test_an_export_leaves_out_what_was_not_wanted(shared_demo: Served, visit: Visitor) -> None:
+    page = visit(shared_demo).page
     open_session(page, "Why the weekly report takes 40 minutes")
     page.get_by_role("main").get_by_role("button", name="More", exact=True).click()
     page.get_by_role("button", name="Export").click()
@@ -200,8 +200,8 @@ def test_live_says_which_chat_is_where_and_resets_it(own_demo: Served, visit: Vi
     expect(chat).to_contain_text("last reset: on request")
 
 
-def test_a_search_without_hits_says_what_was_searched(lived_in: Served, visit: Visitor) -> None:
-    page = visit(lived_in, "/search?q=xyzzyqwert").page
+def test_a_search_without_hits_says_what_was_searched(shared_demo: Served, visit: Visitor) -> None:
+    page = visit(shared_demo, "/search?q=xyzzyqwert").page
 
     expect(page.get_by_text("No results for")).to_be_visible()
     expect(page.get_by_text(re.compile(r"\d+ sessions were searched"))).to_be_visible()

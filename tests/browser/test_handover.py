@@ -21,9 +21,9 @@ def export_dialog(page: Page) -> Locator:
 
 
 def test_the_dialog_says_how_to_go_on_and_the_file_is_for_that_tool(
-    lived_in: Served, visit: Visitor
+    shared_demo: Served, visit: Visitor
 ) -> None:
-    page = visit(lived_in).page
+    page = visit(shared_demo).page
     dialog = export_dialog(page)
 
     dialog.get_by_label("Claude Code").check()
@@ -42,8 +42,8 @@ def test_the_dialog_says_how_to_go_on_and_the_file_is_for_that_tool(
     expect(dialog).to_have_count(0)
 
 
-def test_a_small_budget_says_what_is_left_out(lived_in: Served, visit: Visitor) -> None:
-    dialog = export_dialog(visit(lived_in).page)
+def test_a_small_budget_says_what_is_left_out(shared_demo: Served, visit: Visitor) -> None:
+    dialog = export_dialog(visit(shared_demo).page)
 
     dialog.get_by_label("Chat Completions").check()
     expect(dialog.get_by_text("left out")).to_have_count(0)
@@ -52,8 +52,8 @@ def test_a_small_budget_says_what_is_left_out(lived_in: Served, visit: Visitor) 
     expect(dialog.get_by_text("left out")).to_be_visible()
 
 
-def test_several_sessions_go_on_nowhere_else(lived_in: Served, visit: Visitor) -> None:
-    page = visit(lived_in).page
+def test_several_sessions_go_on_nowhere_else(shared_demo: Served, visit: Visitor) -> None:
+    page = visit(shared_demo).page
     page.locator(".session-row").nth(1).click(modifiers=["Control"])
     page.locator(".session-row").nth(2).click(modifiers=["Control"])
     page.get_by_role("toolbar", name="Selected").get_by_role("button", name="Export").click()

@@ -117,8 +117,8 @@ def test_an_edited_message_keeps_its_files(talking: Served, visit: Visitor, tmp_
     expect(page.locator(".upload")).to_have_count(0)
 
 
-def test_a_filter_of_several_words_can_be_typed_slowly(lived_in: Served, visit: Visitor) -> None:
-    page = visit(lived_in).page
+def test_a_filter_of_several_words_can_be_typed_slowly(shared_demo: Served, visit: Visitor) -> None:
+    page = visit(shared_demo).page
     words = page.get_by_role("searchbox", name="Filter titles")
     words.press_sequentially("kitchen ")
     expect(page).to_have_url(re.compile(r"text=kitchen$"))

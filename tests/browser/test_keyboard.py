@@ -30,8 +30,8 @@ def go_to_usage(page: Page) -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_keyboard_is_enough(lived_in: Served, visit: Visitor, theme: str) -> None:
-    page = visit(lived_in).page
+def test_the_keyboard_is_enough(shared_demo: Served, visit: Visitor, theme: str) -> None:
+    page = visit(shared_demo).page
     page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
     expect(page.get_by_role("textbox", name=WRITE)).to_be_focused()
     page.keyboard.press("Escape")
@@ -71,8 +71,8 @@ def test_a_row_that_goes_hands_its_focus_to_the_next(own_demo: Served, visit: Vi
     expect(page.locator(f'.session-row[title="{next_one}"]')).to_be_focused()
 
 
-def test_a_row_far_away_keeps_its_focus(lived_in: Served, visit: Visitor) -> None:
-    page = visit(lived_in).page
+def test_a_row_far_away_keeps_its_focus(shared_demo: Served, visit: Visitor) -> None:
+    page = visit(shared_demo).page
     row = page.locator(".session-row").nth(2)
     expect(row).to_be_visible()
     name = row.get_attribute("title") or ""
@@ -84,8 +84,8 @@ def test_a_row_far_away_keeps_its_focus(lived_in: Served, visit: Visitor) -> Non
     expect(page.locator(".sticky-heading .group-heading")).to_be_visible()
 
 
-def test_dialogs_give_the_focus_back(lived_in: Served, visit: Visitor) -> None:
-    page = visit(lived_in).page
+def test_dialogs_give_the_focus_back(shared_demo: Served, visit: Visitor) -> None:
+    page = visit(shared_demo).page
     row = page.locator(".session-row").nth(3)
     expect(row).to_be_visible()
     row.focus()
@@ -121,10 +121,10 @@ def test_a_chat_without_a_mouse(talking: Served, visit: Visitor) -> None:
     expect(page.get_by_role("textbox", name=WRITE)).to_be_focused()
 
 
-def test_single_letters_can_be_switched_off(lived_in: Served, visit: Visitor) -> None:
-    page = visit(lived_in, "/settings").page
+def test_single_letters_can_be_switched_off(shared_demo: Served, visit: Visitor) -> None:
+    page = visit(shared_demo, "/settings").page
     page.get_by_label("Single-letter shortcuts").uncheck()
-    page.goto(lived_in.address)
+    page.goto(shared_demo.address)
     expect(page.locator(".session-row").first).to_be_visible()
     settled(page)
     page.locator(".session-row").first.focus()
@@ -171,10 +171,12 @@ def _change_of(method: str, body: str | None) -> str:
     return ",".join(json.loads(body or "{}")) if method == "PATCH" else ""
 
 
-def test_letters_do_nothing_where_the_page_put_the_focus(lived_in: Served, visit: Visitor) -> None:
-    page = visit(lived_in).page
+def test_letters_do_nothing_where_the_page_put_the_focus(
+    shared_demo: Served, visit: Visitor
+) -> None:
+    page = visit(shared_demo).page
     href = page.locator(".session-row").nth(5).get_attribute("href")
-    page.goto(f"{lived_in.address}{href}")
+    page.goto(f"{shared_demo.address}{href}")
     log = page.locator(".transcript")
     expect(log).to_be_focused()
     expect(page.locator(".message").first).to_be_visible()
@@ -193,9 +195,9 @@ def test_letters_do_nothing_where_the_page_put_the_focus(lived_in: Served, visit
 
 
 def test_a_click_on_a_message_does_not_make_letters_change_the_session(
-    lived_in: Served, visit: Visitor
+    shared_demo: Served, visit: Visitor
 ) -> None:
-    page = visit(lived_in).page
+    page = visit(shared_demo).page
     page.locator(".session-row").nth(5).click()
     expect(page.locator(".message .markdown").last).to_be_visible()
     settled(page).locator(".message .markdown").last.click()
@@ -210,9 +212,9 @@ def test_a_click_on_a_message_does_not_make_letters_change_the_session(
 
 
 def test_escape_in_the_composer_of_the_home_page_goes_to_the_list(
-    lived_in: Served, visit: Visitor
+    shared_demo: Served, visit: Visitor
 ) -> None:
-    page = visit(lived_in).page
+    page = visit(shared_demo).page
     expect(page.locator(".session-row").first).to_be_visible()
     expect(page.get_by_role("textbox", name=WRITE)).to_be_focused()
 
@@ -235,8 +237,8 @@ def test_escape_in_the_composer_stays_where_there_is_nothing_else(
     expect(box).to_be_focused()
 
 
-def test_x_selects_each_row_it_is_pressed_on(lived_in: Served, visit: Visitor) -> None:
-    page = visit(lived_in).page
+def test_x_selects_each_row_it_is_pressed_on(shared_demo: Served, visit: Visitor) -> None:
+    page = visit(shared_demo).page
     rows = page.locator(".session-row")
     expect(rows.nth(7)).to_be_visible()
     rows.nth(1).focus()
@@ -334,9 +336,9 @@ def test_home_goes_to_the_first_message_although_the_end_moves_while_it_loads(
 
 
 def test_a_page_takes_the_focus_however_late_its_code_comes(
-    lived_in: Served, visit: Visitor
+    shared_demo: Served, visit: Visitor
 ) -> None:
-    page = visit(lived_in).page
+    page = visit(shared_demo).page
     waiting = hold(page, "**/assets/Usage-*.js")
 
     page.keyboard.press("Escape")

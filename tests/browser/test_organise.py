@@ -140,9 +140,9 @@ def test_a_project_is_made_renamed_and_deleted_and_its_sessions_stay(
 
 
 def test_filters_are_counted_and_an_empty_one_says_the_way_out(
-    lived_in: Served, visit: Visitor
+    shared_demo: Served, visit: Visitor
 ) -> None:
-    page = visit(lived_in).page
+    page = visit(shared_demo).page
     page.get_by_role("button", name="Source").click()
     choice = page.get_by_label("Telegram")
     expect(page.locator(".choice", has=choice)).to_contain_text("Telegram")
@@ -156,11 +156,11 @@ def test_filters_are_counted_and_an_empty_one_says_the_way_out(
     page.get_by_role("link", name="Clear filters").click()
 
     expect(page.locator(".session-row").first).to_be_visible()
-    expect(page).to_have_url(f"{lived_in.address}/")
+    expect(page).to_have_url(f"{shared_demo.address}/")
 
 
-def test_what_a_list_leaves_out_is_counted_and_shown(lived_in: Served, visit: Visitor) -> None:
-    page = visit(lived_in).page
+def test_what_a_list_leaves_out_is_counted_and_shown(shared_demo: Served, visit: Visitor) -> None:
+    page = visit(shared_demo).page
 
     page.get_by_role("link", name=re.compile(r"Show: \d+ automation sessions hidden")).click()
 
@@ -326,9 +326,9 @@ IS_SORTED = """() => {
 
 
 def test_the_list_is_sorted_otherwise_and_the_address_says_so(
-    lived_in: Served, visit: Visitor
+    shared_demo: Served, visit: Visitor
 ) -> None:
-    page = visit(lived_in).page
+    page = visit(shared_demo).page
     expect(page.locator(".session-row").first).to_be_visible()
 
     page.get_by_role("button", name="More filters").click()

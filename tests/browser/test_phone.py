@@ -30,8 +30,8 @@ def on_phone(server: Served, visit: Visitor) -> tuple[Page, Locator]:
     return settled(page), page.locator(".session-row")
 
 
-def test_one_thing_is_shown_at_a_time(lived_in: Served, visit: Visitor) -> None:
-    page, rows = on_phone(lived_in, visit)
+def test_one_thing_is_shown_at_a_time(shared_demo: Served, visit: Visitor) -> None:
+    page, rows = on_phone(shared_demo, visit)
 
     rows.nth(3).tap()
 
@@ -95,11 +95,11 @@ def test_a_chat_on_a_phone(talking: Served, visit: Visitor) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/usage", "/live", "/import", "/settings", "/search?q=disk"])
 def test_nothing_is_wider_than_the_narrowest_phone(
-    lived_in: Served, visit: Visitor, path: str
+    shared_demo: Served, visit: Visitor, path: str
 ) -> None:
-    page = visit(lived_in, "/search", phone=True).page
+    page = visit(shared_demo, "/search", phone=True).page
     page.set_viewport_size({"width": 320, "height": 640})
-    page.goto(lived_in.address + path)
+    page.goto(shared_demo.address + path)
     expect(page.locator(".session-row, .page h1").first).to_be_visible()
     settled(page)
 

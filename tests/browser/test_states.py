@@ -44,11 +44,11 @@ def fails_once(page: Page, pattern: str, *, method: str = "GET") -> None:
     ],
 )
 def test_a_fault_is_said_and_trying_again_helps(
-    lived_in: Served, visit: Visitor, path: str, asked: str, there: str
+    shared_demo: Served, visit: Visitor, path: str, asked: str, there: str
 ) -> None:
-    page = visit(lived_in, "/login").page
+    page = visit(shared_demo, "/login").page
     fails_once(page, asked)
-    page.goto(lived_in.address + path)
+    page.goto(shared_demo.address + path)
 
     expect(page.get_by_role("alert")).to_contain_text("Something went wrong here.")
     page.get_by_role("alert").get_by_role("button", name="Retry").click()
@@ -57,24 +57,28 @@ def test_a_fault_is_said_and_trying_again_helps(
     expect(page.get_by_role("alert")).to_have_count(0)
 
 
-def test_a_dead_link_says_so_and_leaves_the_stream_alive(lived_in: Served, visit: Visitor) -> None:
-    page = visit(lived_in, "/s/nowhere").page
+def test_a_dead_link_says_so_and_leaves_the_stream_alive(
+    shared_demo: Served, visit: Visitor
+) -> None:
+    page = visit(shared_demo, "/s/nowhere").page
 
     expect(page.get_by_text("This session does not exist.")).to_be_visible()
     expect(page.locator(".session-header h1")).to_have_text("Not found")
     expect(page.get_by_text("live", exact=True)).to_be_visible()
 
 
-def test_an_address_that_nobody_could_write_says_so_too(lived_in: Served, visit: Visitor) -> None:
-    page = visit(lived_in, "/s/%E0%A4%A").page
+def test_an_address_that_nobody_could_write_says_so_too(
+    shared_demo: Served, visit: Visitor
+) -> None:
+    page = visit(shared_demo, "/s/%E0%A4%A").page
 
     expect(page.get_by_text("This session does not exist.")).to_be_visible()
 
 
 def test_a_search_that_fails_does_not_look_like_one_without_hits(
-    lived_in: Served, visit: Visitor
+    shared_demo: Served, visit: Visitor
 ) -> None:
-    page = visit(lived_in).page
+    page = visit(shared_demo).page
     fails_once(page, "**/api/v1/search?*")
     page.keyboard.press("Control+k")
     expect(page.get_by_role("dialog").get_by_role("combobox")).to_be_focused()
@@ -103,10 +107,10 @@ def test_an_undo_that_fails_says_so(own_demo: Served, visit: Visitor) -> None:
     expect(page.locator(".toasts")).to_contain_text("Something went wrong here.")
 
 
-def test_ages_go_on_while_nothing_happens(lived_in: Served, visit: Visitor) -> None:
-    page = visit(lived_in, "/login").page
+def test_ages_go_on_while_nothing_happens(shared_demo: Served, visit: Visitor) -> None:
+    page = visit(shared_demo, "/login").page
     page.clock.install()
-    page.goto(lived_in.address)
+    page.goto(shared_demo.address)
     age = page.locator(".session-row", has_text="The kitchen tap").locator(".age")
     expect(age).to_have_text(re.compile(r"^\d+m$"))
 
@@ -116,9 +120,9 @@ def test_ages_go_on_while_nothing_happens(lived_in: Served, visit: Visitor) -> N
 
 
 def test_a_login_that_is_over_leads_back_to_the_same_place(
-    lived_in: Served, visit: Visitor
+    shared_demo: Served, visit: Visitor
 ) -> None:
-    seen = visit(lived_in, "/usage")
+    seen = visit(shared_demo, "/usage")
     expect(seen.page.locator(".chart")).to_be_visible()
     seen.context.clear_cookies()
 
@@ -152,11 +156,11 @@ def test_a_server_that_is_gone_covers_nothing_and_keeps_what_was_typed(
 
 
 def test_focus_that_came_by_itself_shows_with_the_first_key(
-    lived_in: Served, visit: Visitor
+    shared_demo: Served, visit: Visitor
 ) -> None:
-    page = visit(lived_in).page
+    page = visit(shared_demo).page
     href = page.locator(".session-row").nth(3).get_attribute("href")
-    page.goto(f"{lived_in.address}{href}")
+    page.goto(f"{shared_demo.address}{href}")
     log = page.locator(".transcript")
     expect(log).to_be_focused()
 

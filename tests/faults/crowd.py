@@ -5,7 +5,7 @@ import random
 import threading
 import time
 
-from tests.faults.serving import Gone, Served
+from tests.faults.server import Gone, Served
 from tests.support.history import Attempt, History, Outcome
 
 CHATS = 10

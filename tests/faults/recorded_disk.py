@@ -16,7 +16,7 @@ SECTOR = 512
 
 
 @dataclass(frozen=True)
-class Deed:
+class DiskOperation:
     """One operation on a file."""
 
     what: str
@@ -38,31 +38,33 @@ def build(folder: Path) -> Path:
     return library
 
 
-def deeds(journal: Path) -> list[Deed]:
+def read_journal(journal: Path) -> list[DiskOperation]:
     """What was recorded, in order."""
     return list(_read(journal.read_bytes()))
 
 
-def _read(record: bytes) -> Iterator[Deed]:
+def _read(record: bytes) -> Iterator[DiskOperation]:
     at = 0
     while at + HEAD.size <= len(record):
         what, path_size, offset, size = HEAD.unpack_from(record, at)
         at += HEAD.size
         path = record[at : at + path_size].decode()
         at += path_size
-        yield Deed(what.decode(), path, offset, record[at : at + size])
+        yield DiskOperation(what.decode(), path, offset, record[at : at + size])
         at += size
 
 
 class Disk:
     """The files as a power cut leaves them."""
 
-    def __init__(self, done: Sequence[Deed], rng: random.Random) -> None:
+    def __init__(self, done: Sequence[DiskOperation], rng: random.Random) -> None:
         self._chance = rng
         self.files: dict[str, bytearray] = {}
-        last_sync = {deed.path: at for at, deed in enumerate(done) if deed.what == "s"}
-        for at, deed in enumerate(done):
-            self._take(deed, is_safe=at < last_sync.get(deed.path, -1))
+        last_sync = {
+            operation.path: at for at, operation in enumerate(done) if operation.what == "s"
+        }
+        for at, operation in enumerate(done):
+            self._take(operation, is_safe=at < last_sync.get(operation.path, -1))
 
     def write(self, origin: Path, folder: Path) -> None:
         """Lay the files out in another directory."""
@@ -71,24 +73,24 @@ class Disk:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
 
-    def _take(self, deed: Deed, *, is_safe: bool) -> None:
-        match deed.what:
+    def _take(self, operation: DiskOperation, *, is_safe: bool) -> None:
+        match operation.what:
             case "w":
-                self._write(deed, is_safe=is_safe)
+                self._write(operation, is_safe=is_safe)
             case "t" if is_safe or self._chance.random() < 0.5:
-                content = self.files.setdefault(deed.path, bytearray())
-                del content[deed.offset :]
-                content.extend(bytes(deed.offset - len(content)))
+                content = self.files.setdefault(operation.path, bytearray())
+                del content[operation.offset :]
+                content.extend(bytes(operation.offset - len(content)))
             case "u":
-                self.files.pop(deed.path, None)
-            case "r" if deed.path in self.files:
-                self.files[deed.data.decode()] = self.files.pop(deed.path)
+                self.files.pop(operation.path, None)
+            case "r" if operation.path in self.files:
+                self.files[operation.data.decode()] = self.files.pop(operation.path)
 
-    def _write(self, deed: Deed, *, is_safe: bool) -> None:
-        for start in range(0, len(deed.data), SECTOR):
+    def _write(self, operation: DiskOperation, *, is_safe: bool) -> None:
+        for start in range(0, len(operation.data), SECTOR):
             if is_safe or self._chance.random() < 0.5:
-                content = self.files.setdefault(deed.path, bytearray())
-                first = deed.offset + start
+                content = self.files.setdefault(operation.path, bytearray())
+                first = operation.offset + start
                 content.extend(bytes(max(0, first - len(content))))
-                piece = deed.data[start : start + SECTOR]
+                piece = operation.data[start : start + SECTOR]
                 content[first : first + len(piece)] = piece

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.crowd import Crowd
-from tests.faults.serving import Served, wait_until
+from tests.faults.server import Served, wait_until
 from tests.support.history import Outcome, judge
 from tests.support.postgres import Server
 

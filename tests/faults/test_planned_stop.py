@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.serving import Gone, Served
+from tests.faults.server import Gone, Served
 from tests.support.postgres import PostgresServer
 
 PROMISED_SECONDS = 20

@@ -11,7 +11,7 @@ import pytest
 
 import sessionary
 from sessionary.actions import verify
-from tests.faults.recorded_disk import Deed, Disk, build, deeds
+from tests.faults.recorded_disk import Disk, DiskOperation, build, read_journal
 from tests.faults.writing_child import EACH, THREADS
 
 SEED = 20260301
@@ -19,7 +19,7 @@ CUTS = 30
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Deed]]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[DiskOperation]]:
     """A store that was written to, and everything that was done to its files."""
     folder = tmp_path_factory.mktemp("power")
     home, journal = folder / "home", folder / "journal"
@@ -31,15 +31,17 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Deed]
     }
     program = Path(__file__).with_name("writing_child.py")
     subprocess.run([sys.executable, program, home], env=environ, check=True, timeout=100)
-    return home, deeds(journal)
+    return home, read_journal(journal)
 
 
-def acknowledged(done: list[Deed]) -> set[str]:
-    notes = b"".join(deed.data for deed in done if deed.path.endswith("/acknowledged"))
+def acknowledged(done: list[DiskOperation]) -> set[str]:
+    notes = b"".join(
+        operation.data for operation in done if operation.path.endswith("/acknowledged")
+    )
     return set(notes.decode().split())
 
 
-def after_cut(home: Path, done: list[Deed], folder: Path, rng: random.Random) -> set[str]:
+def after_cut(home: Path, done: list[DiskOperation], folder: Path, rng: random.Random) -> set[str]:
     """Cut the power, start again, and read what is there."""
     folder.mkdir()
     Disk(done, rng).write(home, folder)
@@ -55,13 +57,15 @@ def after_cut(home: Path, done: list[Deed], folder: Path, rng: random.Random) ->
 
 
 def test_what_was_acknowledged_before_the_power_failed_is_there(
-    recorded: tuple[Path, list[Deed]],
+    recorded: tuple[Path, list[DiskOperation]],
     tmp_path: Path,
     record_property: Callable[[str, object], None],
 ) -> None:
     home, done = recorded
     rng = random.Random(SEED)
-    first = next(at for at, deed in enumerate(done) if deed.path.endswith("/acknowledged"))
+    first = next(
+        at for at, operation in enumerate(done) if operation.path.endswith("/acknowledged")
+    )
     promised = lost = 0
     for cut in range(CUTS):
         so_far = done[: rng.randrange(first + 1, len(done) + 1)]
@@ -77,12 +81,12 @@ def test_what_was_acknowledged_before_the_power_failed_is_there(
 
 
 def test_without_its_syncs_the_same_store_would_lose(
-    recorded: tuple[Path, list[Deed]], tmp_path: Path
+    recorded: tuple[Path, list[DiskOperation]], tmp_path: Path
 ) -> None:
     """The test above can fail: a disk that is never told to sync forgets."""
     home, done = recorded
     rng = random.Random(SEED)
-    unsynced = [deed for deed in done if deed.what != "s"]
+    unsynced = [operation for operation in done if operation.what != "s"]
     lost = False
     for cut in range(5):
         try:

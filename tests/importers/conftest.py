@@ -9,7 +9,7 @@ from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.importers.base.session_merger import ImportTarget
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
-from tests.importers.reading import Archive
+from tests.importers.archive import Archive
 
 
 @pytest.fixture(params=("sqlite", "postgres"))

@@ -8,7 +8,7 @@ from sessionary.importers.aider import IMPORTER
 from sessionary.importers.base.events import UserEnvironment
 from sessionary.model.message import Role
 from tests.importers import rubbish
-from tests.importers.reading import Archive
+from tests.importers.archive import Archive
 from tests.importers.write_aider import FIRST, SECOND
 
 NAME = "mill 2026-02-01 09:00:00"

@@ -24,7 +24,7 @@ from sessionary.model.message import (
     Unknown,
 )
 from tests.importers import write_exports as write
-from tests.importers.reading import Archive
+from tests.importers.archive import Archive
 from tests.importers.rubbish import survives
 from tests.importers.write_exports import PIXEL, ChatGptTalk, chatgpt_talk
 

@@ -17,7 +17,7 @@ from sessionary.model.message import (
     Unknown,
 )
 from tests.importers import write_exports as write
-from tests.importers.reading import Archive
+from tests.importers.archive import Archive
 from tests.importers.rubbish import survives
 from tests.importers.write_exports import claude_message, claude_talk
 

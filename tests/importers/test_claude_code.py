@@ -22,7 +22,7 @@ from sessionary.model.session import Kind, Lineage
 from sessionary.store.tables.blobs import hash_of
 from sessionary.testing.fakes import FakeClock
 from tests.importers import rubbish
-from tests.importers.reading import Archive
+from tests.importers.archive import Archive
 from tests.importers.write_claude_code import (
     LONG_AGO,
     OPUS,

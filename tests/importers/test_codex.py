@@ -17,7 +17,7 @@ from sessionary.model.usage import CostStatus
 from sessionary.store.tables.blobs import hash_of
 from sessionary.testing.fakes import FakeClock
 from tests.importers import rubbish
-from tests.importers.reading import Archive
+from tests.importers.archive import Archive
 from tests.importers.write_codex import LONG_AGO, MODEL, NOON, Rollout
 
 TOOL = "codex"

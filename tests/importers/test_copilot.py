@@ -9,7 +9,7 @@ from sessionary.importers import registry
 from sessionary.importers.copilot import IMPORTER
 from sessionary.model.message import Compaction, Message, Reasoning, Text, ToolCall, ToolResult
 from tests.importers import rubbish
-from tests.importers.reading import Archive
+from tests.importers.archive import Archive
 from tests.importers.write_copilot import (
     Chat,
     Run,

@@ -11,7 +11,7 @@ from sessionary.model.message import Attachment, Reasoning, ToolCall, ToolResult
 from sessionary.model.session import Kind, Lineage
 from sessionary.store.tables.blobs import hash_of
 from tests.importers import rubbish
-from tests.importers.reading import Archive
+from tests.importers.archive import Archive
 from tests.importers.write_cursor import (
     BEGAN,
     PICTURE,

@@ -35,7 +35,7 @@ from sessionary.model.message import Compaction
 from sessionary.model.session import Kind, Lineage
 from sessionary.store.database import Tx
 from sessionary.store.tables import transfer
-from tests.importers.reading import Archive
+from tests.importers.archive import Archive
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _ticks = itertools.count()

@@ -18,7 +18,7 @@ from sessionary.model.message import (
 from sessionary.model.session import Kind, Lineage
 from sessionary.store.tables.blobs import hash_of
 from tests.importers import rubbish
-from tests.importers.reading import Archive
+from tests.importers.archive import Archive
 from tests.importers.write_gemini_cli import (
     PICTURE,
     GeminiSession,

@@ -10,7 +10,7 @@ from sessionary.model.message import Attachment, Reasoning, Role, ToolCall, Tool
 from sessionary.model.session import Kind, Lineage
 from sessionary.store.tables.blobs import hash_of
 from tests.importers import rubbish
-from tests.importers.reading import Archive
+from tests.importers.archive import Archive
 from tests.importers.write_goose import PICTURE, GooseBase, a_day_at_the_mill, words
 
 TEXTS = ["What is in a.txt?", "", "", "Flour.", "Flour was found.", ""]

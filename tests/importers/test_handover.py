@@ -27,7 +27,7 @@ from sessionary.model.message import (
 )
 from sessionary.model.record import ExportOptions
 from sessionary.store.tables.blobs import hash_of
-from tests.importers.reading import Archive
+from tests.importers.archive import Archive
 from tests.importers.test_driver import Scripted, touched
 from tests.importers.write_exports import PIXEL
 

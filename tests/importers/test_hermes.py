@@ -23,7 +23,7 @@ from sessionary.model.session import Kind, Lineage
 from sessionary.model.usage import CostStatus
 from sessionary.store.tables import transfer, usage
 from tests.importers import write_hermes as write
-from tests.importers.reading import Archive
+from tests.importers.archive import Archive
 from tests.importers.write_hermes import NOON, StateDb, message
 
 SUMMARY = "[CONTEXT COMPACTION — REFERENCE ONLY] They looked at a folder."

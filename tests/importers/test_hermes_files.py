@@ -13,7 +13,7 @@ from sessionary.importers.base.events import UserEnvironment
 from sessionary.importers.hermes import IMPORTER, Hermes
 from sessionary.model.message import Compaction, Message
 from tests.importers import write_hermes as write
-from tests.importers.reading import Archive
+from tests.importers.archive import Archive
 from tests.importers.rubbish import survives
 from tests.importers.test_hermes import as_before, take, texts
 from tests.importers.write_hermes import NOON, StateDb, message

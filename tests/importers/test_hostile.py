@@ -21,8 +21,8 @@ from sessionary.importers import registry
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
 from tests.importers import corpus, rubbish
+from tests.importers.archive import Archive
 from tests.importers.corpus import Heard, files_of
-from tests.importers.reading import Archive
 
 SECONDS = 60
 ID = re.compile(r"[0-9a-z]{26}")

@@ -8,7 +8,7 @@ import pytest
 from sessionary.importers.librechat import IMPORTER
 from sessionary.model.message import Message, Reasoning, Text, ToolCall, ToolResult
 from tests.importers import rubbish
-from tests.importers.reading import Archive
+from tests.importers.archive import Archive
 from tests.importers.write_librechat import a_day_at_the_mill, export, message
 
 TEXTS = ["What is in a.txt?", "Let me see.", "", "Flour.", "Buy bread.", "Bought."]

@@ -20,12 +20,22 @@ from sessionary.importers.base.session_merger import ImportTarget
 from sessionary.model.message import Message
 from sessionary.store.database import Store
 from sessionary.store.tables import imports, usage
-from tests.importers.reading import Archive
+from tests.importers.archive import Archive
 from tests.importers.talking_tool import TOKENS, JsonLine, Talk, TalkingTool
 
-# A deed, and two small numbers that say which message and how many.
+# A operation, and two small numbers that say which message and how many.
 Deed = tuple[str, int, int]
-DEEDS = ("append", "edit", "edit back", "drop head", "truncate", "branch", "go to", "copy", "crash")
+OPERATIONS = (
+    "append",
+    "edit",
+    "edit back",
+    "drop head",
+    "truncate",
+    "branch",
+    "go to",
+    "copy",
+    "crash",
+)
 STYLES = ("lines", "parents", "tree")
 _stories = itertools.count()
 
@@ -74,14 +84,14 @@ class Story:
         at = next(self.ticks)
         return JsonLine(f"{self.number}-{at}", parent, f"words {self.number}-{at}", at)
 
-    def do(self, deed: str, a: int, b: int) -> None:
+    def do(self, operation: str, a: int, b: int) -> None:
         talk = self.talks[a % len(self.talks)]
-        if deed == "append" or not talk.lines:
+        if operation == "append" or not talk.lines:
             self.append(talk, 1 + b % 3)
-        elif deed == "crash":
+        elif operation == "crash":
             self.crash(talk, b)
         else:
-            getattr(self, deed.replace(" ", "_"))(talk, b)
+            getattr(self, operation.replace(" ", "_"))(talk, b)
 
     def append(self, talk: Talk, count: int) -> None:
         for _ in range(count):
@@ -224,7 +234,7 @@ def _small_sheaves() -> Iterator[None]:
         yield
 
 
-DEED = st.tuples(st.sampled_from(DEEDS), st.integers(0, 5), st.integers(0, 7))
+DEED = st.tuples(st.sampled_from(OPERATIONS), st.integers(0, 5), st.integers(0, 7))
 BATCHES = st.lists(st.lists(DEED, min_size=1, max_size=4), min_size=1, max_size=5)
 
 
@@ -248,8 +258,8 @@ def test_people_read_what_the_tool_shows_and_nothing_is_lost(
 ) -> None:
     story = Story(store, tmp_path, style, is_marked=is_marked)
     for batch in batches:
-        for deed in batch:
-            story.do(*deed)
+        for operation in batch:
+            story.do(*operation)
         story.import_all()
     story.check_all()
     story.archive.check()

@@ -9,7 +9,7 @@ from sessionary.importers.open_webui import IMPORTER
 from sessionary.model.message import Attachment, Message, Reasoning, Text, ToolCall, ToolResult
 from sessionary.store.tables.blobs import hash_of
 from tests.importers import rubbish
-from tests.importers.reading import Archive
+from tests.importers.archive import Archive
 from tests.importers.write_open_webui import BEGAN, PICTURE, a_day_at_the_mill, put, row
 
 TEXTS = ["What is in a.txt?", "It is flour.", "Grind it.", ""]

@@ -16,7 +16,7 @@ from sessionary.model.message import (
 )
 from sessionary.store.tables.blobs import hash_of
 from tests.importers import rubbish
-from tests.importers.reading import Archive
+from tests.importers.archive import Archive
 from tests.importers.write_openai_agents import PICTURE, a_day_at_the_mill, add, branch, reply, user
 
 

@@ -8,7 +8,7 @@ import pytest
 from sessionary.importers.openclaw import IMPORTER
 from sessionary.model.session import Kind, Lineage
 from tests.importers import rubbish
-from tests.importers.reading import Archive
+from tests.importers.archive import Archive
 from tests.importers.write_openclaw import State
 from tests.importers.write_pi import PiSession, a_day_at_the_mill, words
 

@@ -9,7 +9,7 @@ from sessionary.model.message import Attachment, Compaction, Reasoning, ToolCall
 from sessionary.model.session import Kind, Lineage
 from sessionary.store.tables.blobs import hash_of
 from tests.importers import rubbish
-from tests.importers.reading import Archive
+from tests.importers.archive import Archive
 from tests.importers.write_opencode import PICTURE, OpenCodeSession, a_day_at_the_mill, words
 
 TEXTS = [

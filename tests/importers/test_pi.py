@@ -10,7 +10,7 @@ from sessionary.model.message import Attachment, Compaction, Reasoning, Role, To
 from sessionary.model.session import Lineage
 from sessionary.store.tables.blobs import hash_of
 from tests.importers import rubbish
-from tests.importers.reading import Archive
+from tests.importers.archive import Archive
 from tests.importers.write_pi import PICTURE, PiSession, a_day_at_the_mill, words
 
 ID = "0a1b2c3d-0000-4000-8000-000000000001"

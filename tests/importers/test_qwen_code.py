@@ -17,7 +17,7 @@ from sessionary.model.message import (
 )
 from sessionary.model.session import Kind, Lineage
 from tests.importers import rubbish
-from tests.importers.reading import Archive
+from tests.importers.archive import Archive
 from tests.importers.write_qwen_code import QwenSession, a_day_at_the_mill, text
 
 ID = "0a1b2c3d-0000-4000-8000-000000000001"

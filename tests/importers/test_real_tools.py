@@ -7,9 +7,9 @@ import pytest
 
 from sessionary.actions.transfer import export
 from sessionary.importers import registry
-from tests.importers.reading import Archive
-from tests.real_tools.comparing import Talk, differences, imported
-from tests.real_tools.keeping import RECORDS, bring_back
+from tests.importers.archive import Archive
+from tests.real_tools.comparison import Talk, differences, imported
+from tests.real_tools.records import RECORDS, bring_back
 from tests.real_tools.tools import TOOLS, Tool
 
 RECORDED = [tool for tool in TOOLS if (RECORDS / tool.program).is_dir()]

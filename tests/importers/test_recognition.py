@@ -15,7 +15,7 @@ from sessionary.errors import BadInput
 from sessionary.importers import registry
 from sessionary.importers.registry import Recogniser
 from tests.importers import corpus, write_hermes, write_pi
-from tests.importers.reading import Archive
+from tests.importers.archive import Archive
 
 # The files of each sample that are records; what else it has lies beside them.
 BESIDE = ("workspace.yaml", "workspace.json", "history_item.json", "task_metadata.json")

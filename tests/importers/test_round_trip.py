@@ -7,7 +7,7 @@ from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.importers import registry
 from sessionary.store.open import open_store
 from tests.importers import corpus
-from tests.importers.reading import Archive
+from tests.importers.archive import Archive
 
 
 def test_every_tools_sessions_survive_export_and_import(archive: Archive, tmp_path: Path) -> None:

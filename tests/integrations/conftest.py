@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sessionary.client.client import Sessionary, connect
-from tests.integrations.driving import ROOT, Urls, weather_model
+from tests.integrations.sdk_programs import ROOT, Urls, weather_model
 from tests.support.environment import installed
 from tests.support.external_server import ServerUnavailable
 from tests.support.model_server import ModelServer

@@ -10,7 +10,7 @@ from agent_framework import AgentResponse, AgentSession, Content, Message, Sessi
 from sessionary.client.client import Sessionary
 from sessionary.errors import BadInput, StoreUnavailable
 from sessionary.integrations.agent_framework import SessionaryHistoryProvider
-from tests.integrations.driving import MODEL, Urls, broken, kept, tell_kill_and_continue
+from tests.integrations.sdk_programs import MODEL, Urls, broken, kept, tell_kill_and_continue
 from tests.support.model_server import ModelServer
 
 SAID = [

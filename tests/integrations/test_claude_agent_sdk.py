@@ -17,7 +17,7 @@ from sessionary.client.client import Sessionary, connect
 from sessionary.integrations.claude_agent_sdk import SessionarySessionStore
 from sessionary.model.message import Attachment, Message, Reasoning, ToolResult
 from sessionary.model.session import Lineage, SessionFolder
-from tests.integrations.driving import Urls, broken, kept, tell_kill_and_continue
+from tests.integrations.sdk_programs import Urls, broken, kept, tell_kill_and_continue
 from tests.support.model_server import ModelServer
 
 PROJECT = "-home-ada-code"

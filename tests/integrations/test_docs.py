@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sessionary.client.client import connect
-from tests.integrations.driving import ROOT, environ
+from tests.integrations.sdk_programs import ROOT, environ
 from tests.support.model_server import ModelServer
 
 PAGE = (ROOT / "docs" / "integrations.md").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integrations.driving import ROOT
+from tests.integrations.sdk_programs import ROOT
 
 PACKAGE = ROOT / "src" / "sessionary" / "integrations"
 # Each integration, the package that it needs, and the extra that brings it.

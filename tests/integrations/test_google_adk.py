@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sessionary.client.client import connect
-from tests.integrations.driving import ROOT, Urls, environ, kept, tell_kill_and_continue
+from tests.integrations.sdk_programs import ROOT, Urls, environ, kept, tell_kill_and_continue
 from tests.support.model_server import ModelServer
 from tests.support.postgres import Server
 

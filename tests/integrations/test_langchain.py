@@ -21,7 +21,7 @@ from sessionary.client.client import Sessionary, connect
 from sessionary.errors import StoreUnavailable
 from sessionary.integrations.langchain import SessionaryChatMessageHistory, usage_of
 from sessionary.integrations.langgraph import SessionaryRecorder
-from tests.integrations.driving import MODEL, Urls, broken, kept, tell_kill_and_continue
+from tests.integrations.sdk_programs import MODEL, Urls, broken, kept, tell_kill_and_continue
 from tests.support.model_server import ModelServer
 
 USED: Any = {

@@ -31,7 +31,7 @@ from sessionary.integrations.openai_agents import About, SessionarySession
 from sessionary.model.message import Attachment, Message
 from sessionary.model.source import Person
 from sessionary.store.tables import blobs
-from tests.integrations.driving import MODEL, Urls, broken, kept, tell_kill_and_continue
+from tests.integrations.sdk_programs import MODEL, Urls, broken, kept, tell_kill_and_continue
 from tests.support.http_server import HttpServer, Request, Response, json_response
 from tests.support.model_server import ModelServer
 

@@ -32,7 +32,7 @@ from sessionary.client.client import Sessionary, connect
 from sessionary.integrations.pydantic_ai import SessionaryConversationStore
 from sessionary.model.message import Message
 from sessionary.model.session import Lineage, SessionFolder
-from tests.integrations.driving import MODEL, Urls, broken, kept, tell_kill_and_continue
+from tests.integrations.sdk_programs import MODEL, Urls, broken, kept, tell_kill_and_continue
 from tests.support.model_server import ModelServer
 
 EVERYTHING: list[ModelMessage] = [

@@ -22,9 +22,9 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.real_tools.comparing import Talk, differences, imported
-from tests.real_tools.keeping import keep
-from tests.real_tools.recording import program_in
+from tests.real_tools.comparison import Talk, differences, imported
+from tests.real_tools.recorder import program_in
+from tests.real_tools.records import keep
 from tests.real_tools.tools import NOT_RUN, TOOLS, Tool
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -126,7 +126,7 @@ def version(tool: Tool, scratch: Path) -> str:
 
 def record(tool: Tool, scratch: Path) -> Talk:
     """Run a tool in a network of its own, and say what was said."""
-    recording = [sys.executable, "-m", "tests.real_tools.recording", tool.program, scratch]
+    recording = [sys.executable, "-m", "tests.real_tools.recorder", tool.program, scratch]
     # Some tools leave a process behind: all of them end with the first process of their own numbering.
     apart = [
         "--map-root-user",

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from sessionary.actions import verify
 from tests.store.conftest import opened
-from tests.store.deeds import DEEDS, Story, do, plain
+from tests.store.operations import OPERATIONS, Story, do, plain
 from tests.support.world import World
 
-MOMENTS = st.tuples(st.sampled_from(range(len(DEEDS))), st.integers(0, 11), st.integers(0, 11))
+MOMENTS = st.tuples(st.sampled_from(range(len(OPERATIONS))), st.integers(0, 11), st.integers(0, 11))
 
 
 @pytest.mark.timeout(300)
@@ -28,8 +28,8 @@ def test_both_databases_tell_the_same_story(
         stories = [Story(World(store)) for store in stores]
         # Every story has someone to be about.
         for number, a, b in ((0, 0, 0), (3, 0, 0), (4, 0, 0), *moments):
-            results = [do(story, DEEDS[number], a, b) for story in stories]
-            assert results[0] == results[1], DEEDS[number].__name__
+            results = [do(story, OPERATIONS[number], a, b) for story in stories]
+            assert results[0] == results[1], OPERATIONS[number].__name__
         ends = [plain(story.world.everything()) for story in stories]
         assert ends[0] == ends[1]
         for store in stores:

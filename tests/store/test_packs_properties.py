@@ -21,11 +21,11 @@ from sessionary.store.database import Store, Tx
 from sessionary.store.open import open_store
 from sessionary.store.tables import retention
 from tests.store.conftest import opened
-from tests.store.deeds import DEEDS, Story, do, plain
+from tests.store.operations import OPERATIONS, Story, do, plain
 from tests.support.transfer import exported
 from tests.support.world import ANN, World
 
-MOMENTS = st.tuples(st.sampled_from(range(len(DEEDS))), st.integers(0, 11), st.integers(0, 11))
+MOMENTS = st.tuples(st.sampled_from(range(len(OPERATIONS))), st.integers(0, 11), st.integers(0, 11))
 
 
 class Ended(Exception):
@@ -79,8 +79,8 @@ def test_packing_changes_no_story(
     try:
         plain_one, packing = (Story(World(store)) for store in stores)
         for number, a, b in ((0, 0, 0), (0, 1, 6), (3, 0, 0), (4, 0, 0), *moments):
-            results = [do(story, DEEDS[number], a, b) for story in (plain_one, packing)]
-            assert results[0] == results[1], DEEDS[number].__name__
+            results = [do(story, OPERATIONS[number], a, b) for story in (plain_one, packing)]
+            assert results[0] == results[1], OPERATIONS[number].__name__
             packed(packing.world, writes=b)
         packed(packing.world)
         assert plain(packing.world.everything()) == plain(plain_one.world.everything())

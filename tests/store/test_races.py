@@ -17,7 +17,7 @@ from sessionary.model.schedule import RunState, Timing
 from sessionary.model.session import SessionHead
 from sessionary.model.source import Source
 from sessionary.store.database import Tx
-from tests.store.racing import ROUNDS, at_once, clean
+from tests.store.concurrent import ROUNDS, at_once, clean
 from tests.support.world import ANN, BOB, LEASE_SECONDS, World
 
 

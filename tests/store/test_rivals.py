@@ -18,7 +18,7 @@ from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
 from sessionary.store.tables import retention
 from sessionary.store.tables import usage as usage_table
-from tests.store.racing import ROUNDS, at_once, clean
+from tests.store.concurrent import ROUNDS, at_once, clean
 from tests.support.world import World
 
 

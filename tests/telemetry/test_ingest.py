@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sessionary.actions import usage
-from sessionary.actions.sessions import edit as deeds
+from sessionary.actions.sessions import edit as session_edit
 from sessionary.actions.sessions import read
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.telemetry import genai
@@ -251,7 +251,7 @@ def test_what_a_person_has_ended_or_thrown_away_goes_on_in_its_place(target: Ing
     feed(target, *talk()[:1])
     [head] = target.heads()
     moment = Moment(SystemClock().now(), RandomIds())
-    target.store.write(deeds.trash, head.id, profile="main", moment=moment).result()
+    target.store.write(session_edit.trash, head.id, profile="main", moment=moment).result()
 
     feed(target, *talk()[1:])
 

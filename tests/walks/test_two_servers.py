@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.faults.serving import Served
+from tests.faults.server import Served
 from tests.web.conftest import Client
 from tests.web.test_events import Listener, listening
 

@@ -9,7 +9,7 @@ import pytest
 
 from sessionary.web.routes.exports import ExportFormat, HandoverTool
 from tests.web.conftest import API, Client, Served
-from tests.web.test_door import routes
+from tests.web.test_login import routes
 
 # As telling as ids are: each stands somewhere else in what is planted.
 CHAT, PERSON, PHONE = "chat-77120045", "person-99120046", "+49 170 1234567"

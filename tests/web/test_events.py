@@ -21,7 +21,7 @@ from sessionary.store.tables import entries
 from sessionary.web import auth, stream
 from sessionary.web.stream import HOLE_SECONDS, FeedReader
 from tests.web.conftest import API, Client, Served, served
-from tests.web.test_door import logged_in
+from tests.web.test_login import logged_in
 
 TIMEOUT_SECONDS = 60.0
 

@@ -16,7 +16,7 @@ from sessionary.config import Config
 from sessionary.errors import BadInput
 from sessionary.model.access import Scope
 from sessionary.web.context import FaultInfo, FoundRecords, ImportOutcome, ImportProgressInfo
-from tests.cli.test_importing import a_session
+from tests.cli.test_import import a_session
 from tests.support.import_reports import found_records, import_outcome, import_progress
 from tests.web.conftest import Client, Served
 from tests.web.test_events import listening

@@ -11,7 +11,7 @@ from sessionary.actions import credentials
 from sessionary.config.secret import Secret
 from sessionary.web.app import create_app, create_webhook_app
 from tests.web.conftest import API, Client, Served
-from tests.web.test_door import routes_of
+from tests.web.test_login import routes_of
 
 HOOK = f"{API}/channels/sample/webhook"
 
@@ -29,22 +29,22 @@ async def two(servers: Any) -> tuple[Served, str]:
 
 
 async def test_a_webhook_is_taken_on_its_own_port_alone(two: tuple[Served, str]) -> None:
-    server, door = two
+    server, public_address = two
     good = {"X-Signature": "good"}
     async with httpx2.AsyncClient(timeout=60) as platform:
-        taken = await platform.post(f"{door}{HOOK}", headers=good)
-        forged = await platform.post(f"{door}{HOOK}")
+        taken = await platform.post(f"{public_address}{HOOK}", headers=good)
+        forged = await platform.post(f"{public_address}{HOOK}")
         elsewhere = await platform.post(f"{server.address}{HOOK}", headers=good)
 
     assert [each.status_code for each in (taken, forged, elsewhere)] == [200, 401, 404]
 
 
 async def test_nothing_else_is_behind_the_webhooks_port(two: tuple[Served, str]) -> None:
-    server, door = two
+    server, public_address = two
     admin = await server.client()
     for route in routes_of(create_app(server.parts)):
         for method in route.methods:
-            answer = await admin.call(method, door + route.path)
+            answer = await admin.call(method, public_address + route.path)
             assert answer.status_code == 404, (method, route.path)
 
 
@@ -57,9 +57,9 @@ async def test_the_webhooks_application_has_only_their_paths(two: tuple[Served, 
 
 
 async def test_a_foreign_name_is_refused_there_too(two: tuple[Served, str]) -> None:
-    _, door = two
+    _, public_address = two
     async with httpx2.AsyncClient(timeout=60) as platform:
-        refused = await platform.post(f"{door}{HOOK}", headers={"Host": "evil.example"})
+        refused = await platform.post(f"{public_address}{HOOK}", headers={"Host": "evil.example"})
 
     assert refused.status_code == 421
 
@@ -82,10 +82,10 @@ async def test_a_configured_password_lets_in_and_is_changed_only_there(servers: 
     hashed = credentials.hash_password("correct horse battery", bytes(16))
     server: Served = await servers(password_hash=Secret(hashed))
     nobody, admin = Client(await server.fresh(), None), await server.client()
-    door = f"{server.address}{API}/login"
+    public_address = f"{server.address}{API}/login"
 
-    entered = await nobody.call("POST", door, json={"password": "correct horse battery"})
-    wrong = await nobody.call("POST", door, json={"password": "wrong horse battery"})
+    entered = await nobody.call("POST", public_address, json={"password": "correct horse battery"})
+    wrong = await nobody.call("POST", public_address, json={"password": "wrong horse battery"})
     changed = await admin.call("PUT", "/password", json={"new": "another one entirely"})
 
     assert (entered.status_code, wrong.status_code, changed.status_code) == (200, 401, 409)

@@ -17,8 +17,8 @@ from sessionary.web.auth import CSRF_HEADER
 from sessionary.web.context import BrokenInvariant, StoreOverview, UpkeepOutcome, UpkeepProgress
 from tests.support.import_reports import found_records
 from tests.web.conftest import API, Client, Served
-from tests.web.test_door import Route, logged_in, routes
 from tests.web.test_import_jobs import Machine
+from tests.web.test_login import Route, logged_in, routes
 from tests.web.test_sessions import begin_elsewhere, end_elsewhere
 
 WORD = "zanzibar"  # what was said

@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.real_tools.comparing import Talk
+from tests.real_tools.comparison import Talk
 from tests.real_tools.tools import HOME, PROJECT, TOOLS, Start, Tool
 from tests.support.model_server import Answer, Ask, ModelServer, Reply, Tokens
 

@@ -35,7 +35,7 @@ CHANNELS = (Channel("telegram", "1"), Channel("telegram", "2", "t"), Channel("Sl
 
 @dataclass
 class Story:
-    """What has come about so far in one world: the names that later deeds may use."""
+    """What has come about so far in one world: the names that later operations may use."""
 
     world: World
     ids: list[str] = field(default_factory=list)
@@ -354,7 +354,7 @@ def wait(s: Story, a: int, b: int) -> Any:
     return s.world.clock.tick(_pick((1, 40, 3700, 90_000, 2_700_000, -5000), b))
 
 
-DEEDS: tuple[Callable[[Story, int, int], Any], ...] = (
+OPERATIONS: tuple[Callable[[Story, int, int], Any], ...] = (
     *(open_session, say, say, arrive, begin, begin, finish, finish, look),
     *(say_tools, begin_in, step, checkpoint, renew, interrupt, sweep_turns, sweep_sessions),
     *(finalize, end, reopen, put_away, put_away, rename, name_automatically, label, fork, fork),
@@ -365,10 +365,10 @@ DEEDS: tuple[Callable[[Story, int, int], Any], ...] = (
 OWN_AFFAIR = {"no", "session_no"}
 
 
-def do(story: Story, deed: Callable[[Story, int, int], Any], a: int, b: int) -> Any:
+def do(story: Story, operation: Callable[[Story, int, int], Any], a: int, b: int) -> Any:
     """Do it, and tell what came of it in a form that can be compared."""
     try:
-        return plain(deed(story, a, b))
+        return plain(operation(story, a, b))
     except SessionaryError as error:
         return type(error), str(error), error.committed
 
