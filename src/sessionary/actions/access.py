@@ -11,7 +11,7 @@ from sessionary.model.prompt import HomeAddress
 from sessionary.model.source import Person
 from sessionary.store.database import Tx
 from sessionary.store.tables import access, sessions
-from sessionary.store.tables.access import PairingGuard
+from sessionary.store.tables.access import Guard
 
 # No 0 and O, no 1, I and L: a code is read aloud and typed.
 CODE_ALPHABET = "23456789ABCDEFGHJKMNPQRSTUVWXYZ"
@@ -93,19 +93,19 @@ def approve_pairing(
     """
     # The lock comes before the count is read: on PostgreSQL several guesses would count as one.
     sessions.lock_key(tx, "pairing", profile=profile)
-    guard = access.get_pairing_guard(tx, profile=profile)
+    guard = access.get_guard(tx, "pairing", profile=profile)
     if guard.locked_until is not None and moment.now < guard.locked_until:
         wait = (guard.locked_until - moment.now).total_seconds()
         raise RetryLater(f"Too many wrong codes; try again in {wait / 60:.0f} minutes.", after=wait)
     clean = _NOT_IN_CODE.sub("", code.upper())
     found = access.take_pairing(tx, _hash(clean), profile=profile, now=moment.now)
     if found is None:
-        wrong = guard.wrong_codes + 1
+        wrong = guard.wrong + 1
         is_locked = wrong >= WRONG_CODES
-        guard = PairingGuard(0, moment.now + LOCKED_FOR) if is_locked else PairingGuard(wrong)
-        access.set_pairing_guard(tx, guard, profile=profile)
+        guard = Guard(0, moment.now + LOCKED_FOR) if is_locked else Guard(wrong)
+        access.set_guard(tx, "pairing", guard, profile=profile)
         return None
-    access.set_pairing_guard(tx, PairingGuard(), profile=profile)
+    access.set_guard(tx, "pairing", Guard(), profile=profile)
     platform, person_id, name = found
     return permit(tx, platform, person_id, profile=profile, moment=moment, by=by, name=name)
 

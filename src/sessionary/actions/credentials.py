@@ -12,12 +12,19 @@ from sessionary.model import codec
 from sessionary.model.access import Login, Scope, Token
 from sessionary.model.source import validate_profile
 from sessionary.store.database import Tx
-from sessionary.store.tables import credentials, sessions
-from sessionary.store.tables.credentials import LoginGuard
+from sessionary.store.tables import access, credentials, sessions
+from sessionary.store.tables.access import Guard
 
 PREFIX = "hsd_"
 SECRET_BYTES = 32
 _MAX_NAME = 100
+
+
+is_valid_token = credentials.is_valid_token
+list_tokens = credentials.list_tokens
+is_valid_login = credentials.is_valid_login
+list_logins = credentials.list_logins
+get_password_hash = credentials.get_password
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +65,6 @@ def find_token(tx: Tx, token: str) -> Token | None:
     if found is None or not hmac.compare_digest(found[1], wanted):
         return None
     return found[0]
-
-
-def is_valid_token(tx: Tx, id: str) -> bool:
-    """Whether a token was not revoked."""
-    return credentials.is_valid_token(tx, id)
-
-
-def list_tokens(tx: Tx, *, profile: str) -> list[Token]:
-    """The tokens of a profile, revoked ones too."""
-    return credentials.list_tokens(tx, profile=profile)
 
 
 def revoke_token(tx: Tx, ref: str, *, profile: str, moment: Moment) -> Token:
@@ -142,16 +139,6 @@ def find_login(tx: Tx, cookie: str, *, now: datetime) -> Login | None:
     return found[0]
 
 
-def is_valid_login(tx: Tx, id: str, *, now: datetime) -> bool:
-    """Whether a login is not over."""
-    return credentials.is_valid_login(tx, id, now=now)
-
-
-def list_logins(tx: Tx, *, profile: str, now: datetime) -> list[Login]:
-    """The browsers that are logged in."""
-    return credentials.list_logins(tx, profile=profile, now=now)
-
-
 def end_login(tx: Tx, id: str, *, profile: str, moment: Moment) -> None:
     """Log a browser out; its streams are closed."""
     known = codec.storable_text(id)
@@ -171,14 +158,9 @@ def set_password(
     credentials.end_other_logins(tx, but, profile=profile, at=moment.now)
 
 
-def get_password_hash(tx: Tx, *, profile: str) -> str | None:
-    """The hash of a profile's password, or None when it has none."""
-    return credentials.get_password(tx, profile=profile)
-
-
 def check_login_guard(tx: Tx, *, profile: str, now: datetime) -> None:
     """Refuse a password after too many wrong ones from all addresses together."""
-    locked_until = credentials.get_login_guard(tx, profile=profile).locked_until
+    locked_until = access.get_guard(tx, "login", profile=profile).locked_until
     if locked_until is not None and now < locked_until:
         wait = (locked_until - now).total_seconds()
         raise RetryLater(
@@ -192,9 +174,9 @@ def count_guess(
     """Count a guess from anywhere; each wrong one from the `most`-th on locks twice as long."""
     # The lock comes before the count is read: on PostgreSQL several guesses would count as one.
     sessions.lock_key(tx, "login", profile=profile)
-    wrong = 0 if right else 1 + credentials.get_login_guard(tx, profile=profile).wrong
+    wrong = 0 if right else 1 + access.get_guard(tx, "login", profile=profile).wrong
     locked_until = now + lock_duration(wrong, most=most) if wrong >= most else None
-    credentials.set_login_guard(tx, LoginGuard(wrong, locked_until), profile=profile)
+    access.set_guard(tx, "login", Guard(wrong, locked_until), profile=profile)
 
 
 def lock_duration(wrong: int, *, most: int = WRONG_PASSWORDS) -> timedelta:

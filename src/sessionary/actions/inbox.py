@@ -83,12 +83,8 @@ def platform_idempotency_key(source: Source) -> str | None:
     return f"{escape(source.platform)[:100]}/sha256/{digest}"
 
 
-def list_waiting_keys(tx: Tx, *, profile: str, limit: int) -> list[str]:
-    """The keys for which messages wait, the oldest first."""
-    return arrivals.keys_waiting(tx, profile=profile, limit=limit)
-
-
 TAKEN_BACK = "taken back"
+list_waiting_keys = arrivals.keys_waiting
 
 
 def rewrite(tx: Tx, id: str, message: Message, *, profile: str, moment: Moment) -> Arrival:

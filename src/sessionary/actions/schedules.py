@@ -18,6 +18,9 @@ DIED = "the process that ran it died"
 _MOMENT = timedelta(microseconds=1)
 
 
+list_schedules = schedules.list_all
+
+
 @dataclass(frozen=True, slots=True)
 class ScheduleSpec:
     """What someone wants to have done, and when."""
@@ -77,11 +80,6 @@ def get(tx: Tx, name: str, *, profile: str) -> Schedule:
     if found is None:
         raise NotFound(f"There is no schedule {name!r}.")
     return found
-
-
-def list_schedules(tx: Tx, *, profile: str) -> list[Schedule]:
-    """The schedules of a profile."""
-    return schedules.list_all(tx, profile=profile)
 
 
 def list_runs(tx: Tx, name: str, *, profile: str, limit: int = 20) -> list[Run]:

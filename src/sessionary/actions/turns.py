@@ -4,7 +4,6 @@ A turn begins in one transaction and ends in another. Between them its lease kee
 session.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -27,6 +26,8 @@ from sessionary.store.tables import arrivals, blobs, deliveries, entries, sessio
 # How many waiting messages one turn takes.
 MOST_ARRIVALS = 100
 STOPPED_RESPONDING = "the agent stopped responding"
+ask_to_stop = turns.ask_to_stop
+list_turns = turns.of_session
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,22 +344,12 @@ def interrupt_if_dead(tx: Tx, session_no: int, *, moment: Moment) -> bool:
     return interrupt_dead(tx, turn_id, session_no=session_no, moment=moment) is not None
 
 
-def ask_to_stop(tx: Tx, session_no: int, *, reason: str) -> bool:
-    """Ask the running turn of a session, in whichever process it is, to stop; return whether there is one."""
-    return turns.ask_to_stop(tx, session_no, reason=reason)
-
-
 def get_stop_reason(tx: Tx, lease: Lease) -> str | None:
     """Return why this turn was asked to stop, or None; raise `TurnLost` if the lease is lost."""
     stop = turns.get_stop(tx, lease)
     if stop is None:
         raise log.turn_lost_error(lease)
     return stop[0]
-
-
-def list_turns(tx: Tx, session_no: int) -> Sequence[Turn]:
-    """Return a session's turns, oldest first."""
-    return turns.of_session(tx, session_no)
 
 
 def _refuse_repeat(

@@ -1,5 +1,6 @@
 """The interface to a database: a transaction is a function, whose outcome can be awaited or waited for in a thread."""
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import (
     TypeVar,
 )
 
-from sessionary.errors import BadInput, Committed, Damaged, Unreadable
+from sessionary.errors import BadInput, Committed, Damaged, StoreUnavailable, Unreadable
 
 if TYPE_CHECKING:
     import asyncio
@@ -31,7 +32,6 @@ Listener = Callable[[Sequence[Any]], None]
 
 REMEDY = "Run `sessionary doctor`, then restore a backup (`sessionary restore`)."
 KEPT_CHANGING = "Others kept changing the same record; nothing was written. Try again."
-CROSSED_FORK = "An open store cannot cross a fork; open it again in the child process."
 _Lock = type(threading.Lock())
 
 
@@ -310,56 +310,71 @@ class Store(Protocol):
         """Finish the transactions that have begun, and close the database."""
 
 
-class DamageLatch:
-    """Keeps the first structural damage that any read, search or write of a store found."""
+class BaseStore:
+    """What both stores have in common: the damage that was found, the listeners, and the checks before each call."""
 
-    __slots__ = ("found",)
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.damage: Damaged | None = None
+        self._listeners: list[Listener] = []
+        self._guard = threading.Lock()
+        self._closed = False
+        self._pid = os.getpid()
 
-    def __init__(self) -> None:
-        self.found: Damaged | None = None
-
-    def note(self, error: BaseException) -> None:
-        """Keep the error if it is the first one that reports structural damage."""
-        if self.found is None and isinstance(error, Damaged) and not isinstance(error, Unreadable):
-            self.found = error
+    def note_damage(self, error: BaseException) -> None:
+        """Keep the error if it is the first one that reports structural damage; from then on writes are refused."""
+        if self.damage is None and isinstance(error, Damaged) and not isinstance(error, Unreadable):
+            self.damage = error
             # A program that has not imported logging is a short command, which prints the error itself.
             if "logging" in sys.modules:
                 logger(__name__).error("The store is damaged; writes are refused: %s", error)
 
-    def refusal(self) -> Damaged | None:
+    def _refusal(self) -> Damaged | None:
         """Return the error for a write after damage was found: writing could destroy what can still be saved."""
-        if self.found is None:
+        if self.damage is None:
             return None
         return Damaged(
             "The store is damaged; nothing was written, and what can be read is still served. "
             + REMEDY
         )
 
-
-class Listeners:
-    """The functions that are called with the events of each commit of one store object."""
-
-    def __init__(self) -> None:
-        self._all: list[Listener] = []
-
-    def add(self, listener: Listener) -> Callable[[], None]:
-        """Add a listener; return a function that removes it and may be called twice."""
-        self._all = [*self._all, listener]
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` with the events of every commit of this store object; return a function that stops it."""
+        self._listeners = [*self._listeners, listener]
 
         def remove() -> None:
-            self._all = [each for each in self._all if each is not listener]
+            self._listeners = [each for each in self._listeners if each is not listener]
 
         return remove
 
-    def publish(self, events: Sequence[Any]) -> None:
+    def _publish(self, events: Sequence[Any]) -> None:
         """Call every listener. An error is only logged: the callers are still waiting for their outcomes."""
         if not events:
             return
-        for listener in self._all:
+        for listener in self._listeners:
             try:
                 listener(events)
             except Exception:
                 logger(__name__).exception("A listener failed after a commit.")
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("The store is closed.")
+
+    def _check_process(self) -> None:
+        # Before the guard is taken: another thread may have held it at the moment of the fork.
+        if os.getpid() != self._pid:
+            raise StoreUnavailable(
+                "An open store cannot cross a fork; open it again in the child process."
+            )
+
+    def _begin_close(self) -> bool:
+        """Mark the store as closed; False if it is closed already, or belongs to the parent process."""
+        if os.getpid() != self._pid:
+            return False
+        with self._guard:
+            was_open, self._closed = not self._closed, True
+        return was_open
 
 
 def logger(name: str) -> "logging.Logger":

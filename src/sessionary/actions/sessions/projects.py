@@ -10,6 +10,7 @@ from sessionary.model.title import clean_title
 from sessionary.store.database import Tx
 from sessionary.store.tables import projects, sessions
 
+list_projects = projects.list_all
 _COLOUR = re.compile(r"^#[0-9a-fA-F]{6}$")
 
 
@@ -28,11 +29,6 @@ def get(tx: Tx, name: str, *, profile: str) -> Project:
     if found is None:
         raise NotFound(f"There is no project {name!r}.")
     return found
-
-
-def list_projects(tx: Tx, *, profile: str) -> list[Project]:
-    """The projects of a profile by name, with the number of sessions in each."""
-    return projects.list_all(tx, profile=profile)
 
 
 def change(

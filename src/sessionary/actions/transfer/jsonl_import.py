@@ -10,10 +10,10 @@ transaction, however long.
 import base64
 import binascii
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from tempfile import SpooledTemporaryFile
-from types import TracebackType
-from typing import BinaryIO, Literal, Self
+from typing import BinaryIO, Literal
 
 import msgspec
 
@@ -159,17 +159,6 @@ class SessionLines:
         self._log.close()
         self._rest.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.close()
-
 
 @dataclass(slots=True)
 class _Tally:
@@ -222,7 +211,7 @@ def import_jsonl(
     reader = _ExportReader(max_line)
     try:
         for source in reader.read(lines):
-            with source:
+            with closing(source):
                 _restore(store, source, profile=profile, moment=moment, tally=tally)
             progress(reader.sessions)
     except BadInput as error:

@@ -2,7 +2,6 @@
 
 import copy
 import logging
-import os
 import queue
 import threading
 import time
@@ -15,15 +14,12 @@ from psycopg.errors import InFailedSqlTransaction
 from psycopg.pq import TransactionStatus
 from psycopg_pool import PoolTimeout
 
-from sessionary.errors import Conflict, Damaged, NotFound, SessionaryError, StoreUnavailable
+from sessionary.errors import Conflict, NotFound, SessionaryError, StoreUnavailable
 from sessionary.store import migrations
 from sessionary.store.database import (
-    CROSSED_FORK,
     KEPT_CHANGING,
+    BaseStore,
     BatchFailed,
-    DamageLatch,
-    Listener,
-    Listeners,
     Pending,
     RaceLost,
     Tx,
@@ -72,7 +68,7 @@ MAX_BATCH = 256
 OVERDUE_SECONDS = 0.05
 
 
-class PostgresStore:
+class PostgresStore(BaseStore):
     """A store on a PostgreSQL server, shared by any number of machines."""
 
     dialect = "postgres"
@@ -80,36 +76,22 @@ class PostgresStore:
     def __init__(
         self, url: str, *, connections: int = CONNECTIONS, wait_seconds: float = WAIT_SECONDS
     ) -> None:
-        self.url = url
+        super().__init__(url)
         self._pool = Pool(url, connections=connections, wait_seconds=wait_seconds)
         self._workers = Workers(connections, "sessionary-postgres")
-        self._listeners = Listeners()
-        self._writer = PostgresWriter(self._pool, self._workers, publish=self._listeners.publish)
-        self._pid = os.getpid()
-        self._guard = threading.Lock()
-        self._closed = False
+        self._writer = PostgresWriter(self._pool, self._workers, publish=self._publish)
         self._feeding = False
         self._feed_not_before = 0.0
-        self._latch = DamageLatch()
         self._pool.open()
-
-    @property
-    def damage(self) -> Damaged | None:
-        """The first structural damage that was found; while there is one, writes are refused."""
-        return self._latch.found
-
-    def note_damage(self, error: Damaged) -> None:
-        """Record damage that a check found."""
-        self._latch.note(error)
 
     def write(
         self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> Pending[T]:
         """Run an action in a transaction; the answer comes after the commit is durable."""
-        if (refusal := self._latch.refusal()) is not None:
+        if (refusal := self._refusal()) is not None:
             return failed_with(refusal)
         self._check_process()
-        pending: Pending[T] = Pending(self._latch.note)
+        pending: Pending[T] = Pending(self.note_damage)
         # Slow functions are known by their code; a wrapped one counts as what it wraps.
         code = getattr(getattr(action, "__wrapped__", action), "__code__", type(action))
         with self._guard:
@@ -156,21 +138,13 @@ class PostgresStore:
     def shrink(self) -> None:
         """Nothing to do: the server reuses freed space by itself."""
 
-    def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call back with the events of every commit; returns how to stop."""
-        return self._listeners.add(listener)
-
     def close(self) -> None:
         """Finish what was begun and close the connections.
 
         A call that still waits for a server that is gone or silent gets an error.
         """
-        if os.getpid() != self._pid:
-            return  # it belongs to the parent process
-        with self._guard:
-            if self._closed:
-                return
-            self._closed = True
+        if not self._begin_close():
+            return
         self._writer.close()
         self._workers.close()
         is_finished = self._workers.join(FINISH_SECONDS)
@@ -181,20 +155,11 @@ class PostgresStore:
 
     def _submit(self, work: Callable[[], T]) -> Pending[T]:
         self._check_process()
-        pending: Pending[T] = Pending(self._latch.note)
+        pending: Pending[T] = Pending(self.note_damage)
         with self._guard:
             self._check_open()
             self._workers.submit(_settle, pending, work)
         return pending
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreUnavailable("The store is closed.")
-
-    def _check_process(self) -> None:
-        # Before the guard is taken: another thread may have held it at the moment of the fork.
-        if os.getpid() != self._pid:
-            raise StoreUnavailable(CROSSED_FORK)
 
     def _read(self, action: Callable[[Tx], T]) -> T:
         with self._pool.connection() as connection:
@@ -246,7 +211,7 @@ class PostgresStore:
             self._feed_for(None)
         except Exception as error:  # the next search meets it again, and reports it
             self._feed_not_before = time.monotonic() + FEED_PAUSE_SECONDS
-            self._latch.note(error)
+            self.note_damage(error)
             is_expected = isinstance(error, psycopg.Error | PoolTimeout | SessionaryError)
             if not self._closed:
                 log.log(

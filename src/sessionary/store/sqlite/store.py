@@ -1,7 +1,6 @@
 """The embedded database: one writer thread with group commit, a few reader threads."""
 
 import copy
-import os
 import queue
 import threading
 import time
@@ -11,14 +10,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSp
 
 import apsw
 
-from sessionary.errors import Conflict, Damaged, SessionaryError, StoreReadOnly, StoreUnavailable
+from sessionary.errors import Conflict, SessionaryError, StoreReadOnly, StoreUnavailable
 from sessionary.store.database import (
-    CROSSED_FORK,
     KEPT_CHANGING,
+    BaseStore,
     BatchFailed,
-    DamageLatch,
-    Listener,
-    Listeners,
     Pending,
     RaceLost,
     Tx,
@@ -64,49 +60,35 @@ class Job(NamedTuple):
     pending: Pending[Any]
 
 
-class SqliteStore:
+class SqliteStore(BaseStore):
     """A store in one file, or in memory when the path is `:memory:`."""
 
     dialect = "sqlite"
 
     def __init__(self, path: str, *, wait_seconds: float = WAIT_SECONDS) -> None:
+        super().__init__(f"sqlite:///{path}")
         self.path = path
-        self.url = f"sqlite:///{path}"
         self._in_memory = path == db_file.MEMORY
         self._wait_seconds = wait_seconds
         self._writes: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._listeners = Listeners()
         self._index: SqliteIndex | None = None
         self._writer: threading.Thread | None = None
         self._readers: list[threading.Thread] = []
         self._unfinished_reads = 0
-        self._guard = threading.Lock()
-        self._closed = False
-        self._pid = os.getpid()
-        self._latch = DamageLatch()
-
-    @property
-    def damage(self) -> Damaged | None:
-        """The first structural damage that was found; while there is one, writes are refused."""
-        return self._latch.found
-
-    def note_damage(self, error: Damaged) -> None:
-        """Record damage that a check found."""
-        self._latch.note(error)
 
     def write(
         self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> Pending[T]:
         """Run an action in a transaction; the answer comes after the commit is durable."""
-        if (refusal := self._latch.refusal()) is not None:
+        if (refusal := self._refusal()) is not None:
             return failed_with(refusal)
         return self._enqueue_write(action, args, kwargs)
 
     def _enqueue_write(
         self, action: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Pending[T]:
-        pending: Pending[T] = Pending(self._latch.note)
+        pending: Pending[T] = Pending(self.note_damage)
         self._check_process()
         with self._guard:
             self._check_open()
@@ -114,7 +96,7 @@ class SqliteStore:
                 writer = SqliteWriter(
                     self.path,
                     self._writes,
-                    publish=self._listeners.publish,
+                    publish=self._publish,
                     wait_seconds=self._wait_seconds,
                 )
                 self._writer = _start(writer.run, "sessionary-writer")
@@ -127,7 +109,7 @@ class SqliteStore:
         """Run an action that only reads, on one consistent snapshot."""
         if self._in_memory:
             return self._enqueue_write(_only_read, (action, args, kwargs), {})
-        pending: Pending[T] = Pending(self._latch.note)
+        pending: Pending[T] = Pending(self.note_damage)
         self._check_process()
         with self._guard:
             self._check_open()
@@ -174,23 +156,15 @@ class SqliteStore:
     def shrink(self, on_step: Callable[[], None] = lambda: None) -> None:
         """Rewrite the file without its free pages; writers wait. An exception from `on_step` stops it."""
         self._check_process()
-        if (refusal := self._latch.refusal()) is not None:
+        if (refusal := self._refusal()) is not None:
             raise refusal
         if not self._in_memory:
             db_file.vacuum(self.path, wait_seconds=self._wait_seconds, on_step=on_step)
 
-    def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call back with the events of every commit; returns how to stop."""
-        return self._listeners.add(listener)
-
     def close(self) -> None:
         """Finish what was begun and release the file."""
-        if os.getpid() != self._pid:
-            return  # it belongs to the parent process
-        with self._guard:
-            if self._closed:
-                return
-            self._closed = True
+        if not self._begin_close():
+            return
         if self._index is not None:
             self._index.close()
         for _ in self._readers:
@@ -215,7 +189,7 @@ class SqliteStore:
             from sessionary.store.search.sqlite_index import search_in_memory  # as in `_open_index`
 
             return self._enqueue_write(search_in_memory, (action, args, kwargs), {})
-        pending: Pending[T] = Pending(self._latch.note)
+        pending: Pending[T] = Pending(self.note_damage)
         with self._guard:
             self._check_open()
             job = Job(action, args, kwargs, pending)
@@ -227,17 +201,8 @@ class SqliteStore:
         from sessionary.store.search.sqlite_index import SqliteIndex
 
         if self._index is None:
-            self._index = SqliteIndex(self.path, on_damage=self._latch.note)
+            self._index = SqliteIndex(self.path, on_damage=self.note_damage)
         return self._index
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreUnavailable("The store is closed.")
-
-    def _check_process(self) -> None:
-        # Before the guard is taken: another thread may have held it at the moment of the fork.
-        if os.getpid() != self._pid:
-            raise StoreUnavailable(CROSSED_FORK)
 
     def _run_reads(self) -> None:
         connection: apsw.Connection | None = None

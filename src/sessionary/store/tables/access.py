@@ -1,7 +1,7 @@
 """The tables of permits, pairing requests, budgets and home channels."""
 
 from datetime import datetime
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from sessionary.clock import from_micros, to_micros
 from sessionary.model import codec
@@ -10,11 +10,13 @@ from sessionary.model.prompt import HomeAddress
 from sessionary.store.database import Tx
 from sessionary.store.tables.sessions import column
 
+Guarded = Literal["login", "pairing"]
 
-class PairingGuard(NamedTuple):
-    """How many wrong codes were tried in a row, and until when no code is accepted."""
 
-    wrong_codes: int = 0
+class Guard(NamedTuple):
+    """How many wrong codes or passwords were tried in a row, and until when none is accepted."""
+
+    wrong: int = 0
     locked_until: datetime | None = None
 
 
@@ -116,21 +118,16 @@ def delete_old_pairings(tx: Tx, *, now: datetime, asked_before: datetime) -> Non
     tx.run("delete_old_pairings", now=to_micros(now), before=to_micros(asked_before))
 
 
-def get_pairing_guard(tx: Tx, *, profile: str) -> PairingGuard:
-    """The wrong codes that were tried."""
-    row = tx.one("get_guard", profile=profile)
-    return PairingGuard() if row is None else PairingGuard(row[0], from_micros(row[1]))
+def get_guard(tx: Tx, what: Guarded, *, profile: str) -> Guard:
+    """The wrong codes or passwords that were tried."""
+    row = tx.one(f"get_{what}_guard", profile=profile)
+    return Guard() if row is None else Guard(row[0], from_micros(row[1]))
 
 
-def set_pairing_guard(tx: Tx, guard: PairingGuard, *, profile: str) -> None:
-    """Write the wrong codes that were tried."""
-    until = guard.locked_until
-    tx.run(
-        "set_guard",
-        profile=profile,
-        wrong_codes=guard.wrong_codes,
-        locked_until=0 if until is None else to_micros(until),
-    )
+def set_guard(tx: Tx, what: Guarded, guard: Guard, *, profile: str) -> None:
+    """Write the wrong codes or passwords that were tried."""
+    until = 0 if guard.locked_until is None else to_micros(guard.locked_until)
+    tx.run(f"set_{what}_guard", profile=profile, wrong=guard.wrong, locked_until=until)
 
 
 def get_budget_use(tx: Tx, scope: str, period: str, *, profile: str) -> BudgetUse:

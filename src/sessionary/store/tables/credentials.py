@@ -1,19 +1,11 @@
 """The tables of tokens, logins, login links and passwords. They hold hashes, never secrets."""
 
 from datetime import datetime
-from typing import NamedTuple
 
 from sessionary.clock import from_micros, to_micros
 from sessionary.model.access import Login, Scope, Token
 from sessionary.store.database import Row, Tx
 from sessionary.store.tables.sessions import moment
-
-
-class LoginGuard(NamedTuple):
-    """How many wrong passwords were tried in a row, and until when none is accepted."""
-
-    wrong: int = 0
-    locked_until: datetime | None = None
 
 
 def insert_token(tx: Tx, token: Token, *, hashed: str) -> None:
@@ -132,19 +124,6 @@ def set_password(tx: Tx, hashed: str | None, *, profile: str, at: datetime) -> N
         tx.run("delete_password", profile=profile)
     else:
         tx.run("set_password", profile=profile, hash=hashed, at=to_micros(at))
-
-
-def get_login_guard(tx: Tx, *, profile: str) -> LoginGuard:
-    """The wrong passwords that were tried."""
-    row = tx.one("get_login_guard", profile=profile)
-    return LoginGuard() if row is None else LoginGuard(row[0], from_micros(row[1]))
-
-
-def set_login_guard(tx: Tx, guard: LoginGuard, *, profile: str) -> None:
-    """Write the wrong passwords that were tried."""
-    until = guard.locked_until
-    locked = 0 if until is None else to_micros(until)
-    tx.run("set_login_guard", profile=profile, wrong=guard.wrong, locked_until=locked)
 
 
 def _token(row: Row) -> Token:

@@ -6,7 +6,7 @@ from typing import Any
 from sessionary.model import codec
 from sessionary.model.session import SessionFolder
 from sessionary.store.database import Tx
-from sessionary.store.tables import sessions, transfer
+from sessionary.store.tables import blobs, sessions, transfer
 from sessionary.store.tables.sessions import column
 
 MAX_NAME = 1024
@@ -129,4 +129,4 @@ def _short(name: str) -> str:
     plain = codec.storable_text(name)
     if len(plain) <= MAX_NAME and plain == name:
         return plain
-    return f"{plain[: MAX_NAME - 70]}…{transfer.hash_of_name(name)}"
+    return f"{plain[: MAX_NAME - 70]}…{blobs.hash_of_text(name)}"

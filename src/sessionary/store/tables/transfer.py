@@ -186,11 +186,6 @@ def last_entry(tx: Tx, no: int, *, base_seq: int) -> int:
     return base_seq if row is None or row[0] is None else row[0] & MAX_SEQ
 
 
-def hash_of_name(name: str) -> str:
-    """A replacement for a name that is too long or not storable."""
-    return blobs.hash_of_text(name)
-
-
 def insert_hidden(tx: Tx, line: SessionLine, *, profile: str, parent_no: int | None) -> int:
     """Make room for a session that is shown when it is whole; its number."""
     row = tx.one(

@@ -56,14 +56,6 @@ def backlog(tx: Tx) -> Backlog:
     return Backlog(*row)
 
 
-def backlog_of_profile(tx: Tx, profile: str) -> Backlog:
-    """Count what is under way in one profile; cheap too."""
-    row = tx.one("count_waiting", profile=profile)
-    assert row is not None
-    arrivals, deliveries, turns = row
-    return Backlog(arrivals, turns, deliveries)
-
-
 def health(tx: Tx, *, now: datetime) -> Health:
     """Count turns whose lease ran out, the inbox and the outbox."""
     row = tx.one("health", now=to_micros(now))

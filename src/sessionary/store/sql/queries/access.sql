@@ -47,11 +47,11 @@ UPDATE pairings SET expires_at = :now WHERE profile = :profile AND platform = :p
 -- name: delete_old_pairings
 DELETE FROM pairings WHERE expires_at <= :now AND asked_at <= :before;
 
--- name: get_guard
+-- name: get_pairing_guard
 SELECT wrong_codes, locked_until FROM pairing_guards WHERE profile = :profile;
 
--- name: set_guard
-INSERT INTO pairing_guards (profile, wrong_codes, locked_until) VALUES (:profile, :wrong_codes, :locked_until)
+-- name: set_pairing_guard
+INSERT INTO pairing_guards (profile, wrong_codes, locked_until) VALUES (:profile, :wrong, :locked_until)
 ON CONFLICT (profile) DO UPDATE SET wrong_codes = excluded.wrong_codes, locked_until = excluded.locked_until;
 
 -- name: get_spending
