@@ -72,6 +72,13 @@ def test_a_reading_command_loads_nothing_heavy(sessionary: Program, args: list[s
     assert loaded(sessionary, *args) & HEAVY == {"apsw"}
 
 
+def test_reading_the_settings_loads_the_parser_and_nothing_else(sessionary: Program) -> None:
+    sessionary.append("new", "hello")
+    (sessionary.home / "sessionary.toml").write_text('zone = "Europe/Berlin"\n[engine]\n')
+
+    assert loaded(sessionary, "sessions", "list") & HEAVY == {"apsw", "tomllib"}
+
+
 def test_a_search_loads_the_words_and_little_else(sessionary: Program) -> None:
     sessionary.append("new", "hello", "--title", "Capitals")
 

@@ -7,7 +7,7 @@ import pytest
 
 from sessionary import config
 from sessionary.actions import credentials
-from sessionary.config.server import WebSettings, read_web
+from sessionary.config.server import Limits, WebSettings, read_web
 from sessionary.errors import BadInput
 from tests.project.code import ROOT
 
@@ -54,6 +54,22 @@ def test_the_hash_may_stand_in_a_file_or_a_variable(tmp_path: Path) -> None:
     for found in (by_file, by_variable):
         assert found.password_hash is not None
         assert found.password_hash.reveal() == HASH
+
+
+def test_the_limits_of_the_server_can_be_set(tmp_path: Path) -> None:
+    found = loaded(tmp_path, "[web.limits]\nconnections = 9\nbody_seconds = 0.5")
+
+    assert (found.limits.connections, found.limits.body_seconds) == (9, 0.5)
+    assert found.limits.streams == Limits().streams
+
+
+def test_a_limit_that_would_close_the_server_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput) as caught:
+        loaded(tmp_path, "[web.limits]\nbody_bytes = 10")
+
+    assert "[web.limits]: body_bytes must be a whole number from 65536 up, not 10." in str(
+        caught.value
+    )
 
 
 @pytest.mark.parametrize(

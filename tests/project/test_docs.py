@@ -10,8 +10,10 @@ from sessionary.actions import turns
 from sessionary.actions.retention import purge
 from sessionary.actions.sessions import edit, lists, log
 from sessionary.agents.demo import SCENES, Says
+from sessionary.channels import registry
 from sessionary.client.session import LEASE_SECONDS
 from sessionary.clock import RandomIds, SystemClock
+from sessionary.config.reader import settings_of
 from sessionary.model import title
 from sessionary.model.message import MAX_SEQ
 from sessionary.model.turn import ArrivalState, DeliveryState, TurnState
@@ -79,6 +81,14 @@ def test_the_settings_page_and_the_example_are_what_the_code_declares() -> None:
         assert path.read_text(encoding="utf-8") == text, (
             "run .venv/bin/python -m tools.settings_page"
         )
+
+
+@pytest.mark.parametrize("platform", sorted(path.stem for path in (DOCS / "channels").iterdir()))
+def test_the_page_of_a_channel_has_all_its_settings(platform: str) -> None:
+    text = read(f"channels/{platform}.md")
+    declared = settings_of(registry.load(platform).SETTINGS)
+
+    assert [each.name for each in declared if each.name not in text] == []
 
 
 def test_the_schema_page_reads_migrations_as_sqlite_does() -> None:

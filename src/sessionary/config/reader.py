@@ -4,6 +4,7 @@ Every error is one line that names the file, the table and the setting, says wha
 may be a secret.
 """
 
+import dataclasses
 import types
 from collections.abc import Collection, Mapping
 from enum import Enum
@@ -20,10 +21,9 @@ MISSING: Any = type("Missing", (), {"__repr__": lambda _: "MISSING"})()
 class Shape:
     """The type of a setting, without `Annotated` and `None`."""
 
-    __slots__ = ("choices", "ge", "gt", "is_optional", "item", "kind", "le", "marks", "type")
+    __slots__ = ("choices", "ge", "gt", "item", "kind", "le", "marks", "type")
 
     def __init__(self, hint: Any) -> None:
-        self.is_optional = False
         self.kind: ValueKind | None = None
         self.gt: float | None = None
         self.ge: float | None = None
@@ -34,7 +34,6 @@ class Shape:
                 hint, *marks = get_args(hint)
                 self.marks += marks
             elif get_origin(hint) in (Union, types.UnionType) and type(None) in get_args(hint):
-                self.is_optional = True
                 hint = Union[tuple(each for each in get_args(hint) if each is not type(None))]  # noqa: UP007
             else:
                 break
@@ -114,45 +113,25 @@ _known: dict[type[Any], tuple[Declared, ...]] = {}
 
 
 def _settings_of(table: type[Any]) -> tuple[Declared, ...]:
+    fields: Collection[Any]
+    none: object
+    each: Any
+    if hasattr(table, "__struct_fields__"):
+        import msgspec  # loaded already, by the module that declares the Struct
+
+        fields, none = msgspec.structs.fields(table), msgspec.NODEFAULT
+    else:
+        fields, none = dataclasses.fields(table), dataclasses.MISSING
     hints = get_type_hints(table, include_extras=True)
-    fields = _of_struct if hasattr(table, "__struct_fields__") else _of_dataclass
-    declared = [each for each in fields(table, hints) if each.description is not None]
-    return tuple(sorted(declared, key=lambda each: each.default is not MISSING))
-
-
-def _of_dataclass(table: type, hints: Mapping[str, Any]) -> list[Declared]:
-    import dataclasses
-
-    return [
-        Declared(
-            each.name,
-            hints[each.name],
-            each.default_factory()
-            if each.default_factory is not dataclasses.MISSING
-            else MISSING
-            if each.default is dataclasses.MISSING
-            else each.default,
-        )
-        for each in dataclasses.fields(table)
-    ]
-
-
-def _of_struct(table: type, hints: Mapping[str, Any]) -> list[Declared]:
-    import msgspec  # loaded already, by the module that declares the Struct
-
-    return [
-        Declared(
-            each.name,
-            hints[each.name],
-            each.default_factory()
-            if each.default_factory is not msgspec.NODEFAULT
-            else MISSING
-            if each.default is msgspec.NODEFAULT
-            else each.default,
-            name=each.encode_name,
-        )
-        for each in msgspec.structs.fields(table)
-    ]
+    found = []
+    for each in fields:
+        default = MISSING if each.default is none else each.default
+        if each.default_factory is not none:
+            default = each.default_factory()
+        name = getattr(each, "encode_name", None)  # a Struct's field may have another name
+        found.append(Declared(each.name, hints[each.name], default, name=name))
+    settings = [each for each in found if each.description is not None]
+    return tuple(sorted(settings, key=lambda each: each.default is not MISSING))
 
 
 class Place:
