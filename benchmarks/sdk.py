@@ -25,7 +25,7 @@ from benchmarks.goals import at_least, at_most
 from benchmarks.measure import Case, Contestant, Goal, Sample, Scale, attempts, repeat
 from benchmarks.raw import TEXT, RawLog
 from benchmarks.texts import sql
-from sessionary.client.client import connect
+from sessionary import Sessionary
 from sessionary.integrations.openai_agents import SessionarySession
 
 SESSIONS = 64
@@ -84,7 +84,7 @@ class Field:
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.loop = stack.enter_context(asyncio.Runner())
-        client = stack.enter_context(connect(folder / "sdk.db", home=str(folder)))
+        client = stack.enter_context(Sessionary(folder / "sdk.db", home=str(folder)))
         client.store.index_in_background()
         saver = stack.enter_context(SqliteSaver.from_conn_string(str(folder / "langgraph.db")))
         engine = create_async_engine(f"sqlite+aiosqlite:///{folder / 'alchemy.db'}")

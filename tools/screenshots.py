@@ -9,8 +9,8 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from sessionary import Sessionary
 from sessionary.app import demo
-from sessionary.client.client import connect
 from tests.browser.conftest import FLAGS, PHONE, Served, served
 from tests.browser.test_import import record
 
@@ -72,8 +72,8 @@ def main() -> None:
         home.mkdir()
         (home / "sessionary.toml").write_text(RESETS)
         record(person)
-        with connect(home=str(home), create=True) as client:
-            demo.fill(client)
+        with Sessionary(home=str(home), create=True) as client:
+            demo.fill(client.app)
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         with served(home, user_home=person) as server:
             visitor = Visitor(browser, server)

@@ -131,7 +131,7 @@ async def trace_message(trace: Trace, folder: Path, *, is_listed: bool) -> None:
 def trace_client(trace: Trace, folder: Path, *, is_listed: bool) -> None:
     """Append a message and search for it, as a Python program would."""
     source = sessionary.Source(platform="web", chat_id="alice")
-    with sessionary.open(folder / "client.db") as client:
+    with sessionary.Sessionary(folder / "client.db") as client:
         client.session(source).append("user", "first")
         with trace.on():
             client.session(source).append("user", "hello lisbon")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from sessionary import Sessionary
 from sessionary.actions import inbox, turns
 from sessionary.actions.sessions import routing
 from sessionary.actions.turns import Claim, Ending
 from sessionary.app.chat import TerminalChat
 from sessionary.app.engine import build_engine
-from sessionary.client.client import Sessionary, connect
 from sessionary.engine.context import LiveEvent
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.engine.turn import budgets
@@ -51,7 +51,7 @@ secret_env = "NO_SECRET"
 def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sessionary]:
     (tmp_path / "sessionary.toml").write_text(CONFIGURED)
     url = None if request.param == "sqlite" else request.getfixturevalue("migrated_url")
-    with connect(url, home=str(tmp_path)) as opened:
+    with Sessionary(url, home=str(tmp_path)) as opened:
         yield opened
 
 
@@ -88,7 +88,7 @@ def wait_elsewhere(client: Sessionary, text: str = "hello from elsewhere") -> st
 
 
 async def test_what_the_agent_says_whole_is_heard_whole(client: Sessionary) -> None:
-    async with TerminalChat(client, agent="silent") as talk:
+    async with TerminalChat(client.app, agent="silent") as talk:
         events = await send(talk, "What time is it?")
 
     assert words(events) == ["Let me look.", "Half past nine."]
@@ -96,7 +96,7 @@ async def test_what_the_agent_says_whole_is_heard_whole(client: Sessionary) -> N
 
 
 async def test_no_word_is_missed_however_fast_they_come(client: Sessionary) -> None:
-    async with TerminalChat(client, agent="busy") as talk:
+    async with TerminalChat(client.app, agent="busy") as talk:
         events = await send(talk, "Count.")
 
     assert words(events) == ["".join(f"{number} " for number in range(3000))]
@@ -105,7 +105,7 @@ async def test_no_word_is_missed_however_fast_they_come(client: Sessionary) -> N
 async def test_what_waits_for_others_is_left_for_those_who_stay(client: Sessionary) -> None:
     other = wait_elsewhere(client)
 
-    async with TerminalChat(client) as talk:
+    async with TerminalChat(client.app) as talk:
         for _ in range(3):
             events = await send(talk, "hello")
             assert words(events)
@@ -125,7 +125,7 @@ async def test_a_reply_of_a_process_without_the_channel_is_put_into_the_outbox(
 ) -> None:
     """Another process has the channel, and sends what waits there."""
     other = wait_elsewhere(client)
-    engine = build_engine(client, adapters={})
+    engine = build_engine(client.app, adapters={})
     await engine.start()
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -147,7 +147,7 @@ def _deliveries(tx: Tx, key: SessionKey) -> list[str]:
 
 
 async def test_an_answer_that_another_process_gives_is_heard(client: Sessionary) -> None:
-    async with TerminalChat(client) as talk:
+    async with TerminalChat(client.app) as talk:
         await send(talk, "hello")
         key = key_for(talk.source, profile="main")
         lease = await client.store.write(_take_elsewhere, key, client)
@@ -181,7 +181,7 @@ def _answer_elsewhere(tx: Tx, key: SessionKey, lease: Lease, client: Sessionary)
 
 
 async def test_a_question_that_is_asked_again_is_followed_to_its_answer(client: Sessionary) -> None:
-    async with TerminalChat(client, agent="silent") as talk:
+    async with TerminalChat(client.app, agent="silent") as talk:
         await send(talk, "What time is it?")
         events = await send(talk, "/retry")
 
@@ -197,7 +197,7 @@ async def test_who_has_used_up_a_budget_is_told_at_once(
     await client.store.write(
         access.add_spending, scope, today, profile="main", tokens=1, cost_microusd=0
     )
-    async with TerminalChat(client) as talk:
+    async with TerminalChat(client.app) as talk:
         events = await send(talk, "hello")
 
     assert [live.kind for live in events] == ["ended"]
@@ -212,4 +212,4 @@ async def test_a_user_without_a_name_can_talk(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("os.getuid", lambda: 1_234_567)
 
-    assert TerminalChat(client).source.user_id == "1234567"
+    assert TerminalChat(client.app).source.user_id == "1234567"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from sessionary import Sessionary
 from sessionary.app import import_watch, server
 from sessionary.app.imports import ImportProgress, ImportRequest, ToolImport
-from sessionary.client.client import Sessionary, connect
 from sessionary.errors import SessionaryError, StoreUnavailable
 from sessionary.importers.base import session_merger
 from tests.importers.write_claude_code import Tape, new_uuid, text
@@ -28,7 +28,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def client(home: Path, tmp_path: Path) -> Iterator[Sessionary]:
-    with connect(home=str(tmp_path / "sessionary")) as opened:
+    with Sessionary(home=str(tmp_path / "sessionary")) as opened:
         yield opened
 
 
@@ -54,7 +54,7 @@ def test_what_is_added_while_it_watches_is_read(client: Sessionary, tape: Tape) 
         tape.write()
 
     import_watch.watch(
-        client, [ImportRequest("claude-code", tape.path.parent)], stop=stop, on_import=on_import
+        client.app, [ImportRequest("claude-code", tape.path.parent)], stop=stop, on_import=on_import
     )
 
     assert [(each.added, each.messages) for each in reports] == [(1, 1), (0, 1), (0, 1)]
@@ -73,11 +73,11 @@ def test_an_import_is_left_in_the_middle_and_gone_on_with_later(
         stop.set()
 
     import_watch.watch(
-        client, [request], stop=stop, on_import=lambda _: None, on_progress=interrupt
+        client.app, [request], stop=stop, on_import=lambda _: None, on_progress=interrupt
     )
     after = [head.message_count for head in client.sessions().items]
     again = threading.Event()
-    import_watch.watch(client, [request], stop=again, on_import=lambda _: again.set())
+    import_watch.watch(client.app, [request], stop=again, on_import=lambda _: again.set())
 
     assert after == []
     assert [head.message_count for head in client.sessions().items] == [1501]
@@ -95,7 +95,7 @@ def test_a_failure_is_told_and_tried_again(client: Sessionary, tape: Tape) -> No
         stop.set()
 
     import_watch.watch(
-        client,
+        client.app,
         [ImportRequest("claude-code", tape.path.parent)],
         stop=stop,
         on_import=lambda _: None,
@@ -118,7 +118,7 @@ async def test_serve_watches_what_the_configuration_names(client: Sessionary, ta
     logger.addHandler(importer)
     logger.setLevel(logging.INFO)
     try:
-        async with server.import_watcher(client):
+        async with server.import_watcher(client.app):
             await done.wait()
     finally:
         logger.removeHandler(importer)

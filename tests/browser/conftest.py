@@ -24,8 +24,8 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
+from sessionary import Sessionary
 from sessionary.app import demo
-from sessionary.client.client import connect
 from tests.browser.server_process import ServerProcess
 from tests.browser.wire import Wire
 
@@ -228,8 +228,8 @@ def browser() -> Iterator[Browser]:
 def demo_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with the demo's sessions, to be copied. Made anew for each module: the demo counts ages from now."""
     home = tmp_path_factory.mktemp("demo")
-    with connect(home=str(home), create=True) as client:
-        demo.fill(client, count=DEMO_SESSIONS)
+    with Sessionary(home=str(home), create=True) as client:
+        demo.fill(client.app, count=DEMO_SESSIONS)
     return home
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from sessionary.client.client import connect
+from sessionary import Sessionary
 from sessionary.model.source import Source
 from tests.browser.conftest import (
     WRITE,
@@ -244,7 +244,7 @@ def test_a_broken_turn_can_be_tried_again_wherever_its_session_came_from(
 ) -> None:
     call = {"type": "tool_call", "id": "1", "name": "bash", "arguments": {"command": "ls"}}
     result = {"type": "tool_result", "call_id": "1", "content": "nothing"}
-    with connect(home=str(tmp_path), create=True) as client:
+    with Sessionary(home=str(tmp_path), create=True) as client:
         chat = client.new_session(Source(platform, chat_id="7"), title="broken")
         with suppress(ValueError), chat.turn("list the files") as turn:
             for _ in range(steps):
@@ -266,7 +266,7 @@ def test_a_broken_turn_can_be_tried_again_wherever_its_session_came_from(
 def test_no_turn_of_a_session_that_is_read_only_is_tried_again(
     tmp_path: Path, visit: Visitor
 ) -> None:
-    with connect(home=str(tmp_path), create=True) as client:
+    with Sessionary(home=str(tmp_path), create=True) as client:
         chat = client.new_session(title="over")
         with suppress(ValueError), chat.turn("hello"):
             raise ValueError("the model is away")

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Error, Page, expect
 
+from sessionary import Sessionary
 from sessionary.actions.files import upload
 from sessionary.actions.sessions import append, edit, projects
 from sessionary.actions.transfer import export
-from sessionary.client.client import Sessionary, connect
 from sessionary.model.message import message
 from sessionary.model.session import Opening
 from sessionary.model.source import Source
@@ -112,16 +112,16 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, 
     home = tmp_path_factory.mktemp("hostile")
     (home / "sessionary.toml").write_text(ECHO)
     numbered = list(enumerate(text for text in CORPUS if len(text) < 2000))
-    with connect(home=str(home), create=True) as client:
+    with Sessionary(home=str(home), create=True) as client:
         blobs = [
-            client.writing(upload, data, profile="main", moment=client.moment()).result()
+            client.store.write(upload, data, profile="main", moment=client.moment()).result()
             for data in MARKUP
         ]
         ids = [
-            client.writing(write, client, numbered[first : first + PER_SESSION], blobs).result()
+            client.store.write(write, client, numbered[first : first + PER_SESSION], blobs).result()
             for first in range(0, len(numbered), PER_SESSION)
         ]
-        client.writing(
+        client.store.write(
             projects.add, "<img src=x onerror=alert(1)>", profile="main", moment=client.moment()
         ).result()
     with served(home) as server:
@@ -207,8 +207,8 @@ def test_a_file_of_markup_is_kept_and_never_shown(
 
 
 def blob_of(server: Served, id: str, place: int) -> str:
-    with connect(home=str(server.home)) as client:
-        entries = client.find(id).messages(limit=200).entries
+    with Sessionary(home=str(server.home)) as client:
+        entries = client.find(id).entries(limit=200).entries
     parts = [part for entry in entries for part in entry.body.parts]  # type: ignore[union-attr]
     return str([part.blob for part in parts if hasattr(part, "blob")][place])
 
@@ -218,7 +218,7 @@ def test_an_exported_page_does_nothing_and_asks_nobody(
 ) -> None:
     server, ids = hostile
     file = tmp_path / "export.html"
-    with connect(home=str(server.home)) as client:
+    with Sessionary(home=str(server.home)) as client:
         pieces = export.export_html(client.store, ids, profile="main")
         file.write_text("".join(pieces), encoding="utf-8", errors="replace")
     context = browser.new_context()

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from sessionary import Sessionary
 from sessionary.actions.sessions import append
-from sessionary.client.client import connect
 from sessionary.model.message import message
 from sessionary.model.source import Source
 from tests.browser.conftest import Visitor, served, settled
@@ -30,7 +30,7 @@ TITLE = "<img src=x onerror='window.hit = 1'> \u202etitle"
 
 
 def test_hostile_text_is_harmless_and_asks_nobody(tmp_path: Path, visit: Visitor) -> None:
-    with connect(home=str(tmp_path), create=True) as client:
+    with Sessionary(home=str(tmp_path), create=True) as client:
         session = client.new_session(
             Source("web", user_id="x", user_name="<b onclick=1>Eve</b>"), title="hostile"
         )
@@ -45,7 +45,7 @@ def test_hostile_text_is_harmless_and_asks_nobody(tmp_path: Path, visit: Visitor
             odd = message("assistant", [{"type": "text", "text": text}, {"type": "odd", "x": text}])
             new_message = append.NewMessage(odd)
             moment = client.moment()
-            client.writing(
+            client.store.write(
                 append.append_to_session, id, new_message, profile="main", moment=moment
             ).result()
         session.rename(TITLE)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from sessionary.client.client import connect
+from sessionary import Sessionary
 from tests.browser.conftest import WRITE, Served, Visitor, eventually, hold, served, settled
 
 pytestmark = pytest.mark.timeout(300)
@@ -271,7 +271,7 @@ def test_x_selects_each_row_it_is_pressed_on(shared_demo: Served, visit: Visitor
 
 
 def _many_sessions(home: Path, count: int) -> None:
-    with connect(home=str(home), create=True) as client:
+    with Sessionary(home=str(home), create=True) as client:
         for number in range(count):
             client.new_session(title=f"session {number}").append("user", f"message {number}")
 
@@ -294,7 +294,7 @@ def test_end_and_home_go_to_the_ends_of_the_whole_list(tmp_path: Path, visit: Vi
 def test_end_and_home_go_to_the_ends_of_the_whole_transcript(
     tmp_path: Path, visit: Visitor
 ) -> None:
-    with connect(home=str(tmp_path), create=True) as client:
+    with Sessionary(home=str(tmp_path), create=True) as client:
         chat = client.new_session(title="Long")
         for number in range(150):
             chat.append("user", f"message {number}.")
@@ -314,7 +314,7 @@ def test_end_and_home_go_to_the_ends_of_the_whole_transcript(
 def test_home_goes_to_the_first_message_although_the_end_moves_while_it_loads(
     tmp_path: Path, visit: Visitor
 ) -> None:
-    with connect(home=str(tmp_path), create=True) as client:
+    with Sessionary(home=str(tmp_path), create=True) as client:
         chat = client.new_session(title="Long")
         for number in range(150):
             chat.append("user", f"message {number}.")

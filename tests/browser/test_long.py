@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from sessionary import Sessionary
 from sessionary.actions.sessions import append
-from sessionary.client.client import connect
 from sessionary.clock import Moment
 from sessionary.model.message import message
 from sessionary.model.session import Opening
@@ -37,7 +37,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, str
 
 def write_long(home: Path) -> str:
     """Write the long session into a new store; return its address."""
-    with connect(home=str(home), create=True) as client:
+    with Sessionary(home=str(home), create=True) as client:
         chat = client.new_session(title="Apples")
         for number in range(MESSAGES):
             chat.append("user", f"apple {number}")
@@ -114,8 +114,8 @@ def test_many_sessions_that_come_at_once_are_listed_at_once(empty: Served, visit
     expect(seen.page.locator(".session-row")).to_have_count(1)
     seen.page.evaluate(WATCH, ".rows")
 
-    with connect(home=str(empty.home)) as client:
-        client.answer(client.writing(many, moment=client.moment()))
+    with Sessionary(home=str(empty.home)) as client:
+        client.store.write(many, moment=client.moment()).result()
 
     expect(seen.page.locator(".group-heading", has_text="Today")).to_contain_text(str(SESSIONS + 1))
     assert seen.page.evaluate("window.changes") < SESSIONS / 4
@@ -135,9 +135,9 @@ def test_much_that_is_said_at_once_is_shown_at_once(empty: Served, visit: Visito
     expect(seen.page.locator(".live-reply")).to_have_count(0)
     seen.page.evaluate(WATCH, ".column")
 
-    with connect(home=str(empty.home)) as client:
+    with Sessionary(home=str(empty.home)) as client:
         id = seen.page.url.rpartition("/")[2]
-        client.answer(client.writing(much, id, moment=client.moment()))
+        client.store.write(much, id, moment=client.moment()).result()
 
     expect(seen.page.locator(".message").last).to_contain_text(f"plum {SESSIONS - 1}")
     expect(seen.page.locator(".message").last).to_be_in_viewport()

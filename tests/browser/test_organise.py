@@ -5,8 +5,8 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from sessionary import Sessionary
 from sessionary.actions.sessions import append, projects
-from sessionary.client.client import connect
 from sessionary.model.message import message
 from sessionary.model.session import Opening
 from sessionary.model.source import Source
@@ -171,7 +171,7 @@ def test_what_a_list_leaves_out_is_counted_and_shown(shared_demo: Served, visit:
 def test_archived_sessions_are_counted_among_the_hidden_within_the_filter(
     empty: Served, visit: Visitor
 ) -> None:
-    with connect(home=str(empty.home)) as client:
+    with Sessionary(home=str(empty.home)) as client:
         for title in ("Roses", "Tulips"):
             client.new_session(title=title).append("user", "hello")
     page = visit(empty).page
@@ -194,7 +194,7 @@ def test_archived_sessions_are_counted_among_the_hidden_within_the_filter(
 def test_a_purged_session_is_said_to_be_gone_for_good_and_offers_no_way_back(
     empty: Served, visit: Visitor
 ) -> None:
-    with connect(home=str(empty.home)) as client:
+    with Sessionary(home=str(empty.home)) as client:
         id = client.new_session(title="Secret").append("user", "hello").session_id
     page = visit(empty, f"/s/{id}").page
     expect(page.locator(".message")).to_have_count(1)
@@ -203,7 +203,7 @@ def test_a_purged_session_is_said_to_be_gone_for_good_and_offers_no_way_back(
     expect(page.get_by_role("button", name="Restore")).to_be_visible()
     expect(page.get_by_role("button", name="Undo")).to_be_visible()
 
-    with connect(home=str(empty.home)) as client:
+    with Sessionary(home=str(empty.home)) as client:
         client.find(id).purge()
 
     expect(page.get_by_text("This session was permanently deleted.")).to_be_visible()
@@ -214,9 +214,9 @@ def test_a_purged_session_is_said_to_be_gone_for_good_and_offers_no_way_back(
 
 
 def test_a_chat_begun_in_a_projects_view_is_in_that_project(empty: Served, visit: Visitor) -> None:
-    with connect(home=str(empty.home)) as client:
+    with Sessionary(home=str(empty.home)) as client:
         client.new_session(title="Elsewhere").append("user", "hello")
-        client.writing(projects.add, "Garden", profile="main", moment=client.moment()).result()
+        client.store.write(projects.add, "Garden", profile="main", moment=client.moment()).result()
     seen = visit(empty)
     page = seen.page
     page.get_by_role("button", name="Garden 0").click()
@@ -229,17 +229,17 @@ def test_a_chat_begun_in_a_projects_view_is_in_that_project(empty: Served, visit
     expect(row(page, "Elsewhere")).to_have_count(0)
     expect(page.get_by_role("button", name="Garden 1")).to_be_visible()
     id = page.url.partition("/s/")[2].partition("?")[0]
-    with connect(home=str(empty.home)) as client:
+    with Sessionary(home=str(empty.home)) as client:
         assert client.head(id).project == "Garden"
 
 
 def test_a_new_chat_by_its_key_stays_in_the_project_of_the_open_session(
     empty: Served, visit: Visitor
 ) -> None:
-    with connect(home=str(empty.home)) as client:
-        client.writing(projects.add, "Garden", profile="main", moment=client.moment()).result()
+    with Sessionary(home=str(empty.home)) as client:
+        client.store.write(projects.add, "Garden", profile="main", moment=client.moment()).result()
         id = client.new_session(title="Roses").append("user", "hello").session_id
-        client.writing(projects.move_session, id, "Garden", profile="main").result()
+        client.store.write(projects.move_session, id, "Garden", profile="main").result()
     page = visit(empty, f"/s/{id}?project=Garden&folder=all").page
     row(page, "Roses").focus()
 
@@ -275,12 +275,12 @@ def test_an_empty_trash_is_called_empty(empty: Served, visit: Visitor) -> None:
 def test_the_filter_offers_a_model_that_no_listed_session_has(
     empty: Served, visit: Visitor
 ) -> None:
-    with connect(home=str(empty.home)) as client:
+    with Sessionary(home=str(empty.home)) as client:
         for number in range(71):
             model = "usual" if number else "rare-model"
             opening = Opening("main", Source("api"), title=f"Talk {number}", model=model)
             saying = append.NewMessage(message("user", "hello"))
-            client.writing(
+            client.store.write(
                 append.append_to_new_session, opening, saying, moment=client.moment()
             ).result()
     page = visit(empty).page
@@ -301,7 +301,7 @@ def test_the_tokens_of_a_session_include_the_cache(empty: Served, visit: Visitor
         cache_read_tokens=30_000,
         cache_write_tokens=400_000,
     )
-    with connect(home=str(empty.home)) as client:
+    with Sessionary(home=str(empty.home)) as client:
         chat = client.new_session(title="Long")
         id = chat.append("assistant", "hello", usage=used).session_id
     page = visit(empty, f"/s/{id}").page

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from sessionary.client.client import connect
+from sessionary import Sessionary
 from tests.browser.conftest import LONGEST_PAUSE_MS, PauseWatch, Served, Visitor, served
 
 pytestmark = pytest.mark.timeout(300)
@@ -19,7 +19,7 @@ RESULT = {"type": "tool_result", "call_id": "1", "name": "bash", "content": LONG
 
 @pytest.fixture
 def wordy(tmp_path: Path) -> Iterator[tuple[Served, str]]:
-    with connect(home=str(tmp_path), create=True) as client:
+    with Sessionary(home=str(tmp_path), create=True) as client:
         chat = client.new_session(title="A wordy tool")
         chat.append("user", "show me the log")
         chat.append("assistant", [CALL])
@@ -74,7 +74,7 @@ def test_an_output_of_two_megabytes_is_shown_whole_without_a_pause(
 ) -> None:
     lines = [f"line {number} of a very long log with some words in it" for number in range(40_000)]
     call = CALL | {"name": tool, "arguments": {"path": "log", "command": "cat log"}}
-    with connect(home=str(tmp_path), create=True) as client:
+    with Sessionary(home=str(tmp_path), create=True) as client:
         chat = client.new_session(title="A very wordy tool")
         chat.append("user", "show me the log")
         chat.append("assistant", [call])
@@ -99,7 +99,7 @@ def searched(tmp_path: Path) -> Iterator[Served]:
     """A session whose tools said words that stand nowhere else, one of them far down in a long output."""
     call = {"type": "tool_call", "id": "2", "name": "lookup", "arguments": {"topic": "harbours"}}
     content = {"places": [{"name": "Zanzibar quay", "depth": 9}]}
-    with connect(home=str(tmp_path), create=True) as client:
+    with Sessionary(home=str(tmp_path), create=True) as client:
         chat = client.new_session(title="Tools that said something")
         chat.append("user", "look it up")
         chat.append("assistant", [CALL])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from playwright.sync_api import Page, expect
 
-from sessionary.client.client import connect
+from sessionary import Sessionary
 from tests.browser.conftest import (
     LONGEST_PAUSE_MS,
     PauseWatch,
@@ -48,7 +48,7 @@ class Texts:
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Texts]:
     home = tmp_path_factory.mktemp("texts")
     paths = {}
-    with connect(home=str(home), create=True) as client:
+    with Sessionary(home=str(home), create=True) as client:
         for name, text in (("formatted", FORMATTED), ("mixed", MIXED), ("long", LONG)):
             chat = client.new_session(title=name)
             chat.append("user", "show me")

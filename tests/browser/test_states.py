@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from sessionary.client.client import connect
+from sessionary import Sessionary
 from tests.browser.conftest import WRITE, Served, Visitor, eventually, served, settled
 
 pytestmark = pytest.mark.timeout(300)
@@ -175,7 +175,7 @@ def test_focus_that_came_by_itself_shows_with_the_first_key(
 def test_any_script_and_any_length_has_its_place(
     tmp_path: Path, visit: Visitor, phone: bool
 ) -> None:
-    with connect(home=str(tmp_path), create=True) as client:
+    with Sessionary(home=str(tmp_path), create=True) as client:
         chat = client.new_session(title=LONGEST)
         chat.append("user", "x" * 500)
         id = chat.append("assistant", ARABIC).session_id

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from sessionary import Sessionary
 from sessionary.actions import turns
 from sessionary.actions.sessions import routing
 from sessionary.actions.turns import Claim
 from sessionary.app.chat import TerminalChat
-from sessionary.client.client import Sessionary, connect
 from sessionary.engine.ports import Event, Step, TurnRequest
 from sessionary.model.message import message
 from sessionary.model.source import key_for
@@ -139,7 +139,7 @@ def test_ctrl_c_stops_the_turn_and_keeps_what_was_said(talking: Program) -> None
 
 def test_who_presses_ctrl_c_twice_does_not_wait_for_a_turn_elsewhere(talking: Program) -> None:
     talking("chat", "hello", "--agent", "whole")
-    with connect(home=str(talking.home)) as client:
+    with Sessionary(home=str(talking.home)) as client:
         lease = client.store.write(_run_elsewhere, client).result()
         with start(talking, "and now?") as process:
             assert process.stderr is not None
@@ -154,7 +154,7 @@ def test_who_presses_ctrl_c_twice_does_not_wait_for_a_turn_elsewhere(talking: Pr
 
 def _run_elsewhere(tx: Tx, client: Sessionary) -> Lease:
     """Another process runs a turn in the terminal's conversation."""
-    head = routing.get_current(tx, key_for(TerminalChat(client).source, profile="main"))
+    head = routing.get_current(tx, key_for(TerminalChat(client.app).source, profile="main"))
     assert head is not None
     claim = Claim("another process", 600, "other")
     return turns.take_lease(tx, head.no, head.id, claim=claim, moment=client.moment())

@@ -4,20 +4,20 @@ from typing import Any
 
 import pytest
 
+from sessionary import Sessionary
 from sessionary.actions import outbox
-from sessionary.client.client import connect
 from sessionary.model.message import Text
 from sessionary.model.source import Channel, Source
 from tests.cli.conftest import Program
 
 
 def abandoned(sessionary: Program, text: str = "hello", chat: str = "gone") -> str:
-    with connect(home=str(sessionary.home), create=True) as client:
+    with Sessionary(home=str(sessionary.home), create=True) as client:
         given: dict[str, Any] = {"profile": client.profile, "moment": client.moment()}
-        id = client.writing(
+        id = client.store.write(
             outbox.enqueue, Channel("telegram", chat), (Text(text),), **given
         ).result()
-        client.writing(outbox.abandon, id, reason="blocked by the user").result()
+        client.store.write(outbox.abandon, id, reason="blocked by the user").result()
     return id
 
 
@@ -26,7 +26,7 @@ def telegram(sessionary: Program) -> Program:
     """A program with a Telegram channel, and a chat there that has talked with the agent."""
     sessionary.home.mkdir()
     (sessionary.home / "sessionary.toml").write_text("[channels.telegram]\ntoken_env = 'T'\n")
-    with connect(home=str(sessionary.home), create=True) as client:
+    with Sessionary(home=str(sessionary.home), create=True) as client:
         client.session(Source("telegram", "42", user_id="7")).append("user", "hi")
     return sessionary
 

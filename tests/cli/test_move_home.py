@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionary import BadInput, config
-from sessionary.client.client import connect
+from sessionary import BadInput, Sessionary, config
 from tests.cli.conftest import Program
 
 
@@ -95,7 +94,7 @@ def test_a_home_that_is_there_already_is_not_overwritten(tmp_path: Path, program
 
 def test_a_store_in_use_is_not_moved(program: Program) -> None:
     make_former_home(program.home)
-    with connect(program.home / "hansard.db") as user:
+    with Sessionary(program.home / "hansard.db") as user:
         user.sessions()
 
         refused = program("move-home")

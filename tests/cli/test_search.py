@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.client.client import connect
+from sessionary import Sessionary
 from tests.cli.conftest import Program
 from tests.cli.test_start import loaded
 
@@ -15,7 +15,7 @@ HIT = {"session", "id", "seq", "role", "snippet", "text", "at", "score", "before
 def fruit(sessionary: Program) -> Program:
     sessionary.append("new", "where does a pineapple grow?", "--title", "Fruit")
     sessionary.append("Fruit", "In the tropics.", "--role", "assistant")
-    with connect(home=str(sessionary.home)) as client:
+    with Sessionary(home=str(sessionary.home)) as client:
         result = {"type": "tool_result", "call_id": "c", "content": "pineapple: 3 results"}
         client.find("Fruit").append("tool", [result])
     sessionary.append("new", "a pineapple \x1b[31mred\x1b[0m \u202egnirts", "--title", "Colours")

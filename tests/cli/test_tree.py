@@ -9,9 +9,9 @@ from typing import Any
 import click
 import pytest
 
+from sessionary import Sessionary
 from sessionary.actions import access, outbox
 from sessionary.cli.root import root
-from sessionary.client.client import connect
 from sessionary.model.message import Text
 from sessionary.model.prompt import HomeAddress
 from sessionary.model.source import Channel, Person
@@ -159,8 +159,8 @@ def working(sessionary: Program, tmp_path: Path) -> Program:
 
 def _asks_with_a_code(home: Path) -> str:
     """A stranger asks to be let in; the code they were given."""
-    with connect(home=str(home)) as client:
-        client.writing(
+    with Sessionary(home=str(home)) as client:
+        client.store.write(
             access.request_pairing,
             "telegram",
             Person("7"),
@@ -173,11 +173,11 @@ def _asks_with_a_code(home: Path) -> str:
 
 def _delivery(home: Path) -> str:
     """Something waits in the outbox, and there is another channel for it; its id."""
-    with connect(home=str(home)) as client:
+    with Sessionary(home=str(home)) as client:
         given: dict[str, Any] = {"profile": "main", "moment": client.moment()}
-        client.writing(access.set_home, HomeAddress("webhook", "home"), **given).result()
+        client.store.write(access.set_home, HomeAddress("webhook", "home"), **given).result()
         words = (Text("hello"),)
-        return client.writing(outbox.enqueue, Channel("webhook", "1"), words, **given).result()
+        return client.store.write(outbox.enqueue, Channel("webhook", "1"), words, **given).result()
 
 
 @pytest.mark.parametrize(

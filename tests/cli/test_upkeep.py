@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.client.client import connect
+from sessionary import Sessionary
 from sessionary.model.source import Source
 from tests.cli.conftest import Program
 
@@ -273,7 +273,7 @@ def test_pack_names_a_session_that_lacks_words_and_packs_the_others(filled: Prog
 
 
 def test_erase_counts_first_and_gives_a_receipt(filled: Program) -> None:
-    with connect(filled.database, home=str(filled.home)) as client:
+    with Sessionary(filled.database, home=str(filled.home)) as client:
         mei = Source(platform="telegram", chat_id="5", user_id="5", user_name="Mei")
         client.session(mei).append("user", "my address is Elm Street")
 

@@ -9,7 +9,7 @@ import sessionary
 
 def main(home: Path) -> None:
     failing = home.parent / "failing"
-    with sessionary.open(f"sqlite:///{home / 'sessionary.db'}") as client:
+    with sessionary.Sessionary(f"sqlite:///{home / 'sessionary.db'}") as client:
         chat = client.session(sessionary.Source(platform="web", chat_id="chat"))
 
         def say(text: str) -> str:

@@ -45,7 +45,7 @@ def test_a_disk_that_fails_to_sync_is_not_trusted(tmp_path: Path) -> None:
     assert outcomes[0] == ["before", "yes"]
     assert {answer for _, answer in outcomes[1:3]} <= {"unknown", "no"}
     assert outcomes[3:] == [["while", "yes"], ["after", "yes"]]
-    with sessionary.open(f"sqlite:///{home / 'sessionary.db'}") as client:
+    with sessionary.Sessionary(f"sqlite:///{home / 'sessionary.db'}") as client:
         chat = client.session(sessionary.Source(platform="web", chat_id="chat"))
         texts = [message["content"] for message in chat.context()]
         assert verify.verify(client.store).broken == ()
@@ -80,7 +80,7 @@ def test_an_sqlite_that_can_corrupt_a_store_opens_none(
     monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.40.1")
 
     with pytest.raises(StoreUnavailable, match=r"3\.40\.1 can corrupt a store; nothing was opened"):
-        sessionary.open(f"sqlite:///{tmp_path / 'sessionary.db'}")
+        sessionary.Sessionary(f"sqlite:///{tmp_path / 'sessionary.db'}")
 
     assert list(tmp_path.iterdir()) == []
 
@@ -110,7 +110,7 @@ def test_a_file_system_of_other_machines_is_known(
 def test_a_reader_that_takes_its_time_does_not_let_the_journal_grow(tmp_path: Path) -> None:
     """F21: an export is read in pages, never with one open cursor."""
     path = tmp_path / "sessionary.db"
-    with sessionary.open(f"sqlite:///{path}") as client:
+    with sessionary.Sessionary(f"sqlite:///{path}") as client:
         chat = client.session(sessionary.Source(platform="web", chat_id="chat"))
         for number in range(300):
             chat.append("user", f"{number}")

@@ -58,7 +58,7 @@ def test_a_standby_takes_over_and_nothing_acknowledged_is_lost(
     """F23, with a synchronous standby."""
     primary = postgres_to_break
     url = primary.create_database()
-    sessionary.open(url).close()
+    sessionary.Sessionary(url).close()
     standby = Standby(primary)
     standby.start()
     try:
@@ -66,7 +66,7 @@ def test_a_standby_takes_over_and_nothing_acknowledged_is_lost(
         hosts = quote(f"{primary.home},{standby.home}", safe=",/")
         both = f"postgresql://sessionary@/{name}?host={hosts}&target_session_attrs=read-write"
         history, stop = History(), threading.Event()
-        with sessionary.open(both) as client:
+        with sessionary.Sessionary(both) as client:
             writers = [
                 threading.Thread(target=write, args=(client, history, number, stop))
                 for number in range(WRITERS)

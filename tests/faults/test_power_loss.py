@@ -45,7 +45,7 @@ def after_cut(home: Path, done: list[DiskOperation], folder: Path, rng: random.R
     """Cut the power, start again, and read what is there."""
     folder.mkdir()
     Disk(done, rng).write(home, folder)
-    with sessionary.open(f"sqlite:///{folder / 'sessionary.db'}") as client:
+    with sessionary.Sessionary(f"sqlite:///{folder / 'sessionary.db'}") as client:
         assert verify.verify(client.store).broken == ()
         found = [
             message["content"].split()[0]

@@ -13,7 +13,7 @@ EACH = 60
 
 def main(home: Path) -> None:
     acknowledged = os.open(home / "acknowledged", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    with sessionary.open(f"sqlite:///{home / 'sessionary.db'}") as client:
+    with sessionary.Sessionary(f"sqlite:///{home / 'sessionary.db'}") as client:
 
         def write(thread: int) -> None:
             chat = client.session(sessionary.Source(platform="web", chat_id=f"chat-{thread}"))

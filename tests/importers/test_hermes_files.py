@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from sessionary import Sessionary
 from sessionary.app import imports
-from sessionary.client.client import connect
 from sessionary.importers.base.events import UserEnvironment
 from sessionary.importers.hermes import IMPORTER, Hermes
 from sessionary.model.message import Compaction, Message
@@ -180,8 +180,8 @@ def test_its_web_interface_is_found_also_from_a_home_that_is_a_link(
         tmp_path / "mia", {"HERMES_WEBUI_STATE_DIR": str(tmp_path / "elsewhere")}
     )
 
-    with connect(home=str(tmp_path / "sessionary")) as client:
-        [done] = imports.run(client, imports.default_requests(where, ["hermes"])).outcomes
+    with Sessionary(home=str(tmp_path / "sessionary")) as client:
+        [done] = imports.run(client.app, imports.default_requests(where, ["hermes"])).outcomes
 
     assert (done.added, done.messages) == (1, 2)
 

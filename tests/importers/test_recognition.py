@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from sessionary import Sessionary
 from sessionary.app import imports
 from sessionary.app.imports import ImportRequest, ImportResult
-from sessionary.client.client import Sessionary, connect
 from sessionary.errors import BadInput
 from sessionary.importers import registry
 from sessionary.importers.registry import Recogniser
@@ -33,10 +33,10 @@ def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sessionar
     """A store of each kind, with nothing in it."""
     home = str(tmp_path / "house")
     if request.param == "sqlite":
-        with connect(home=home) as opened:
+        with Sessionary(home=home) as opened:
             yield opened
         return
-    with connect(request.getfixturevalue("migrated_url"), home=home) as opened:
+    with Sessionary(request.getfixturevalue("migrated_url"), home=home) as opened:
         yield opened
 
 
@@ -98,9 +98,9 @@ def test_a_folder_of_another_tool_brings_nothing_and_is_said_to_be_its(
 def test_a_folder_of_every_tool_gives_each_file_to_its_own_importer(
     client: Sessionary, samples: dict[str, Path], tmp_path: Path
 ) -> None:
-    with connect(home=str(tmp_path / "other")) as other:
+    with Sessionary(home=str(tmp_path / "other")) as other:
         alone = {
-            name: imports.run(other, [ImportRequest(name, place, is_named=True)]).outcomes
+            name: imports.run(other.app, [ImportRequest(name, place, is_named=True)]).outcomes
             for name, place in samples.items()
         }
     mixed = tmp_path / "mixed"
@@ -117,7 +117,7 @@ def test_a_folder_of_every_tool_gives_each_file_to_its_own_importer(
 
     request = imports.request_for(mixed)
     assert request == ImportRequest(None, mixed, is_named=True)
-    result = imports.run(client, [request])
+    result = imports.run(client.app, [request])
 
     for outcome in result.outcomes:
         [only] = alone[outcome.tool]
@@ -152,7 +152,7 @@ def test_a_copied_home_directory_is_searched_where_tools_keep_their_records(
         shutil.copytree(samples[name], home / inside)
     (home / ".bashrc").write_text("true\n")
 
-    result = imports.run(client, [ImportRequest(None, home, is_named=True)])
+    result = imports.run(client.app, [ImportRequest(None, home, is_named=True)])
 
     found = {each.tool: each.added for each in result.outcomes}
     wanted = {name: looked(samples[name]).outcomes[0].added for name in found}
@@ -182,7 +182,7 @@ def test_a_strange_file_where_a_tool_keeps_its_records_is_named_and_not_read(
     shutil.copy(rollout, project / "other.jsonl")
     (project / "junk.jsonl").write_text('{"event":"start"}\n' * 6_000)
 
-    result = imports.run(client, [ImportRequest("claude-code", place)])
+    result = imports.run(client.app, [ImportRequest("claude-code", place)])
 
     [outcome] = result.outcomes
     assert outcome.added == 1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.client.client import Sessionary, connect
+from sessionary import Sessionary
 from tests.integrations.sdk_programs import ROOT, Urls, weather_model
 from tests.support.environment import installed
 from tests.support.external_server import ServerUnavailable
@@ -57,7 +57,7 @@ def urls(new_url: Callable[[str], str]) -> Urls:
 
 @pytest.fixture
 def client(url: str) -> Iterator[Sessionary]:
-    with connect(url) as opened:
+    with Sessionary(url) as opened:
         yield opened
 
 

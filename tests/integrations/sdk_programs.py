@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sessionary import Sessionary
 from sessionary.actions import verify
-from sessionary.client.client import Sessionary, connect
 from sessionary.model.message import Message
 from tests.support.model_script import Answer, Call, Reply
 from tests.support.model_server import Ask, ModelServer
@@ -134,15 +134,15 @@ class Kept:
 
 def kept(url: str, *, find: str = "Lisbon") -> Kept:
     """Look at the only session as a person would, and see that the store is sound."""
-    with connect(url) as client:
+    with Sessionary(url) as client:
         (head,) = client.sessions().items
-        window = client.find(head.id).messages(limit=200)
+        window = client.find(head.id).entries(limit=200)
         messages = [entry.body for entry in window.entries if isinstance(entry.body, Message)]
         assert broken(client) == []
         return Kept(
             texts=[one.text.strip() for one in messages],
             tool_calls=head.tool_call_count,
-            found=len(client.search(find, all_hits=True).hits),
+            found=len(client.search(find, all_hits=True).items),
             tokens=head.usage.input_tokens,
             cost=head.usage.cost_microusd,
             platform=head.source.platform,

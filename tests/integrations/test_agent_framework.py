@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from agent_framework import AgentResponse, AgentSession, Content, Message, SessionContext
 
-from sessionary.client.client import Sessionary
+from sessionary import Sessionary
 from sessionary.errors import BadInput, StoreUnavailable
 from sessionary.integrations.agent_framework import SessionaryHistoryProvider
 from tests.integrations.sdk_programs import MODEL, Urls, broken, kept, tell_kill_and_continue
@@ -73,7 +73,7 @@ async def test_messages_come_back_as_they_were_and_people_read_them(
     assert (head.preview, head.tool_call_count) == ("Where is this?", 1)
     chat = client.find(head.id).context()
     assert [each["role"] for each in chat] == ["system", "user", "assistant", "tool", "assistant"]
-    assert client.search("ships").hits
+    assert client.search("ships").items
 
 
 async def test_what_a_person_adds_in_the_workbench_the_agent_reads(
@@ -177,7 +177,7 @@ async def test_a_history_is_cleared_and_stays_in_the_log(
     await provider.clear("never used")
 
     assert await provider.get_messages("s") == []
-    assert client.search("ships").hits
+    assert client.search("ships").items
     await provider.save_messages("s", SAID[:1])
     assert len(await provider.get_messages("s")) == 1
 

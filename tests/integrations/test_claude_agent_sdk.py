@@ -12,8 +12,8 @@ from claude_agent_sdk import (
 )
 from claude_agent_sdk.testing import run_session_store_conformance
 
+from sessionary import Sessionary
 from sessionary.actions.transfer import export
-from sessionary.client.client import Sessionary, connect
 from sessionary.integrations.claude_agent_sdk import SessionarySessionStore
 from sessionary.model.message import Attachment, Message, Reasoning, ToolResult
 from sessionary.model.session import Lineage, SessionFolder
@@ -107,7 +107,7 @@ async def test_a_transcript_is_a_session_that_people_read(
     assert head.usage.cost_microusd
     chat = client.find(head.id).context()
     assert [each["role"] for each in chat] == ["user", "assistant", "tool", "assistant"]
-    assert client.search("ships harbour", all_hits=True).hits
+    assert client.search("ships harbour", all_hits=True).items
     text = "".join(export.export_jsonl(client.store, [head.id], profile=client.profile))
     assert "skill_listing" in text
 
@@ -119,7 +119,7 @@ async def test_a_picture_in_a_line_is_an_attachment(
     lines = [user(1, [{"type": "text", "text": "Look."}, {"type": "image", "source": source}])]
     await store.append(KEY, lines)
 
-    prompt = client.find(client.sessions().items[0].id).messages().entries[0].body
+    prompt = client.find(client.sessions().items[0].id).entries().entries[0].body
     assert isinstance(prompt, Message)
     assert [type(part).__name__ for part in prompt.parts] == ["Text", "Attachment"]
     assert await store.load(KEY) == lines
@@ -134,7 +134,7 @@ async def test_a_picture_that_a_tool_gives_stands_beside_its_words(
     lines = [*LINES[:5], user(5, [{"type": "tool_result", "tool_use_id": "t1", "content": given}])]
     await store.append(KEY, lines)
 
-    *_, thought, _, result = client.find(client.sessions().items[0].id).messages().entries
+    *_, thought, _, result = client.find(client.sessions().items[0].id).entries().entries
     assert isinstance(result.body, Message)
     assert isinstance(thought.body, Message)
     text, picture = result.body.parts
@@ -177,7 +177,7 @@ async def test_a_call_told_of_in_several_batches_is_counted_once_and_whole(
 async def test_two_processes_that_send_the_same_lines_store_them_once(
     url: str, client: Sessionary
 ) -> None:
-    with connect(url) as other:
+    with Sessionary(url) as other:
         stores = [SessionarySessionStore(client), SessionarySessionStore(other)]
         lines = [user(number, f"line {number}") for number in range(1, 40)]
         await asyncio.gather(

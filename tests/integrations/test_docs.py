@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.client.client import connect
+from sessionary import Sessionary
 from tests.integrations.sdk_programs import ROOT, environ
 from tests.support.model_server import ModelServer
 
@@ -39,10 +39,10 @@ async def test_the_examples_run_and_leave_a_session(
 
     assert outputs[0] | outputs[1] == dict.fromkeys(EXAMPLES, "")
     for name, platform in PLATFORMS.items():
-        with connect(home=str(tmp_path / name)) as client:
+        with Sessionary(home=str(tmp_path / name)) as client:
             (head,) = client.sessions().items
             assert (head.source.platform, head.message_count >= 2) == (platform, True)
-            assert client.search("Alice").hits
+            assert client.search("Alice").items
 
 
 async def _run(

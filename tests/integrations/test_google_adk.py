@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.client.client import connect
+from sessionary import Sessionary
 from tests.integrations.sdk_programs import ROOT, Urls, environ, kept, tell_kill_and_continue
 from tests.support.model_server import ModelServer
 from tests.support.postgres import Server
@@ -58,8 +58,8 @@ async def test_an_agent_that_is_killed_goes_on_in_another_process(
         assert "The report says Lisbon: 21 degrees and sunny" in found.texts
         assert "And the weather in Porto?" in found.texts
         assert (found.platform, bool(found.cost), found.tool_calls) == ("google-adk", True, 2)
-        with connect(url) as client:
-            assert client.search('"name = Ada"').hits
+        with Sessionary(url) as client:
+            assert client.search('"name = Ada"').items
 
 
 @pytest.mark.timeout(600)

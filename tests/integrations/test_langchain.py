@@ -17,7 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 
-from sessionary.client.client import Sessionary, connect
+from sessionary import Sessionary
 from sessionary.errors import StoreUnavailable
 from sessionary.integrations.langchain import SessionaryChatMessageHistory, usage_of
 from sessionary.integrations.langgraph import SessionaryRecorder
@@ -96,7 +96,7 @@ async def test_messages_come_back_as_they_were_and_people_read_them(client: Sess
     assert head.usage.cost_microusd
     chat = client.find(head.id).context()
     assert [each["role"] for each in chat] == ["system", "user", "assistant", "tool", "assistant"]
-    assert client.search("ships").hits
+    assert client.search("ships").items
 
 
 async def test_a_cleared_history_begins_afresh(client: Sessionary) -> None:
@@ -185,7 +185,7 @@ async def test_a_recorder_writes_each_message_of_a_thread_once(
     await speaking.ainvoke({"messages": [HumanMessage("again")]}, where(SessionaryRecorder(client)))
 
     (head,) = client.sessions().items
-    window = client.find(head.id).messages()
+    window = client.find(head.id).entries()
     texts = [entry.body.text for entry in window.entries]  # type: ignore[union-attr]
     assert texts == ["hello", "one", "two", "again", "one", "two"]
     assert head.usage.calls == 4
@@ -205,7 +205,7 @@ def test_threads_are_sessions_of_their_own_and_runs_without_one_are_left_alone(
 
 
 def test_a_record_that_cannot_be_written_fails_the_run_unless_that_is_not_wanted(url: str) -> None:
-    with connect(url) as closed:
+    with Sessionary(url) as closed:
         pass
     asked = {"messages": [HumanMessage("hello")]}
 

@@ -23,9 +23,9 @@ from agents import (
     function_tool,
     set_tracing_disabled,
 )
+from sessionary import Sessionary
 from sessionary.actions import turns
 from sessionary.actions.transfer import export, jsonl_import
-from sessionary.client.client import Sessionary, connect
 from sessionary.errors import BadInput, Conflict, StoreUnavailable, TurnLost
 from sessionary.integrations.openai_agents import About, SessionarySession
 from sessionary.model.message import Attachment, Message
@@ -111,7 +111,7 @@ async def test_items_are_messages_that_people_read_and_find(client: Sessionary) 
     assert (head.preview, head.tool_call_count) == ("How is the weather in Évora?", 2)
     chat = client.find(head.id).context()
     assert [each["role"] for each in chat[:3]] == ["user", "assistant", "tool"]
-    assert client.search("Évora source:openai-agents").hits
+    assert client.search("Évora source:openai-agents").items
     text = "".join(export.export_jsonl(client.store, [head.id], profile=client.profile))
     assert "encrypted_content" in text
 
@@ -119,7 +119,7 @@ async def test_items_are_messages_that_people_read_and_find(client: Sessionary) 
 async def test_a_picture_in_an_item_is_an_attachment(client: Sessionary) -> None:
     await session(client).add_items(ITEMS)
 
-    window = client.find(client.sessions().items[0].id).messages()
+    window = client.find(client.sessions().items[0].id).entries()
     last = window.entries[-1].body
     assert isinstance(last, Message)
     (picture,) = last.parts
@@ -329,7 +329,7 @@ async def test_the_runs_own_context_says_whose_it_is_and_what_it_costs(
         )
 
     assert client.sessions().items == ()
-    with connect(client.store.url, profile="acme") as tenant:
+    with Sessionary(client.store.url, profile="acme") as tenant:
         (head,) = tenant.sessions().items
         assert head.source.person == Person("u1", name="Ada")
         assert (head.message_count, head.usage.calls, head.usage.input_tokens) == (4, 2, 20)
@@ -379,7 +379,7 @@ async def test_an_exported_session_goes_on_in_another_store(
     lines = [line.encode() for line in export.export_jsonl(client.store, None, profile=None)]
 
     for kind in ("sqlite", "postgres"):
-        with connect(new_url(kind)) as other:
+        with Sessionary(new_url(kind)) as other:
             jsonl_import.import_jsonl(other.store, lines, moment=other.moment())
             moved = session(other)
             await moved.add_items([{"role": "user", "content": "Here I am."}])
@@ -446,7 +446,7 @@ async def test_the_stock_compaction_replaces_what_the_model_reads_and_loses_noth
     assert await one.get_items() == [short]
     (head,) = client.sessions().items
     assert (head.message_count, head.last_seq) == (1, 4 + 1 + 1)
-    assert client.search("Évora").hits
+    assert client.search("Évora").items
 
 
 async def test_settings_may_be_a_dictionary(client: Sessionary) -> None:
@@ -507,7 +507,7 @@ async def test_a_compaction_replaces_all_items_in_one_step_or_none(
 
     assert await one._atomic_replace_items(user_items("short"))
     assert texts(await one.get_items()) == ["short"]
-    assert client.search("a").hits
+    assert client.search("a").items
 
 
 async def test_a_compaction_replaces_the_end_and_keeps_what_is_before_it(

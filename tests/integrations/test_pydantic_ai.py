@@ -28,7 +28,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.usage import RequestUsage
 
-from sessionary.client.client import Sessionary, connect
+from sessionary import Sessionary
 from sessionary.integrations.pydantic_ai import SessionaryConversationStore
 from sessionary.model.message import Message
 from sessionary.model.session import Lineage, SessionFolder
@@ -127,12 +127,12 @@ async def test_a_conversation_is_a_session_that_people_read(
     assert (head.usage.input_tokens, head.usage.cache_read_tokens) == (60, 40)
     assert head.usage.cost_microusd
     assert head.source.user_id == "ada"
-    asked = client.find(head.id).messages().entries[0].body
+    asked = client.find(head.id).entries().entries[0].body
     assert isinstance(asked, Message)
     assert [type(part).__name__ for part in asked.parts] == ["Unknown", "Text", "Attachment"]
     chat = client.find(head.id).context()
     assert [each["role"] for each in chat] == ["user", "assistant", "tool", "assistant"]
-    assert client.search("ships").hits
+    assert client.search("ships").items
 
 
 async def test_a_save_over_someone_elses_is_a_conflict_and_loses_nothing(
@@ -156,7 +156,7 @@ async def test_a_save_over_someone_elses_is_a_conflict_and_loses_nothing(
 
 
 async def test_of_many_saves_at_once_one_wins(url: str, client: Sessionary) -> None:
-    with connect(url) as other:
+    with Sessionary(url) as other:
         stores = [SessionaryConversationStore(each) for each in (client, other)]
         outcomes = await asyncio.gather(
             *(
@@ -334,7 +334,7 @@ async def _step(store: ConversationStore, number: int, what: str, name: str, arg
 @given(steps=st.lists(STEP, min_size=3, max_size=12))
 def test_it_does_what_the_store_in_memory_does(steps: list[tuple[str, str, Any]]) -> None:
     async def play() -> None:
-        with connect("sqlite::memory:") as client:
+        with Sessionary("sqlite::memory:") as client:
             ours, theirs = SessionaryConversationStore(client), InMemoryConversationStore()
             for number, (what, name, arg) in enumerate(steps):
                 results = [await _step(each, number, what, name, arg) for each in (ours, theirs)]

@@ -15,8 +15,8 @@ from typing import IO
 import aiohttp
 import pytest
 
+from sessionary import Sessionary
 from sessionary.actions.sessions import lists, read
-from sessionary.client.client import connect
 from sessionary.model.message import Message
 from sessionary.model.session import SessionHead
 from sessionary.store.database import Store
@@ -195,7 +195,7 @@ async def test_500_people_on_all_channels_at_once_lose_nothing_and_cost_bounded_
     assert len(expected) == PEOPLE
     assert dict(town.received) == expected
     assert all(rooms[room] == expected["matrix", room] for room in rooms)
-    with connect(home=str(tmp_path / "home")) as client:
+    with Sessionary(home=str(tmp_path / "home")) as client:
         kept = sorted(transcripts(client.store))
         left = client.store.read(upkeep.backlog).result()
     assert kept == sorted([text for text in texts for _ in range(2)] for texts in expected.values())

@@ -13,10 +13,9 @@ import pytest
 from mcp.client.streamable_http import streamable_http_client
 
 from mcp import Client
+from sessionary import Session, Sessionary
 from sessionary.actions import credentials
 from sessionary.actions.sessions import log, revise
-from sessionary.client.client import Sessionary, connect
-from sessionary.client.session import Session
 from sessionary.clock import SystemClock
 from sessionary.mcp import server
 from sessionary.mcp.output import MAX_TOKENS
@@ -36,7 +35,7 @@ TIMEOUT_SECONDS = 60
 @pytest.fixture(params=["sqlite", "postgres"])
 def store_client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sessionary]:
     url = None if request.param == "sqlite" else request.getfixturevalue("migrated_url")
-    with connect(url, home=str(tmp_path)) as made:
+    with Sessionary(url, home=str(tmp_path)) as made:
         yield made
 
 
@@ -45,8 +44,8 @@ async def client(store_client: Sessionary) -> AsyncIterator[Client]:
     tools = SessionTools(
         store_client.store,
         store_client.profile,
-        store_client.clock,
-        store_client.ids,
+        store_client.app.clock,
+        store_client.app.ids,
     )
     async with Client(server.build(tools)) as connected:
         yield connected
@@ -214,7 +213,7 @@ async def test_a_pack_has_the_first_question_and_the_summary_that_holds(
     store_client: Sessionary,
 ) -> None:
     chat = session(store_client, "old", "build me a boat", *(f"step {n}" for n in range(220)))
-    now = store_client.clock.now()
+    now = store_client.app.clock.now()
     assert chat.id is not None
     store_client.store.write(
         revise.compact, chat.id, "We built the hull.", profile="main", through=10, at=now
@@ -285,9 +284,9 @@ async def over_http(tmp_path: Path) -> AsyncIterator[Served]:
             ("neighbour", "other", Scope.ADMIN),
         ]
     ):
-        with connect(home=str(tmp_path), profile=profile) as store_client:
+        with Sessionary(home=str(tmp_path), profile=profile) as store_client:
             given[who] = credentials.make_secret(number.to_bytes(credentials.SECRET_BYTES))
-            made = store_client.writing(
+            made = store_client.store.write(
                 credentials.add_token,
                 given[who],
                 profile=profile,
@@ -295,7 +294,7 @@ async def over_http(tmp_path: Path) -> AsyncIterator[Served]:
                 moment=store_client.moment(),
             ).result()
             if who == "revoked":
-                store_client.writing(
+                store_client.store.write(
                     credentials.revoke_token, made.id, profile=profile, moment=store_client.moment()
                 ).result()
             if who == "reader":

@@ -15,7 +15,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from mcp import Client
-from sessionary.client.client import Sessionary, connect
+from sessionary import Sessionary
 from sessionary.mcp import server, stdio
 from sessionary.mcp.output import MAX_TOKENS
 from sessionary.mcp.tools import MAX_TRANSCRIPT, SessionTools
@@ -28,19 +28,19 @@ TIMEOUT_SECONDS = 60
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    with connect(home=str(tmp_path)) as store_client:
+    with Sessionary(home=str(tmp_path)) as store_client:
         store_client.new_session(Source("web", "a"), title="Harbour").append("user", "the harbour")
     return tmp_path
 
 
 @asynccontextmanager
 async def client(home: Path) -> AsyncIterator[Client]:
-    with connect(home=str(home)) as store_client:
+    with Sessionary(home=str(home)) as store_client:
         tools = SessionTools(
             store_client.store,
             store_client.profile,
-            store_client.clock,
-            store_client.ids,
+            store_client.app.clock,
+            store_client.app.ids,
         )
         async with Client(server.build(tools, write=True)) as connected:
             yield connected
@@ -137,7 +137,7 @@ async def test_a_session_that_is_not_there_is_no_resource(
 
 
 async def test_a_resource_is_the_end_of_a_long_transcript(home: Path) -> None:
-    with connect(home=str(home)) as store_client:
+    with Sessionary(home=str(home)) as store_client:
         chat = store_client.new_session(Source("web", "b"), title="Long")
         for number in range(60):
             chat.append("user", f"message {number}: " + "word " * 700)
@@ -152,12 +152,12 @@ async def test_a_resource_is_the_end_of_a_long_transcript(home: Path) -> None:
 
 
 def _id(home: Path, title: str) -> str:
-    with connect(home=str(home)) as store_client:
+    with Sessionary(home=str(home)) as store_client:
         return str(store_client.find(title).id)
 
 
 async def test_no_answer_is_larger_than_an_agent_can_afford_in_any_script(home: Path) -> None:
-    with connect(home=str(home)) as store_client:
+    with Sessionary(home=str(home)) as store_client:
         _fill(store_client)
     async with client(home) as caller:
         overview = await caller.call_tool("get_session_overview", {"session": "Wide"})
@@ -231,7 +231,7 @@ async def test_half_a_letter_in_a_call_is_answered_and_kept_visibly(home: Path) 
         await process.communicate()
 
     assert not ready["result"]["isError"]
-    with connect(home=str(home)) as store_client:
+    with Sessionary(home=str(home)) as store_client:
         text = store_client.find("Harbour").context()[-1]["content"]
     assert text.endswith("a boat \ufffd and \U0001f6a2")
 

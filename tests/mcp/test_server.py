@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mcp import Client, StdioServerParameters
-from sessionary.client.client import connect
+from sessionary import Sessionary
 from sessionary.errors import BadInput
 from sessionary.mcp import server
 from sessionary.mcp.server import check_address
@@ -29,13 +29,13 @@ READ_ONLY = {
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    with connect(home=str(tmp_path)) as store_client:
+    with Sessionary(home=str(tmp_path)) as store_client:
         chat = store_client.session(Source(platform="web", chat_id="a"))
         for number in range(30):
             chat.append("user", f"question {number} about the harbour")
             chat.append("assistant", f"answer {number} " + "word " * 50)
         chat.rename("Harbour")
-    with connect(home=str(tmp_path), profile="other") as store_client:
+    with Sessionary(home=str(tmp_path), profile="other") as store_client:
         store_client.session(Source(platform="web", chat_id="b")).append(
             "user", "the harbour of another"
         )
@@ -45,12 +45,12 @@ def home(tmp_path: Path) -> Path:
 @asynccontextmanager
 async def client(home: Path, *, write: bool = False) -> AsyncIterator[Client]:
     """A client of a server in this process."""
-    with connect(home=str(home)) as store_client:
+    with Sessionary(home=str(home)) as store_client:
         tools = SessionTools(
             store_client.store,
             store_client.profile,
-            store_client.clock,
-            store_client.ids,
+            store_client.app.clock,
+            store_client.app.ids,
         )
         async with Client(server.build(tools, write=write)) as connected:
             yield connected

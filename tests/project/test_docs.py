@@ -11,7 +11,7 @@ from sessionary.actions.retention import purge
 from sessionary.actions.sessions import edit, lists, log
 from sessionary.agents.demo import SCENES, Says
 from sessionary.channels import registry
-from sessionary.client.session import LEASE_SECONDS
+from sessionary.client.operations import LEASE_SECONDS
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.config.reader import settings_of
 from sessionary.model import title

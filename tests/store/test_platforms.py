@@ -105,7 +105,10 @@ ON_WINDOWS = "import sys; sys.platform = 'win32'; "
     ("program", "reported"),
     [
         ("from sessionary.cli import main; main()", sessionary.NOT_ON_WINDOWS),
-        ("import sessionary; sessionary.open()", f"StoreUnavailable: {sessionary.NOT_ON_WINDOWS}"),
+        (
+            "import sessionary; sessionary.Sessionary()",
+            f"StoreUnavailable: {sessionary.NOT_ON_WINDOWS}",
+        ),
     ],
     ids=["the command", "Python"],
 )

@@ -11,10 +11,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 
-from sessionary import config
+from sessionary import Sessionary, config
 from sessionary.app import server
 from sessionary.app.server import ListenAddress, serve
-from sessionary.client.client import connect
 from sessionary.config.server import TelemetryTable, read_telemetry
 from sessionary.engine.ports import DeliveryServices, Receive, Sent
 from sessionary.errors import BadInput, RetryLater
@@ -56,8 +55,8 @@ def test_the_example_says_the_defaults(tmp_path: Path) -> None:
 def test_nothing_of_it_is_loaded_while_it_is_off(tmp_path: Path) -> None:
     program = (
         "import sys, sessionary, sessionary.app.server, sessionary.app.server as t\n"
-        "from sessionary.client.client import connect\n"
-        "client = connect()\n"
+        "from sessionary.app.context import open_app\n"
+        "client = open_app()\n"
         "assert t.open_exporter(client) is None\n"
         "client.close()\n"
         "ours = ('opentelemetry.sdk', 'opentelemetry.exporter', 'sessionary.telemetry.instrument')\n"
@@ -81,14 +80,14 @@ def test_without_the_extra_the_message_says_what_to_install(
     monkeypatch.setitem(sys.modules, "sessionary.telemetry.instrument", None)
     (tmp_path / config.FILE).write_text("[telemetry]\nexport = true\n", encoding="utf-8")
     with (
-        connect(home=str(tmp_path)) as client,
+        Sessionary(home=str(tmp_path)) as client,
         pytest.raises(BadInput, match=r"sessionary\[otel\]"),
     ):
-        server.open_exporter(client)
+        server.open_exporter(client.app)
     (tmp_path / config.FILE).write_text("", encoding="utf-8")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
-    with connect(home=str(tmp_path)) as client:
-        assert server.open_exporter(client) is None
+    with Sessionary(home=str(tmp_path)) as client:
+        assert server.open_exporter(client.app) is None
 
 
 class Collector:
@@ -143,10 +142,10 @@ async def talk(home: Path, settings: str, adapter: Talker) -> SessionHead:
     text = f'{settings}\n[agents.parrot]\nkind = "echo"\n[access.loopback]\neveryone = true\n'
     (home / config.FILE).write_text(text, encoding="utf-8")
     stop = asyncio.Event()
-    with connect(home=str(home)) as client:
+    with Sessionary(home=str(home)) as client:
         adapters = {"loopback": adapter}
         serving = asyncio.create_task(
-            serve(client, ListenAddress(port=0), adapters=adapters, stop=stop)
+            serve(client.app, ListenAddress(port=0), adapters=adapters, stop=stop)
         )
         async with asyncio.timeout(60):
             await adapter.answered.wait()

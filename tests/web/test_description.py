@@ -22,8 +22,8 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
+from sessionary import Sessionary
 from sessionary.actions import credentials
-from sessionary.client.client import connect
 from sessionary.model.access import Scope
 from tests.support.api_schema import ApiSchema, UndeclaredAnswer
 
@@ -52,8 +52,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     home = tmp_path_factory.mktemp("described")
     (home / "sessionary.toml").write_text(AGENT)
     secret = credentials.make_secret(bytes(credentials.SECRET_BYTES))
-    with connect(home=str(home), create=True) as client:
-        client.writing(
+    with Sessionary(home=str(home), create=True) as client:
+        client.store.write(
             credentials.add_token, secret, profile="main", scope=Scope.ADMIN, moment=client.moment()
         ).result()
         session_id = client.new_session(title="a session").append("user", "hello").session_id

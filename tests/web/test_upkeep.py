@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from sessionary import Sessionary
 from sessionary.actions.retention import purge
 from sessionary.app.server import WebUpkeep
-from sessionary.client.client import Sessionary, connect
 from sessionary.config.server import WebSettings
 from sessionary.model.access import Scope
 from sessionary.store import backup
@@ -20,7 +20,7 @@ from tests.web.test_sessions import opened
 
 @pytest.fixture
 def store_client(tmp_path: Path) -> Iterator[Sessionary]:
-    with connect(home=str(tmp_path / "home"), create=True) as made:
+    with Sessionary(home=str(tmp_path / "home"), create=True) as made:
         yield made
 
 
@@ -28,7 +28,7 @@ def store_client(tmp_path: Path) -> Iterator[Sessionary]:
 async def kept(store_client: Sessionary, tmp_path: Path) -> AsyncIterator[Served]:
     """A server that looks after its store, and keeps two backups."""
     folder = tmp_path / "safe"
-    upkeep = WebUpkeep(store_client, WebSettings(backup_folder=folder, keep_backups=2))
+    upkeep = WebUpkeep(store_client.app, WebSettings(backup_folder=folder, keep_backups=2))
     async with served(store_client.store, upkeep=upkeep) as made:
         yield made
 
@@ -101,7 +101,7 @@ async def test_what_cannot_be_written_is_said_in_words(
     store_client: Sessionary, tmp_path: Path
 ) -> None:
     folder = tmp_path / "nowhere" / "safe"
-    upkeep = WebUpkeep(store_client, WebSettings(backup_folder=folder))
+    upkeep = WebUpkeep(store_client.app, WebSettings(backup_folder=folder))
     async with served(store_client.store, upkeep=upkeep) as server:
         job = await done(await server.client(), "backup")
 

@@ -116,7 +116,7 @@ LONG = Scene(
             "| outbox | `deliveries` | the first reply |\n\n"
             "### In code\n\n"
             "```python\nimport sessionary\n\n"
-            "with sessionary.open() as client:\n"
+            "with sessionary.Sessionary() as client:\n"
             '    source = sessionary.Source(platform="web", chat_id="notes")\n'
             '    client.session(source).append("user", "hello")\n```\n\n'
             "> A message never changes. A retracted one stays readable.\n\n"

@@ -1,153 +1,398 @@
-"""The client: an open store with its configuration and its clock."""
+# Generated from async_client.py by tools/make_sync_client.py: change that file, and run the tool.
+"""The blocking client."""
 
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
 
+from sessionary.actions import files, usage
 from sessionary.actions.sessions import lists, read
-from sessionary.app.context import AppContext, open_app
-from sessionary.clock import (
-    Clock,
-    Ids,
+from sessionary.actions.sessions.lists import SessionCounts, SessionFilters, SortOrder
+from sessionary.client import operations
+from sessionary.client.changes import Subscription
+from sessionary.client.feed import last_position
+from sessionary.client.operations import SessionReference, SessionTarget, source_of
+from sessionary.client.pages import HitPage, Page
+from sessionary.client.resources import (
+    AccessResource,
+    ArrivalsResource,
+    BindingsResource,
+    DeliveriesResource,
+    ImportsResource,
+    ProjectsResource,
+    SchedulesResource,
+    TokensResource,
+    UpkeepResource,
 )
-from sessionary.config import Config
+from sessionary.client.session import Session
+from sessionary.client.sync_runtime import (
+    BlockingOpenStore,
+    finish,
+    iterate,
+    paginate,
+    paginate_hits,
+    run_async,
+    run_blocking,
+)
+from sessionary.client.transaction import Transaction
+from sessionary.client.values import (
+    Content,
+    FolderName,
+    Handover,
+    InputMessage,
+    KindName,
+    Reply,
+)
 from sessionary.errors import BadInput
+from sessionary.model.message import Attachment
 from sessionary.model.session import Kind, SessionFolder, SessionHead
 from sessionary.model.source import Source
 from sessionary.model.usage import UsageTotal
-from sessionary.store.database import Pending, Store, Tx, running_loop
+from sessionary.store.database import Tx
 
 if TYPE_CHECKING:
-    from sessionary.actions.search.search import SearchResult
-    from sessionary.client.session import Session
-    from sessionary.model.session import Project
+    from sessionary.formats.message_input import File
+    from sessionary.web.server import Ready
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Sessionary(AppContext):
-    """An open store. Under `with` the calls block; under `async with` they are awaited."""
+class Sessionary(BlockingOpenStore):
+    """A store of sessions.
 
-    def __init__(self, store: Store, config: Config, *, clock: Clock, ids: Ids) -> None:
-        super().__init__(store, config, clock=clock, ids=ids)
-        self._blocking = True
+    `Sessionary(database=None, *, home=None, profile=None, create=True)`: the database is a path, a
+    `sqlite:///path` or a `postgresql://…` URL; by default the one of the home directory's settings. It is opened
+    at once; close it with `close()`, or use it in `with Sessionary() as s:`.
+    """
 
-    def session(self, source: Source) -> "Session":
-        """Return the conversation that a source belongs to; its first message creates it."""
-        if not isinstance(source, Source):
-            raise BadInput(
-                f"A session is found by a sessionary.Source, not by {source!r}; `find` takes a name."
-            )
-        return self._session(key=self.key(source), source=source)
+    @property
+    def projects(self) -> ProjectsResource:
+        """Projects: groups of sessions with a name."""
+        return ProjectsResource(self)
 
-    def find(self, ref: str) -> "Session":
-        """Return the session with this id, beginning of an id, or title."""
-        found = self.reading(read.find, ref, profile=self.profile)
-        return self.answer(found.map(lambda head: self._session(id=head.id, source=head.source)))
+    @property
+    def schedules(self) -> SchedulesResource:
+        """Tasks that run by themselves."""
+        return SchedulesResource(self)
+
+    @property
+    def bindings(self) -> BindingsResource:
+        """Which conversation is on which session."""
+        return BindingsResource(self)
+
+    @property
+    def deliveries(self) -> DeliveriesResource:
+        """The outbox."""
+        return DeliveriesResource(self)
+
+    @property
+    def arrivals(self) -> ArrivalsResource:
+        """The inbox."""
+        return ArrivalsResource(self)
+
+    @property
+    def access(self) -> AccessResource:
+        """Who may write to the agent."""
+        return AccessResource(self)
+
+    @property
+    def tokens(self) -> TokensResource:
+        """Tokens for programs that use HTTP or MCP."""
+        return TokensResource(self)
+
+    @property
+    def imports(self) -> ImportsResource:
+        """Records of other tools."""
+        return ImportsResource(self)
+
+    @property
+    def upkeep(self) -> UpkeepResource:
+        """Backups and checks."""
+        return UpkeepResource(self)
+
+    def session(self, name: str | Source) -> Session:
+        """Return the conversation with this name, or of this source; its first message creates its session.
+
+        It follows resets: each call finds the session that the conversation is on now.
+        """
+        source = source_of(name)
+        return Session(self, SessionTarget(source, key=self.app.key(source)))
+
+    def find(self, ref: str) -> Session:
+        """Return the session with this id, beginning of an id, or title.
+
+        Raises `NotFound`, or `Ambiguous` if it is the beginning of several ids.
+        """
+        head = self.head(ref)
+        return Session(self, SessionTarget(head.source, id=head.id))
 
     def new_session(
-        self, source: Source | None = None, *, title: str | None = None, kind: Kind = Kind.CHAT
-    ) -> "Session":
+        self,
+        source: Source | None = None,
+        *,
+        title: str | None = None,
+        kind: KindName = Kind.CHAT,
+    ) -> Session:
         """Return a new session, which its first message creates; no source leads to it."""
-        return self._session(source=source or Source(platform="api"), title=title, kind=kind)
+        target = SessionTarget(source or Source(platform="api"), title=title, kind=Kind(kind))
+        return Session(self, target)
+
+    def head(self, ref: str) -> SessionHead:
+        """Return the head of the session with this id, beginning of an id, or title."""
+        return self._read(read.find, ref, profile=self.app.profile)
 
     def sessions(
         self,
         *,
+        folder: FolderName = SessionFolder.CHATS,
+        source: str | Sequence[str] = (),
+        kind: KindName | None = None,
+        project: str | None = None,
+        model: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        is_open: bool | None = None,
+        pinned: bool = False,
+        text: str | None = None,
+        read_only: bool | None = None,
+        label: str | None = None,
+        sort: SortOrder | Literal["activity", "created", "title", "cost"] = SortOrder.ACTIVITY,
         limit: int = 50,
         cursor: str | None = None,
-        folder: SessionFolder = SessionFolder.CHATS,
-        **filters: Any,
-    ) -> lists.SessionPage:
-        """Return a page of session heads, newest activity first; `filters` are the fields of `SessionFilters`."""
-        if folder not in set(SessionFolder):
-            raise BadInput(f"There is no folder {folder!r}: use one of {', '.join(SessionFolder)}.")
-        wanted = lists.SessionFilters(folder=SessionFolder(folder), **filters)
-        return self.answer(
-            self.reading(
-                lists.list_sessions, wanted, profile=self.profile, limit=limit, cursor=cursor
-            )
+    ) -> Page[SessionHead]:
+        """Return the sessions of a folder, newest activity first; `limit` is the size of a page."""
+        if folder not in {*SessionFolder, "all"}:
+            known = ", ".join([*SessionFolder, "all"])
+            raise BadInput(f"There is no folder {folder!r}: use one of {known}.")
+        filters = SessionFilters(
+            folder=SessionFolder.CHATS if folder == "all" else SessionFolder(folder),
+            and_automation=folder == "all",
+            platforms=(source,) if isinstance(source, str) else tuple(source),
+            kind=None if kind is None else Kind(kind),
+            project=project,
+            model=model,
+            since=since,
+            until=until,
+            is_open=is_open,
+            pinned=pinned,
+            text=text,
+            read_only=read_only,
+            label=label,
+            order=SortOrder(sort),
         )
 
-    def head(self, ref: str) -> SessionHead:
-        """Return the head of the session with this id, beginning of an id, or title."""
-        return self.answer(self.reading(read.find, ref, profile=self.profile))
+        def fetch(cursor: str | None) -> Page[SessionHead]:
+            found = self._read(
+                lists.list_sessions,
+                filters,
+                profile=self.app.profile,
+                limit=limit,
+                cursor=cursor,
+            )
+            return Page(found.items, found.next, fetch)
+
+        return paginate(fetch, cursor)
+
+    def count_sessions(self, *, folder: FolderName = SessionFolder.CHATS) -> SessionCounts:
+        """Count the sessions of a folder by source, and those of every folder."""
+        folders = (
+            (SessionFolder.CHATS, SessionFolder.AUTOMATION)
+            if folder == "all"
+            else (SessionFolder(folder),)
+        )
+        return self._read(lists.count_sessions, folders, profile=self.app.profile)
+
+    def models(self) -> list[str]:
+        """Return every model that a session of this profile has."""
+        return self._read(lists.list_models, profile=self.app.profile)
+
+    def search(
+        self,
+        text: str,
+        *,
+        source: str | Sequence[str] = (),
+        session: SessionReference | str | None = None,
+        sort: Literal["relevance", "newest"] = "relevance",
+        all_hits: bool = False,
+        steps: bool = False,
+        limit: int = 20,
+        cursor: str | None = None,
+    ) -> HitPage:
+        """Search with the syntax that people type: words, `"phrases"`, `-without`, `source:`, `role:`, `after:` ….
+
+        The best hit of each session, or with `all_hits` every one; with `steps` also in tool output and reasoning.
+        """
+        session_id = session.id if isinstance(session, SessionReference) else session
+        sources = (source,) if isinstance(source, str) else tuple(source)
+
+        # The search takes 40 ms to load, and many programs never search.
+        from sessionary.actions.search import search
+
+        def fetch(cursor: str | None) -> HitPage:
+            app = self.app
+            options = search.SearchOptions(
+                sort=sort,
+                limit=limit,
+                cursor=cursor,
+                all_hits=all_hits,
+                steps=steps,
+                session=session_id,
+                sources=sources,
+            )
+            found = finish(
+                app.store.search(
+                    search.search,
+                    text,
+                    profile=app.profile,
+                    options=options,
+                    now=app.clock.now(),
+                )
+            )
+            return HitPage(found, fetch)
+
+        return paginate_hits(fetch, cursor)
 
     def usage(
-        self, by: str = "day", *, since: datetime | None = None, until: datetime | None = None
+        self,
+        by: Literal["day", "model", "provider", "source", "project", "session"] = "day",
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
     ) -> list[UsageTotal]:
-        """Return tokens and cost by day, model, provider, source, project or session."""
-        from sessionary.actions import usage  # a list of sessions does not need it
-
-        found = self.reading(usage.sum_usage, by, profile=self.profile, since=since, until=until)
-        return self.answer(found.map(list))
-
-    def search(self, text: str, **options: Any) -> "SearchResult":
-        """Search with the syntax that people type; `options` are the fields of `SearchOptions`."""
-        from sessionary.actions.search import search  # a list of sessions does not need it
-
-        now = self.clock.now()
-        found = self.store.search(
-            search.search,
-            text,
-            profile=self.profile,
-            options=search.SearchOptions(**options),
-            now=now,
+        """Return tokens and cost, summed by day, model, provider, source, project or session."""
+        return list(
+            self._read(usage.sum_usage, by, profile=self.app.profile, since=since, until=until)
         )
-        return self.answer(found)
 
-    def projects(self) -> "list[Project]":
-        """Return the projects of this profile."""
-        from sessionary.actions.sessions import projects  # a list of sessions does not need it
+    def upload(self, file: "File") -> Attachment:
+        """Store a file for a message that is to follow; return the part to append with it."""
+        data, media_type, name = file.read()
+        app = self.app
+        blob = finish(app.store.write(files.upload, data, profile=app.profile, moment=app.moment()))
+        return Attachment(blob, media_type, name, len(data))
 
-        return self.answer(self.reading(projects.list_projects, profile=self.profile))
+    def transaction(self) -> Transaction:
+        """Begin a transaction: `with s.transaction() as t: t.append(chat, "user", "hello")`."""
+        return Transaction(self)
 
-    def reading(
+    def subscribe(
+        self,
+        *,
+        after: int | None = None,
+        session: SessionReference | str | None = None,
+        timeout: float | None = None,
+    ) -> Subscription:
+        """Yield what changes, in any process, after a position or from now on, and wait for more.
+
+        Each change has the `position` to go on from, at least once. With `timeout` the iteration ends when nothing has
+        changed for that many seconds.
+        """
+        session_id = session.id if isinstance(session, SessionReference) else session
+        return Subscription(self, after=after, session_id=session_id, timeout=timeout)
+
+    def position(self) -> int:
+        """Return where the feed of changes ends now."""
+        return self._read(last_position)
+
+    def export(
+        self,
+        sessions: Sequence[SessionReference | str] | None = None,
+        *,
+        format: Literal["jsonl", "md", "html"] = "jsonl",
+        tools: bool = True,
+        reasoning: bool = True,
+        redact: bool = False,
+        mask_secrets: bool = False,
+    ) -> Iterator[str]:
+        """Return sessions, or all of the profile, as pieces of a file: lossless JSON lines, Markdown, or HTML."""
+        app = self.app
+        ids = None if sessions is None else [operations.id_of(each) for each in sessions]
+        options = operations.export_options(
+            tools=tools, reasoning=reasoning, redact=redact, mask_secrets=mask_secrets
+        )
+        make = operations.exporter(format)
+        return iterate(lambda: make(app.store, ids, profile=app.profile, options=options))
+
+    def handover(
+        self,
+        session: SessionReference | str,
+        tool: Literal["claude-code", "codex", "openai", "open-webui", "hermes"],
+        *,
+        budget: int | None = None,
+        tools: bool = True,
+        reasoning: bool = True,
+        redact: bool = False,
+        mask_secrets: bool = False,
+    ) -> Handover:
+        """Return the newest part of a session as a file that another tool goes on from."""
+        app, id = self.app, operations.id_of(session)
+        options = operations.export_options(
+            tools=tools, reasoning=reasoning, redact=redact, mask_secrets=mask_secrets
+        )
+        return run_blocking(
+            lambda: operations.make_handover(app, id, tool, budget=budget, options=options)
+        )
+
+    def ask(
+        self,
+        content: Content,
+        *,
+        agent: str | None = None,
+        session: "SessionReference | Source | str | None" = None,
+        idempotency_key: str | None = None,
+        timeout: float | None = None,
+    ) -> Reply:
+        """Ask an agent of the settings, in this process, and return its reply; stored like every turn.
+
+        `session` is a session, a name or a source; without one a new session is opened. Raises `AgentFailed` if the
+        turn fails, and `RetryLater` if it takes longer than `timeout` seconds.
+        """
+        from sessionary.app import ask  # an agent's libraries take 0.3 s to load
+
+        app = self.app
+        if session is None:
+            where: SessionReference = self.new_session(Source("web"))
+        elif isinstance(session, SessionReference):
+            where = session
+        else:
+            where = self.session(session)
+        target = where._target
+        message, files = InputMessage("user", content).read(target.source)
+        question = ask.question_for(
+            message,
+            files,
+            source=None if target.key is None else target.source,
+            session_id=None if target.key is not None else target.id,
+            opening=target.opening(app.profile),
+            idempotency_key=idempotency_key,
+        )
+        answer = run_async(lambda: ask.ask(app, question, agent=agent, seconds=timeout))
+        target.id = answer.session_id or target.id
+        return operations.reply_of(answer)
+
+    def serve(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8741,
+        channels: bool = True,
+        exposed: bool = False,
+        on_ready: "Callable[[Ready], None] | None" = None,
+    ) -> None:
+        """Run the server until it is asked to stop: workbench, HTTP, channels, outbox and schedules.
+
+        `on_ready` is called with the address and a login link. A host that other machines can reach needs `exposed`
+        and a password.
+        """
+        from sessionary.app import server  # the web server takes 0.7 s to load
+
+        app = self.app
+        address = server.ListenAddress(host, port, exposed)
+        adapters = server.channels_of(app) if channels else {}
+        run_async(lambda: server.serve(app, address, adapters=adapters, on_ready=on_ready))
+
+    def _read(
         self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Pending[T]:
-        """Run an action that only reads."""
-        return self.store.read(action, *args, **kwargs)
-
-    def writing(
-        self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Pending[T]:
-        """Run an action in a transaction."""
-        return self.store.write(action, *args, **kwargs)
-
-    def answer(self, pending: Pending[T]) -> T:
-        """Return the result from a blocking client, and an awaitable from an asynchronous one."""
-        return pending.result() if self._blocking else cast(T, pending)
-
-    def _session(self, **facts: Any) -> "Session":
-        # A list of sessions does not need the actions of one session.
-        from sessionary.client.session import Session
-
-        return Session(self, **facts)
-
-    async def __aenter__(self) -> Any:
-        try:
-            running_loop(committed="no")
-        except BadInput:
-            self.close()
-            raise
-        self._blocking = False
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.close()
-
-
-def connect(
-    database: str | os.PathLike[str] | None = None,
-    *,
-    home: str | None = None,
-    profile: str | None = None,
-    create: bool = True,
-    clock: Clock | None = None,
-    ids: Ids | None = None,
-) -> Sessionary:
-    """Open the store at a path or URL, by default the one in the home directory."""
-    app = open_app(database, home=home, profile=profile, create=create, clock=clock, ids=ids)
-    return Sessionary(app.store, app.config, clock=app.clock, ids=app.ids)
+    ) -> T:
+        return finish(self.app.store.read(action, *args, **kwargs))

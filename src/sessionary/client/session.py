@@ -1,99 +1,99 @@
-"""One session of an open client: reading, writing, turns."""
+# Generated from async_session.py by tools/make_sync_client.py: change that file, and run the tool.
+"""One session: reading, writing, and the things that hang on it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from sessionary.actions import files, turns
 from sessionary.actions.retention import purge
-from sessionary.actions.sessions import append, edit, log, read, revise, routing
-from sessionary.actions.sessions import holds as hold_actions
+from sessionary.actions.retention.purge import PurgeResult
+from sessionary.actions.sessions import edit, holds, projects, read, revise
 from sessionary.actions.sessions.holds import Hold
-from sessionary.clock import Moment
-from sessionary.errors import BadInput, NotFound
-from sessionary.model.message import Message, Part, Role, message
-from sessionary.model.session import Kind, Opening, SessionHead
-from sessionary.model.source import Person, SessionKey, Source
+from sessionary.actions.sessions.log import Appended
+from sessionary.actions.sessions.read import TranscriptWindow
+from sessionary.client import operations
+from sessionary.client.operations import Operation, SessionReference, SessionTarget
+from sessionary.client.pages import Page
+from sessionary.client.sync_runtime import finish, paginate, run_async
+from sessionary.client.turn import RunningTurn
+from sessionary.client.values import (
+    Content,
+    InputMessage,
+    RoleName,
+    StoredMessage,
+    stored_message,
+)
+from sessionary.errors import BadInput
+from sessionary.model.message import Entry
+from sessionary.model.session import SessionHead
+from sessionary.model.source import Person
 from sessionary.model.transcript import Chat
-from sessionary.model.turn import TurnState
+from sessionary.model.turn import Arrival, Turn
 from sessionary.model.usage import Usage
-from sessionary.store.database import Pending, Tx
+from sessionary.store.database import Tx
 
 if TYPE_CHECKING:
+    from sessionary.actions.sessions.overview import Overview
     from sessionary.client.client import Sessionary
-    from sessionary.formats.message_input import File
 
-LEASE_SECONDS = 60.0
+P = ParamSpec("P")
 T = TypeVar("T")
-Content = str | Sequence["Mapping[str, Any] | Part | File"]
 
 
-class Session:
-    """One conversation: named by its id, found through a source, or about to be opened."""
+class Session(SessionReference):
+    """One conversation. It is stored from its first message on; before that it is empty everywhere."""
 
-    def __init__(
-        self,
-        client: "Sessionary",
-        *,
-        id: str | None = None,
-        key: SessionKey | None = None,
-        source: Source,
-        title: str | None = None,
-        kind: Kind = Kind.CHAT,
-    ) -> None:
+    def __init__(self, client: "Sessionary", target: SessionTarget) -> None:
         self._client = client
-        self._key = key
-        self._title = title
-        self._kind = kind
-        self.source = source
-        self.id = id
+        self._target = target
 
     def append(
         self,
-        role: str,
+        role: RoleName,
         content: Content,
         *,
         idempotency_key: str | None = None,
         usage: Usage | None = None,
         at: datetime | None = None,
-        **fields: Any,
-    ) -> log.Appended:
+        person: Person | None = None,
+        model: str | None = None,
+        finish_reason: str | None = None,
+        token_count: int | None = None,
+        platform_message_id: str | None = None,
+        extra: Mapping[str, object] | None = None,
+    ) -> Appended:
         """Add one message, durable when this returns; the same idempotency key adds it once.
 
-        `content` is a text or a list of parts: ours, those of the OpenAI and Anthropic interfaces,
-        and `File`s. Raises `BadInput` for a part of unknown type, and `Conflict` for an
-        idempotency key that another message was written with.
+        `content` is a text or a list of parts: ours, those of the OpenAI and Anthropic interfaces, and `File`s.
+        Raises `BadInput` for a part of unknown type, and `Conflict` for an idempotency key that another message was
+        written with, for a session that has ended, and while a turn is running.
         """
-        if at is not None and not isinstance(at, datetime):
-            raise BadInput(f"A time is a datetime with a zone, not {at!r}.")
-        if at is not None and at.tzinfo is None:
-            raise BadInput(f"The time {at} has no zone; give it one, such as datetime.UTC.")
-        moment = self._client.moment()
-        written, files = self._message(role, content, fields)
-        priced = self._client.priced(usage, at=at)
-        saying = append.NewMessage(
-            written, at=at, idempotency_key=idempotency_key, usage=priced, files=files
+        given = InputMessage(
+            role,
+            content,
+            idempotency_key=idempotency_key,
+            usage=usage,
+            at=at,
+            person=person,
+            model=model,
+            finish_reason=finish_reason,
+            token_count=token_count,
+            platform_message_id=platform_message_id,
+            extra=extra,
         )
-        client = self._client
-        if self._key is not None:
-            policy = client.policies.choose(self.source)
-            pending = client.writing(
-                append.append_to_source,
-                self._key,
-                self.source,
-                saying,
-                policy=policy,
-                moment=moment,
-            )
-        elif self.id is None:
-            pending = client.writing(
-                append.append_to_new_session, self._opening(), saying, moment=moment
-            )
-        else:
-            pending = client.writing(
-                append.append_to_session, self.id, saying, profile=client.profile, moment=moment
-            )
-        return client.answer(pending.map(self._noted))
+        operation = operations.append_message(self._client.app, self._target, given)
+        done = self._run(operation)
+        self._target.id = done.session_id
+        return done
+
+    def append_many(self, messages: Sequence[InputMessage]) -> list[Appended]:
+        """Add several messages in one transaction: all of them or none."""
+        app = self._client.app
+        each = [operations.append_message(app, self._target, given) for given in messages]
+        done = self._run(lambda tx, opened: [append(tx, opened) for append in each])
+        if done:
+            self._target.id = done[-1].session_id
+        return done
 
     def turn(
         self,
@@ -101,339 +101,294 @@ class Session:
         *,
         agent: str | None = None,
         idempotency_key: str | None = None,
-    ) -> "RunningTurn":
-        """Begin a turn, perhaps with a message: `with chat.turn("hello") as turn: …`."""
-        written: Message | None = None
-        files: tuple[bytes, ...] = ()
-        if content is not None:
-            written, files = self._message("user", content, {})
+        wait: float | None = None,
+    ) -> RunningTurn:
+        """Begin a turn, perhaps with a person's message: `with chat.turn("hello") as turn: …`.
+
+        While it runs, nobody else can write to the session; its lease is renewed in the background. If another turn is
+        running, `Conflict` is raised, with `wait` only after that many seconds.
+        """
         return RunningTurn(
-            self._client, self, written, agent=agent, idempotency_key=idempotency_key, files=files
+            self._client,
+            self._target,
+            None if content is None else InputMessage("user", content),
+            agent=agent,
+            idempotency_key=idempotency_key,
+            wait=wait,
+        )
+
+    def send(self, content: Content, *, idempotency_key: str | None = None) -> Arrival:
+        """Leave a person's message for the agent of a running server; durable when this returns.
+
+        `client.arrivals.get(arrival.id)` says what became of it. To run the agent in this process, use `client.ask`.
+        """
+        message, given = InputMessage("user", content).read(self._target.source)
+        return self._client.arrivals._submit(
+            self._target, message, given, idempotency_key=idempotency_key
         )
 
     def head(self) -> SessionHead:
-        """Return the session's head: its title, counts and state."""
-        return self._read(read.get_head)
+        """Return the session's head: its title, counts and state. Before the first message its id is empty."""
+        app, target = self._client.app, self._target
+        now = app.clock.now()
+
+        def look(tx: Tx) -> SessionHead:
+            id = operations.find_id(tx, target, {})
+            if id is None:
+                return operations.empty_head(target, profile=app.profile, now=now)
+            return read.get_head(tx, id, profile=app.profile)
+
+        head = finish(app.store.read(look))
+        self._target.id = head.id or None
+        return head
+
+    def exists(self) -> bool:
+        """Return whether the session has a message yet."""
+        return (self.head()).no != 0
 
     def context(self) -> list[Chat]:
-        """Return the messages that a model reads."""
-        return self._client.answer(
-            self._client.reading(_context, self._key, self.id, profile=self._client.profile)
-        )
+        """Return the messages that a model reads, as OpenAI-style dictionaries; empty before the first message."""
+        return self._read(read.read_context, [], profile=self._profile)
 
-    def messages(
+    def messages(self, *, after: int = 0, limit: int = 100) -> Page[StoredMessage]:
+        """Return all messages that people see, from the first or from after an entry; `limit` is the size of a page."""
+
+        def fetch(cursor: str | None) -> Page[StoredMessage]:
+            start = after if cursor is None else operations.parse_seq(cursor)
+            window = self.entries(after=start, limit=limit)
+            found = tuple(
+                message
+                for entry in window.entries
+                if (message := stored_message(entry)) is not None
+            )
+            following = str(window.entries[-1].seq) if window.more_after else None
+            return Page(found, following, fetch)
+
+        return paginate(fetch)
+
+    def entries(
         self,
         *,
-        limit: int = 60,
         before: int | None = None,
         after: int | None = None,
         around: int | None = None,
-    ) -> read.TranscriptWindow:
-        """Return a part of the transcript: its end, or before, after or around an entry."""
-        return self._read(read.read_window, limit=limit, before=before, after=after, around=around)
+        limit: int = 60,
+    ) -> TranscriptWindow:
+        """Return a part of the transcript, with compactions: its end, or before, after or around an entry."""
+        if len([each for each in (before, after, around) if each is not None]) > 1:
+            raise BadInput("Use one of `before`, `after` and `around`.")
+        return self._read(
+            read.read_window,
+            TranscriptWindow((), False, False),
+            profile=self._profile,
+            limit=limit,
+            before=before,
+            after=after,
+            around=around,
+        )
+
+    def log(self, *, after: int = 0, limit: int = 500) -> Page[Entry]:
+        """Return the raw log: retracted entries and the marks of compactions and retractions too."""
+
+        def fetch(cursor: str | None) -> Page[Entry]:
+            start = after if cursor is None else operations.parse_seq(cursor)
+            found = self._read(read.read_log, [], profile=self._profile, after=start, limit=limit)
+            following = str(found[-1].seq) if len(found) == limit else None
+            return Page(tuple(found), following, fetch)
+
+        return paginate(fetch)
 
     def read_file(self, blob: str) -> bytes:
         """Return the bytes of an attachment of this session, named by the `blob` of its part."""
-        return self._read(_read_file, blob)
+        return self._run(
+            operations.on_session(self._target, operations.read_file, blob, profile=self._profile),
+            reads=True,
+        )
 
     def rename(self, title: str) -> SessionHead:
-        """Give the session a title; an empty one removes it."""
-        return self._write(edit.rename, title)
+        """Give the session a title; an empty one removes it. Raises `Conflict` if another session has it."""
+        return self._write(edit.rename, title, profile=self._profile)
 
     def pin(self, *, pinned: bool = True) -> SessionHead:
         """Keep the session at the top of lists, or stop doing so."""
-        return self._write(edit.pin, pinned=pinned)
+        return self._write(edit.pin, profile=self._profile, pinned=pinned)
 
     def archive(self, *, archived: bool = True) -> SessionHead:
         """Move the session to the archive, or back."""
-        return self._write(edit.archive, archived=archived)
+        return self._write(edit.archive, profile=self._profile, archived=archived)
+
+    def set_labels(self, labels: Sequence[str]) -> SessionHead:
+        """Replace the session's labels."""
+        return self._write(edit.set_labels, labels, profile=self._profile)
+
+    def move(self, project: str | None) -> SessionHead:
+        """Move the session to a project, or with None out of its project."""
+        return self._write(projects.move_session, project, profile=self._profile)
+
+    def set_draft(self, text: str) -> None:
+        """Store what a person has typed and not sent; an empty text removes it."""
+        moment = self._client.app.moment()
+        self._write(edit.set_draft, text, profile=self._profile, moment=moment)
+
+    def draft(self) -> str | None:
+        """Return what a person has typed and not sent."""
+        return self._read(operations.get_draft, None, profile=self._profile)
+
+    def mark_read(self, through: int | None = None) -> SessionHead:
+        """Note that a person has read up to an entry, by default to the end; it never goes back."""
+        return self._write(operations.mark_read, through, profile=self._profile)
 
     def trash(self) -> SessionHead:
         """Move the session and its subagents to the trash for 30 days."""
-        return self._write(edit.trash, moment=self._client.moment())
+        moment = self._client.app.moment()
+        return self._write(edit.trash, profile=self._profile, moment=moment)
 
     def restore(self) -> SessionHead:
         """Take the session out of the trash, with the subagents that were trashed with it."""
-        return self._write(edit.restore)
+        return self._write(edit.restore, profile=self._profile)
 
-    def purge(self) -> purge.PurgeResult:
+    def purge(self) -> PurgeResult:
         """Delete the session's messages forever."""
-        return self._write(purge.purge, moment=self._client.moment())
+        moment = self._client.app.moment()
+        return self._write(purge.purge, profile=self._profile, moment=moment)
 
     def end(self, reason: str = "closed") -> SessionHead:
         """Close the session; one that has ended keeps its reason."""
-        return self._write(edit.end, reason=reason, moment=self._client.moment())
+        moment = self._client.app.moment()
+        return self._write(edit.end, profile=self._profile, moment=moment, reason=reason)
 
     def reopen(self) -> SessionHead:
         """Open an ended session again."""
-        return self._write(edit.reopen)
+        return self._write(edit.reopen, profile=self._profile)
 
     def hold(self, reason: str, *, until: datetime | None = None) -> Hold:
         """Keep the session from being reset by its policy: until a time, or until `release`.
 
         The same reason again sets another end. A command such as `/new` still ends the session.
         """
-        return self._write(hold_actions.add_hold, reason, until=until, moment=self._client.moment())
+        moment = self._client.app.moment()
+        return self._write(
+            holds.add_hold, reason, profile=self._profile, moment=moment, until=until
+        )
 
     def release(self, reason: str | None = None) -> list[Hold]:
         """Release the hold with this reason, or all holds; return those that were released.
 
         Raises `NotFound` for a reason that does not hold the session.
         """
-        return self._write(hold_actions.release_hold, reason, moment=self._client.moment())
+        moment = self._client.app.moment()
+        return self._write(holds.release_hold, reason, profile=self._profile, moment=moment)
 
     def holds(self) -> list[Hold]:
         """Return the holds that keep the session from being reset by its policy."""
-        return self._read(_holds, now=self._client.moment().now)
+        now = self._client.app.clock.now()
+        return self._read(operations.list_holds, [], profile=self._profile, now=now)
 
     def undo(self, rounds: int = 1) -> SessionHead:
-        """Take back the person's last messages and the replies to them."""
-        return self._write(revise.undo, rounds=rounds, at=self._client.moment().now)
+        """Take back the person's last messages and the replies to them; nothing is deleted."""
+        now = self._client.app.clock.now()
+        return self._write(revise.undo, profile=self._profile, rounds=rounds, at=now)
 
     def retract(self, after: int, *, reason: str = "undo") -> SessionHead:
-        """Take back everything after an entry."""
-        return self._write(revise.retract, after=after, reason=reason, at=self._client.moment().now)
+        """Take back everything after an entry; nothing is deleted."""
+        now = self._client.app.clock.now()
+        return self._write(
+            revise.retract, profile=self._profile, after=after, reason=reason, at=now
+        )
 
-    def compact(self, summary: str, *, through: int) -> SessionHead:
-        """Replace everything up to an entry by a summary, for the model only."""
-        return self._write(revise.compact, summary, through=through, at=self._client.moment().now)
+    def compact(
+        self,
+        summary: str | None = None,
+        *,
+        through: int | None = None,
+        focus: str | None = None,
+        agent: str | None = None,
+    ) -> SessionHead:
+        """Replace everything up to an entry, by default everything, by a summary, for the model only.
+
+        Without a summary the agent writes one, about `focus` if that is given.
+        """
+        app, head = self._client.app, self.head()
+        if summary is None:
+            from sessionary.app import ask  # an agent's libraries take 0.3 s to load
+
+            summary, through = (
+                run_async(lambda: ask.summarize(app, head, agent=agent, focus=focus)),
+                head.last_seq,
+            )
+        now = app.clock.now()
+        return self._write(
+            revise.compact,
+            summary,
+            profile=self._profile,
+            through=head.last_seq if through is None else through,
+            at=now,
+        )
 
     def fork(self, at: int | None = None, *, title: str | None = None) -> "Session":
-        """Begin a session with this one's history up to an entry."""
-        client = self._client
-        made = self._pending(
-            client.writing, edit.fork, at_seq=at, title=title, moment=client.moment()
-        )
-        return client.answer(made.map(lambda head: Session(client, id=head.id, source=head.source)))
+        """Begin a session with this one's history up to an entry; nothing is copied."""
+        moment = self._client.app.moment()
+        head = self._write(edit.fork, profile=self._profile, moment=moment, at_seq=at, title=title)
+        return Session(self._client, SessionTarget(head.source, id=head.id))
 
-    def _opening(self) -> Opening:
-        return Opening(self._client.profile, self.source, kind=self._kind, title=self._title)
+    def stop(self, reason: str = "stopped by you") -> bool:
+        """Ask the running turn, in whatever process, to stop; return whether one is running."""
+        return self._write(operations.stop_turn, profile=self._profile, reason=reason)
 
-    def _read(self, action: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        pending: Pending[T] = self._pending(self._client.reading, action, *args, **kwargs)
-        return self._client.answer(pending)
+    def running_turn(self) -> Turn | None:
+        """Return the turn that is running, with its text so far in `partial`; None if none is."""
+        return self._read(operations.get_running_turn, None, profile=self._profile)
 
-    def _write(self, action: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        pending: Pending[T] = self._pending(self._client.writing, action, *args, **kwargs)
-        return self._client.answer(pending)
+    def waiting(self) -> list[Arrival]:
+        """Return the messages that wait for a turn in this session."""
+        return self._read(operations.list_waiting, [], profile=self._profile)
 
-    def _pending(
-        self, how: Callable[..., Pending[T]], action: Callable[..., T], *args: Any, **kwargs: Any
-    ) -> Pending[T]:
-        profile = self._client.profile
-        return how(_named, self._key, self.id, action, *args, profile=profile, **kwargs)
+    def children(self) -> list[SessionHead]:
+        """Return the sessions that came from this one: forks, continuations, subagents."""
+        return self._read(operations.list_children, [], profile=self._profile)
 
-    def _message(
-        self, role: str, content: Content, fields: Mapping[str, Any]
-    ) -> tuple[Message, tuple[bytes, ...]]:
-        person: Person | None = fields.get("person") or (
-            self.source.person if role == "user" else None
-        )
-        return _read_message(role, content, {**fields, "person": person})
+    def overview(self) -> "Overview":
+        """Return what was asked, which files were touched, how full the context is, and the family."""
+        from sessionary.actions.sessions import overview  # only this call needs it
 
-    def _noted(self, done: log.Appended) -> log.Appended:
-        self.id = done.session_id
-        return done
+        empty = overview.Overview((), (), {}, (), ())
+        return self._read(overview.overview, empty, profile=self._profile)
 
+    @property
+    def _profile(self) -> str:
+        return self._client.app.profile
 
-class RunningTurn:
-    """A turn that holds the session's lease; leaving the block ends it, an error fails it."""
+    def _run(self, operation: Operation[T], *, reads: bool = False) -> T:
+        """Run one operation in a transaction of its own."""
+        store = self._client.app.store
+        act = operations.run_at_once(operation)
+        value, opened = finish(store.read(act) if reads else store.write(act))
+        for target, id in opened.items():
+            target.id = id
+        return value
 
-    def __init__(
+    def _write(
         self,
-        client: "Sessionary",
-        session: Session,
-        written: Message | None,
-        *,
-        agent: str | None,
-        idempotency_key: str | None = None,
-        files: tuple[bytes, ...] = (),
-    ) -> None:
-        self._files = files
-        self._client = client
-        self._session = session
-        self._message = written
-        self._agent = agent
-        self._idempotency_key = idempotency_key
-        self._begun: turns.Begun | None = None
+        action: Callable[Concatenate[Tx, str, P], T],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        return self._run(operations.on_session(self._target, action, *args, **kwargs))
 
-    @property
-    def id(self) -> str:
-        """The turn's id."""
-        return self.begun.lease.turn_id
+    def _read(
+        self,
+        action: Callable[Concatenate[Tx, str, P], T],
+        empty: T,
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Run an action that reads; a session without messages gives `empty`."""
+        target = self._target
 
-    @property
-    def begun(self) -> turns.Begun:
-        """What beginning the turn returned."""
-        if self._begun is None:
-            raise NotFound("The turn has not begun: use it in a `with` block.")
-        return self._begun
+        def look(tx: Tx) -> T:
+            id = operations.find_id(tx, target, {})
+            return empty if id is None else action(tx, id, *args, **kwargs)
 
-    def append(
-        self, role: str, content: Content, *, usage: Usage | None = None, **fields: Any
-    ) -> log.Appended:
-        """Add a finished step."""
-        client = self._client
-        written, files = _read_message(role, content, fields)
-        used = client.priced(usage, at=None)
-        pending = client.writing(
-            turns.add_step,
-            self.begun.lease,
-            written,
-            used,
-            profile=client.profile,
-            moment=client.moment(),
-            files=files,
-        )
-        return client.answer(pending)
-
-    def checkpoint(self, text: str) -> None:
-        """Store the text streamed so far."""
-        return self._client.answer(self._client.writing(turns.checkpoint, self.begun.lease, text))
-
-    def renew(self, seconds: float = LEASE_SECONDS) -> None:
-        """Extend the lease; call this before it expires."""
-        now = self._client.moment().now
-        return self._client.answer(
-            self._client.writing(turns.renew, self.begun.lease, seconds=seconds, now=now)
-        )
-
-    def __enter__(self) -> Self:
-        self._note(self._beginning().result())
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._ending(error).result()
-
-    async def __aenter__(self) -> Self:
-        self._note(await self._beginning())
-        return self
-
-    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        await self._ending(error)
-
-    def _beginning(self) -> Pending[turns.Begun]:
-        client, session = self._client, self._session
-        moment = client.moment()
-        claim = turns.Claim(client.holder, LEASE_SECONDS, self._agent)
-        if session._key is not None and self._message is not None:
-            policy = client.policies.choose(session.source)
-            return client.writing(
-                turns.begin_for_source,
-                session._key,
-                session.source,
-                self._message,
-                policy=policy,
-                claim=claim,
-                moment=moment,
-                idempotency_key=self._idempotency_key,
-                files=self._files,
-            )
-        return client.writing(
-            _begin,
-            session._key,
-            session.id,
-            session._opening(),
-            self._message,
-            claim=claim,
-            moment=moment,
-            idempotency_key=self._idempotency_key,
-            files=self._files,
-        )
-
-    def _ending(self, error: BaseException | None) -> Pending[Any]:
-        client, lease, moment = self._client, self.begun.lease, self._client.moment()
-        if error is None:
-            return client.writing(
-                turns.end, lease, turns.Ending(), profile=client.profile, moment=moment
-            )
-        state = TurnState.FAILED if isinstance(error, Exception) else TurnState.INTERRUPTED
-        return client.writing(
-            turns.end_failed,
-            lease,
-            state=state,
-            reason=f"{type(error).__name__}: {error}",
-            profile=client.profile,
-            moment=moment,
-        )
-
-    def _note(self, begun: turns.Begun) -> None:
-        self._begun = begun
-        self._session.id = begun.route.session_id
-
-
-def _begin(
-    tx: Tx,
-    key: SessionKey | None,
-    id: str | None,
-    opening: Opening,
-    written: Message | None,
-    *,
-    claim: turns.Claim,
-    moment: Moment,
-    idempotency_key: str | None = None,
-    files: tuple[bytes, ...] = (),
-) -> turns.Begun:
-    """Begin a turn; the first message of a new session creates it."""
-    if key is None and id is None and written is not None:
-        id = edit.open_session(tx, opening, moment=moment)
-    return turns.begin_in_session(
-        tx,
-        _id(tx, key, id),
-        written,
-        profile=opening.profile,
-        claim=claim,
-        moment=moment,
-        idempotency_key=idempotency_key,
-        files=files,
-    )
-
-
-def _read_message(
-    role: str, content: Content, fields: Mapping[str, Any]
-) -> tuple[Message, tuple[bytes, ...]]:
-    """Return the message, and the bytes of its files."""
-    if isinstance(content, str) and role != Role.TOOL:
-        return message(role, content, **fields), ()
-    # Loads msgspec and a Markdown parser: 0.1 s that a program which only writes texts saves.
-    from sessionary.formats.message_input import read_message
-
-    made = read_message(role, content, **fields)
-    return made.message, made.files
-
-
-def _named(
-    tx: Tx,
-    key: SessionKey | None,
-    id: str | None,
-    action: Any,
-    *args: Any,
-    **kwargs: Any,
-) -> Any:
-    """Run an action on the session of a key or an id."""
-    return action(tx, _id(tx, key, id), *args, **kwargs)
-
-
-def _read_file(tx: Tx, id: str, blob: str, *, profile: str) -> bytes:
-    return files.read_blob(tx, blob, session_no=read.get_head(tx, id, profile=profile).no)
-
-
-def _holds(tx: Tx, id: str, *, profile: str, now: datetime) -> list[Hold]:
-    return hold_actions.list_holds(tx, read.get_head(tx, id, profile=profile), now=now)
-
-
-def _context(tx: Tx, key: SessionKey | None, id: str | None, *, profile: str) -> list[Chat]:
-    try:
-        return read.read_context(tx, _id(tx, key, id), profile=profile)
-    except NotFound:
-        if id is None:
-            return []  # there is no message yet
-        raise
-
-
-def _id(tx: Tx, key: SessionKey | None, id: str | None) -> str:
-    head = None if key is None else routing.get_current(tx, key)
-    found = head.id if head is not None else id
-    if found is None:
-        raise NotFound("The session has no messages yet.")
-    return found
+        return finish(self._client.app.store.read(look))

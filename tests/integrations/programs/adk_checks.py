@@ -20,8 +20,8 @@ from google.adk.sessions.base_session_service import BaseSessionService, GetSess
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.genai import types
 
+from sessionary import Sessionary
 from sessionary.actions import verify
-from sessionary.client.client import Sessionary, connect
 from sessionary.integrations.google_adk import SessionarySessionService
 from sessionary.model.message import Message
 from sessionary.model.session import SessionFolder
@@ -93,8 +93,8 @@ async def check_events_and_state_come_back_as_they_were(store_client: Sessionary
     assert (head.usage.input_tokens, head.usage.cache_read_tokens) == (60, 40)
     assert (head.usage.output_tokens, head.usage.reasoning_tokens) == (8, 3)
     assert head.usage.cost_microusd
-    assert store_client.search("Hello source:google-adk").hits
-    first = store_client.find(head.id).messages().entries[-1].body
+    assert store_client.search("Hello source:google-adk").items
+    first = store_client.find(head.id).entries().entries[-1].body
     assert isinstance(first, Message)
     assert [type(part).__name__ for part in first.parts] == ["Reasoning", "ToolCall", "Attachment"]
 
@@ -117,7 +117,7 @@ async def check_state_belongs_to_whom_its_prefix_says(store_client: Sessionary) 
     assert await service.get_user_state(app_name="guide", user_id="nobody") == {}
     # The state is a record of its own that people can read and find.
     assert len(store_client.sessions(folder=SessionFolder.AUTOMATION).items) == 2
-    assert store_client.search("motto").hits
+    assert store_client.search("motto").items
 
 
 async def check_a_second_run_on_one_session_is_told_and_nothing_is_lost(
@@ -265,7 +265,7 @@ def main(urls: list[str]) -> None:
     found: dict[str, str] = {}
     for place, url in enumerate(urls):
         for number, (name, check) in enumerate(CHECKS.items()):
-            with connect(url, profile=f"p{number}") as store_client:
+            with Sessionary(url, profile=f"p{number}") as store_client:
                 try:
                     asyncio.run(check(store_client))
                     assert not verify.verify(store_client.store).broken

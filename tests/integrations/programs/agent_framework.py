@@ -3,7 +3,7 @@
 from agent_framework import Agent, AgentSession, tool
 from agent_framework_openai import OpenAIChatCompletionClient
 
-from sessionary.client.client import Sessionary
+from sessionary import Sessionary
 from sessionary.integrations.agent_framework import SessionaryHistoryProvider
 from tests.integrations.programs.common import MODEL, Task, main
 

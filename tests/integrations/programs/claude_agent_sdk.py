@@ -19,7 +19,7 @@ from claude_agent_sdk import (
     tool,
 )
 
-from sessionary.client.client import Sessionary
+from sessionary import Sessionary
 from sessionary.integrations.claude_agent_sdk import SessionarySessionStore
 from tests.integrations.programs.common import Task, main
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sessionary.client.client import Sessionary, connect
+from sessionary import Sessionary
 
 MODEL = "gpt-4o-mini"
 
@@ -51,7 +51,7 @@ async def _main(task: Task, converse: Converse) -> None:
 
 
 async def _one(task: Task, url: str, converse: Converse) -> list[str]:
-    with connect(url) as store_client:
+    with Sessionary(url) as store_client:
         return await converse(task, store_client)
 
 

@@ -9,7 +9,7 @@ from google.adk.models.google_llm import Gemini
 from google.adk.runners import Runner
 from google.genai import types
 
-from sessionary.client.client import Sessionary
+from sessionary import Sessionary
 from sessionary.integrations.google_adk import SessionarySessionService
 from tests.integrations.programs.common import Task, main
 

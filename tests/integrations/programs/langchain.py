@@ -6,7 +6,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
-from sessionary.client.client import Sessionary
+from sessionary import Sessionary
 from sessionary.integrations.langchain import SessionaryChatMessageHistory
 from tests.integrations.programs.common import MODEL, Task, main
 

@@ -12,7 +12,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolNode, tools_condition
 
-from sessionary.client.client import Sessionary
+from sessionary import Sessionary
 from sessionary.integrations.langgraph import SessionaryRecorder
 from tests.integrations.programs.common import MODEL, Task, main
 

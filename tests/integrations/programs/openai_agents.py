@@ -9,7 +9,7 @@ from agents import (
     function_tool,
     set_tracing_disabled,
 )
-from sessionary.client.client import Sessionary
+from sessionary import Sessionary
 from sessionary.integrations.openai_agents import SessionarySession
 from tests.integrations.programs.common import MODEL, Task, main
 

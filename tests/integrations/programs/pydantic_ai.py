@@ -5,7 +5,7 @@ from pydantic_ai.conversation import Conversation
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from sessionary.client.client import Sessionary
+from sessionary import Sessionary
 from sessionary.integrations.pydantic_ai import SessionaryConversationStore
 from tests.integrations.programs.common import MODEL, Task, main
 

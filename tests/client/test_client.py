@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import sessionary
-from sessionary.client.client import Sessionary, connect
-from sessionary.client.session import LEASE_SECONDS
+from sessionary import AsyncSessionary, Sessionary
+from sessionary.app.context import open_app
+from sessionary.client.operations import LEASE_SECONDS
 from sessionary.errors import BadInput, Conflict, NotFound, TurnLost
 from sessionary.model.source import ChatType, Source
 from sessionary.model.turn import TurnState
@@ -29,7 +30,8 @@ def clock() -> FakeClock:
 @pytest.fixture
 def client(tmp_path: Path, clock: FakeClock) -> Iterator[Sessionary]:
     path = tmp_path / "sessionary.db"
-    with connect(path, home=str(tmp_path), clock=clock, ids=SequentialIds()) as opened:
+    app = open_app(path, home=tmp_path, clock=clock, ids=SequentialIds())
+    with Sessionary._over(app) as opened:
         yield opened
 
 
@@ -142,7 +144,7 @@ def test_a_turn_that_fails_says_why_and_lets_the_session_go(client: Sessionary) 
     with pytest.raises(ZeroDivisionError):
         fails()
     chat.append("user", "go on")
-    found = client.reading(turns.of_session, chat.head().no).result()
+    found = client.store.read(turns.of_session, chat.head().no).result()
     assert [(each.state, each.reason) for each in found] == [
         (TurnState.FAILED, "ZeroDivisionError: division by zero")
     ]
@@ -222,8 +224,9 @@ def test_what_is_no_time_no_source_and_no_folder_is_refused_in_our_words(
     client: Sessionary,
 ) -> None:
     careless: Any = client
-    with pytest.raises(BadInput, match=r"sessionary\.Source"):
-        careless.session("alice")
+    for name in (7, "", " ", "session/x"):
+        with pytest.raises(BadInput, match=r"a name or a sessionary\.Source"):
+            careless.session(name)
     with pytest.raises(BadInput, match="datetime"):
         careless.session(ALICE).append("user", "hello", at="now")
     with pytest.raises(BadInput, match="no folder 'attic'"):
@@ -236,7 +239,8 @@ def test_a_policy_of_the_configuration_resets_a_session(tmp_path: Path, clock: F
         '[reset.platform.web]\nmode = "idle"\nidle_minutes = 10\n'
     )
     path = tmp_path / "sessionary.db"
-    with connect(path, home=str(tmp_path), clock=clock, ids=SequentialIds()) as client:
+    app = open_app(path, home=tmp_path, clock=clock, ids=SequentialIds())
+    with Sessionary._over(app) as client:
         old = client.session(ALICE).append("user", "one")
         clock.tick(601)
         new = client.session(ALICE).append("user", "two")
@@ -249,19 +253,6 @@ def test_a_policy_of_the_configuration_resets_a_session(tmp_path: Path, clock: F
 def test_an_unknown_name_is_not_found(client: Sessionary) -> None:
     with pytest.raises(NotFound):
         client.find("nobody")
-
-
-async def test_the_same_calls_can_be_awaited(tmp_path: Path) -> None:
-    async with sessionary.open(tmp_path / "sessionary.db") as client:
-        chat = client.session(ALICE)
-        await chat.append("user", "hello")
-        async with chat.turn("again") as turn:
-            await turn.checkpoint("h")
-            await turn.renew()
-            await turn.append("assistant", "hi")
-
-        assert [each["content"] for each in await chat.context()] == ["hello", "again", "hi"]
-        assert [hit.seq for hit in await client.search("again")] == [2]
 
 
 @pytest.mark.parametrize(
@@ -278,7 +269,7 @@ def test_a_time_that_could_not_be_read_again_is_refused(client: Sessionary, at: 
     with pytest.raises(BadInput, match="before the year 1 or after 9999"):
         chat.append("user", "from afar", at=at)
 
-    assert [entry.at.year for entry in chat.messages().entries] == [2026]
+    assert [entry.at.year for entry in chat.entries().entries] == [2026]
     assert client.sessions().items[0].message_count == 1
 
 
@@ -306,17 +297,18 @@ def test_a_field_that_an_export_could_not_give_back_is_refused(
 
 def test_another_event_loop_than_asyncios_is_refused_in_one_line(tmp_path: Path) -> None:
     """As trio does it: it drives coroutines itself, and no loop of asyncio runs."""
-    entering = connect(tmp_path / "sessionary.db", home=str(tmp_path)).__aenter__()
+    entering = AsyncSessionary(tmp_path / "sessionary.db", home=tmp_path).__aenter__()
 
     with pytest.raises(BadInput, match="under asyncio only") as refused:
         entering.send(None)
 
     assert refused.value.committed == "no"
     assert "\n" not in str(refused.value)
+    assert not (tmp_path / "sessionary.db").exists()
 
 
 def test_an_answer_awaited_under_another_event_loop_says_so(client: Sessionary) -> None:
-    waiting = client.writing(_slowly).__await__()
+    waiting = client.store.write(_slowly).__await__()
 
     with pytest.raises(BadInput, match="under asyncio only") as refused:
         waiting.send(None)
