@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sessionary.actions.sessions import read, routing
+from sessionary.actions.sessions.lists import MAX_LIMIT
 from sessionary.actions.sessions.routing import Binding
 from sessionary.cli import times
 from sessionary.cli.console import Column, Console
@@ -134,7 +135,7 @@ route = group(
 @command("list", example="sessionary bindings list --json")
 @click.option(
     "--limit",
-    type=click.IntRange(1, routing.MAX_LIMIT),
+    type=click.IntRange(1, MAX_LIMIT),
     default=100,
     show_default=True,
     metavar="N",

@@ -5,7 +5,7 @@ policy ends it: its program decides when it is over. If a person ends it or move
 the program begins a new one under the same name."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from sessionary.actions import turns, usage
@@ -16,7 +16,15 @@ from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict
 from sessionary.model import transcript
 from sessionary.model.message import Compaction, Entry, Message, Role, Text, Unknown
-from sessionary.model.session import Kind, Lineage, Opening, Segment, SessionFolder, SessionHead
+from sessionary.model.session import (
+    Kind,
+    Lineage,
+    Opening,
+    Segment,
+    SessionFolder,
+    SessionHead,
+    clip,
+)
 from sessionary.model.source import SessionKey, Source, key_for
 from sessionary.model.turn import Lease
 from sessionary.model.usage import Usage
@@ -180,7 +188,7 @@ def native_messages(
         first = max(first, _first_of_last(limit + len(marks), segments, gone))
     shown = [
         native
-        for seq, native in entries.walk_extra(tx, _from(segments, first), name, read)
+        for seq, native in entries.walk_extra(tx, clip(segments, first), name, read)
         if not (gone and transcript.is_retracted(seq, gone))
         and not (isinstance(native, Entry) and not isinstance(native.body, Message))
     ]
@@ -199,10 +207,6 @@ def _first_of_last(
         wanted -= max(0, upper - last)
         upper = min(upper, first - 1)
     return upper - wanted + 1
-
-
-def _from(segments: Sequence[Segment], first: int) -> list[Segment]:
-    return [replace(each, first=max(each.first, first)) for each in segments if each.last >= first]
 
 
 def all_messages(tx: Tx, head: SessionHead) -> list[Message]:

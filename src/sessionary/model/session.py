@@ -2,13 +2,14 @@
 
 import base64
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Self
 
 from sessionary.errors import BadInput
+from sessionary.model.message import MAX_SEQ
 from sessionary.model.source import Source
 from sessionary.model.usage import UsageTotal
 
@@ -156,6 +157,12 @@ class Segment:
     session_id: str
     first: int
     last: int
+
+
+def clip(segments: Iterable[Segment], first: int, last: int = MAX_SEQ) -> list[Segment]:
+    """Return the parts of the segments that lie between two entries."""
+    clipped = (replace(s, first=max(s.first, first), last=min(s.last, last)) for s in segments)
+    return [segment for segment in clipped if segment.first <= segment.last]
 
 
 def folder_of(*, kind: Kind, archived: bool, trashed: bool, purged: bool) -> SessionFolder:

@@ -31,9 +31,7 @@ MAX_LABEL = 64
 def open_session(tx: Tx, opening: Opening, *, moment: Moment, id: str | None = None) -> str:
     """Open a session that no key leads to. The caller appends its first message in the same transaction."""
     made = id or moment.new_id()
-    title = None if opening.title is None else clean_title(opening.title)
-    if title is not None:
-        titles.check_free(tx, title, profile=opening.profile)
+    title = _free_title(tx, opening)
     if id is not None and sessions.profile_of(tx, id) is not None:
         raise Conflict(f"There is a session {id} already; nothing was written.")
     sessions.insert(tx, made, replace(opening, title=title), at=moment.now)
@@ -44,13 +42,18 @@ def open_subagent(tx: Tx, parent_id: str, opening: Opening, *, moment: Moment) -
     """Open the session of a subagent: a history of its own, under the session it works for."""
     parent = log.lock_session(tx, parent_id, profile=opening.profile)
     made = moment.new_id()
-    title = None if opening.title is None else clean_title(opening.title)
-    if title is not None:
-        titles.check_free(tx, title, profile=opening.profile)
+    title = _free_title(tx, opening)
     inherited = Inheritance(parent.no, Lineage.SUBAGENT)
     opening = replace(opening, title=title, kind=Kind.SUBAGENT)
     sessions.insert(tx, made, opening, at=moment.now, inherited=inherited)
     return made
+
+
+def _free_title(tx: Tx, opening: Opening) -> str | None:
+    title = None if opening.title is None else clean_title(opening.title)
+    if title is not None:
+        titles.check_free(tx, title, profile=opening.profile)
+    return title
 
 
 def fork(

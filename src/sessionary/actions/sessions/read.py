@@ -10,7 +10,7 @@ from sessionary.actions.sessions.lists import check_limit
 from sessionary.errors import Ambiguous, BadInput, NotFound, Purged
 from sessionary.model import codec, transcript
 from sessionary.model.message import Compaction, Entry, Message, Retraction
-from sessionary.model.session import Segment, SessionFolder, SessionHead
+from sessionary.model.session import Segment, SessionFolder, SessionHead, clip
 from sessionary.model.title import matches_continuation
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Tx
@@ -92,10 +92,9 @@ def read_log(tx: Tx, id: str, *, profile: str, after: int = 0, limit: int = 500)
     """A page of the raw log, retracted entries and marks included."""
     check_limit(limit)
     found: list[Entry] = []
-    for segment in _segments(tx, id, profile=profile):
-        if segment.last > after and len(found) < limit:
-            rest = replace(segment, first=max(segment.first, after + 1))
-            found.extend(entries.read(tx, rest, limit=limit - len(found)))
+    for segment in clip(_segments(tx, id, profile=profile), after + 1):
+        if len(found) < limit:
+            found.extend(entries.read(tx, segment, limit=limit - len(found)))
     return found
 
 
@@ -114,7 +113,7 @@ def read_since_compaction(tx: Tx, found: SessionHead) -> list[Entry]:
     )
     messages = [
         entry
-        for entry in entries.walk(tx, _from(segments, first))
+        for entry in entries.walk(tx, clip(segments, first))
         if isinstance(entry.body, Message)
     ]
     return sorted((*messages, *marks), key=lambda entry: entry.seq)
@@ -198,10 +197,6 @@ class _Visible:
 
 def _segments(tx: Tx, id: str, *, profile: str, through: int | None = None) -> list[Segment]:
     return sessions.segments(tx, get_head(tx, id, profile=profile).no, through=through)
-
-
-def _from(segments: Sequence[Segment], first: int) -> list[Segment]:
-    return [replace(each, first=max(each.first, first)) for each in segments if each.last >= first]
 
 
 _UNFINISHED = (TurnState.FAILED, TurnState.INTERRUPTED)

@@ -8,7 +8,7 @@ from sessionary.actions.sessions.log import SessionChanged, lock_session, previe
 from sessionary.errors import BadInput, Conflict
 from sessionary.model import transcript
 from sessionary.model.message import Compaction, Entry, Message, Retraction, Role
-from sessionary.model.session import Segment, SessionHead
+from sessionary.model.session import Segment, SessionHead, clip
 from sessionary.model.turn import Lease
 from sessionary.store.database import Tx
 from sessionary.store.tables import entries, sessions
@@ -82,10 +82,10 @@ def retract(
         sessions.set_counts(tx, head.no, LogCounts())
     else:
         retracted = transcript.retracted(entries.marks(tx, segments))
-        removed = _shown(tx, _clip(segments, after + 1), retracted)
+        removed = _shown(tx, clip(segments, after + 1), retracted)
         log.append_mark(tx, head.no, Retraction(after, reason), at=at, turn_id=turn_id)
         # Counted without reading the whole log.
-        kept = _clip(segments, 1, after)
+        kept = clip(segments, 1, after)
         marks = entries.marks(tx, sessions.segments(tx, head.no))
         counts = LogCounts(
             message_count=head.message_count - len(removed),
@@ -169,13 +169,3 @@ def _backwards(tx: Tx, segments: Sequence[Segment]) -> Iterator[Entry]:
             if not page:
                 break
             upper = page[0].seq - 1
-
-
-def _clip(segments: Sequence[Segment], first: int, last: int | None = None) -> list[Segment]:
-    clipped = (
-        Segment(
-            s.no, s.session_id, max(s.first, first), s.last if last is None else min(s.last, last)
-        )
-        for s in segments
-    )
-    return [segment for segment in clipped if segment.first <= segment.last]

@@ -5,8 +5,9 @@ from datetime import datetime
 
 from sessionary.actions import access
 from sessionary.actions.sessions import log, titles
+from sessionary.actions.sessions.lists import check_limit
 from sessionary.clock import Moment
-from sessionary.errors import BadInput, Conflict, NotAllowed, NotFound
+from sessionary.errors import Conflict, NotAllowed, NotFound
 from sessionary.model.redact import Redactor
 from sessionary.model.reset import Policies, ResetPolicy, ResetReason
 from sessionary.model.session import (
@@ -231,9 +232,6 @@ def _is_only_chat(tx: Tx, head: SessionHead, key: SessionKey) -> bool:
     )
 
 
-MAX_LIMIT = 1000
-
-
 @dataclass(frozen=True, slots=True)
 class Binding:
     """A key and the session it is bound to."""
@@ -282,8 +280,7 @@ def list_bindings(
     chats_only: bool = False,
 ) -> Bindings:
     """Return a page of a profile's keys in order; `chats_only` leaves out keys that are made from a session's id."""
-    if not 1 <= limit <= MAX_LIMIT:
-        raise BadInput(f"A page has 1 to {MAX_LIMIT:,} items, not {limit}.")
+    check_limit(limit)
     session_keys = str(key_for(at_session(""), profile=profile))
     rows = sessions.page_of_bindings(
         tx,

@@ -6,7 +6,7 @@ transaction as what was read, so that neither is ever ahead of the other.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -20,7 +20,7 @@ from sessionary.errors import Conflict
 from sessionary.model import codec, transcript
 from sessionary.model.message import MAX_SEQ, Retraction
 from sessionary.model.record import SessionLine
-from sessionary.model.session import Lineage, Segment, TitleBy
+from sessionary.model.session import Lineage, Segment, TitleBy, clip
 from sessionary.store.database import Tx
 from sessionary.store.tables import blobs, entries, imports, sessions, transfer
 from sessionary.store.tables import usage as usage_table
@@ -106,11 +106,8 @@ def put_unit(tx: Tx, name: str, read: ReadUnit, *, profile: str, tool: str, mome
 
 def page(tx: Tx, segments: Sequence[Segment], after: int) -> list[LogRow]:
     """The next rows of a history after a number, with their large texts."""
-    for segment in segments:
-        if segment.last > after:
-            rest = replace(segment, first=max(segment.first, after + 1))
-            return entries.read_texts(tx, rest, limit=PAGE)
-    return []
+    rest = clip(segments, after + 1)
+    return entries.read_texts(tx, rest[0], limit=PAGE) if rest else []
 
 
 def title_of(tx: Tx, session: Imported) -> str | None:

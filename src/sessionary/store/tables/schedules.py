@@ -9,7 +9,7 @@ from sessionary.model import codec
 from sessionary.model.schedule import Run, RunState, Schedule, Timing
 from sessionary.model.source import Source
 from sessionary.store.database import Row, Tx
-from sessionary.store.tables.sessions import column, moment
+from sessionary.store.tables.sessions import column, moment, optional_micros
 
 
 class ExpiredRun(NamedTuple):
@@ -36,7 +36,7 @@ def insert(tx: Tx, schedule: Schedule) -> None:
         origin=None if origin is None else codec.encode(origin.to_json()),
         grace_seconds=int(schedule.grace.total_seconds()),
         at=to_micros(schedule.created_at),
-        next_at=_micros(schedule.next_at),
+        next_at=optional_micros(schedule.next_at),
     )
 
 
@@ -83,12 +83,12 @@ def runs(tx: Tx, no: int, *, limit: int) -> list[Run]:
 
 def set_paused(tx: Tx, no: int, *, paused: bool, next_at: datetime | None) -> None:
     """Pause a schedule or let it go on, and write when it is due next."""
-    tx.run("set_paused", no=no, paused=int(paused), next_at=_micros(next_at))
+    tx.run("set_paused", no=no, paused=int(paused), next_at=optional_micros(next_at))
 
 
 def set_next_at(tx: Tx, no: int, next_at: datetime | None) -> None:
     """Write when a schedule is due next."""
-    tx.run("set_next_at", no=no, next_at=_micros(next_at))
+    tx.run("set_next_at", no=no, next_at=optional_micros(next_at))
 
 
 def remove(tx: Tx, no: int, *, at: datetime) -> None:
@@ -170,10 +170,6 @@ def expired_runs(tx: Tx, *, now: datetime, limit: int) -> list[ExpiredRun]:
         ExpiredRun(no, from_micros(due_at), session_no)
         for no, due_at, session_no in tx.all("expired_runs", now=to_micros(now), limit=limit)
     ]
-
-
-def _micros(at: datetime | None) -> int | None:
-    return None if at is None else to_micros(at)
 
 
 def _schedule(row: Row) -> Schedule:

@@ -148,11 +148,11 @@ def insert(
         title=opening.title,
         title_by=opening.title_by,
         model=column(opening.model),
-        settings=_optional_json(opening.settings),
+        settings=optional_json(opening.settings),
         prompt_hash=None
         if opening.system_prompt is None
         else blobs.hash_of_text(opening.system_prompt),
-        workspace=_optional_json(opening.workspace),
+        workspace=optional_json(opening.workspace),
         labels=codec.encode(opening.labels),
         extra=codec.encode(opening.extra),
         read_only=int(opening.read_only),
@@ -352,7 +352,7 @@ def set_folder(
         no=no,
         folder=folder,
         archived=int(archived),
-        trashed_at=None if trashed_at is None else to_micros(trashed_at),
+        trashed_at=optional_micros(trashed_at),
     )
 
 
@@ -396,8 +396,7 @@ def set_end(
     tx: Tx, no: int, *, ended_at: datetime | None, reason: str | None, key: str | None
 ) -> None:
     """Write when and why a session ended (None: it is open), and the key it holds."""
-    at = None if ended_at is None else to_micros(ended_at)
-    tx.run("set_end", no=no, ended_at=at, reason=reason, key=key)
+    tx.run("set_end", no=no, ended_at=optional_micros(ended_at), reason=reason, key=key)
 
 
 def free_purged_id(tx: Tx, id: str, *, new_id: str) -> bool:
@@ -608,8 +607,14 @@ def column(text: str | None) -> str | None:
     return None if text is None else codec.storable_text(text)
 
 
-def _optional_json(value: Any) -> str | None:
+def optional_json(value: Any) -> str | None:
+    """Return a value for a column of JSON that may be NULL."""
     return None if value is None else codec.encode(value)
+
+
+def optional_micros(at: datetime | None) -> int | None:
+    """Return a time for a column that may be NULL."""
+    return None if at is None else to_micros(at)
 
 
 def lock_key(tx: Tx, key: str, *, profile: str) -> None:

@@ -20,7 +20,7 @@ from sessionary.model.source import Source
 from sessionary.store.database import Row, Tx
 from sessionary.store.tables import blobs, entries, sessions, usage
 from sessionary.store.tables.blobs import Unpacker
-from sessionary.store.tables.sessions import column
+from sessionary.store.tables.sessions import column, optional_json
 
 NO_SOURCE = '{"platform":"import"}'
 # The end reason of a session that is being filled, as `insert_hidden_session` writes it.
@@ -235,11 +235,11 @@ def show(
         title=line.title,
         title_by=line.title_by,
         model=column(line.model),
-        settings=_optional_json(line.settings),
+        settings=optional_json(line.settings),
         prompt_hash=None
         if prompt is None
         else blobs.keep_text(tx, prompt, entry_no=sessions.first_entry_no(no)),
-        workspace=_optional_json(line.workspace),
+        workspace=optional_json(line.workspace),
         project_no=project_no,
         pinned=int(line.pinned),
         archived=int(line.archived),
@@ -274,7 +274,7 @@ def insert_turn(tx: Tx, session_no: int, line: TurnLine) -> bool:
             began_at=micros(line.began_at),
             ended_at=micros(line.ended_at),
             reason=column(line.reason),
-            partial=_optional_json(line.partial),
+            partial=optional_json(line.partial),
         )
     )
 
@@ -329,10 +329,6 @@ def micros(at: datetime) -> int:
 
 def _optional_micros(at: datetime | None) -> int | None:
     return None if at is None else micros(at)
-
-
-def _optional_json(value: object) -> str | None:
-    return None if value is None else codec.encode(value)
 
 
 def _project(tx: Tx, name: str | None, *, profile: str) -> ProjectFact | None:
