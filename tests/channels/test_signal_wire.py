@@ -26,6 +26,7 @@ from sessionary.model.message import Attachment, Message, Text
 from sessionary.model.source import Channel, Source
 from sessionary.store.database import Store, Tx
 from sessionary.testing.channel_world import (
+    TIMEOUT_SECONDS,
     ChannelWorld,
     RecordingIntake,
     delivery_to,
@@ -237,7 +238,7 @@ async def test_a_message_being_handled_is_stored_before_a_planned_stop(
 ) -> None:
     """F2: the daemon does not tell of it again."""
     may_go_on = asyncio.Event()
-    intake = RecordingIntake(lambda _: asyncio.wait_for(may_go_on.wait(), 20))
+    intake = RecordingIntake(lambda _: asyncio.wait_for(may_go_on.wait(), TIMEOUT_SECONDS))
     async with run_adapter(platform.adapter(), intake) as task:
         await platform.says("hello", number=1)
         await until(lambda: intake.texts == ["hello"], "the message did not come")

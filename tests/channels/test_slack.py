@@ -434,9 +434,9 @@ async def test_the_bot_says_who_it_is(platform: SlackPlatform) -> None:
     adapter = platform.adapter()
 
     found = await adapter.check()
+    await adapter.close()
 
     assert found == f"Slack knows this bot as sessionary (id {BOT}) in The Team."
-    await adapter.close()
 
 
 @pytest.mark.parametrize("more", [{}, {"app_token_env": "T", "signing_secret_env": "T"}])
