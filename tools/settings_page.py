@@ -9,11 +9,12 @@ from typing import Any
 
 from sessionary.agents import registry as agents
 from sessionary.agents.command import CommandOptions
+from sessionary.agents.demo import ScriptSettings
 from sessionary.agents.model import ModelOptions, ToolServer
-from sessionary.agents.registry import PythonSettings, ScriptSettings
+from sessionary.agents.python import PythonSettings
 from sessionary.app.settings import SINGLE_TABLES
 from sessionary.channels import registry as channels
-from sessionary.channels.telegram.settings import TelegramSettings
+from sessionary.channels.telegram import TelegramSettings
 from sessionary.config import IsolationSettings, StoreSettings
 from sessionary.config.engine import (
     AccessPolicy,
@@ -230,8 +231,10 @@ def page() -> str:
             "depend on the `kind`:",
         ),
     ]
-    for name, kind in agents.KINDS.items():
-        parts += _section(f'kind = "{name}"', [kind.settings], level=3)
+    for plugin in agents.AGENTS.installed:
+        if plugin.is_ours:
+            declared = agents.AGENTS.load(plugin.name).settings
+            parts += _section(f'kind = "{plugin.name}"', [declared], level=3)
     parts += _section(
         "[[agents.NAME.mcp]]",
         [ToolServer],
@@ -243,9 +246,10 @@ def page() -> str:
         "Each channel has its own settings; every one of them also has these:\n",
         *_rows([ChannelTable]),
     ]
-    for platform in channels.KNOWN:
-        declared = channels.load(platform).SETTINGS
-        parts += _section(f"[channels.{platform}]", [declared], _guide(platform), level=3)
+    for plugin in channels.CHANNELS.installed:
+        if plugin.is_ours:
+            declared, name = channels.CHANNELS.load(plugin.name).settings, plugin.name
+            parts += _section(f"[channels.{name}]", [declared], _guide(name), level=3)
     parts += _section("[access.PLATFORM]", [AccessPolicy], "A platform without a table is closed.")
     parts += _section(
         "[budget.SCOPE]",

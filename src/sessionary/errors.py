@@ -29,6 +29,12 @@ class BadInput(SessionaryError):
     http_status = 422
 
 
+class PluginFailed(BadInput):
+    """An installed plug-in cannot be used; update or uninstall its package. Everything else goes on."""
+
+    kind = "plugin-failed"
+
+
 class NotFound(SessionaryError):
     """Nothing by that name that this caller may see."""
 

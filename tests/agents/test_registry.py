@@ -49,7 +49,7 @@ def test_a_model_agent_summarizes_with_its_model() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (agent("robot"), ["[agents.bot]", "'robot'", "command, echo, model, python or script"]),
+        (agent("robot"), ["[agents.bot]", "'robot'", "command, echo, model, python, script"]),
         (agent("model"), ["[agents.bot]", "set model, provider:model, such as openai:gpt-5"]),
         (agent("model", model="m", modle="x"), ["'modle'", "Did you mean 'model'"]),
         (agent("model", model=7), ["model must be a text"]),

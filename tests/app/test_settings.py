@@ -11,7 +11,6 @@ import pytest
 from sessionary import config
 from sessionary.app.settings import EffectiveSetting, effective_settings, json_schema
 from sessionary.channels import registry
-from sessionary.errors import BadInput
 from tests.config.test_declared import TABLES, smallest
 from tests.project.code import ROOT
 
@@ -133,7 +132,7 @@ def test_the_schema_refuses_what_the_reader_refuses(schema: dict[str, Any], wron
         jsonschema_rs.validate(schema, tomllib.loads(wrong))
 
 
-@pytest.mark.parametrize("platform", registry.KNOWN)
+@pytest.mark.parametrize("platform", registry.CHANNELS.names)
 def test_the_least_that_a_channel_needs_fits_the_schema(
     schema: dict[str, Any], platform: str
 ) -> None:
@@ -163,13 +162,11 @@ def test_forms_know_titles_help_defaults_choices_and_secrets(schema: dict[str, A
     assert "x-secret" not in telegram["properties"]["groups"]
 
 
-def test_a_channel_whose_library_is_missing_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def missing(_: str) -> registry.ChannelModule:
-        raise BadInput("The channel needs an extra.")
+def test_a_channel_says_what_to_install(schema: dict[str, Any]) -> None:
+    found = schema["properties"]["channels"]["properties"]
 
-    monkeypatch.setattr(registry, "load", missing)
-
-    found = json_schema()["properties"]["channels"]["properties"]
-    assert found["matrix"] == {"type": "object", "title": "matrix", "x-needs": "matrix"}
+    assert (found["matrix"]["title"], found["matrix"]["x-needs"]) == (
+        "Matrix",
+        "sessionary[matrix]",
+    )
+    assert "x-needs" not in found["webhook"]

@@ -6,9 +6,8 @@ import pytest
 
 from sessionary.channels.base import ReceivedMessage
 from sessionary.channels.files import IncomingFile
-from sessionary.channels.telegram import inbound
+from sessionary.channels.telegram import TelegramSettings, inbound
 from sessionary.channels.telegram.inbound import TelegramBot
-from sessionary.channels.telegram.settings import TelegramSettings
 from sessionary.config.secret import Secret
 from sessionary.model.message import Text, text_of
 from sessionary.model.source import Channel

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import strategies
 
 from sessionary.channels.base import printable, utf16_units
-from sessionary.channels.telegram import outbound
+from sessionary.channels.telegram import TelegramSettings, outbound
 from sessionary.channels.telegram.adapter import TelegramAdapter
-from sessionary.channels.telegram.settings import TelegramSettings
 from sessionary.config.secret import Secret
 from sessionary.engine.outbox import split_text
 from sessionary.model.message import Attachment, Part, Reasoning, Text

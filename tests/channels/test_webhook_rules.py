@@ -6,13 +6,13 @@ import json
 import pytest
 
 from sessionary.channels import registry
+from sessionary.channels.webhook import BodyFields, BodyTemplate, WebhookSettings
 from sessionary.channels.webhook.adapter import (
     WebhookAdapter,
     read_body,
     sign,
     signature_problem,
 )
-from sessionary.channels.webhook.settings import BodyFields, BodyTemplate, WebhookSettings
 from sessionary.config.secret import Secret
 from sessionary.errors import BadInput, NotAllowed, RetryLater, Unreachable
 from sessionary.testing.channel_world import RecordingIntake, delivery_to, run_adapter

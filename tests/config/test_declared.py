@@ -44,8 +44,8 @@ TABLES: dict[str, type[Any]] = {
     "agent": AgentTable,
     "channel": ChannelTable,
     "mcp": ToolServer,
-    **{f"agent {name}": kind.settings for name, kind in agents.KINDS.items()},
-    **{f"channel {name}": channels.load(name).SETTINGS for name in channels.KNOWN},
+    **{f"agent {name}": kind.settings for name, kind in agents.AGENTS.load_all().items()},
+    **{f"channel {name}": kind.settings for name, kind in channels.CHANNELS.load_all().items()},
 }
 # What some tables need besides their required settings.
 NEEDED: dict[str, dict[str, Any]] = {
@@ -257,7 +257,9 @@ def test_a_plug_in_may_declare_its_settings_as_a_msgspec_struct() -> None:
 
 def test_a_secret_is_looked_up_when_it_is_used() -> None:
     environ: dict[str, str] = {}
-    found = read(channels.load("telegram").SETTINGS, {"token_env": "T"}, PLACE, environ=environ)
+    found = read(
+        channels.CHANNELS.load("telegram").settings, {"token_env": "T"}, PLACE, environ=environ
+    )
 
     with pytest.raises(BadInput, match=r"\[table\]: the environment variable T is not set"):
         found.token.reveal()

@@ -86,7 +86,7 @@ def test_the_settings_page_and_the_example_are_what_the_code_declares() -> None:
 @pytest.mark.parametrize("platform", sorted(path.stem for path in (DOCS / "channels").iterdir()))
 def test_the_page_of_a_channel_has_all_its_settings(platform: str) -> None:
     text = read(f"channels/{platform}.md")
-    declared = settings_of(registry.load(platform).SETTINGS)
+    declared = settings_of(registry.CHANNELS.load(platform).settings)
 
     assert [each.name for each in declared if each.name not in text] == []
 

@@ -6,8 +6,8 @@ import json
 import time
 from typing import Any, Self
 
+from sessionary.channels.webhook import WebhookSettings
 from sessionary.channels.webhook.adapter import WebhookAdapter, sign, signature_problem
-from sessionary.channels.webhook.settings import WebhookSettings
 from sessionary.config.secret import Secret
 from sessionary.model.source import Channel
 from tests.support.http_server import LOST, HttpServer, Request, Response

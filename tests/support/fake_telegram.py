@@ -12,8 +12,8 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Self
 
+from sessionary.channels.telegram import TelegramSettings
 from sessionary.channels.telegram.adapter import SECRET_HEADER, TelegramAdapter
-from sessionary.channels.telegram.settings import TelegramSettings
 from sessionary.config.secret import Secret
 from sessionary.model.source import Channel
 from tests.support import fake_telegram_text as texts

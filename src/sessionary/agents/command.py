@@ -36,6 +36,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, TypeVar
 
 from sessionary import config
+from sessionary.agents.registry import AgentContext, AgentKind
 from sessionary.config.setting import Seconds, Setting, Texts, TextTable
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.errors import AgentFailed, BadInput, RetryLater
@@ -465,3 +466,18 @@ def _signal_group(process: Process, *, kill: bool) -> None:
             process.kill()
         else:
             os.killpg(process.pid, signal.SIGKILL if kill else signal.SIGTERM)
+
+
+def create(options: CommandOptions, context: AgentContext) -> CommandRunner:
+    """Return the runner for a program, with the environment that it may see."""
+    passed = program_environment(context.environ, names=options.pass_env, added=options.env)
+    return CommandRunner(replace(options, environ=passed))
+
+
+AGENT = AgentKind(
+    name="command",
+    title="A program",
+    settings=CommandOptions,
+    create=create,
+    documentation="docs/agents.md",
+)

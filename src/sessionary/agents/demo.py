@@ -4,8 +4,10 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
+from sessionary.agents.registry import AgentKind
+from sessionary.config.setting import Setting
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.model.message import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from sessionary.model.transcript import cut_middle, last_user_text
@@ -273,3 +275,33 @@ class EchoRunner:
 
     async def close(self) -> None:
         """Do nothing: there are no resources."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptSettings:
+    """The settings of the demo agent."""
+
+    pace_seconds: Annotated[
+        float, Setting("the pause after each word of the demo", ge=0, le=60)
+    ] = DEFAULT_PACE_SECONDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EchoSettings:
+    """An agent that repeats the message has no settings of its own."""
+
+
+SCRIPT = AgentKind(
+    name="script",
+    title="The demo, offline",
+    settings=ScriptSettings,
+    create=lambda settings, _: ScriptRunner(pace=settings.pace_seconds),
+    documentation="docs/agents.md",
+)
+ECHO = AgentKind(
+    name="echo",
+    title="Repeats the message",
+    settings=EchoSettings,
+    create=lambda _, __: EchoRunner(),
+    documentation="docs/agents.md",
+)

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
+from sessionary.agents.registry import AgentContext, AgentKind
 from sessionary.clock import Clock, Ids, RandomIds, SystemClock
 from sessionary.config.secret import Secret
 from sessionary.config.setting import MAX_SECONDS, Seconds, Setting, Texts, TextTable
@@ -108,14 +109,6 @@ _LATER_SECONDS = 5.0
 Sleep = Callable[[float], Awaitable[None]]
 
 
-def require_library(agent: str) -> None:
-    """Raise an error that says what to install if the library is missing."""
-    if importlib.util.find_spec(LIBRARY) is None:
-        raise BadInput(
-            f"{agent} asks a model; install what it needs: pip install 'sessionary[agents]'."
-        )
-
-
 class ModelRunner:
     """Calls the model, and the tools that it asks for, until it answers without a tool call."""
 
@@ -179,7 +172,6 @@ class ModelRunner:
     async def _load(self) -> "tuple[Provider, Tools]":
         async with self._loading:
             if self._loaded is None:
-                require_library(self._options.model)
                 # Importing the library takes seconds: done in a thread, so that leases are renewed meanwhile.
                 self._loaded = await asyncio.to_thread(_loaded, self._options)
         return self._loaded
@@ -221,3 +213,23 @@ def _loaded(options: ModelOptions) -> "tuple[Provider, Tools]":
     from sessionary.agents.tools import Tools
 
     return Provider(options), Tools(options)
+
+
+def create(options: ModelOptions, _: AgentContext) -> ModelRunner:
+    """Return the runner for a model; raise `BadInput` if the library is not installed."""
+    if importlib.util.find_spec(LIBRARY) is None:
+        raise BadInput(
+            f"The agent for {options.model} asks a model; install what it needs: "
+            f"pip install '{AGENT.extra}'."
+        )
+    return ModelRunner(options)
+
+
+AGENT = AgentKind(
+    name="model",
+    title="A model, with tools",
+    settings=ModelOptions,
+    create=create,
+    extra="sessionary[agents]",
+    documentation="docs/agents.md",
+)

@@ -8,9 +8,12 @@ import sys
 import threading
 import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from sessionary.agents.registry import AgentKind
+from sessionary.config.setting import Setting
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.errors import AgentFailed, BadInput
 from sessionary.model.message import Message, Role, Text
@@ -169,3 +172,19 @@ def _give_all(given: Any, give: Callable[[Any], None], may_go_on: Callable[[], b
             if close is not None:
                 close()
             return
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonSettings:
+    """The settings of an agent that is a function."""
+
+    function: Annotated[str, Setting("module:function", example="my_module:answer")]
+
+
+AGENT = AgentKind(
+    name="python",
+    title="A function of yours",
+    settings=PythonSettings,
+    create=lambda settings, context: PythonRunner(settings.function, folder=context.folder),
+    documentation="docs/agents.md",
+)

@@ -1,23 +1,20 @@
-"""From the settings of an agent to the runner that takes its turns."""
+"""The kinds of agents that are installed, and the agents that are configured."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, Generic, TypeVar
 
-from sessionary.agents.command import CommandOptions, CommandRunner, program_environment
-from sessionary.agents.demo import DEFAULT_PACE_SECONDS, EchoRunner, ScriptRunner
-from sessionary.agents.model import ModelOptions, ModelRunner, require_library
-from sessionary.agents.python import PythonRunner
-from sessionary.agents.summaries import ExtractiveSummarizer, ModelSummarizer, ModelTitler
+from sessionary.agents.summaries import Asker, ExtractiveSummarizer, ModelSummarizer, ModelTitler
 from sessionary.config import FILE
 from sessionary.config.engine import AgentTable
 from sessionary.config.reader import Place, check_secrets, read
-from sessionary.config.setting import Setting
 from sessionary.engine.ports import Runner, Summarizer
-from sessionary.errors import BadInput
+from sessionary.errors import SessionaryError
 from sessionary.model.prompt import PromptContext, render
+from sessionary.plugins import PluginGroup
 
+S = TypeVar("S")
 DEFAULT_PROMPT = """\
 You are a helpful agent. Answer in the language of the person who writes to you, plainly and to the
 point. Say so when you do not know something, and when a tool failed.
@@ -49,90 +46,54 @@ class ConfiguredAgent:
         await self.runner.close()
 
 
-@dataclass(frozen=True, slots=True)
-class AgentKind:
-    """A kind of agent: the class that declares its settings, and what builds a runner from them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentContext:
+    """What an agent is created with besides its settings: the environment, and the directory of sessionary.toml."""
 
-    `build` also gets the environment, and the directory of sessionary.toml.
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    folder: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentKind(Generic[S]):
+    """A kind of agent, as a package registers it under the entry point group `sessionary.agents`.
+
+    `name` is that of the entry point, and what `kind` is set to in a table `[agents.*]`. `settings` is the class that
+    declares the other settings of such a table; `create` returns the runner for one. `extra` is what pip has to
+    install for it.
     """
 
-    settings: type[Any]
-    build: Callable[[Any, Mapping[str, str], Path | None], Runner]
+    name: str
+    title: str
+    settings: type[S]
+    create: Callable[[S, AgentContext], Runner]
+    extra: str | None = None
+    documentation: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EchoSettings:
-    """An agent that repeats the message has no settings of its own."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptSettings:
-    """The settings of the demo agent."""
-
-    pace_seconds: Annotated[
-        float, Setting("the pause after each word of the demo", ge=0, le=60)
-    ] = DEFAULT_PACE_SECONDS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PythonSettings:
-    """The settings of an agent that is a function."""
-
-    function: Annotated[str, Setting("module:function", example="my_module:answer")]
+AGENTS: PluginGroup[AgentKind[Any]] = PluginGroup("sessionary.agents", "agent kind", AgentKind)
+DEMO = AgentTable(name="demo", kind="script")
 
 
 def build(
     table: AgentTable, *, environ: Mapping[str, str], folder: Path | None = None
 ) -> ConfiguredAgent:
     """Build the agent that a table describes; secrets are read from `environ`."""
-    kind = kind_of(table)
-    settings = read(kind.settings, table.options, _place(table), environ=environ)
+    place = Place(FILE, "agents").below(table.name)
+    kind = AGENTS.load(table.kind, where=str(place))
+    settings = read(kind.settings, table.options, place, environ=environ)
     check_secrets(settings)
-    runner = kind.build(settings, environ, folder)
-    model = runner if isinstance(runner, ModelRunner) else None
+    try:
+        runner = kind.create(settings, AgentContext(environ=environ, folder=folder))
+    except SessionaryError:
+        raise
+    except Exception as error:  # a plug-in may raise anything
+        raise AGENTS.failed(table.kind, error) from error
+    asker = runner if isinstance(runner, Asker) else None
     return ConfiguredAgent(
         table.name,
         table.prompt,
         runner,
-        ExtractiveSummarizer() if model is None else ModelSummarizer(model),
-        ModelTitler(model),
+        ExtractiveSummarizer() if asker is None else ModelSummarizer(asker),
+        ModelTitler(asker),
     )
-
-
-def kind_of(table: AgentTable) -> AgentKind:
-    """Return the kind of an agent; raise BadInput if there is none of that name."""
-    kind = KINDS.get(table.kind)
-    if kind is None:
-        *most, last = sorted(KINDS)
-        raise BadInput(
-            f"{_place(table)}: there is no kind {table.kind!r}; use {', '.join(most)} or {last}."
-        )
-    return kind
-
-
-def _place(table: AgentTable) -> Place:
-    return Place(FILE, "agents").below(table.name)
-
-
-def _model(options: ModelOptions, _: Mapping[str, str], __: Path | None) -> Runner:
-    require_library(f"The agent for {options.model}")
-    return ModelRunner(options)
-
-
-def _command(options: CommandOptions, environ: Mapping[str, str], _: Path | None) -> Runner:
-    passed = program_environment(environ, names=options.pass_env, added=options.env)
-    return CommandRunner(replace(options, environ=passed))
-
-
-DEMO = AgentTable(name="demo", kind="script")
-KINDS: dict[str, AgentKind] = {
-    "model": AgentKind(ModelOptions, _model),
-    "command": AgentKind(CommandOptions, _command),
-    "python": AgentKind(
-        PythonSettings, lambda settings, _, folder: PythonRunner(settings.function, folder=folder)
-    ),
-    "script": AgentKind(
-        ScriptSettings, lambda settings, _, __: ScriptRunner(pace=settings.pace_seconds)
-    ),
-    "echo": AgentKind(EchoSettings, lambda _, __, ___: EchoRunner()),
-}

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from sessionary.errors import SessionaryError
 from sessionary.model.terminal import one_line
@@ -26,8 +26,9 @@ _MOST_REQUESTS = 40
 _MOST_TOOLS = 20
 
 
+@runtime_checkable
 class Asker(Protocol):
-    """Asks a model one question."""
+    """A runner that can also be asked one question, outside a turn: it writes summaries and titles."""
 
     async def ask(self, system_prompt: str, text: str, *, task: str) -> tuple[str, Usage]:
         """Return the answer and its usage."""

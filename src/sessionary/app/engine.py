@@ -34,7 +34,8 @@ class Agents:
         self._default = default
         self._made: dict[str, registry.ConfiguredAgent] = {}
         for table in settings.agents.values():
-            registry.kind_of(table)  # refuses an unknown kind when the program starts
+            # Refuse an unknown kind when the program starts.
+            registry.AGENTS.require(table.kind, where=f"{config.FILE} [agents.{table.name}]")
         if default is not None:
             self.get(default)
 

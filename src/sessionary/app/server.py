@@ -15,11 +15,17 @@ from sessionary import config
 from sessionary.actions import verify
 from sessionary.app.context import AppContext
 from sessionary.app.engine import Agents, build_engine
-from sessionary.channels import registry
 from sessionary.config.engine import read_engine
 from sessionary.config.server import WebSettings, read_imports, read_telemetry, read_web
 from sessionary.engine.ports import Adapter
-from sessionary.errors import BadInput, Damaged, RetryLater, StoreReadOnly, StoreUnavailable
+from sessionary.errors import (
+    BadInput,
+    Damaged,
+    PluginFailed,
+    RetryLater,
+    StoreReadOnly,
+    StoreUnavailable,
+)
 from sessionary.model.view import time_text
 from sessionary.store import backup
 from sessionary.store.database import REMEDY, Store, Tx
@@ -82,7 +88,6 @@ async def serve(
     Stopping takes at most 15 seconds, even if the store does not answer: 5 for requests, 2 for an import,
     8 for turns and channels.
     """
-    registry.quiet_libraries()
     settings = read_engine(app.config)
     web = read_web(app.config, config.environment())
     # A server checks its own files.
@@ -205,10 +210,20 @@ def import_watcher(app: AppContext) -> AbstractAsyncContextManager[None]:
 
 
 def channels_of(app: AppContext) -> dict[str, Adapter]:
-    """Build the configured channels."""
+    """Build the configured channels. One whose plug-in cannot be used is left out, with a line in the log."""
     named = read_engine(app.config).channels
-    environ = config.environment()
-    return {name: registry.build(name, values, environ) for name, values in named.items()}
+    if not named:
+        return {}
+    # Loads the base of all channels and reads the metadata of all installed packages: about 100 ms.
+    from sessionary.channels import registry
+
+    built: dict[str, Adapter] = {}
+    for name, values in named.items():
+        try:
+            built[name] = registry.build(name, values, config.environment())
+        except PluginFailed as error:
+            log.error("The channel %s is not started, the others are: %s", name, error)  # noqa: TRY400 - one line
+    return built
 
 
 def open_exporter(app: AppContext) -> "TelemetryExporter | None":

@@ -25,7 +25,6 @@ from sessionary.config.server import (
     read_table,
     read_telemetry,
 )
-from sessionary.errors import BadInput
 from sessionary.model.redact import masked
 
 # The tables that are there once, in the order of the reference page.
@@ -42,16 +41,16 @@ _PASSWORD = re.compile(r"(://[^/@:\s]*:)[^/@\s]*@")
 def json_schema() -> Json:
     """Return the JSON Schema of sessionary.toml, from which forms can be made.
 
-    A property with `x-secret` names where a secret is, and never contains it. A channel whose library is not
-    installed has only `x-needs`, the extra to install.
+    A property with `x-secret` names where a secret is, and never contains it. `x-needs` is what pip has to install
+    for a channel, if its library is not there yet.
     """
     whole = table_schema(StoreSettings)
     tables = table_schema(EngineTables)["properties"]
     whole["properties"] |= {name: tables[name] for name in ("access", "budget", "engine")}
     for name, table in SINGLE_TABLES.items():
         whole["properties"][name] = table_schema(table) | {"title": title(name)}
-    kinds = {name: _agent_schema(name, kind) for name, kind in agents.KINDS.items()}
-    platforms = {name: _channel_schema(name) for name in channels.KNOWN}
+    kinds = {name: _agent_schema(kind) for name, kind in agents.AGENTS.load_all().items()}
+    platforms = {name: _channel_schema(kind) for name, kind in channels.CHANNELS.load_all().items()}
     whole["properties"]["agents"] = {
         "type": "object",
         "title": "Agents",
@@ -72,7 +71,8 @@ def json_schema() -> Json:
     }
 
 
-def _agent_schema(name: str, kind: agents.AgentKind) -> Json:
+def _agent_schema(kind: agents.AgentKind[Any]) -> Json:
+    name = kind.name
     schema, own = table_schema(AgentTable), table_schema(kind.settings)
     is_default = name == AgentTable().kind
     schema["title"] = name
@@ -82,14 +82,11 @@ def _agent_schema(name: str, kind: agents.AgentKind) -> Json:
     return schema | {key: own[key] for key in ("allOf",) if key in own}
 
 
-def _channel_schema(platform: str) -> Json:
-    try:
-        declared = channels.load(platform).SETTINGS
-    except BadInput:
-        return {"type": "object", "title": platform, "x-needs": channels.KNOWN[platform]}
-    schema, common = table_schema(declared), table_schema(ChannelTable)
+def _channel_schema(kind: channels.ChannelKind[Any]) -> Json:
+    schema, common = table_schema(kind.settings), table_schema(ChannelTable)
     schema["properties"] = common["properties"] | schema["properties"]
-    return {"title": platform} | schema
+    needs = {} if kind.extra is None else {"x-needs": kind.extra}
+    return {"title": kind.title} | needs | schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +135,8 @@ def _tables(loaded: Config, environ: Mapping[str, str]) -> Iterator[EffectiveSet
     for name, table in engine.agents.items():
         values, where = file["agents"][name], f"agents.{name}"
         yield from _of_table(table, values, where)
-        kind = agents.kind_of(table)
         within = place.below("agents").below(name)
+        kind = agents.AGENTS.load(table.kind, where=str(within))
         yield from _of_table(
             read(kind.settings, table.options, within, environ=environ), values, where
         )

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import click
 
 from sessionary.agents.command import CommandRunner
-from sessionary.channels import registry
 from sessionary.cli.console import Column, Console
 from sessionary.cli.tree import command, group, pass_console
 from sessionary.config import Config, environment, load
@@ -52,16 +52,18 @@ def list_agents(console: Console) -> None:
 @pass_console
 def list_channels(console: Console) -> None:
     """List all channels: whether each is configured, and who may use it."""
+    # The base of all channels takes a third of a start: `agents list` does without it.
+    from sessionary.channels.registry import CHANNELS
+
     settings = read_engine(_load(console))
-    items: list[dict[str, Any]] = [
-        {
-            "name": name,
-            "configured": name in settings.channels,
-            "extra": registry.KNOWN.get(name),
-            "access": _access(settings, name),
-        }
-        for name in dict.fromkeys([*settings.channels, *registry.KNOWN])
-    ]
+    items: list[dict[str, Any]] = []
+    for name in dict.fromkeys([*settings.channels, *CHANNELS.names]):
+        item = {"name": name, "configured": name in settings.channels, "extra": None}
+        try:
+            item["extra"] = CHANNELS.load(name).extra
+        except BadInput as error:
+            item["problem"] = str(error)
+        items.append(item | {"access": _access(settings, name)})
     console.print_list(
         items,
         (
@@ -74,8 +76,8 @@ def list_channels(console: Console) -> None:
             [
                 item["name"],
                 "configured" if item["configured"] else "-",
-                f"sessionary[{item['extra']}]" if item["extra"] else "",
-                item["access"] if item["configured"] else "",
+                item["extra"] or "",
+                item.get("problem") or (item["access"] if item["configured"] else ""),
             ]
             for item in items
         ],
@@ -88,15 +90,13 @@ def list_channels(console: Console) -> None:
 @pass_console
 def check_channel(console: Console, name: str) -> None:
     """Check a channel: connect, and print the bot's account or what is missing."""
+    from sessionary.channels.registry import CHANNELS
+
     settings = read_engine(_load(console))
     if name not in settings.channels:
-        if name not in registry.KNOWN:
-            known = ", ".join(registry.KNOWN)
-            raise BadInput(f"There is no channel {name!r}. Known: {known}.")
-        raise BadInput(
-            f"sessionary.toml has no table [channels.{name}]. docs/channels/{name}.md explains, "
-            "step by step, what to write into it."
-        )
+        page = CHANNELS.load(name).documentation
+        explained = f" {page} explains, step by step, what to write into it." if page else ""
+        raise BadInput(f"sessionary.toml has no table [channels.{name}].{explained}")
     account = asyncio.run(_connect(name, settings.channels[name]))
     who = _access(settings, name)
     lines = [account]
@@ -109,7 +109,8 @@ def check_channel(console: Console, name: str) -> None:
 
 
 async def _connect(name: str, values: Mapping[str, Any]) -> str:
-    registry.quiet_libraries()
+    from sessionary.channels import registry
+
     adapter = registry.build(name, values, environment())
     try:
         return await adapter.check()
@@ -144,6 +145,7 @@ def check_config(console: Console) -> None:
     read_telemetry(loaded, environment())
     # Only this command needs the engine: `agents list` and `--help` start without it.
     from sessionary.app.engine import Agents
+    from sessionary.app.plugins import installed_plugins
     from sessionary.importers.registry import importer
 
     for source in read_imports(loaded).watch:
@@ -155,15 +157,21 @@ def check_config(console: Console) -> None:
             runner.check()
     asyncio.run(_build_channels(settings))
     sqlite_path(loaded.database)
+    plugins = installed_plugins()
     value = {
         "home": str(loaded.home),
         "profile": loaded.profile,
         "agents": sorted(settings.agents),
         "channels": sorted(settings.channels),
+        "plugins": [asdict(each) for each in plugins],
     }
     agents = ", ".join(sorted(settings.agents)) or "none (the demo agent answers)"
     channels = ", ".join(sorted(settings.channels)) or "none"
-    console.answer(value, f"The configuration is valid. Agents: {agents}. Channels: {channels}.")
+    lines = [f"The configuration is valid. Agents: {agents}. Channels: {channels}."]
+    if plugins:
+        lines.append(f"Plug-ins: {', '.join(map(str, plugins))}.")
+        lines += [each.problem for each in plugins if each.problem is not None]
+    console.answer(value, "\n".join(lines))
 
 
 @command("show", example="sessionary config show --changed\nsessionary config show --json")
@@ -190,6 +198,8 @@ def show_config(console: Console, *, changed: bool) -> None:
 
 async def _build_channels(settings: EngineConfig) -> None:
     """Build every channel with its secrets, as `serve` does, without connecting."""
+    from sessionary.channels import registry
+
     for name, values in settings.channels.items():
         await registry.build(name, values, environment()).close()
 

@@ -149,7 +149,7 @@ def doctor(console: Console) -> None:
     path = sqlite_path(settings.database)
     if path is not None and not os.path.exists(path) and db_file.read_identity(path) is None:
         raise NotFound(f"There is no store at {path}; nothing was created. {HOW_TO_BEGIN}")
-    findings = [_program()]
+    findings = [_program(), *_plugins()]
     if path is not None:
         findings += _file(path, own_home=os.path.dirname(path) == str(settings.home))
     findings += _store_findings(console)
@@ -192,6 +192,14 @@ def _program() -> Finding:
         return Finding("program", "ok", what)
     do = "This release can corrupt a store. Install a newer apsw (SQLite 3.51.3 or later)."
     return Finding("program", "bad", what, do)
+
+
+def _plugins() -> Iterator[Finding]:
+    from sessionary.app.plugins import installed_plugins  # reads the metadata of all packages
+
+    for each in installed_plugins():
+        problem = each.problem
+        yield Finding("plug-in", "ok" if problem is None else "bad", problem or str(each))
 
 
 def _file(path: str, *, own_home: bool) -> Iterator[Finding]:

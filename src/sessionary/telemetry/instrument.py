@@ -98,9 +98,7 @@ class Instrumentation:
 
     def adapter(self, adapter: Adapter) -> Adapter:
         """Wrap an adapter: its deliveries are recorded."""
-        wrapped: Any = InstrumentedAdapter(self, adapter)
-        found: Adapter = wrapped
-        return found
+        return InstrumentedAdapter(self, adapter)
 
     def turn_began(self, agent: str, request: TurnRequest) -> _OpenTurn:
         """Open the span of a turn."""
@@ -253,17 +251,18 @@ class InstrumentedRunner:
 
 
 class InstrumentedAdapter:
-    """An adapter whose deliveries are recorded; everything else is passed through."""
+    """An adapter whose deliveries are recorded; everything else is the adapter's own."""
 
     def __init__(self, instrumentation: Instrumentation, adapter: Adapter) -> None:
         self._instrumentation = instrumentation
-        self._adapter: Any = adapter
+        self._adapter = adapter
+        self.platform, self.capabilities = adapter.platform, adapter.capabilities
+        self.webhook, self.challenge = adapter.webhook, adapter.challenge
+        self.attach, self.run, self.close = adapter.attach, adapter.run, adapter.close
+        self.typing, self.show, self.check = adapter.typing, adapter.show, adapter.check
 
     async def send(self, delivery: Delivery) -> Sent:
         return await self._instrumentation.deliver(self._adapter, delivery)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._adapter, name)
 
 
 class InstrumentedStore:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sessionary.channels import registry
-from sessionary.channels.api.adapter import ApiAdapter
+from sessionary.channels.api import ApiAdapter
 from sessionary.errors import BadInput, RetryLater, Unreachable
 from sessionary.model.message import Text
 from sessionary.model.source import Channel

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from sessionary.channels.discord.adapter import DiscordAdapter, DiscordServers
 from sessionary.channels.discord.inbound import DiscordOptions
+from sessionary.channels.registry import ChannelKind
 from sessionary.config.secret import Secret
 from sessionary.config.setting import Setting, address
+from sessionary.engine.ports import Adapter
 
 _ADDRESS = address("https", "wss", "http", "ws")
 
@@ -28,10 +29,20 @@ class DiscordSettings(DiscordOptions):
     ] = None
 
 
-SETTINGS = DiscordSettings
-
-
-def build(settings: DiscordSettings) -> DiscordAdapter:
+def create(settings: DiscordSettings) -> Adapter:
     """Return the adapter that `[channels.discord]` describes."""
+    # Loads discord.py, which may be missing.
+    from sessionary.channels.discord.adapter import DiscordAdapter, DiscordServers
+
     servers = DiscordServers(settings.base_url, settings.gateway_url)
     return DiscordAdapter(settings.token, settings, servers=servers)
+
+
+CHANNEL = ChannelKind(
+    name="discord",
+    title="Discord",
+    settings=DiscordSettings,
+    create=create,
+    extra="sessionary[discord]",
+    documentation="docs/channels/discord.md",
+)

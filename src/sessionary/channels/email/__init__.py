@@ -3,17 +3,17 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from sessionary.channels.base import LargestFileBytes, LargestSent
-from sessionary.channels.email.adapter import EmailAdapter, EmailOptions
-from sessionary.channels.email.imap import MailAccount, MailServer
-from sessionary.channels.email.inbound import DEFAULT_LARGEST_FILE, DEFAULT_LARGEST_MAIL, MailRules
-from sessionary.channels.email.outbound import DEFAULT_LARGEST_SENT
-from sessionary.config.engine import ChannelTable
+from sessionary.channels.base import ChannelOptions, LargestFileBytes, LargestSent
+from sessionary.channels.email.inbound import (
+    DEFAULT_LARGEST_FILE,
+    DEFAULT_LARGEST_MAIL,
+    DEFAULT_LARGEST_SENT,
+)
+from sessionary.channels.registry import ChannelKind
 from sessionary.config.secret import Secret
 from sessionary.config.setting import Seconds, Setting, ValueKind
+from sessionary.engine.ports import Adapter
 
-_IMAP_PORTS = {"tls": 993, "starttls": 143, "none": 143}
-_SMTP_PORTS = {"tls": 465, "starttls": 587, "none": 25}
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _HIGHEST_PORT = 65_535
 Security = Annotated[
@@ -28,7 +28,7 @@ def _mail_address(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EmailSettings(ChannelTable):
+class EmailSettings(ChannelOptions):
     """The table `[channels.email]`."""
 
     address: Annotated[
@@ -96,30 +96,19 @@ class EmailSettings(ChannelTable):
                 )
 
 
-SETTINGS = EmailSettings
-
-
-def build(settings: EmailSettings) -> EmailAdapter:
+def create(settings: EmailSettings) -> Adapter:
     """Return the adapter that `[channels.email]` describes."""
-    imap, smtp = settings.imap_security, settings.smtp_security
-    account = MailAccount(
-        address=settings.address,
-        user=settings.user or settings.address,
-        password=settings.password,
-        imap=MailServer(settings.imap_host, settings.imap_port or _IMAP_PORTS[imap], imap),
-        smtp=MailServer(settings.smtp_host, settings.smtp_port or _SMTP_PORTS[smtp], smtp),
-        folder=settings.folder,
-    )
-    options = EmailOptions(
-        rules=MailRules(
-            settings.address,
-            authserv_id=settings.authserv_id,
-            largest_file=settings.largest_file,
-        ),
-        name=settings.name,
-        largest_mail=settings.largest_mail,
-        largest_sent=settings.largest_sent,
-        idle_seconds=settings.idle_seconds,
-        poll_seconds=settings.poll_seconds,
-    )
-    return EmailAdapter(account, options)
+    # Loads aiosmtplib, which may be missing.
+    from sessionary.channels.email.adapter import EmailAdapter
+
+    return EmailAdapter(settings)
+
+
+CHANNEL = ChannelKind(
+    name="email",
+    title="E-mail",
+    settings=EmailSettings,
+    create=create,
+    extra="sessionary[email]",
+    documentation="docs/channels/email.md",
+)

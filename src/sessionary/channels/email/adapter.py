@@ -2,11 +2,10 @@
 
 import asyncio
 import logging
-from dataclasses import dataclass
 
-from sessionary.channels.base import ChannelAdapter, ChannelOptions, attachments_of
-from sessionary.channels.email import inbound, outbound
-from sessionary.channels.email.imap import ImapConnection, MailAccount, Mailbox
+from sessionary.channels.base import ChannelAdapter, attachments_of
+from sessionary.channels.email import EmailSettings, inbound, outbound
+from sessionary.channels.email.imap import ImapConnection, MailAccount, Mailbox, MailServer
 from sessionary.channels.email.inbound import IgnoredMail, Mail, MailRules
 from sessionary.channels.email.outbound import MailSender, MailThread
 from sessionary.channels.files import LatestDict, OutgoingFile, not_sent_too_large
@@ -21,18 +20,9 @@ MAX_THREADS = 1000
 _BEGINNING_BYTES = 64 * 1024
 _MAX_LOOKUP = 20
 _LOOKUP_SECONDS = 10.0
+_IMAP_PORTS = {"tls": 993, "starttls": 143, "none": 143}
+_SMTP_PORTS = {"tls": 465, "starttls": 587, "none": 25}
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmailOptions(ChannelOptions):
-    """The settings of the e-mail channel."""
-
-    rules: MailRules
-    name: str | None
-    largest_mail: int
-    idle_seconds: float
-    poll_seconds: float
 
 
 class EmailAdapter(ChannelAdapter):
@@ -40,11 +30,20 @@ class EmailAdapter(ChannelAdapter):
 
     platform = inbound.PLATFORM
     capabilities = outbound.CAPABILITIES
-    options: EmailOptions
+    options: EmailSettings
 
-    def __init__(self, account: MailAccount, options: EmailOptions) -> None:
-        super().__init__(options)
-        self.account = account
+    def __init__(self, settings: EmailSettings) -> None:
+        super().__init__(settings)
+        imap, smtp = settings.imap_security, settings.smtp_security
+        self.account = MailAccount(
+            address=settings.address,
+            user=settings.user or settings.address,
+            password=settings.password,
+            imap=MailServer(settings.imap_host, settings.imap_port or _IMAP_PORTS[imap], imap),
+            smtp=MailServer(settings.smtp_host, settings.smtp_port or _SMTP_PORTS[smtp], smtp),
+            folder=settings.folder,
+        )
+        self._rules = MailRules(settings.address, settings.authserv_id, settings.largest_file)
         self._threads: LatestDict[tuple[str, str], MailThread] = LatestDict(MAX_THREADS)
 
     async def run(self, receive: Receive) -> None:
@@ -98,7 +97,7 @@ class EmailAdapter(ChannelAdapter):
             if fetched is None:
                 return None
             cut_from = fetched.size if fetched.is_cut else None
-            mail = inbound.read(fetched.raw, self.options.rules, cut_from=cut_from)
+            mail = inbound.read(fetched.raw, self._rules, cut_from=cut_from)
             if not fetched.is_cut or isinstance(mail, IgnoredMail):
                 return mail
             if not await receive.admits(inbound.source_of(mail)):
@@ -165,7 +164,7 @@ class EmailAdapter(ChannelAdapter):
         finally:
             await mailbox.close()
         for header in reversed(headers):
-            mail = inbound.read(header, self.options.rules)
+            mail = inbound.read(header, self._rules)
             if isinstance(mail, Mail) and mail.sender == person and mail.root == root:
                 self._remember(mail)
                 return self._threads[person, root]

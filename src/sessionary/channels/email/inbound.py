@@ -19,6 +19,8 @@ from sessionary.model.terminal import one_line
 PLATFORM = "email"
 DEFAULT_LARGEST_FILE = 10 * MEGABYTE
 DEFAULT_LARGEST_MAIL = 25 * MEGABYTE
+# Most servers accept 25 MB, and the encoding of a file adds a third.
+DEFAULT_LARGEST_SENT = 18 * MEGABYTE
 MAX_FILES = 20
 MAX_TEXT = 200_000
 _MAX_ID = 250

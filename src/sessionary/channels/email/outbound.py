@@ -14,7 +14,7 @@ import aiosmtplib
 from sessionary.channels.base import answer_lost, printable
 from sessionary.channels.email.imap import MailAccount
 from sessionary.channels.email.inbound import bare_subject
-from sessionary.channels.files import MEGABYTE, OutgoingFile
+from sessionary.channels.files import OutgoingFile
 from sessionary.engine.ports import Capabilities
 from sessionary.errors import NotAllowed, RetryLater, SessionaryError, Unreachable
 from sessionary.model.message import text_of
@@ -23,8 +23,6 @@ from sessionary.model.turn import Delivery
 
 EMPTY_TEXT = "(An empty message.)"
 DEFAULT_SUBJECT = "A message from your agent"
-# Most servers accept 25 MB, and the encoding of a file adds a third.
-DEFAULT_LARGEST_SENT = 18 * MEGABYTE
 _MAX_REFERENCES = 20
 # Lines as long as SMTP allows: folding a long id would encode it, and mail programs would not find it.
 _POLICY = SMTP.clone(max_line_length=998, cte_type="7bit")

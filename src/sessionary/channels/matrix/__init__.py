@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from sessionary.channels.matrix.adapter import MatrixAdapter
 from sessionary.channels.matrix.inbound import MatrixOptions
+from sessionary.channels.registry import ChannelKind
 from sessionary.config.secret import Secret
 from sessionary.config.setting import Setting, address
+from sessionary.engine.ports import Adapter
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -32,9 +33,19 @@ class MatrixSettings(MatrixOptions):
             raise ValueError("homeserver has no host, such as https://matrix.example.org")
 
 
-SETTINGS = MatrixSettings
-
-
-def build(settings: MatrixSettings) -> MatrixAdapter:
+def create(settings: MatrixSettings) -> Adapter:
     """Return the adapter that `[channels.matrix]` describes."""
+    # Loads matrix-nio, which may be missing.
+    from sessionary.channels.matrix.adapter import MatrixAdapter
+
     return MatrixAdapter(settings.homeserver, settings.token, settings)
+
+
+CHANNEL = ChannelKind(
+    name="matrix",
+    title="Matrix",
+    settings=MatrixSettings,
+    create=create,
+    extra="sessionary[matrix]",
+    documentation="docs/channels/matrix.md",
+)

@@ -7,13 +7,12 @@ import re
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
 import httpx2
 import msgspec
 
 from sessionary.channels.base import Json, object_list, object_value
-from sessionary.errors import BadInput, NotAllowed, RetryLater, SessionaryError, Unreachable
+from sessionary.errors import NotAllowed, RetryLater, SessionaryError, Unreachable
 from sessionary.model.terminal import one_line
 
 CALL_SECONDS = 40.0
@@ -48,19 +47,6 @@ class SignalDaemon(Protocol):
 
     async def close(self) -> None:
         """Close connections."""
-
-
-def address_of(url: str) -> tuple[str, str, int]:
-    """Return scheme, host and port of the daemon."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError as error:
-        raise BadInput(f"{url!r} is no address.") from error
-    if parts.scheme not in ("tcp", "http", "https") or not parts.hostname:
-        raise BadInput(f"write http://host:port or tcp://host:port, not {url!r}.")
-    ports = {"tcp": 7583, "http": 8080, "https": 443}
-    return parts.scheme, parts.hostname, port or ports[parts.scheme]
 
 
 def _request(account: str, method: str, params: Mapping[str, Any]) -> tuple[str, bytes]:

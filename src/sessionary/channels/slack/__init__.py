@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from sessionary.channels.slack.adapter import API, SlackAdapter, SlackKeys
+from sessionary.channels.registry import ChannelKind
 from sessionary.channels.slack.inbound import SlackOptions
 from sessionary.config.secret import Secret
 from sessionary.config.setting import Setting, address
+from sessionary.engine.ports import Adapter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +24,7 @@ class SlackSettings(SlackOptions):
         Setting("what Slack signs with, for the Events API", example="SLACK_SIGNING_SECRET"),
     ] = None
     base_url: Annotated[str, address("https", "http"), Setting("the address of your own proxy")] = (
-        API.rstrip("/")
+        "https://slack.com/api"
     )
 
     def check(self) -> None:
@@ -34,10 +35,20 @@ class SlackSettings(SlackOptions):
             )
 
 
-SETTINGS = SlackSettings
-
-
-def build(settings: SlackSettings) -> SlackAdapter:
+def create(settings: SlackSettings) -> Adapter:
     """Return the adapter that `[channels.slack]` describes."""
+    # Loads slack-sdk, which may be missing.
+    from sessionary.channels.slack.adapter import SlackAdapter, SlackKeys
+
     keys = SlackKeys(settings.token, settings.app_token, settings.signing_secret)
     return SlackAdapter(keys, settings, api=f"{settings.base_url}/")
+
+
+CHANNEL = ChannelKind(
+    name="slack",
+    title="Slack",
+    settings=SlackSettings,
+    create=create,
+    extra="sessionary[slack]",
+    documentation="docs/channels/slack.md",
+)

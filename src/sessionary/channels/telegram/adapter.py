@@ -24,9 +24,8 @@ from telegram.request import HTTPXRequest
 
 from sessionary.channels.base import ChannelAdapter, answer_lost, utf16_units
 from sessionary.channels.files import FileRefused, FileTooLarge, IncomingFile, OutgoingFile
-from sessionary.channels.telegram import inbound, outbound
+from sessionary.channels.telegram import TelegramSettings, inbound, outbound
 from sessionary.channels.telegram.inbound import TelegramBot
-from sessionary.channels.telegram.settings import TelegramSettings
 from sessionary.engine.ports import Capabilities, Receive
 from sessionary.errors import NotAllowed, NotFound, RetryLater, SessionaryError, Unreachable
 from sessionary.model.source import Channel, Source

@@ -6,7 +6,7 @@ from typing import Any
 
 from sessionary.channels.base import ReceivedMessage
 from sessionary.channels.files import BYTES, IncomingFile
-from sessionary.channels.telegram.settings import TelegramSettings
+from sessionary.channels.telegram import TelegramSettings
 from sessionary.model.message import Part, Text
 from sessionary.model.source import ChatType, Source
 from sessionary.model.terminal import one_line

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from sessionary.channels import callback
 from sessionary.channels.base import ChannelAdapter, attachments_of
 from sessionary.channels.files import OutgoingFile
-from sessionary.channels.webhook.settings import BodyFields, WebhookSettings
+from sessionary.channels.webhook import BodyFields, WebhookSettings
 from sessionary.engine.ports import Capabilities, Receive, Sent
 from sessionary.errors import BadInput, NotAllowed, RetryLater, SessionaryError, Unreachable
 from sessionary.model.message import Message, Role, Text, text_of

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from sessionary.channels.whatsapp.adapter import WhatsAppAdapter
-from sessionary.channels.whatsapp.client import BASE_URL, VERSION, GraphClient
+from sessionary.channels.registry import ChannelKind
 from sessionary.channels.whatsapp.inbound import WhatsAppOptions
 from sessionary.config.secret import Secret
 from sessionary.config.setting import Setting, ValueKind, address
+from sessionary.engine.ports import Adapter
 
 
 def _digits(text: str) -> str:
@@ -40,17 +40,18 @@ class WhatsAppSettings(WhatsAppOptions):
         Secret,
         Setting("what Meta sends when it verifies the address", example="WHATSAPP_VERIFY_TOKEN"),
     ]
-    api_version: Annotated[str, Setting("the version of the Graph API")] = VERSION
+    api_version: Annotated[str, Setting("the version of the Graph API")] = "v23.0"
     base_url: Annotated[str, address("https", "http"), Setting("the address of your own proxy")] = (
-        BASE_URL
+        "https://graph.facebook.com"
     )
 
 
-SETTINGS = WhatsAppSettings
-
-
-def build(settings: WhatsAppSettings) -> WhatsAppAdapter:
+def create(settings: WhatsAppSettings) -> Adapter:
     """Return the adapter that `[channels.whatsapp]` describes."""
+    # Loads httpx2, which may be missing.
+    from sessionary.channels.whatsapp.adapter import WhatsAppAdapter
+    from sessionary.channels.whatsapp.client import GraphClient
+
     graph = GraphClient(
         settings.phone_number_id,
         settings.token,
@@ -58,3 +59,13 @@ def build(settings: WhatsAppSettings) -> WhatsAppAdapter:
         version=settings.api_version,
     )
     return WhatsAppAdapter(graph, settings.app_secret, settings.verify_token, settings)
+
+
+CHANNEL = ChannelKind(
+    name="whatsapp",
+    title="WhatsApp",
+    settings=WhatsAppSettings,
+    create=create,
+    extra="sessionary[whatsapp]",
+    documentation="docs/channels/whatsapp.md",
+)

@@ -14,8 +14,6 @@ from sessionary.config.secret import Secret
 from sessionary.errors import BadInput, NotAllowed, RetryLater, SessionaryError, Unreachable
 from sessionary.model.terminal import one_line
 
-BASE_URL = "https://graph.facebook.com"
-VERSION = "v23.0"
 SECONDS = 30.0
 RECONNECT_SECONDS = 10.0
 MAX_WAIT_SECONDS = 24 * 3600.0

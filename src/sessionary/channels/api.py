@@ -1,14 +1,21 @@
-"""The adapter of the platform `api`: replies are kept until a program asks, or called back with a signature."""
+"""The channel for programs: messages come in over HTTP; replies are kept, or called back with a signature."""
 
 import asyncio
 import hashlib
 import hmac
+from dataclasses import dataclass
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from sessionary.channels import callback
 from sessionary.channels.base import ChannelAdapter, ChannelOptions
-from sessionary.clock import Clock
-from sessionary.engine.ports import Capabilities, Receive, Sent
+from sessionary.channels.callback import address_to_call
+from sessionary.channels.registry import ChannelKind
+from sessionary.clock import Clock, SystemClock
+from sessionary.config.engine import ChannelTable
+from sessionary.config.secret import Secret
+from sessionary.config.setting import Setting, ValueKind
+from sessionary.engine.ports import Adapter, Capabilities, Receive, Sent
 from sessionary.errors import BadInput, RetryLater, Unreachable
 from sessionary.model import codec
 from sessionary.model import message as parts_of
@@ -20,6 +27,25 @@ MIN_SECRET_BYTES = 16
 _GONE = (404, 410)
 _CONNECT_WAIT_SECONDS = 10.0
 _WAIT_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiSettings(ChannelTable):
+    """Where replies are posted; without an address they are kept."""
+
+    callback_url: Annotated[
+        str | None,
+        ValueKind(
+            "an address to call back, such as https://host/path",
+            address_to_call,
+            short="address",
+            schema={"type": "string", "format": "uri"},
+        ),
+        Setting("where replies are posted", example="https://example.org/answers"),
+    ] = None
+    secret: Annotated[
+        Secret | None, Setting("what call-backs are signed with", example="API_SECRET")
+    ] = None
 
 
 class ApiAdapter(ChannelAdapter):
@@ -100,3 +126,18 @@ def call_for(delivery: Delivery, *, secret: bytes, at: int) -> tuple[dict[str, s
         "X-Sessionary-Signature": f"sha256={mac.hexdigest()}",
     }
     return headers, body
+
+
+def create(settings: ApiSettings) -> Adapter:
+    """Return the adapter that `[channels.api]` describes."""
+    secret = b"" if settings.secret is None else settings.secret.reveal().encode()
+    return ApiAdapter(SystemClock(), callback_url=settings.callback_url, secret=secret)
+
+
+CHANNEL = ChannelKind(
+    name="api",
+    title="API",
+    settings=ApiSettings,
+    create=create,
+    documentation="docs/http.md",
+)

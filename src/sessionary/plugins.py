@@ -1,0 +1,142 @@
+"""Plug-ins: objects that installed packages register under one of our entry point groups.
+
+    [project.entry-points."sessionary.channels"]
+    acme = "acme_chat:CHANNEL"
+
+Our own channels and agent kinds are registered in the same way. Reading the metadata of the installed packages takes
+about 50 ms, so a group reads it when the first of its plug-ins is needed, and only once.
+"""
+
+import difflib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from sessionary.errors import BadInput, PluginFailed
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+
+class Named(Protocol):
+    """What a plug-in registers: an object that has the name of its entry point."""
+
+    @property
+    def name(self) -> str: ...
+
+
+T = TypeVar("T", bound=Named)
+logger = logging.getLogger(__name__)
+OUR_PACKAGE = "sessionary"
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """A name that a package registers, and where the object is."""
+
+    name: str
+    package: str
+    version: str
+    entry_point: "EntryPoint"
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it comes with Sessionary."""
+        return self.package == OUR_PACKAGE
+
+    def __str__(self) -> str:
+        return f"{self.package} {self.version}"
+
+
+class PluginGroup(Generic[T]):
+    """The plug-ins of one entry point group; each is an object of type `kind`, loaded on first use."""
+
+    def __init__(self, group: str, noun: str, kind: type[T]) -> None:
+        """`noun` is what one of them is called in messages."""
+        self.group = group
+        self.noun = noun
+        self._kind = kind
+        self._loaded: dict[str, T] = {}
+
+    @cached_property
+    def installed(self) -> Sequence[Plugin]:
+        """Everything that is registered, sorted by name; ours come first."""
+        # Importing it takes 40 ms, which commands that need no plug-in save.
+        from importlib.metadata import entry_points
+
+        found = (
+            Plugin(
+                each.name,
+                each.dist.name if each.dist else "an unknown package",
+                each.dist.version if each.dist else "",
+                each,
+            )
+            for each in entry_points(group=self.group)
+        )
+        return sorted(found, key=lambda each: (not each.is_ours, each.name, each.package))
+
+    @property
+    def names(self) -> list[str]:
+        """The names that are registered; ours come first."""
+        return list(dict.fromkeys(each.name for each in self.installed))
+
+    def load(self, name: str, *, where: str = "") -> T:
+        """Return the object of this name; raise `BadInput` if there is none, `PluginFailed` if it cannot be used."""
+        if name not in self._loaded:
+            self._loaded[name] = self._load(name, self.require(name, where=where))
+        return self._loaded[name]
+
+    def load_all(self) -> dict[str, T]:
+        """Return everything that can be loaded, by name; what cannot is named in the log."""
+        loaded: dict[str, T] = {}
+        for name in self.names:
+            try:
+                loaded[name] = self.load(name)
+            except PluginFailed as error:
+                logger.warning("%s", error)
+        return loaded
+
+    def require(self, name: str, *, where: str = "") -> list[Plugin]:
+        """Return what is registered under this name, without loading it; raise `BadInput` if nothing is.
+
+        `where` is the place in the settings that asks for it.
+        """
+        found = [each for each in self.installed if each.name == name]
+        if not found:
+            near = difflib.get_close_matches(name, self.names, n=1)
+            hint = f"Did you mean {near[0]!r}? " if near else ""
+            known = ", ".join(self.names) or "none"
+            begin = f"{where}: there" if where else "There"
+            raise BadInput(f"{begin} is no {self.noun} {name!r}. {hint}Installed: {known}.")
+        return found
+
+    def _load(self, name: str, found: list[Plugin]) -> T:
+        if len(found) > 1:
+            packages = " and ".join(map(str, found))
+            raise PluginFailed(
+                f"The {self.noun} {name!r} is registered by {packages}; uninstall all but one."
+            )
+        (plugin,) = found
+        try:
+            made = plugin.entry_point.load()
+        except Exception as error:  # a module may raise anything when it is imported
+            raise self.failed(name, error) from error
+        if not isinstance(made, self._kind) or made.name != name:
+            what = f"a {type(made).__name__}"
+            what = f"{what} named {made.name!r}" if isinstance(made, self._kind) else what
+            raise PluginFailed(
+                f"The {self.noun} {name!r} of {plugin} cannot be used: {plugin.entry_point.value} "
+                f"is {what}, not a {self._kind.__name__} of that name."
+            )
+        return made
+
+    def failed(self, name: str, error: Exception) -> PluginFailed:
+        """Return the error for a plug-in that raised this one."""
+        package = next((str(each) for each in self.installed if each.name == name), "")
+        first = (str(error).strip().splitlines() or ["no reason given"])[0].rstrip(".")
+        return PluginFailed(
+            f"The {self.noun} {name!r} of {package} cannot be loaded: "
+            f"{type(error).__name__}: {first}. Update or uninstall the package."
+        )

@@ -1,0 +1,168 @@
+"""The pages «Write a channel» and «Write an agent»: their packages are built, installed and used."""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sessionary.testing.channel_world import until
+from tests.conftest import TOOLS
+from tests.packaging.conftest import build
+from tests.project.code import ROOT
+from tests.support.environment import installed
+
+PAGES = ("channel", "agent")
+# A file of the package: its name in bold, then its content.
+FILE = re.compile(r"^\*\*`([^`]+)`\*\*\n\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
+CONFIGURATION = """
+agent = "loud"
+
+[agents.loud]
+kind = "shout"
+
+[channels.acme]
+url = "{url}"
+token_env = "ACME_TOKEN"
+poll_seconds = 0.05
+
+[access.acme]
+allow = ["ada"]
+"""
+
+
+class PluginEnvironment:
+    """A fresh environment with the packages of both pages, beside the libraries of the test environment."""
+
+    def __init__(self, python: Path, sources: Path, home: Path) -> None:
+        self.python = python
+        self.sources = sources
+        self.home = home
+        self.environ = {
+            **{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
+            "SESSIONARY_HOME": str(home),
+            "ACME_TOKEN": "token",
+            "LC_ALL": "C.UTF-8",
+        }
+
+    def sessionary(self, *args: str) -> "subprocess.CompletedProcess[str]":
+        command = [str(self.python), "-m", "sessionary", *args]
+        return subprocess.run(
+            command, env=self.environ, capture_output=True, text=True, check=False
+        )
+
+    def serve(self) -> "subprocess.Popen[bytes]":
+        command = [str(self.python), "-m", "sessionary", "serve", "--port", "0", "--json"]
+        return subprocess.Popen(
+            command, env=self.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+
+    def configure(self, text: str) -> None:
+        (self.home / "sessionary.toml").write_text(text, encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def plugins(tmp_path_factory: pytest.TempPathFactory) -> PluginEnvironment:
+    folder = tmp_path_factory.mktemp("plugins")
+    for page in PAGES:
+        text = (ROOT / "docs" / "plugins" / f"{page}.md").read_text(encoding="utf-8")
+        files = dict(FILE.findall(text))
+        assert len(files) == 4, sorted(files)
+        for name, content in files.items():
+            is_test = name.startswith(("test_", "conftest"))
+            for kind in (
+                ("tests",) if is_test else ("package", "tests")[: 1 + (name[-4:] == "toml")]
+            ):
+                path = folder / page / kind / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(content, encoding="utf-8")
+        build(folder / page / "package", folder / "wheels", "--wheel")
+    if (TOOLS / "bin").exists():
+        (folder / "bin").symlink_to((TOOLS / "bin").resolve())
+    wheels = sorted(map(str, (folder / "wheels").glob("*.whl")))
+    python = installed(folder, "fresh", ("--no-deps", *wheels))
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    packages = python.parents[1] / "lib" / version / "site-packages"
+    ours = (ROOT / "src", sysconfig.get_paths()["purelib"])
+    (packages / "test_environment.pth").write_text("".join(f"{path}\n" for path in ours))
+    home = folder / "home"
+    home.mkdir()
+    return PluginEnvironment(python, folder, home)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_package_of_the_page_passes_the_suite(plugins: PluginEnvironment, page: str) -> None:
+    folder = plugins.sources / page / "tests"
+
+    done = subprocess.run(
+        [plugins.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", folder],
+        cwd=folder, env=plugins.environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    assert re.search(r"\d+ passed", done.stdout)
+
+
+async def test_the_channel_delivers_the_reply_of_the_agent(
+    plugins: PluginEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(plugins.sources / "channel" / "package")
+    spec = importlib.util.spec_from_file_location(
+        "page_of_the_channel", plugins.sources / "channel" / "tests" / "test_acme.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    fake = module.FakeAcme()
+    await fake.go_online()
+    plugins.configure(CONFIGURATION.format(url=f"http://127.0.0.1:{fake.port}"))
+    checked = plugins.sessionary("channels", "check", "acme")
+
+    with plugins.serve() as server:
+        try:
+            await fake.says("hello", number=1)
+            await until(lambda: bool(fake.seen()) or server.poll() is not None, "no reply came")
+        finally:
+            server.terminate()
+            _, err = server.communicate(timeout=60)
+    await fake.go_offline()
+
+    assert fake.seen() == ["HELLO!"], err.decode()
+    assert fake.acknowledged(1)
+    assert checked.stdout.startswith("The bot is logged in at http://127.0.0.1:")
+
+
+def test_commands_name_the_plug_ins_and_their_versions(plugins: PluginEnvironment) -> None:
+    plugins.configure(CONFIGURATION.format(url="http://127.0.0.1:1"))
+
+    checked = plugins.sessionary("config", "check")
+    listed = json.loads(plugins.sessionary("channels", "list", "--json").stdout)
+    plugins.sessionary("demo", "--sessions", "1")
+    doctor = plugins.sessionary("doctor")
+
+    assert checked.returncode == 0, checked.stderr
+    assert "channel acme (sessionary-acme 1.0)" in checked.stdout
+    assert "agent kind shout (sessionary-shout 1.0)" in checked.stdout
+    assert {"acme", "telegram"} <= {each["name"] for each in listed["items"]}
+    assert "ok    plug-in: channel acme (sessionary-acme 1.0)" in doctor.stdout, doctor.stderr
+
+
+def test_a_misspelt_name_or_setting_is_one_line_with_a_suggestion(
+    plugins: PluginEnvironment,
+) -> None:
+    plugins.configure('[channels.acne]\nurl = "http://127.0.0.1:1"\n')
+    kind = plugins.sessionary("config", "check")
+    plugins.configure('[channels.acme]\nulr = "http://127.0.0.1:1"\ntoken_env = "ACME_TOKEN"\n')
+    setting = plugins.sessionary("config", "check")
+
+    assert kind.returncode == setting.returncode == 1
+    assert kind.stderr.count("\n") == setting.stderr.count("\n") == 1
+    assert "There is no channel 'acne'. Did you mean 'acme'? Installed:" in kind.stderr
+    assert "[channels.acme]: there is no setting 'ulr'. Did you mean 'url'?" in setting.stderr

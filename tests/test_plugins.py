@@ -1,0 +1,133 @@
+"""Plug-ins of other packages: found by their metadata, loaded by name, and no danger to each other."""
+
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from sessionary.errors import BadInput, PluginFailed
+from sessionary.plugins import PluginGroup
+from tests.project.code import ROOT
+
+
+@dataclass(frozen=True)
+class Lamp:
+    """What a plug-in of these tests registers."""
+
+    name: str
+
+
+class Packages:
+    """A directory of installed packages."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def install(self, package: str, name: str, module: str, *, version: str = "1.0") -> None:
+        """Install a package with one module, which registers its `LAMP` under a name."""
+        info = self._folder / f"{package}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n"
+        )
+        (info / "entry_points.txt").write_text(f"[lamps]\n{name} = {package}_module:LAMP\n")
+        (self._folder / f"{package}_module.py").write_text(
+            f"from tests.test_plugins import Lamp\n{module}\n"
+        )
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Packages:
+    monkeypatch.syspath_prepend(tmp_path)
+    return Packages(tmp_path)
+
+
+def lamps() -> PluginGroup[Lamp]:
+    return PluginGroup("lamps", "lamp", Lamp)
+
+
+def test_a_plug_in_is_loaded_by_its_name(packages: Packages) -> None:
+    packages.install("desk_a", "desk", "LAMP = Lamp('desk')")
+
+    assert lamps().load("desk").name == "desk"
+    assert [str(each) for each in lamps().installed] == ["desk_a 1.0"]
+
+
+def test_an_unknown_name_is_answered_with_the_nearest_and_all_that_are_installed(
+    packages: Packages,
+) -> None:
+    packages.install("desk_b", "desk", "LAMP = Lamp('desk')")
+    packages.install("floor_b", "floor", "LAMP = Lamp('floor')")
+
+    with pytest.raises(BadInput) as caught:
+        lamps().load("desk2")
+
+    assert str(caught.value) == (
+        "There is no lamp 'desk2'. Did you mean 'desk'? Installed: desk, floor."
+    )
+
+
+def test_a_plug_in_that_fails_is_named_in_one_line_and_the_others_load(packages: Packages) -> None:
+    packages.install("broken_c", "broken", "raise RuntimeError('no bulb\\nat all')")
+    packages.install("desk_c", "desk", "LAMP = Lamp('desk')")
+    group = lamps()
+
+    with pytest.raises(PluginFailed) as caught:
+        group.load("broken")
+
+    assert str(caught.value) == (
+        "The lamp 'broken' of broken_c 1.0 cannot be loaded: RuntimeError: no bulb. "
+        "Update or uninstall the package."
+    )
+    assert group.load("desk").name == "desk"
+
+
+@pytest.mark.parametrize(
+    ("module", "what"), [("LAMP = 3", "a int"), ("LAMP = Lamp('x')", "a Lamp named 'x'")]
+)
+def test_an_object_that_is_something_else_is_refused(
+    packages: Packages, module: str, what: str
+) -> None:
+    package = "odd_" + str(len(module))
+    packages.install(package, "odd", module)
+
+    with pytest.raises(PluginFailed, match=f"is {what}, not a Lamp of that name"):
+        lamps().load("odd")
+
+
+def test_two_packages_with_the_same_name_are_both_named(packages: Packages) -> None:
+    packages.install("first_e", "desk", "LAMP = Lamp('desk')")
+    packages.install("second_e", "desk", "LAMP = Lamp('desk')", version="2.0")
+
+    with pytest.raises(PluginFailed) as caught:
+        lamps().load("desk")
+
+    assert str(caught.value) == (
+        "The lamp 'desk' is registered by first_e 1.0 and second_e 2.0; uninstall all but one."
+    )
+
+
+def test_the_environment_has_what_pyproject_registers() -> None:
+    """If this fails, the environment is older than pyproject.toml: run ./dev setup."""
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+
+    for group, names in wanted.items():
+        found = {each.name: each.value for each in entry_points(group=group)}
+        assert found == names, "run ./dev setup"
+
+
+def test_a_command_without_channels_loads_neither_their_base_nor_the_metadata() -> None:
+    program = (
+        "import sys, sessionary.cli.configuration\n"
+        "print({'sessionary.channels.base', 'importlib.metadata'} & {*sys.modules})"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout == "set()\n"
