@@ -148,7 +148,7 @@ async def _wait(app: AppContext, engine: Engine, accepted: SubmissionResult) -> 
         return AgentAnswer(session_id, None, (), UsageTotal(), received.answer or "")
     with engine.context.bus.listen() as events:
         while True:
-            answer = await app.store.read(_look, received.arrival_id, profile=app.profile)
+            answer = await app.store.read(look_up, received.arrival_id, profile=app.profile)
             if answer is not None:
                 return answer
             # An event of this process, or the next look: another process may run the turn.
@@ -159,7 +159,7 @@ async def _wait(app: AppContext, engine: Engine, accepted: SubmissionResult) -> 
                 continue
 
 
-def _look(tx: Tx, arrival_id: str, *, profile: str) -> AgentAnswer | None:
+def look_up(tx: Tx, arrival_id: str, *, profile: str) -> AgentAnswer | None:
     """Return the answer to an arrival; None while its turn waits or runs."""
     arrival = arrivals.get(tx, arrival_id, profile=profile)
     if arrival is None or arrival.state is ArrivalState.REFUSED:

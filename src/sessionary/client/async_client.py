@@ -1,6 +1,6 @@
 """The asynchronous client. The blocking one is generated from this file by `tools/make_sync_client.py`."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
 
@@ -133,9 +133,24 @@ class AsyncSessionary(AsyncOpenStore):
         *,
         title: str | None = None,
         kind: KindName = Kind.CHAT,
+        model: str | None = None,
+        settings: Mapping[str, object] | None = None,
+        system_prompt: str | None = None,
+        labels: Sequence[str] = (),
     ) -> AsyncSession:
-        """Return a new session, which its first message creates; no source leads to it."""
-        target = SessionTarget(source or Source(platform="api"), title=title, kind=Kind(kind))
+        """Return a new session, which its first message creates; no name and no source leads to it.
+
+        `model` and `settings` are what its agent uses instead of its own.
+        """
+        target = SessionTarget(
+            source or Source(platform="api"),
+            title=title,
+            kind=Kind(kind),
+            model=model,
+            settings=settings,
+            system_prompt=system_prompt,
+            labels=tuple(labels),
+        )
         return AsyncSession(self, target)
 
     async def head(self, ref: str) -> SessionHead:

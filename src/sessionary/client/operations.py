@@ -1,6 +1,6 @@
 """Operations on sessions: what one call does at once, and a transaction does together with others."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, Protocol, TypeVar
@@ -51,10 +51,24 @@ class SessionTarget:
     id: str | None = None
     title: str | None = None
     kind: Kind = Kind.CHAT
+    model: str | None = None
+    settings: Mapping[str, object] | None = None
+    system_prompt: str | None = None
+    labels: tuple[str, ...] = ()
 
     def opening(self, profile: str) -> Opening:
         """Return what is known of a session that is about to be opened."""
-        return Opening(profile, self.source, kind=self.kind, title=self.title)
+        named = {} if self.model is None else {"model": self.model}
+        return Opening(
+            profile,
+            self.source,
+            kind=self.kind,
+            title=self.title,
+            model=self.model,
+            settings={**(self.settings or {}), **named} or None,
+            system_prompt=self.system_prompt,
+            labels=self.labels,
+        )
 
 
 # The ids of the sessions that a transaction has opened so far.

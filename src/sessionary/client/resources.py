@@ -4,6 +4,7 @@
 import builtins
 import os
 import secrets
+import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -13,16 +14,23 @@ from sessionary.actions import access, credentials, inbox, outbox, schedules
 from sessionary.actions.schedules import ScheduleSpec
 from sessionary.actions.sessions import projects, read, routing
 from sessionary.actions.sessions.routing import Binding, NextReset
-from sessionary.client.operations import SessionTarget, read_zone, source_of
+from sessionary.client.operations import (
+    POLL_SECONDS,
+    SessionTarget,
+    read_zone,
+    reply_of,
+    source_of,
+)
 from sessionary.client.pages import Page
 from sessionary.client.sync_runtime import (
+    ChangeSignal,
     finish,
     paginate,
     run_async,
     run_blocking,
 )
-from sessionary.client.values import Content, InputMessage
-from sessionary.errors import BadInput, NotFound
+from sessionary.client.values import Content, InputMessage, Reply
+from sessionary.errors import BadInput, NotFound, RetryLater
 from sessionary.model.access import PairingRequest, Permit, Scope, Token
 from sessionary.model.message import Message
 from sessionary.model.schedule import Run, Schedule, Timing
@@ -302,6 +310,29 @@ class ArrivalsResource(_Resource):
             return found
 
         return self._read(look)
+
+    def reply(self, id: str, *, timeout: float | None = None) -> Reply:
+        """Wait until a message is answered, in whatever process, and return the reply.
+
+        Raises `AgentFailed` if the turn fails, `NotAllowed` if the message was refused, and `RetryLater` after
+        `timeout` seconds.
+        """
+        from sessionary.app import ask  # the engine takes 0.2 s to load
+
+        app = self._app
+        deadline = None if timeout is None else time.monotonic() + timeout
+        signal = ChangeSignal(app.store)
+        try:
+            while True:
+                answer = self._read(ask.look_up, id, profile=app.profile)
+                if answer is not None:
+                    return reply_of(answer)
+                left = POLL_SECONDS if deadline is None else deadline - time.monotonic()
+                if left <= 0:
+                    raise RetryLater("The agent did not answer in time; the message is stored.")
+                signal.wait(min(left, POLL_SECONDS))
+        finally:
+            signal.close()
 
     def rewrite(self, id: str, content: Content) -> Arrival:
         """Replace a message that waits for its turn; only one that was sent to a session by its id."""
