@@ -68,7 +68,7 @@ async def test_a_task_is_found_once_however_often_it_was_forked(store_client: Se
     async with client(store_client) as caller:
         found = await asked(caller, "search_sessions", query="lighthouse")
 
-    tasks = [hit["cite"].partition("#")[0] for hit in found["hits"]]
+    tasks = [hit["cite"].partition("#")[0] for hit in found["items"]]
     assert len(tasks) == 2
     assert len({root.id, fork.id} & set(tasks)) == 1
     assert found["next"] is None
@@ -96,9 +96,9 @@ async def test_earlier_searches_for_the_same_are_not_found(store_client: Session
         found = await asked(caller, "search_sessions", query="lighthouse")
         answers = await asked(caller, "search_sessions", query="lighthouse role:tool")
 
-    cited = {hit["cite"].partition("#")[0] for hit in found["hits"]}
+    cited = {hit["cite"].partition("#")[0] for hit in found["items"]}
     assert cited == {store_client.find("true").id, kept.id}
-    assert answers["hits"] == []
+    assert answers["items"] == []
 
 
 def _append(tx: Any, id: str | None, sent: Any) -> Any:
@@ -118,7 +118,7 @@ async def test_pages_of_a_search_follow_each_other_without_gaps_or_repeats(
     async with client(store_client) as caller:
         for _ in range(10):
             page = await asked(caller, "search_sessions", query="harbour", limit=4, cursor=cursor)
-            cited += [hit["cite"].partition("#")[0] for hit in page["hits"]]
+            cited += [hit["cite"].partition("#")[0] for hit in page["items"]]
             cursor = page["next"]
             if cursor is None:
                 break
@@ -135,22 +135,22 @@ async def test_no_answer_is_larger_than_an_agent_can_afford(store_client: Sessio
         session(store_client, f"{number} " + "t" * 90, "p" * 300)
 
     async with client(store_client) as caller:
-        listed = await asked(caller, "list_sessions", limit=1000)
-        end = await asked(caller, "get_messages", session="long", limit=1000)
-        middle = await asked(caller, "get_messages", session="long", around=20, limit=1000)
-        later = await asked(caller, "get_messages", session="long", after=5, limit=1000)
+        listed = await asked(caller, "list_sessions", limit=200)
+        end = await asked(caller, "get_messages", session="long", limit=200)
+        middle = await asked(caller, "get_messages", session="long", around=20, limit=200)
+        later = await asked(caller, "get_messages", session="long", after=5, limit=200)
         overview = await asked(caller, "get_session_overview", session="long")
 
     for given in (listed, end, middle, later, overview):
         assert estimate(given) < MAX_TOKENS * 1.1
-    assert end["messages"][-1]["seq"] == 40
+    assert end["items"][-1]["seq"] == 40
     assert (end["more_before"], end["more_after"]) == (True, False)
-    shown = [item["seq"] for item in middle["messages"]]
+    shown = [item["seq"] for item in middle["items"]]
     assert 20 in shown
     assert (middle["more_before"], middle["more_after"]) == (True, True)
-    assert later["messages"][0]["seq"] == 6
+    assert later["items"][0]["seq"] == 6
     assert later["more_after"]
-    assert chat.id == end["messages"][0]["cite"].partition("#")[0]
+    assert chat.id == end["items"][0]["cite"].partition("#")[0]
 
 
 async def test_a_list_that_does_not_fit_goes_on_behind_what_was_shown(
@@ -164,7 +164,7 @@ async def test_a_list_that_does_not_fit_goes_on_behind_what_was_shown(
     async with client(store_client) as caller:
         while True:
             page = await asked(caller, "list_sessions", limit=30, cursor=cursor)
-            seen += [each["title"] for each in page["sessions"]]
+            seen += [each["title"] for each in page["items"]]
             cursor = page["next"]
             if cursor is None:
                 break
@@ -185,7 +185,7 @@ async def test_usage_is_summed_page_by_page(
     async with client(store_client) as caller:
         while True:
             page = await asked(caller, "get_usage_summary", by="model", cursor=cursor)
-            seen += [row["group"] for row in page["rows"]]
+            seen += [row["group"] for row in page["items"]]
             cursor = page["next"]
             if cursor is None:
                 break
@@ -228,7 +228,7 @@ async def test_a_pack_has_the_first_question_and_the_summary_that_holds(
     assert pack["first_prompt"] == "build me a boat"
     assert pack["summary"] == "We built the hull."
     assert pack["messages"][-1]["text"] == "and 219"
-    assert marks["messages"][0]["text"] == "We built the hull."
+    assert marks["items"][0]["text"] == "We built the hull."
 
 
 async def test_a_message_names_the_tools_it_calls_and_shows_what_they_said(
@@ -241,7 +241,7 @@ async def test_a_message_names_the_tools_it_calls_and_shows_what_they_said(
     store_client.store.write(_append, chat.id, result).result()
 
     async with client(store_client) as caller:
-        shown = (await asked(caller, "get_messages", session="tools"))["messages"]
+        shown = (await asked(caller, "get_messages", session="tools"))["items"]
 
     assert shown[1]["calls"] == ["grep"]
     assert shown[2]["text"] == "3 lines"
@@ -318,7 +318,7 @@ async def test_over_http_a_token_is_needed(over_http: Served) -> None:
     revoked = await over_http.post(**over_http.headers("revoked"))
     neighbour = await over_http.post(**over_http.headers("neighbour"))
 
-    assert found["hits"][0]["title"] == "Harbour"
+    assert found["items"][0]["title"] == "Harbour"
     assert [each.status_code for each in (nobody, wrong, revoked)] == [401, 401, 401]
     assert nobody.headers["www-authenticate"] == "Bearer"
     assert neighbour.status_code == 403
@@ -336,7 +336,7 @@ async def test_over_http_a_token_that_reads_does_not_write(over_http: Served) ->
 
     assert refused.is_error
     assert "scope write" in str(refused.content[0])
-    assert len(window["messages"]) == 1
+    assert len(window["items"]) == 1
     assert done["cite"].endswith("#2")
 
 

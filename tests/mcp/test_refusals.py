@@ -52,8 +52,8 @@ async def client(home: Path) -> AsyncIterator[Client]:
         ("search_sessions", {}, "search_sessions needs the argument 'query'; nothing was done."),
         (
             "search_sessions",
-            {"query": "x", "project": "y"},
-            "search_sessions has no argument 'project'; it takes query, limit, cursor, sort.",
+            {"query": "x", "colour": "y"},
+            "search_sessions has no argument 'colour'; it takes query, limit, cursor, sort, source,",
         ),
         ("search_sessions", {"query": ["x"]}, "'query' of search_sessions is a text, not a list."),
         ("search_sessions", {"query": 5}, "'query' of search_sessions is a text, not 5."),
@@ -78,7 +78,11 @@ async def client(home: Path) -> AsyncIterator[Client]:
             "'around' of get_messages is a whole number, not an object.",
         ),
         ("get_messages", {"session": "nobody"}, "No session is called 'nobody'"),
-        ("append_message", {"session": "Harbour", "role": "king", "text": "x"}, "Unknown role"),
+        (
+            "append_message",
+            {"session": "Harbour", "role": "king", "text": "x"},
+            "'role' of append_message is",
+        ),
         (
             "append_message",
             {"session": "Harbour", "role": "tool", "text": "x"},
@@ -123,7 +127,7 @@ async def test_numbers_that_a_model_writes_as_texts_are_numbers(home: Path) -> N
         answer = await caller.call_tool("list_sessions", {"limit": "1"})
 
     assert not answer.is_error
-    assert len(answer.structured_content["sessions"]) == 1
+    assert len(answer.structured_content["items"]) == 1
 
 
 async def test_a_session_that_is_not_there_is_no_resource(
@@ -168,7 +172,7 @@ async def test_no_answer_is_larger_than_an_agent_can_afford_in_any_script(home: 
         assert estimate(answer.structured_content) < MAX_TOKENS * 1.1
     assert len(overview.structured_content["first"]) == 3
     assert len(overview.structured_content["last"]) == 6
-    assert stretch.structured_content["messages"][-1]["calls"][-1] == "… and 4,980 more"
+    assert stretch.structured_content["items"][-1]["calls"][-1] == "… and 4,980 more"
 
 
 def _fill(store_client: Sessionary) -> None:

@@ -10,12 +10,12 @@ from sessionary.actions.search.search import Hit, SearchOptions, SearchResult
 from sessionary.actions.sessions import read
 from sessionary.errors import BadInput
 from sessionary.mcp import output
-from sessionary.mcp.output import Json
+from sessionary.mcp.output import HitLine, HitLinePage
 from sessionary.model import codec
 from sessionary.model import query as queries
 from sessionary.model.message import Message, Text, ToolCall, ToolResult
 from sessionary.model.query import Query, matches
-from sessionary.model.session import Lineage, SessionHead
+from sessionary.model.session import Lineage, SessionFolder, SessionHead
 from sessionary.model.view import time_text
 from sessionary.store.database import Tx
 from sessionary.store.tables import sessions
@@ -59,16 +59,21 @@ class SearchCursor:
 
 
 def search_tasks(
-    tx: Tx, text: str, *, profile: str, limit: int, sort: str, cursor: str | None, now: datetime
-) -> Json:
+    tx: Tx,
+    text: str,
+    *,
+    profile: str,
+    limit: int,
+    filters: SearchOptions,
+    folder: SessionFolder | None = None,
+    now: datetime,
+) -> HitLinePage:
     """Find the best hit of each task, as many as fit into an answer, and the cursor of the rest."""
-    if not 1 <= limit <= MAX_HITS:
-        raise BadInput(f"A search gives 1 to {MAX_HITS} hits at a time, not {limit}.")
-    place = SearchCursor.parse(cursor)
-    options = SearchOptions(sort=sort, limit=_PAGE, all_hits=True)
+    place = SearchCursor.parse(filters.cursor)
+    options = replace(filters, limit=_PAGE, all_hits=True)
     query = queries.parse(text, now=now)
     shown = list(place.shown)
-    kept: list[Json] = []
+    kept: list[HitLine] = []
     room = output.MAX_TOKENS
     first: SearchResult | None = None
     page: str | None = place.page
@@ -80,6 +85,8 @@ def search_tasks(
         asked = query.as_beginnings() if found.beginnings else query
         asked = asked.relaxed() if found.relaxed else asked
         for hit in found:
+            if folder is not None and hit.session.folder is not folder:
+                continue
             task = task_of(tx, hit.session)
             if task in shown or is_echo(tx, hit, asked):
                 continue
@@ -146,26 +153,29 @@ def _text_without(message: Message, own: Iterable[ToolCall | ToolResult]) -> str
     return "\n".join(pieces)
 
 
-def _hit_json(hit: Hit) -> Json:
+def _hit_json(hit: Hit) -> HitLine:
     return {
         "cite": output.citation(hit.session.id, hit.seq),
         "title": hit.session.title,
         "role": hit.role,
         "at": time_text(hit.at),
         "snippet": hit.snippet,
-        "hits_in_session": hit.in_session,
+        "in_session": hit.in_session,
     }
 
 
-def _result_json(found: SearchResult, kept: list[Json], following: SearchCursor | None) -> Json:
+def _result_json(
+    found: SearchResult, kept: list[HitLine], following: SearchCursor | None
+) -> HitLinePage:
     return {
-        "hits": kept,
-        "total": found.total,
-        "more_than_counted": found.more,
-        "any_word_instead_of_all": found.relaxed,
-        "words_as_beginnings": found.beginnings,
-        "did_you_mean": found.suggestion,
+        "items": kept,
         "next": None if following is None else str(following),
+        "total": found.total,
+        "more": found.more,
+        "relaxed": found.relaxed,
+        "beginnings": found.beginnings,
+        "suggestion": found.suggestion,
+        "missing": found.missing,
     }
 
 

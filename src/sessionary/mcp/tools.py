@@ -1,18 +1,33 @@
 """The tools: short answers with citations, in one profile."""
 
 from dataclasses import dataclass
-from typing import Any
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from sessionary.actions import usage
+from sessionary.actions.search.search import SearchOptions
 from sessionary.actions.sessions import append, edit, lists, log, read
 from sessionary.clock import Clock, Ids, Moment
 from sessionary.errors import BadInput
 from sessionary.formats.message_input import read_message
 from sessionary.mcp import output, search
-from sessionary.mcp.output import Json
+from sessionary.mcp.output import (
+    AppendedLine,
+    HitLinePage,
+    MessageLine,
+    MessageWindow,
+    RenamedSession,
+    ResumePack,
+    SessionBriefPage,
+    SessionFacts,
+    UsagePage,
+)
 from sessionary.model import transcript
-from sessionary.model.message import Compaction, Entry, Message, Role
+from sessionary.model.message import MAX_SEQ, Compaction, Entry, Message, Role
 from sessionary.model.session import SessionFolder, SessionHead, TitleBy
+from sessionary.model.terminal import one_line
 from sessionary.model.view import time_text, usage_json
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import entries
@@ -33,6 +48,36 @@ _CHARACTERS_PER_TOKEN = 3
 _MIN_CHARACTERS = 40
 
 
+SessionRef = Annotated[
+    str, Field(description="A session: its id, the beginning of its id, or its title.")
+]
+Cursor = Annotated[str | None, Field(description="`next` of the previous answer, to get more.")]
+Sort = Annotated[Literal["relevance", "newest"], Field(description="The order of the hits.")]
+FolderName = Annotated[
+    Literal["chats", "automation", "archive"] | None,
+    Field(description="Only chats, only jobs and subagents, or only archived sessions."),
+]
+Platform = Annotated[str | None, Field(description="Only this platform, such as telegram or web.")]
+ProjectName = Annotated[str | None, Field(description="Only this project, by name.")]
+PersonName = Annotated[
+    str | None, Field(description="Only what this person wrote: a name or an id.")
+]
+Since = Annotated[
+    str | None, Field(description="Only from this time on: 2026-11-15 or 2026-11-15T09:30:00Z.")
+]
+Until = Annotated[
+    str | None, Field(description="Only before this time: 2026-11-15 or 2026-11-15T09:30:00Z.")
+]
+SeqNumber = Annotated[int | None, Field(ge=0, le=MAX_SEQ)]
+RoleName = Annotated[
+    Literal["user", "assistant", "system", "tool"], Field(description="Who wrote the message.")
+]
+GroupName = Annotated[
+    Literal["day", "model", "provider", "source", "project", "session"],
+    Field(description="By what to sum."),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class SessionTools:
     """The tools of one client, in one profile."""
@@ -43,49 +88,87 @@ class SessionTools:
     ids: Ids
 
     async def search_sessions(
-        self, query: str, limit: int = 10, cursor: str | None = None, sort: str = "relevance"
-    ) -> Json:
-        """Find messages in all sessions; one best hit per task, with a citation each.
+        self,
+        query: Annotated[
+            str,
+            Field(
+                description='Words, "a phrase", -without, prefix*, OR. Any text is a legal query.'
+            ),
+        ],
+        limit: Annotated[int, Field(ge=1, le=search.MAX_HITS, description="How many hits.")] = 10,
+        cursor: Cursor = None,
+        sort: Sort = "relevance",
+        source: Platform = None,
+        folder: FolderName = None,
+        person: PersonName = None,
+        project: ProjectName = None,
+        since: Since = None,
+        until: Until = None,
+    ) -> HitLinePage:
+        """Search the text of all sessions.
 
-        `cursor` is `next` of an earlier answer. `sort` is relevance or newest.
+        Returns the best hit of each task with a citation `session_id#seq`. Read more with get_messages.
         """
-        pending = self.store.search(
+        now = self.clock.now()
+        filters = SearchOptions(
+            sort=sort,
+            cursor=cursor,
+            source=source,
+            person=person,
+            project=project,
+            since=_parse_time("since", since),
+            until=_parse_time("until", until),
+        )
+        return await self.store.search(
             search.search_tasks,
             query,
             profile=self.profile,
             limit=limit,
-            sort=sort,
-            cursor=cursor,
-            now=self.clock.now(),
+            filters=filters,
+            folder=None if folder is None else SessionFolder(folder),
+            now=now,
         )
-        return await pending
 
     async def list_sessions(
         self,
-        limit: int = 20,
-        cursor: str | None = None,
-        source: str | None = None,
-        project: str | None = None,
-    ) -> Json:
-        """The sessions that were last active, newest first."""
-        filters = lists.SessionFilters(folder=SessionFolder.CHATS, platform=source, project=project)
+        limit: Annotated[int, Field(ge=1, le=200, description="How many sessions.")] = 20,
+        cursor: Cursor = None,
+        source: Platform = None,
+        folder: FolderName = None,
+        project: ProjectName = None,
+        since: Since = None,
+        until: Until = None,
+    ) -> SessionBriefPage:
+        """List sessions, the most recently active first."""
+        filters = lists.SessionFilters(
+            folder=SessionFolder.CHATS if folder is None else SessionFolder(folder),
+            platform=source,
+            project=project,
+            since=_parse_time("since", since),
+            until=_parse_time("until", until),
+        )
         return await self.store.read(
             _list_page, filters, profile=self.profile, limit=limit, cursor=cursor
         )
 
-    async def get_session_overview(self, session: str) -> Json:
-        """What a session is about: its facts, its first and last messages, its prompts."""
+    async def get_session_overview(self, session: SessionRef) -> SessionFacts:
+        """Get the facts of a session, its first and its last messages."""
         return await self.store.read(_overview, session, profile=self.profile)
 
     async def get_messages(
         self,
-        session: str,
-        around: int | None = None,
-        before: int | None = None,
-        after: int | None = None,
-        limit: int = 20,
-    ) -> Json:
-        """A stretch of a transcript: around, before or after a message's number, or its end."""
+        session: SessionRef,
+        around: Annotated[
+            SeqNumber, Field(description="Messages on both sides of this seq.")
+        ] = None,
+        before: Annotated[SeqNumber, Field(description="Messages before this seq.")] = None,
+        after: Annotated[SeqNumber, Field(description="Messages after this seq.")] = None,
+        limit: Annotated[int, Field(ge=1, le=200, description="How many messages.")] = 20,
+    ) -> MessageWindow:
+        """Read part of a transcript: around, before or after a message, or its end.
+
+        Give at most one of `around`, `before` and `after`.
+        """
         window = await self.store.read(
             _window,
             session,
@@ -104,32 +187,48 @@ class SessionTools:
         seqs = [item["seq"] for item in items]
         shown = [item["seq"] for item in kept]
         return {
-            "messages": kept,
+            "items": kept,
             "more_before": window.more_before or shown[:1] != seqs[:1],
             "more_after": window.more_after or shown[-1:] != seqs[-1:],
         }
 
-    async def get_usage_summary(self, by: str = "model", cursor: str | None = None) -> Json:
-        """Tokens and cost by day, model, provider, source, project or session."""
+    async def get_usage_summary(self, by: GroupName = "model", cursor: Cursor = None) -> UsagePage:
+        """Sum the tokens and the cost of model calls."""
         rows = await self.store.read(usage.sum_usage, by, profile=self.profile)
         begin = _parse_offset(cursor)
         kept = output.fit([output.usage_row_json(row) for row in rows[begin:]])
         end = begin + len(kept)
-        return {"rows": kept, "next": str(end) if end < len(rows) else None}
+        return {"items": kept, "next": str(end) if end < len(rows) else None}
 
-    async def resume_pack(self, session: str, budget_tokens: int = 4000) -> Json:
-        """All one needs to go on with a session, within a budget of tokens (an estimate)."""
-        if budget_tokens < MIN_BUDGET:
-            raise BadInput(f"A pack needs at least {MIN_BUDGET} tokens.")
-        budget = min(budget_tokens, MAX_BUDGET)
+    async def resume_pack(
+        self,
+        session: SessionRef,
+        budget_tokens: Annotated[
+            int,
+            Field(
+                ge=MIN_BUDGET, le=MAX_BUDGET, description="How large the answer may be, in tokens."
+            ),
+        ] = 4000,
+    ) -> ResumePack:
+        """Get what is needed to continue a session, within a token budget (estimated).
+
+        Its facts, the first prompt, the current summary, and as many of the last messages as fit.
+        """
         return await self.store.read(
-            build_resume_pack, session, profile=self.profile, budget=budget
+            build_resume_pack, session, profile=self.profile, budget=budget_tokens
         )
 
     async def append_message(
-        self, session: str, role: str, text: str, idempotency_key: str | None = None
-    ) -> Json:
-        """Add one message to a session, without running an agent."""
+        self,
+        session: SessionRef,
+        role: RoleName,
+        text: Annotated[str, Field(description="The text of the message.")],
+        idempotency_key: Annotated[
+            str | None,
+            Field(description="A key of your choice: the same key again adds nothing."),
+        ] = None,
+    ) -> AppendedLine:
+        """Add a message to a session. No agent answers it."""
         done = await self.store.write(
             _append,
             session,
@@ -137,12 +236,21 @@ class SessionTools:
             profile=self.profile,
             moment=Moment(self.clock.now(), self.ids),
         )
-        return {"cite": output.citation(done.session_id, done.seq), "repeated": done.repeated}
+        return {
+            "cite": output.citation(done.session_id, done.seq),
+            "session_id": done.session_id,
+            "seq": done.seq,
+            "repeated": done.repeated,
+        }
 
-    async def rename_session(self, session: str, title: str) -> Json:
-        """Give a session a title; a person's stays."""
+    async def rename_session(
+        self,
+        session: SessionRef,
+        title: Annotated[str, Field(description="The new title.")],
+    ) -> RenamedSession:
+        """Give a session a title. A title that a person gave it stays."""
         head = await self.store.write(_rename, session, title, profile=self.profile)
-        return {"session": head.id, "title": head.title}
+        return {"session_id": head.id, "title": head.title}
 
     async def transcript(self, session: str) -> str:
         """The end of a transcript as text, for the resource `session://{id}`."""
@@ -166,24 +274,24 @@ def _window(tx: Tx, /, ref: str, *, profile: str, **where: Any) -> read.Transcri
     return read.read_window(tx, head.id, profile=profile, **where)
 
 
-def _overview(tx: Tx, ref: str, *, profile: str) -> Json:
+def _overview(tx: Tx, ref: str, *, profile: str) -> SessionFacts:
     head = read.find(tx, ref, profile=profile)
     first = read.read_window(tx, head.id, profile=profile, after=0, limit=3).entries
     last = read.read_window(tx, head.id, profile=profile, limit=6).entries
     seen = {entry.seq for entry in first}
-    facts = output.head_json(head) | {
+    made: SessionFacts = {
+        **output.head_json(head),
         "began_at": time_text(head.began_at),
-        "parent": head.parent_id,
+        "parent_id": head.parent_id,
         "usage": usage_json(head.usage),
+        "first": [],
+        "last": [],
     }
-    made: Json = {}
     for longest in OVERVIEW_TEXTS:
-        made = facts | {
-            "first": [output.message_json(entry, longest) for entry in first],
-            "last": [
-                output.message_json(entry, longest) for entry in last if entry.seq not in seen
-            ],
-        }
+        made["first"] = [output.message_json(entry, longest) for entry in first]
+        made["last"] = [
+            output.message_json(entry, longest) for entry in last if entry.seq not in seen
+        ]
         if output.tokens(made) <= output.MAX_TOKENS:
             break
     return made
@@ -191,13 +299,13 @@ def _overview(tx: Tx, ref: str, *, profile: str) -> Json:
 
 def _list_page(
     tx: Tx, filters: lists.SessionFilters, *, profile: str, limit: int, cursor: str | None
-) -> Json:
+) -> SessionBriefPage:
     page = lists.list_sessions(tx, filters, profile=profile, limit=limit, cursor=cursor)
     kept = output.fit([output.head_json(head) for head in page.items])
     if len(kept) < len(page.items):
         # Read a shorter page, so that its cursor is right.
         page = lists.list_sessions(tx, filters, profile=profile, limit=len(kept), cursor=cursor)
-    return {"sessions": kept, "next": page.next}
+    return {"items": kept, "next": page.next}
 
 
 def _parse_offset(cursor: str | None) -> int:
@@ -206,6 +314,19 @@ def _parse_offset(cursor: str | None) -> int:
     if not cursor.isdecimal() or len(cursor) > _LONGEST_NUMBER:
         raise BadInput("That cursor is none of ours; begin without one.")
     return int(cursor)
+
+
+def _parse_time(name: str, text: str | None) -> datetime | None:
+    """The time that a text names; a day begins at midnight in UTC."""
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise BadInput(
+            f"'{name}' is a time like 2026-11-15 or 2026-11-15T09:30:00Z, not {one_line(text, 60)!r}."
+        ) from error
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def _append(
@@ -220,17 +341,17 @@ def _rename(tx: Tx, ref: str, title: str, *, profile: str) -> SessionHead:
     return edit.rename(tx, head.id, title, profile=profile, by=TitleBy.AGENT)
 
 
-def build_resume_pack(tx: Tx, ref: str, *, profile: str, budget: int) -> Json:
+def build_resume_pack(tx: Tx, ref: str, *, profile: str, budget: int) -> ResumePack:
     """Collect a session's facts, first prompt, latest summary, and as many of its last messages as fit."""
     head = read.find(tx, ref, profile=profile)
-    made: Json = {
-        "session": head.id,
+    made: ResumePack = {
+        "session_id": head.id,
         "title": head.title,
         "model": head.model,
         "source": output.cut(head.source.platform, 100),
         "began_at": time_text(head.began_at),
         "last_active_at": time_text(head.last_active_at),
-        "continues": head.parent_id,
+        "parent_id": head.parent_id,
         "left_out": head.message_count,
         "tokens_estimate": budget,
         "messages": [],
@@ -242,7 +363,7 @@ def build_resume_pack(tx: Tx, ref: str, *, profile: str, budget: int) -> Json:
     if summary is not None:
         made["summary"] = _cut_to_tokens(summary, _SUMMARY * budget)
     kept = _last_messages(tx, head, room=budget - output.tokens(made))
-    made |= {"messages": kept, "left_out": head.message_count - len(kept)}
+    made["messages"], made["left_out"] = kept, head.message_count - len(kept)
     while kept and output.tokens(made) > budget:
         kept.pop(0)
         made["left_out"] += 1
@@ -250,9 +371,9 @@ def build_resume_pack(tx: Tx, ref: str, *, profile: str, budget: int) -> Json:
     return made
 
 
-def _last_messages(tx: Tx, head: SessionHead, *, room: float) -> list[Json]:
+def _last_messages(tx: Tx, head: SessionHead, *, room: float) -> list[MessageLine]:
     """The last messages that fit; the first that does not fit is cut, if enough of it remains."""
-    kept: list[Json] = []
+    kept: list[MessageLine] = []
     before: int | None = None
     while True:
         window = read.read_window(tx, head.id, profile=head.profile, before=before, limit=_PAGE)
@@ -260,7 +381,7 @@ def _last_messages(tx: Tx, head: SessionHead, *, room: float) -> list[Json]:
             item = output.message_json(entry)
             cost = output.tokens(item)
             if cost > room:
-                left = int((room - output.tokens(item | {"text": ""})) * _CHARACTERS_PER_TOKEN)
+                left = int((room - output.tokens({**item, "text": ""})) * _CHARACTERS_PER_TOKEN)
                 return [*_cut_message(entry, left), *kept[::-1]]
             room -= cost
             kept.append(item)
@@ -269,7 +390,7 @@ def _last_messages(tx: Tx, head: SessionHead, *, room: float) -> list[Json]:
         before = window.entries[0].seq
 
 
-def _cut_message(entry: Entry, characters: int) -> list[Json]:
+def _cut_message(entry: Entry, characters: int) -> list[MessageLine]:
     return [output.message_json(entry, characters)] if characters >= _MIN_CHARACTERS else []
 
 

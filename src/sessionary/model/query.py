@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 
 from sessionary.model import tokenizer
@@ -134,13 +134,11 @@ def parse(text: str, *, now: datetime | None = None) -> Query:
     return Query(text, tuple(groups[:MOST_TERMS]), tuple(unwanted[:MOST_TERMS]), filters)
 
 
-def narrowed(query: Query, *, sources: tuple[str, ...] = (), roles: tuple[str, ...] = ()) -> Query:
-    """The same query, limited to these platforms and roles where they are given."""
-    filters = query.filters
-    return replace(
-        query,
-        filters=replace(filters, sources=sources or filters.sources, roles=roles or filters.roles),
-    )
+def narrowed(query: Query, more: Filters) -> Query:
+    """The same query with these filters instead of its own, where they are given."""
+    given = {each.name: getattr(more, each.name) for each in fields(Filters)}
+    wanted = {name: value for name, value in given.items() if value}
+    return replace(query, filters=replace(query.filters, **wanted)) if wanted else query
 
 
 def literal(query: Query) -> Query | None:

@@ -57,11 +57,22 @@ class SearchOptions:
     source: str | None = None
     sources: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()
+    person: str | None = None
+    project: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
 
     def narrow(self, query: Query) -> Query:
-        """The query with these sources and roles, where they are given."""
-        sources = self.sources if self.source is None else (self.source,)
-        return queries.narrowed(query, sources=sources, roles=self.roles)
+        """The query with these filters, where they are given."""
+        filters = queries.Filters(
+            roles=self.roles,
+            sources=self.sources if self.source is None else (self.source,),
+            people=() if self.person is None else (self.person,),
+            projects=() if self.project is None else (self.project,),
+            after=self.since,
+            before=self.until,
+        )
+        return queries.narrowed(query, filters)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,10 @@ class SearchQuery(BaseModel):
     steps: bool = Field(False, description="Also search tool output and reasoning.")
     session_id: str | None = Field(None, description="Only in this session.")
     source: str | None = Field(None, description="Only in sessions of this platform.")
+    person: str | None = Field(None, description="Only what this person wrote, by name or id.")
+    project: str | None = Field(None, description="Only in sessions of this project, by name.")
+    since: TimeQuery = Field(None, description="Only messages at or after this time.")
+    until: TimeQuery = Field(None, description="Only messages before this time.")
 
 
 class UsageReport(TypedDict):
@@ -79,6 +83,10 @@ async def search_messages(
         steps=query.steps,
         session=checked_text(query.session_id) or None,
         source=checked_text(query.source) or None,
+        person=checked_text(query.person) or None,
+        project=checked_text(query.project) or None,
+        since=parse_time(query.since),
+        until=parse_time(query.until),
     )
     words = checked_text(query.q, 10_000) or ""
     found = await context.store.search(

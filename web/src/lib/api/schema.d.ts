@@ -4696,6 +4696,14 @@ export interface operations {
                 session_id?: string | null;
                 /** @description Only in sessions of this platform. */
                 source?: string | null;
+                /** @description Only what this person wrote, by name or id. */
+                person?: string | null;
+                /** @description Only in sessions of this project, by name. */
+                project?: string | null;
+                /** @description Only messages at or after this time. */
+                since?: string | null;
+                /** @description Only messages before this time. */
+                until?: string | null;
             };
             header?: never;
             path?: never;
