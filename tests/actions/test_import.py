@@ -220,7 +220,7 @@ def test_a_wrong_value_is_named_with_its_line(
         {"kind": "retraction", "after": 1, "role": "user"},
     ],
 )
-def test_a_mark_speaks_only_of_what_came_before_it(fresh: Fresh, mark: dict[str, Any]) -> None:
+def test_a_marker_covers_only_what_came_before_it(fresh: Fresh, mark: dict[str, Any]) -> None:
     store = fresh()
     line = {"line": "entry", "seq": 2, "at": "2026-01-01T00:00:00Z", **mark}
     with pytest.raises(BadInput, match=r"^Line 4 "):

@@ -27,10 +27,10 @@ from sessionary.testing.runner_suite import (
 
 HELLO = """
 import json, sys
-told = json.loads(sys.stdin.readline())
-said = told["context"][-1]["content"]
+request = json.loads(sys.stdin.readline())
+prompt = request["context"][-1]["content"]
 print(json.dumps({"delta": "You said "}), flush=True)
-print(json.dumps({"reply": "You said " + said}))
+print(json.dumps({"reply": "You said " + prompt}))
 """
 
 
@@ -61,7 +61,7 @@ class TestCommand(RunnerSuite, SlowRunnerSuite):
         return program("import time; time.sleep(60)")
 
 
-async def test_the_program_is_told_everything_on_one_line() -> None:
+async def test_the_program_gets_everything_on_one_line() -> None:
     code = 'import json, sys; print(json.dumps({"reply": sys.stdin.read()}))'
     request = turn_request("hi\nthere", system_prompt="Be kind.", settings={"model": "m"})
 
@@ -189,7 +189,7 @@ async def test_the_last_words_of_a_program_that_fails_are_shown() -> None:
     assert "no such model" in str(error)
 
 
-async def test_what_was_said_before_a_failure_is_given() -> None:
+async def test_text_before_a_failure_is_returned() -> None:
     runner = program('print(\'{"step": {"content": "first"}}\'); raise SystemExit(3)')
     events = runner.run(turn_request("hello"))
 

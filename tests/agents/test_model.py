@@ -138,7 +138,9 @@ async def test_every_call_of_a_turn_has_its_usage(runner: Runner, server: ModelS
     assert ids == ["fake-1:turn-1:1", "fake-2:turn-1:2"]
 
 
-async def test_a_wrong_tool_call_is_told_to_the_model(runner: Runner, server: ModelServer) -> None:
+async def test_a_wrong_tool_call_is_reported_to_the_model(
+    runner: Runner, server: ModelServer
+) -> None:
     calls = (Call("look", {"a": 1}), Call("look", '{"a": ', id="call_2"))
     server.will(Reply("So.", calls=calls), Reply("Sorry."))
 

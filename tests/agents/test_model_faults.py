@@ -1,4 +1,4 @@
-"""When a provider fails: what passes is asked again, what was said is kept, the rest is plain."""
+"""When a provider fails: passing errors are retried, text so far is kept, the rest is a clear error."""
 
 from typing import Any
 
@@ -124,7 +124,7 @@ async def test_the_steps_before_a_failure_stand(runner: Runner, server: ModelSer
 
 
 @pytest.mark.parametrize("status", [401, 403])
-async def test_a_refused_key_is_said_plainly_and_at_once(
+async def test_a_refused_key_is_reported_at_once(
     runner: Runner, server: ModelServer, status: int
 ) -> None:
     server.otherwise = Refusal(status, f"invalid key {KEY}")
@@ -176,9 +176,7 @@ async def test_a_model_that_cannot_be_set_up_says_why(
 
 
 @pytest.mark.parametrize("model", ["ollama:llama3:8b", "llama3:8b", "openai:llama3:8b"])
-async def test_any_server_that_speaks_as_openai_does_can_be_asked(
-    server: ModelServer, model: str
-) -> None:
+async def test_any_openai_compatible_server_can_be_used(server: ModelServer, model: str) -> None:
     server.will(Reply("ok"))
     runner = ModelRunner(ModelOptions(model=model, base_url=server.openai_url))
 

@@ -30,7 +30,7 @@ class TestEcho(RunnerSuite):
     def runner(self) -> Runner:
         return EchoRunner()
 
-    async def test_the_answer_is_what_was_said_last(self, runner: Runner) -> None:
+    async def test_the_echo_agent_answers_with_the_last_prompt(self, runner: Runner) -> None:
         request = turn_request("one", {"role": "assistant", "content": "uno"}, "two")
 
         events = await events_of(runner, request)
@@ -49,7 +49,7 @@ class TestScript(RunnerSuite, SlowRunnerSuite):
         return ScriptRunner(pace=60)
 
     @pytest.mark.parametrize(("text", "scene"), SAID.items())
-    def test_the_scene_is_chosen_by_what_was_said(self, text: str, scene: str) -> None:
+    def test_the_scene_is_chosen_by_the_prompt(self, text: str, scene: str) -> None:
         assert scene_for(text).name == scene
 
     def test_every_scene_can_be_reached(self) -> None:

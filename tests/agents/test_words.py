@@ -29,7 +29,7 @@ CHATS: list[Chat] = [
 
 
 class Fake:
-    """Answers as told, or fails."""
+    """Gives the answer that a test has set, or fails."""
 
     def __init__(self, answer: str | SessionaryError) -> None:
         self.answer = answer

@@ -1,4 +1,4 @@
-"""Talking in the terminal: one's own words and answers, whoever else is in the house."""
+"""A chat in the terminal shows its own messages and answers only, whoever else uses the store."""
 
 import asyncio
 from collections.abc import Iterator
@@ -87,7 +87,7 @@ def wait_elsewhere(client: Sessionary, text: str = "hello from elsewhere") -> st
     return str(found.id)
 
 
-async def test_what_the_agent_says_whole_is_heard_whole(client: Sessionary) -> None:
+async def test_an_answer_that_comes_whole_is_received_whole(client: Sessionary) -> None:
     async with TerminalChat(client.app, agent="silent") as talk:
         events = await send(talk, "What time is it?")
 
@@ -146,7 +146,7 @@ def _deliveries(tx: Tx, key: SessionKey) -> list[str]:
     return [str(each.channel) for each in deliveries.of_session(tx, head.no)]
 
 
-async def test_an_answer_that_another_process_gives_is_heard(client: Sessionary) -> None:
+async def test_an_answer_of_another_process_is_received(client: Sessionary) -> None:
     async with TerminalChat(client.app) as talk:
         await send(talk, "hello")
         key = key_for(talk.source, profile="main")
@@ -189,7 +189,7 @@ async def test_a_question_that_is_asked_again_is_followed_to_its_answer(client: 
     assert events[-1].data == {"state": "done", "reason": None}
 
 
-async def test_who_has_used_up_a_budget_is_told_at_once(
+async def test_a_used_up_budget_is_reported_at_once(
     client: Sessionary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOGNAME", "nobody")

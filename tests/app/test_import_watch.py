@@ -83,7 +83,7 @@ def test_an_import_is_left_in_the_middle_and_gone_on_with_later(
     assert [head.message_count for head in client.sessions().items] == [1501]
 
 
-def test_a_failure_is_told_and_tried_again(client: Sessionary, tape: Tape) -> None:
+def test_a_failure_is_reported_and_retried(client: Sessionary, tape: Tape) -> None:
     stop = threading.Event()
     failures: list[SessionaryError] = []
 

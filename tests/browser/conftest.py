@@ -127,7 +127,7 @@ def _watch_requests(page: Page) -> None:
     def begun(request: Request) -> None:
         if request.is_navigation_request():
             asked.clear()
-        # The stream of events never ends, and that a worker has its script is not always told.
+        # The stream of events never ends, and the end of a worker's script request is not always reported.
         elif request.resource_type == "fetch":
             asked.add(request)
 
@@ -226,7 +226,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def demo_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with the demo's sessions, to be copied. Made anew for each module: the demo counts ages from now."""
+    """A store with the demo's sessions, to be copied. Made for each module: the demo counts ages from now."""
     home = tmp_path_factory.mktemp("demo")
     with Sessionary(home=str(home), create=True) as client:
         demo.fill(client.app, count=DEMO_SESSIONS)
@@ -425,7 +425,7 @@ class Visitor:
 
 
 def _note(visit: Visit, kind: str, text: str) -> None:
-    # A request that fails is told by the browser too; the pages say it in their own words.
+    # The browser logs a failed request too; the pages show it themselves.
     ignored = ("Failed to load resource", "when fetching the script")
     if kind in ("error", "warning") and not any(each in text for each in ignored):
         visit.complaints.append(text)

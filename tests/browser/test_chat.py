@@ -126,7 +126,7 @@ def test_what_waits_can_be_changed_and_taken_back(gated: GatedAgent, visit: Visi
     expect(page.locator(".message.user").nth(1)).to_contain_text("changed my mind")
 
 
-def test_a_reply_can_be_stopped_and_what_was_said_stays(gated: GatedAgent, visit: Visitor) -> None:
+def test_a_reply_can_be_stopped_and_its_text_stays(gated: GatedAgent, visit: Visitor) -> None:
     seen = visit(gated.server)
     page = seen.page
     seen.asks("Write a long answer")

@@ -172,7 +172,7 @@ def test_every_page_is_harmless(
     trap.check(seen.page)
 
 
-def test_what_is_said_while_it_is_written_is_harmless(
+def test_messages_during_the_export_are_harmless(
     hostile: tuple[Served, list[str]], visit: Visitor
 ) -> None:
     server, _ = hostile

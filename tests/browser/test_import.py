@@ -20,7 +20,7 @@ DEEP = "the heron stood in the third pond"
 def with_records(tmp_path: Path) -> Iterator[Served]:
     """A machine whose user has a long session of another tool, and a line that cannot be read."""
     record(tmp_path / "person")
-    with served(tmp_path / "house", user_home=tmp_path / "person") as server:
+    with served(tmp_path / "home", user_home=tmp_path / "person") as server:
         yield server
 
 
@@ -93,7 +93,7 @@ def test_a_file_without_a_conversation_is_left_out_with_its_reason(
     bare = {"type": "summary", "summary": "A talk that never began", "leafUuid": "nowhere"}
     folder = tmp_path / "person/.claude/projects/-src-garden"
     (folder / "6f0c1b1e-7a52-4be6-8f0e-2f3c6d9a1b02.jsonl").write_text(json.dumps(bare) + "\n")
-    with served(tmp_path / "house", user_home=tmp_path / "person") as server:
+    with served(tmp_path / "home", user_home=tmp_path / "person") as server:
         page = visit(server, "/import").page
         expect(page.get_by_text("2 new files")).to_be_visible()
 

@@ -43,7 +43,7 @@ def test_words_that_were_sent_are_not_offered_again(talking: Served, visit: Visi
     expect(box(page)).to_have_value("")
 
 
-def test_words_whose_answer_was_lost_are_said_once(talking: Served, visit: Visitor) -> None:
+def test_a_message_whose_answer_was_lost_is_sent_once(talking: Served, visit: Visitor) -> None:
     page = begun(visit(talking))
     page.route("**/turns", lambda route: (route.fetch(), route.abort()))
     box(page).fill("list the files")

@@ -18,7 +18,7 @@ from tests.browser.conftest import Served, Visitor, served, settled
 pytestmark = pytest.mark.timeout(300)
 MESSAGES = 410
 SESSIONS = 400
-# How often the page is drawn anew, not how much of it.
+# How often the page is drawn again, not how much of it.
 WATCH = """(where) => {
     window.changes = 0
     const wish = { subtree: true, childList: true, attributes: true, attributeFilter: ['style'] }
@@ -128,7 +128,7 @@ def much(tx: Tx, id: str, *, moment: Moment) -> None:
         append.append_to_session(tx, id, new_message, profile="main", moment=moment)
 
 
-def test_much_that_is_said_at_once_is_shown_at_once(empty: Served, visit: Visitor) -> None:
+def test_many_messages_at_once_are_shown_at_once(empty: Served, visit: Visitor) -> None:
     seen = visit(empty)
     seen.asks("hello")
     expect(seen.page.locator(".message.assistant")).to_contain_text("no model was asked")

@@ -1,4 +1,4 @@
-"""Installed, and without a network: the shell, and nothing that anyone said."""
+"""Installed, and without a network: the shell, and no text of a conversation."""
 
 import pytest
 from playwright.sync_api import expect

@@ -191,9 +191,7 @@ def test_archived_sessions_are_counted_among_the_hidden_within_the_filter(
     expect(page.get_by_role("searchbox", name="Filter titles")).to_have_value("rose")
 
 
-def test_a_purged_session_is_said_to_be_gone_for_good_and_offers_no_way_back(
-    empty: Served, visit: Visitor
-) -> None:
+def test_a_purged_session_is_shown_as_gone_without_an_undo(empty: Served, visit: Visitor) -> None:
     with Sessionary(home=str(empty.home)) as client:
         id = client.new_session(title="Secret").append("user", "hello").session_id
     page = visit(empty, f"/s/{id}").page

@@ -106,7 +106,7 @@ def test_one_outage_has_one_notice_and_everything_comes_back(
     expect(page.get_by_role("alert")).to_have_count(0)
 
 
-def test_what_cannot_be_done_to_several_sessions_is_said_once(
+def test_an_action_that_fails_for_several_sessions_is_reported_once(
     wired: tuple[Served, Wire], visit: Visitor
 ) -> None:
     server, wire = wired

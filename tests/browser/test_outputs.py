@@ -1,4 +1,4 @@
-"""A tool that said much: its beginning at once, all of it when it is wanted."""
+"""A long tool output: its beginning at once, the rest on request."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_all_lines_are_fetched_when_someone_wants_them(
     )
 
 
-def test_a_server_that_is_gone_is_said_where_the_lines_would_be(
+def test_a_server_that_is_gone_is_reported_in_place_of_the_lines(
     wordy: tuple[Served, str], visit: Visitor
 ) -> None:
     server, id = wordy
@@ -96,7 +96,7 @@ def test_an_output_of_two_megabytes_is_shown_whole_without_a_pause(
 
 @pytest.fixture
 def searched(tmp_path: Path) -> Iterator[Served]:
-    """A session whose tools said words that stand nowhere else, one of them far down in a long output."""
+    """A session whose tool outputs hold words that occur nowhere else, one far down in a long output."""
     call = {"type": "tool_call", "id": "2", "name": "lookup", "arguments": {"topic": "harbours"}}
     content = {"places": [{"name": "Zanzibar quay", "depth": 9}]}
     with Sessionary(home=str(tmp_path), create=True) as client:

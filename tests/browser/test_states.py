@@ -1,4 +1,4 @@
-"""What goes wrong is said where it happened, with a way on; nothing else is taken away by it."""
+"""An error is shown where it happened, with a way to go on; the rest of the page stays."""
 
 import json
 import re
@@ -43,7 +43,7 @@ def fails_once(page: Page, pattern: str, *, method: str = "GET") -> None:
         ("/settings", "**/api/v1/upkeep", "button:text('Back up now')"),
     ],
 )
-def test_a_fault_is_said_and_trying_again_helps(
+def test_a_fault_is_shown_and_a_retry_helps(
     shared_demo: Served, visit: Visitor, path: str, asked: str, there: str
 ) -> None:
     page = visit(shared_demo, "/login").page

@@ -82,7 +82,7 @@ def test_two_browsers_see_the_same(talking: Served, visit: Visitor) -> None:
     assert httpx2.get(f"{talking.address}/api/v1/sessions").status_code == 401
 
 
-def test_a_tab_goes_on_when_another_has_logged_in_anew(empty: Served, visit: Visitor) -> None:
+def test_a_tab_goes_on_when_another_has_logged_in_again(empty: Served, visit: Visitor) -> None:
     seen = visit(empty)
     address = begun(seen)
     seen.page.evaluate(SET_PASSWORD, PASSWORD)

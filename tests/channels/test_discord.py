@@ -140,7 +140,7 @@ def listener() -> Listener:
 
 
 class TestTheLibraryAgainstTheFake:
-    async def test_it_logs_in_hears_and_answers(self, platform: DiscordPlatform) -> None:
+    async def test_it_logs_in_receives_and_answers(self, platform: DiscordPlatform) -> None:
         received: asyncio.Queue[discord.Message] = asyncio.Queue()
         intents = discord.Intents(guilds=True, messages=True, message_content=True)
         client = discord.Client(intents=intents, guild_ready_timeout=0)

@@ -203,7 +203,7 @@ async def test_telegram_posts_to_the_address_that_its_page_names(
         tables["access"] = {"telegram": {"allow": ["7"]}}
         reader.write(tables, place, webhook_secret="a-webhook-secret")
         async with reader.serves() as address:
-            await until(lambda: bool(fake.webhook.get("url")), "Telegram was told the address")
+            await until(lambda: bool(fake.webhook.get("url")), "the webhook address was set")
             message = fake.message("hello", number=1, chat={"id": 7, "type": "private"})
             headers = {"X-Telegram-Bot-Api-Secret-Token": fake.webhook["secret_token"]}
             body = as_body({"update_id": 1, "message": message})

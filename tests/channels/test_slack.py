@@ -282,7 +282,7 @@ async def test_a_connection_that_slack_closes_is_made_again(platform: SlackPlatf
 async def test_a_slack_that_disconnects_at_once_is_not_asked_again_without_pause(
     platform: SlackPlatform,
 ) -> None:
-    """It lets an app connect a few times a minute; whoever asks more often is shut out."""
+    """It lets an app connect a few times a minute; one that asks more often is blocked."""
     platform.hangs_up_at_once = True
     intake = RecordingIntake()
     async with run_adapter(platform.adapter(), intake):

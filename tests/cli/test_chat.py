@@ -122,7 +122,7 @@ def start(program: Program, *args: str) -> "subprocess.Popen[str]":
     )
 
 
-def test_ctrl_c_stops_the_turn_and_keeps_what_was_said(talking: Program) -> None:
+def test_ctrl_c_stops_the_turn_and_keeps_its_text(talking: Program) -> None:
     with start(talking, "hello", "--agent", "slow") as process:
         assert process.stdout is not None
         assert process.stdout.read(9) == "It begins"

@@ -17,7 +17,7 @@ def talking(sessionary: Program) -> Program:
 
 
 @pytest.mark.parametrize("tool", list(HANDOVER_FORMATS))
-def test_a_file_is_written_and_the_next_step_is_told(
+def test_a_file_is_written_and_the_next_step_is_named(
     talking: Program, tmp_path: Path, tool: str
 ) -> None:
     path = tmp_path / "session"

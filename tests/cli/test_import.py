@@ -80,7 +80,9 @@ def test_a_source_or_a_path_is_enough(sessionary: Program, machine: Path, tmp_pa
     assert (by_path["added"], by_name["added"], both["added"]) == (1, 1, 0)
 
 
-def test_what_could_not_be_read_is_told_with_its_place(sessionary: Program, machine: Path) -> None:
+def test_what_could_not_be_read_is_reported_with_its_place(
+    sessionary: Program, machine: Path
+) -> None:
     tape = a_session(machine, days=2)
     with tape.path.open("ab") as file:
         file.write(b'{"broken\n')
@@ -139,7 +141,7 @@ def test_the_store_is_not_read_by_whatever_name(
     assert "The store itself is in" in answers[2].line
 
 
-def test_it_goes_on_importing_until_it_is_told_to_stop(sessionary: Program, machine: Path) -> None:
+def test_it_goes_on_importing_until_it_is_stopped(sessionary: Program, machine: Path) -> None:
     watching = subprocess.Popen(
         [sys.executable, "-m", "sessionary", "import", "claude-code", "--watch"],
         env={**os.environ, "SESSIONARY_HOME": str(sessionary.home)},
@@ -165,7 +167,7 @@ def test_it_goes_on_importing_until_it_is_told_to_stop(sessionary: Program, mach
     assert len(sessionary.ids()) == 2
 
 
-def test_a_place_without_any_of_a_tools_records_is_said_to_have_none(
+def test_a_place_without_a_tools_records_is_reported_as_empty(
     sessionary: Program, tmp_path: Path
 ) -> None:
     (tmp_path / "empty").mkdir()
@@ -189,7 +191,7 @@ def test_a_fault_names_its_file_once(
     assert answer.err.count(str(database)) == 1
 
 
-def test_a_file_of_another_tool_is_refused_and_said_to_be_whose_it_is(
+def test_a_file_of_another_tool_is_refused_and_that_tool_is_named(
     sessionary: Program, machine: Path
 ) -> None:
     [rollout] = (machine / ".codex").rglob("rollout-*")
@@ -242,7 +244,7 @@ def test_a_record_that_brings_nothing_says_so_and_fails(
     assert sessionary.ids() == []
 
 
-def test_a_place_that_may_not_be_read_is_told_and_holds_up_no_other(
+def test_an_unreadable_place_is_reported_and_does_not_block_the_others(
     sessionary: Program, machine: Path
 ) -> None:
     closed = machine / ".claude" / "projects"
@@ -267,7 +269,7 @@ def test_a_place_that_may_not_be_read_is_told_and_holds_up_no_other(
     assert sessionary("import", "--all", "--json").json["added"] == 1
 
 
-def test_a_folder_that_may_not_be_read_is_told(sessionary: Program, machine: Path) -> None:
+def test_a_folder_without_read_permission_is_reported(sessionary: Program, machine: Path) -> None:
     """Whoever calls a tool as root leaves such folders behind."""
     closed = machine / ".claude" / "projects" / "-root"
     closed.mkdir(mode=0)
@@ -281,7 +283,7 @@ def test_a_folder_that_may_not_be_read_is_told(sessionary: Program, machine: Pat
     assert found.json["tools"][0]["faults"][0]["unit"] == str(closed)
 
 
-def test_a_file_that_may_not_be_read_is_told_and_read_when_it_may(
+def test_a_file_without_read_permission_is_reported_and_read_later(
     sessionary: Program, machine: Path
 ) -> None:
     tape = a_session(machine, days=1)
@@ -333,7 +335,7 @@ def test_an_imported_session_says_its_tool_folder_and_branch(
         assert (each["imported"]["from"], each["imported"]["tool"]) == ("codex", "Codex")
 
 
-def test_an_answer_that_may_still_grow_is_told_with_the_time_to_come_again(
+def test_an_answer_that_may_still_grow_has_a_time_to_read_it_again(
     sessionary: Program, machine: Path
 ) -> None:
     rollout = Rollout(machine / ".codex")

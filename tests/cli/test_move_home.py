@@ -113,7 +113,7 @@ def test_a_store_that_the_configuration_names_by_its_path_is_not_moved(program: 
     assert (program.home / "hansard.db").exists()
 
 
-def test_a_machine_without_a_former_home_is_told_so(program: Program) -> None:
+def test_a_machine_without_a_former_home_gets_a_clear_message(program: Program) -> None:
     refused = program("move-home")
 
     assert refused.code != 0

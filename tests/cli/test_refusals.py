@@ -165,7 +165,7 @@ def test_a_store_of_a_newer_program_is_left_as_it_is(filled: Program) -> None:
         )
 
 
-def test_a_store_that_is_gone_is_not_made_anew(filled: Program) -> None:
+def test_a_store_that_is_gone_is_not_created_again(filled: Program) -> None:
     for file in filled.home.glob("sessionary.db*"):
         if not file.name.endswith("-identity"):
             file.unlink()

@@ -1,4 +1,4 @@
-"""`sessionary search`: what a person reads, what a program reads, and what is said beside."""
+"""`sessionary search`: what a person reads, what a program reads, and what goes to standard error."""
 
 from pathlib import Path
 

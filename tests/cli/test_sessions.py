@@ -129,7 +129,7 @@ def test_filters_narrow_a_list(sessionary: Program) -> None:
     assert sessionary.ids("--until", "1h") == []
 
 
-def test_automation_is_listed_apart_and_its_number_is_told(sessionary: Program) -> None:
+def test_automation_is_listed_apart_and_its_number_is_shown(sessionary: Program) -> None:
     chat = sessionary.append("new", "hello")["session_id"]
     job = sessionary.append("new", "every morning", "--kind", "job")["session_id"]
 

@@ -48,7 +48,7 @@ def test_a_pipe_that_closes_early_ends_it_quietly(sessionary: Program) -> None:
 
 
 @pytest.mark.parametrize("args", [["sessions", "list", "--json"], ["sessions", "append", "L", "x"]])
-def test_an_answer_that_cannot_be_written_is_told(sessionary: Program, args: list[str]) -> None:
+def test_an_answer_that_cannot_be_written_is_reported(sessionary: Program, args: list[str]) -> None:
     sessionary.append("new", "one", "--title", "L")
     with Path("/dev/full").open("wb") as full, start(sessionary, *args, stdout=full.fileno()) as it:
         assert stderr_of(it) == (

@@ -341,7 +341,7 @@ def test_the_module_of_an_agent_is_found_beside_the_configuration(sessionary: Pr
         ("def answer(", "SyntaxError"),
     ],
 )
-def test_a_module_that_cannot_be_loaded_is_told_in_one_line(
+def test_a_module_that_cannot_be_loaded_is_one_line_of_error(
     sessionary: Program, text: str, says: str
 ) -> None:
     function = 'kind = "python"\nfunction = "broken_bot:answer"\n'

@@ -1,4 +1,4 @@
-"""Where a house stands when nobody says where."""
+"""Where the home directory is when nobody configures it."""
 
 from pathlib import Path
 

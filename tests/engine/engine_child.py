@@ -72,7 +72,7 @@ async def _live(order: dict[str, Any]) -> None:
     settings, person = SETTINGS, order.get("person")
     agent = scripted_agent(EchoRunner())
     if "budget_tokens" in order:
-        # By the month: a budget of a day begins anew for a test that runs at midnight.
+        # By the month: a budget of a day would begin again in a test that runs at midnight.
         budget = Budget(per="month", tokens=order["budget_tokens"], reserve_tokens=TOKENS_PER_TURN)
         lease_seconds = order["lease_seconds"]
         settings = replace(SETTINGS, budgets={"person": budget}, lease_seconds=lease_seconds)

@@ -21,8 +21,8 @@ CODE = access.make_code(12345)
 PAIRING = AccessPolicy(strangers=Strangers.PAIR)
 
 
-def behind(store: Store, door: AccessPolicy | None, **settings: Any) -> EngineWorld:
-    access = {} if door is None else {"loopback": door}
+def world_with(store: Store, policy: AccessPolicy | None, **settings: Any) -> EngineWorld:
+    access = {} if policy is None else {"loopback": policy}
     return EngineWorld(store, settings=replace(QUICK, access=access, **settings))
 
 
@@ -30,11 +30,11 @@ def code_in(text: str) -> str:
     return text.rpartition(" ")[2]
 
 
-# --- the door
+# --- admission
 
 
 @pytest.mark.parametrize(
-    ("door", "fields", "enters"),
+    ("policy", "fields", "is_admitted"),
     [
         (None, {}, False),
         (AccessPolicy(), {}, False),
@@ -49,18 +49,18 @@ def code_in(text: str) -> str:
         (AccessPolicy(allow=frozenset({"U"})), {}, False),
     ],
 )
-async def test_only_whom_the_configuration_names_comes_in(
-    store: Store, door: AccessPolicy | None, fields: dict[str, Any], enters: bool
+async def test_only_people_named_in_the_configuration_are_admitted(
+    store: Store, policy: AccessPolicy | None, fields: dict[str, Any], is_admitted: bool
 ) -> None:
-    """P16: by id, never by name; a platform without a door is closed."""
-    world = behind(store, door)
+    """P16: by id, never by name; a platform without a policy admits nobody."""
+    world = world_with(store, policy)
     engine = await world.started()
     received = await world.says(engine, "hello", **fields)
     await world.settle(engine)
     await engine.stop()
 
-    assert (received.arrival_id is not None) is enters
-    assert bool(world.runner.requests) is enters
+    assert (received.arrival_id is not None) is is_admitted
+    assert bool(world.runner.requests) is is_admitted
 
 
 @pytest.mark.parametrize("chat_type", ["dm", "group", "channel", "thread"])
@@ -69,7 +69,7 @@ async def test_a_stranger_costs_nothing_and_changes_nothing(
     store: Store, chat_type: str, text: str
 ) -> None:
     """P16, S9: no model call, no session, no row, no answer; commands neither."""
-    world = behind(store, None)
+    world = world_with(store, None)
     engine = await world.started()
     before = await store.read(upkeep.stats)
     await world.says(engine, text, chat_type=chat_type)
@@ -84,8 +84,8 @@ async def test_a_stranger_costs_nothing_and_changes_nothing(
     assert world.adapter.sent == []
 
 
-async def test_a_person_who_was_let_in_is_shut_out_again_at_once(store: Store) -> None:
-    world = behind(store, AccessPolicy())
+async def test_a_revoked_permission_applies_at_once(store: Store) -> None:
+    world = world_with(store, AccessPolicy())
     moment = moment_of(world.clock, world.ids)
     await store.write(access.permit, "loopback", "u", profile="main", moment=moment)
     engine = await world.started()
@@ -97,7 +97,7 @@ async def test_a_person_who_was_let_in_is_shut_out_again_at_once(store: Store) -
 
 async def test_who_was_let_in_elsewhere_is_a_stranger_here(store: Store) -> None:
     """Another platform, another profile."""
-    world = behind(store, AccessPolicy())
+    world = world_with(store, AccessPolicy())
     moment = moment_of(world.clock, world.ids)
     await store.write(access.permit, "other", "u", profile="main", moment=moment)
     await store.write(access.permit, "loopback", "u", profile="elsewhere", moment=moment)
@@ -111,7 +111,7 @@ async def test_who_was_let_in_elsewhere_is_a_stranger_here(store: Store) -> None
 
 async def test_a_stranger_is_paired_and_then_answered(store: Store) -> None:
     """The code goes to the stranger, the owner gives it back."""
-    world = behind(store, PAIRING)
+    world = world_with(store, PAIRING)
     engine = await world.started()
     (reply,) = await world.asks(engine, "hello")
     waiting = await store.read(access.list_pairings, profile="main", now=world.clock.now())
@@ -135,7 +135,7 @@ async def test_a_stranger_is_paired_and_then_answered(store: Store) -> None:
 @pytest.mark.parametrize("chat_type", ["group", "channel", "thread"])
 async def test_strangers_in_groups_get_no_code(store: Store, chat_type: str) -> None:
     """Nothing at all."""
-    world = behind(store, PAIRING)
+    world = world_with(store, PAIRING)
     engine = await world.started()
     assert await world.asks(engine, "hello", chat_type=chat_type) == []
     await engine.stop()
@@ -211,7 +211,7 @@ def test_strangers_cannot_keep_the_places_from_others(store: Store) -> None:
     assert asks_in(store, clock, "a"), "a new hour"
 
 
-def test_the_owner_lets_someone_in_whoever_fills_the_places(store: Store) -> None:
+def test_the_owner_can_admit_someone_although_all_places_are_taken(store: Store) -> None:
     """S10: by id, without a code, even while wrong codes lock the approval."""
     clock = FakeClock()
     moment = moment_of(clock, SequentialIds("owner"))
@@ -255,7 +255,7 @@ def test_a_code_is_good_for_an_hour(store: Store) -> None:
 
 
 def test_five_wrong_codes_lock_for_an_hour_and_the_count_survives(store: Store) -> None:
-    """The right one does not open meanwhile; a right one before starts the count anew."""
+    """Meanwhile the right one is refused too; a right one before that resets the count."""
     clock = FakeClock()
     asks_in(store, clock, "a", access.make_code(1))
     for _ in range(4):
@@ -306,11 +306,11 @@ def spending(world: EngineWorld, **used: Any) -> None:
         ({"channel:loopback:1": Budget(per="month", microusd=150)}, "channel for the month"),
     ],
 )
-async def test_a_used_up_budget_is_said_clearly_and_costs_no_call(
+async def test_a_used_up_budget_is_reported_and_costs_no_call(
     store: Store, budget: dict[str, Budget], says: str
 ) -> None:
     """Budgets: compared before a turn starts, counted with the ledger."""
-    world = behind(store, AccessPolicy(everyone=True), budgets=budget)
+    world = world_with(store, AccessPolicy(everyone=True), budgets=budget)
     spending(world, cost_microusd=100)
     engine = await world.started()
     first = await world.asks(engine, "one")  # 11 tokens, 200 microdollars
@@ -329,7 +329,7 @@ async def test_a_used_up_budget_is_said_clearly_and_costs_no_call(
 async def test_a_day_ends_and_a_month_goes_on(store: Store) -> None:
     """Budgets: by day and by month, in UTC."""
     budgets = {"person": Budget(per="month", tokens=20), "channel": Budget(per="day", tokens=10)}
-    world = behind(store, AccessPolicy(everyone=True), budgets=budgets)
+    world = world_with(store, AccessPolicy(everyone=True), budgets=budgets)
     engine = await world.started()
     assert await world.asks(engine, "one") == ["re: one"]
     assert "channel for the day" in (await world.asks(engine, "two"))[0]
@@ -342,7 +342,7 @@ async def test_a_day_ends_and_a_month_goes_on(store: Store) -> None:
 
 async def test_who_has_used_up_theirs_does_not_shut_others_out(store: Store) -> None:
     """Budgets: people who share a conversation have budgets of their own."""
-    world = behind(store, AccessPolicy(everyone=True), budgets={"person": Budget(tokens=10)})
+    world = world_with(store, AccessPolicy(everyone=True), budgets={"person": Budget(tokens=10)})
     thread = {"chat_type": "group", "thread_id": "t"}
     engine = await world.started()
     await world.says(engine, "mine", number="1", **thread)
@@ -367,7 +367,7 @@ async def test_who_has_used_up_theirs_does_not_shut_others_out(store: Store) -> 
 
 async def test_a_command_is_carried_out_whatever_the_budget(store: Store) -> None:
     """It costs nothing."""
-    world = behind(store, AccessPolicy(everyone=True), budgets={"person": Budget(tokens=1)})
+    world = world_with(store, AccessPolicy(everyone=True), budgets={"person": Budget(tokens=1)})
     engine = await world.started()
     await world.asks(engine, "one")
     assert (await world.asks(engine, "/usage"))[0].startswith("2 model calls")
@@ -376,14 +376,14 @@ async def test_a_command_is_carried_out_whatever_the_budget(store: Store) -> Non
 
 async def test_an_unknown_price_is_counted_in_tokens_only(store: Store) -> None:
     """Unknown is not 0 in the ledger, and does not stop a budget of money."""
-    world = behind(store, AccessPolicy(everyone=True), budgets={"person": Budget(microusd=1)})
+    world = world_with(store, AccessPolicy(everyone=True), budgets={"person": Budget(microusd=1)})
     engine = await world.started()
     await world.asks(engine, "one")
     assert await world.asks(engine, "two") == ["re: two"]
     await engine.stop()
 
 
-def test_a_platform_without_settings_has_a_closed_door() -> None:
+def test_a_platform_without_settings_admits_nobody() -> None:
     """P16."""
     assert EngineSettings().access == {}
     assert AccessPolicy(everyone=False, allow=frozenset()) == NOBODY

@@ -84,7 +84,7 @@ async def test_chats_of_one_person_at_once_keep_to_their_budget(
     assert after.tokens == tokens
     assert (after.reserved_tokens, after.reserved_microusd) == (0, 0)
     notices = [text for _, text in world.adapter.sent if text.startswith("The budget")]
-    assert len(notices) == CHATS - tokens // TOKENS_PER_TURN, "every refused person was told why"
+    assert len(notices) == CHATS - tokens // TOKENS_PER_TURN, "every refused message got a reason"
 
 
 async def test_money_is_reserved_as_tokens_are(store: Store) -> None:
@@ -242,7 +242,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_two_processes_keep_to_one_budget_whoever_is_killed(
+def test_two_processes_keep_to_one_budget_although_one_is_killed(
     url: str, tmp_path: Path, *, is_killed: bool
 ) -> None:
     """80 chats of one person in two processes; 16 turns of 60 tokens fit into 1,000, the 17th passes it by 20."""

@@ -122,7 +122,7 @@ async def test_new_ends_the_session_and_names_the_next(world: EngineWorld) -> No
     assert await world.texts() == ["again", "", "", "re: again"]
 
 
-async def test_resume_goes_back_with_everything_that_was_said(world: EngineWorld) -> None:
+async def test_resume_goes_back_with_the_whole_transcript(world: EngineWorld) -> None:
     """By name, by number, by the beginning of an id; its transcript is the context."""
     engine = await world.started()
     await world.asks(engine, "hello")
@@ -194,7 +194,7 @@ async def test_the_same_person_resumes_in_another_chat(world: EngineWorld) -> No
     assert (await world.head("b")).id == (await world.head("a")).id
 
 
-async def test_an_interrupted_turn_is_told_of_where_it_was_asked(world: EngineWorld) -> None:
+async def test_an_interrupted_turn_is_reported_in_the_chat_that_asked(world: EngineWorld) -> None:
     """Also when the session was opened in another chat."""
     engine = await world.started()
     await world.asks(engine, "hello", chat="a")
@@ -290,10 +290,10 @@ class Endless:
         return "", None
 
 
-async def test_a_compaction_that_a_planned_stop_cuts_short_is_told_of(
+async def test_a_compaction_that_a_planned_stop_interrupts_is_reported(
     world: EngineWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """F2, P7: whoever reads «you will be told» is told."""
+    """F2, P7: a person who reads «you will be told» gets a message."""
     # It is cut short after a fifth of a second; to say so it has as long as a busy machine needs.
     monkeypatch.setattr(engine_module, "LAST_SECONDS", TIMEOUT_SECONDS)
     monkeypatch.setattr(engine_module, "STOP_SECONDS", TIMEOUT_SECONDS + 0.2)
@@ -359,7 +359,7 @@ async def test_usage_status_whoami_title_and_home_say_where_one_is(world: Engine
 
 
 async def test_stop_reaches_a_turn_in_another_process(store: Store) -> None:
-    """The words until then are kept and marked, the person is told, the next goes on."""
+    """The text until then is kept and marked, the person is notified, the next turn runs."""
     world = EngineWorld(store)
     misbehaving = MisbehavingRunner(["some words", MisbehavingRunner.HANG])
     one = await world.started(runner=misbehaving)

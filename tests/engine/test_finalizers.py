@@ -57,7 +57,7 @@ async def test_no_exit_waits_for_its_thread(store: Store) -> None:
     assert finalizers.is_daemon == [True]
 
 
-async def test_one_that_fails_is_given_up_after_three_tries_and_that_is_said(
+async def test_one_that_fails_is_given_up_after_three_tries_with_a_log_line(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):

@@ -40,7 +40,7 @@ async def test_a_platform_that_is_away_for_ten_minutes_gets_what_waits(world: En
 async def test_what_waits_for_a_refused_key_goes_out_once_it_is_good_again(
     world: EngineWorld,
 ) -> None:
-    """F13: the owner is told that nothing is lost."""
+    """F13: the owner is notified that nothing is lost."""
     tried = await outage(world, NotAllowed("the token is refused; nothing is lost"))
 
     assert world.adapter.texts("loopback:1") == ["re: hello"]

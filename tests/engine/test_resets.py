@@ -1,4 +1,4 @@
-"""Resets end to end: when, who is told, what recovery leaves alone."""
+"""Resets end to end: when, who is notified, what recovery leaves alone."""
 
 from datetime import UTC, datetime, time, timedelta
 from functools import partial
@@ -21,7 +21,7 @@ from tests.support.engine_world import EngineWorld
 
 BERLIN = ZoneInfo("Europe/Berlin")
 IDLE = ResetPolicy(mode=ResetMode.IDLE, idle=timedelta(minutes=60))
-TOLD = "New session: nothing was said for a while. Send /resume to go on with an earlier one."
+NOTICE = "New session: nothing was said for a while. Send /resume to go on with an earlier one."
 
 
 def utc(*moment: int) -> datetime:
@@ -46,7 +46,9 @@ async def sweeps(engine: Engine, world: EngineWorld) -> list[str]:
     return [each.reason for each in ended]
 
 
-async def test_an_idle_session_is_reset_and_person_and_agent_are_told_once(store: Store) -> None:
+async def test_an_idle_session_is_reset_and_person_and_agent_are_notified_once(
+    store: Store,
+) -> None:
     """One notice with the reason and the way back; the agent in the first turn only."""
     world = world_with(store, IDLE)
     engine = await world.started()
@@ -58,7 +60,7 @@ async def test_an_idle_session_is_reset_and_person_and_agent_are_told_once(store
     second = await world.asks(engine, "and more")
     await engine.stop()
 
-    assert first == [TOLD, "re: again"]
+    assert first == [NOTICE, "re: again"]
     assert second == ["re: and more"]
     assert [("nobody had written" in prompt) for prompt in prompts(world)] == [False, True, False]
     new = await world.head()
@@ -94,7 +96,7 @@ async def test_of_both_reasons_idle_is_given(store: Store) -> None:
     sent = await world.asks(engine, "again")
     await engine.stop()
 
-    assert sent[0] == TOLD
+    assert sent[0] == NOTICE
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,7 @@ async def test_of_both_reasons_idle_is_given(store: Store) -> None:
     ids=["notices off", "platform excluded"],
 )
 async def test_no_notice_where_none_is_wanted(store: Store, policy: ResetPolicy) -> None:
-    """The agent is told all the same."""
+    """The agent is notified all the same."""
     world = world_with(store, policy)
     engine = await world.started()
     await world.asks(engine, "hello")
@@ -133,7 +135,7 @@ async def test_no_notice_of_a_session_in_which_nothing_is_left(store: Store) -> 
     assert sent == ["re: again"]
 
 
-async def test_no_notice_after_a_reset_by_wish(store: Store) -> None:
+async def test_no_notice_after_a_manual_reset(store: Store) -> None:
     """Who sent /new knows it."""
     world = world_with(store, IDLE)
     engine = await world.started()
@@ -167,7 +169,7 @@ async def test_the_sweep_ends_what_the_message_path_would_and_the_notice_is_the_
     live = await world.started()
     sent = await world.asks(live, "again")
     await live.stop()
-    assert sent == [TOLD, "re: again"]
+    assert sent == [NOTICE, "re: again"]
     assert "nobody had written" in prompts(world)[-1]
 
 
@@ -184,7 +186,7 @@ async def test_a_hold_keeps_a_session_until_it_is_released_or_runs_out(store: St
     assert await sweeps(engine, world) == []
     assert await world.asks(engine, "still here") == ["re: still here"]
     world.clock.tick(hours=4)
-    assert (await world.asks(engine, "later"))[0] == TOLD
+    assert (await world.asks(engine, "later"))[0] == NOTICE
     await engine.stop()
 
 
@@ -220,9 +222,9 @@ async def test_a_reset_survives_the_process_that_made_it(store: Store) -> None:
     assert (after.id, after.last_active_at) == (new.id, active)
     assert after.id != old.id
     sent = world.adapter.texts("loopback:1")
-    assert [text_of(each.parts) for each in await world.deliveries()].count(TOLD) == 1
+    assert [text_of(each.parts) for each in await world.deliveries()].count(NOTICE) == 1
     # The process may have sent it and died before it marked that: then it is sent once more.
-    assert sent.count(TOLD) in (1, 2)
+    assert sent.count(NOTICE) in (1, 2)
     assert sent[-1].startswith("Interrupted: the agent stopped responding.")
 
 
@@ -247,7 +249,7 @@ async def test_a_scheduled_task_is_no_activity_of_the_chat_it_delivers_to(store:
     sent = await world.asks(engine, "again")
     await engine.stop()
 
-    assert TOLD in sent
+    assert NOTICE in sent
     assert world.adapter.texts("loopback:1").count("re: tock") >= 2
 
 
@@ -263,7 +265,7 @@ async def test_a_clock_that_is_set_back_resets_nothing(store: Store) -> None:
     after = await world.head()
     assert (after.id, after.last_active_at) == (before.id, before.last_active_at)
     world.clock.tick(days=30, hours=2)
-    assert (await world.asks(engine, "again"))[0] == TOLD
+    assert (await world.asks(engine, "again"))[0] == NOTICE
     await engine.stop()
 
 

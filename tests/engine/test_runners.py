@@ -66,7 +66,7 @@ def turn_taker(world: EngineWorld, runner: Any) -> Any:
 
 
 async def bodies(world: EngineWorld) -> list[tuple[str, str | None]]:
-    """What was said in chat 1 before the next turn, and how it ended."""
+    """The messages of chat 1 before the next turn, and how it ended."""
     head = await world.head("1")
     entries = await world.messages(head.id)
     return [(message.text, message.finish_reason) for message in entries[:-4]]
@@ -100,7 +100,7 @@ async def test_one_that_does_not_even_go_when_cancelled_is_left_behind(
 
 
 async def test_one_that_raises_after_some_words_leaves_them_marked(store: Store) -> None:
-    """F17: the person is told; a new message starts a new turn."""
+    """F17: the person is notified; a new message starts a new turn."""
     world, ended, sent = await misbehaves(store, ["half an ", "answer", ValueError("boom")])
 
     assert (ended.state, ended.reason) == (TurnState.FAILED, "ValueError: boom")
@@ -198,7 +198,7 @@ async def test_words_without_a_step_are_the_answer(store: Store) -> None:
     assert sent[0] == "just words"
 
 
-async def test_one_that_says_nothing_at_all_is_seen_to_say_nothing(store: Store) -> None:
+async def test_an_agent_without_output_leads_to_a_visible_notice(store: Store) -> None:
     """P7: a visible outcome."""
     _, ended, sent = await misbehaves(store, [])
 
@@ -227,7 +227,7 @@ async def test_words_are_durable_within_a_second_also_while_the_agent_pauses(sto
     await engine.stop()
 
 
-class Deaf:
+class CancelIgnoringRunner:
     """Gives rubbish, and ends as if all were well when it is stopped for that."""
 
     async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
@@ -243,7 +243,7 @@ class Deaf:
 async def test_what_could_not_be_written_down_is_not_done(store: Store) -> None:
     """F17: nor is a turn that ends in the moment in which that is found out."""
     world = EngineWorld(store)
-    engine = await world.started(runner=Deaf())
+    engine = await world.started(runner=CancelIgnoringRunner())
     await world.says(engine, "hello")
     await world.settle(engine)
     await engine.stop()
@@ -254,7 +254,7 @@ async def test_what_could_not_be_written_down_is_not_done(store: Store) -> None:
 
 
 async def test_a_planned_stop_ends_turns_in_the_record(store: Store) -> None:
-    """F2: the words are kept; the person is told by whoever runs next."""
+    """F2: the text is kept; the next process notifies the person."""
     world = EngineWorld(store)
     misbehaving = MisbehavingRunner(["some words", MisbehavingRunner.HANG])
     engine = await world.started(runner=misbehaving)
@@ -271,7 +271,7 @@ async def test_a_planned_stop_ends_turns_in_the_record(store: Store) -> None:
     assert await world.texts() == ["hello", "some words"]
 
 
-async def test_a_newer_message_interrupts_where_that_is_wished(store: Store) -> None:
+async def test_a_newer_message_interrupts_if_configured(store: Store) -> None:
     """`interrupt`, in whatever process the turn runs; both messages are in the context."""
     interrupting: EngineSettings = replace(QUICK, while_running=WhileRunning.INTERRUPT)
     world = EngineWorld(store, settings=interrupting)
@@ -315,7 +315,7 @@ async def test_a_newer_message_waits_by_default(store: Store) -> None:
 
 async def test_a_clock_set_forward_kills_no_living_turn(store: Store) -> None:
     """F12: liveness is a lease that is renewed, not an age that is guessed."""
-    # Longer than any pause of a busy machine: whoever is alive has renewed its lease by then.
+    # Longer than any pause of a busy machine: a living turn has renewed its lease by then.
     world = EngineWorld(store, settings=replace(QUICK, confirm_seconds=TIMEOUT_SECONDS))
     misbehaving = MisbehavingRunner(["words", MisbehavingRunner.HANG, " after"])
     engine = await world.started(runner=misbehaving)

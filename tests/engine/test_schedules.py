@@ -151,7 +151,7 @@ async def test_output_goes_where_it_was_sent(
     assert (await world.texts_of(run.session_id))[-1] == "re: tock"
 
 
-async def test_a_platform_without_a_home_is_said_in_the_run(world: EngineWorld) -> None:
+async def test_a_platform_without_a_home_is_named_in_the_run(world: EngineWorld) -> None:
     """P9: not delivered is visible."""
     engine = await world.started()
     await planned(world, deliver_to="loopback")
@@ -207,7 +207,7 @@ async def test_a_silent_run_is_not_delivered(
     assert [run.state for run in await runs(world)] == [RunState.DONE]
 
 
-async def test_a_person_who_is_told_silent_reads_it(world: EngineWorld) -> None:
+async def test_in_a_chat_the_text_silent_is_delivered(world: EngineWorld) -> None:
     """Only a scheduled run can be silent."""
     world.runner.answer = answering("[SILENT]")
     engine = await world.started()
@@ -251,7 +251,7 @@ async def test_a_run_that_cannot_begin_is_failed_and_delivered(store: Store) -> 
 
 
 async def test_a_run_whose_process_died_is_failed_and_delivered(world: EngineWorld) -> None:
-    """P9: once, by whoever notices; what it had said is kept."""
+    """P9: once, by whichever process notices; its text is kept."""
     crash = CrashPoint()
     world.runner.between = partial(_crash_now, crash)
     await planned(world)
@@ -282,7 +282,7 @@ def _crash_now(crash: CrashPoint) -> None:
 
 
 async def test_a_run_that_had_ended_when_its_process_died_is_done(world: EngineWorld) -> None:
-    """P9: the reply is on its way; it is not said to have failed."""
+    """P9: the reply is on its way, so the run is not marked as failed."""
     await planned(world)
     world.clock.tick(3600)
     crash = CrashPoint()

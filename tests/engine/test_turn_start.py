@@ -86,7 +86,7 @@ async def test_no_more_turns_are_begun_than_may_run(store: Store) -> None:
     assert [await world.texts(chat) for chat in chats] == [["hello", "re: hello"]] * 20
 
 
-async def test_a_turn_is_run_although_whoever_brought_its_message_went_away(store: Store) -> None:
+async def test_a_turn_runs_although_the_caller_that_sent_its_message_is_gone(store: Store) -> None:
     """P7: begun in the record means that someone runs it."""
     world = EngineWorld(store, settings=ALONE)
     world.runner = held = Held()

@@ -36,7 +36,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.mark.timeout(300)
-def test_every_arrival_is_answered_once_whoever_dies(
+def test_every_arrival_is_answered_once_although_processes_are_killed(
     url: str, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """P1, P2, P4, P7, P8: 200 sessions, 2,000 arrivals, each sent twice and out of order."""
@@ -89,7 +89,7 @@ def _all_answered(
     """After each prompt comes a reply or a notice of interruption, and it was sent.
 
     A reply that took long is kept before its turn ends; a process that dies in between leaves the
-    reply in the log, and the chat is told of the interruption instead.
+    reply in the log, and the chat gets a notice of the interruption instead.
     """
     sent = {(line["to"], line["sent"]) for line in reports if "sent" in line}
     interruptions = Counter(

@@ -12,7 +12,7 @@ CHATS = 10
 
 
 class Crowd:
-    """Threads that send messages until they are told to stop; all they did is in the history."""
+    """Threads that send messages until they are stopped; all they did is in the history."""
 
     def __init__(self, server: Served, *, seed: int, size: int = 4) -> None:
         self.server = server

@@ -1,4 +1,4 @@
-"""Appends while its disk fails and afterwards; prints what it was told each time."""
+"""Appends while its disk fails and afterwards; prints the outcome of each."""
 
 import json
 import sys

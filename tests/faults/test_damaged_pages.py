@@ -175,7 +175,7 @@ async def over_http(http: httpx2.AsyncClient, ids: list[str]) -> list[Any]:
         try:
             response = await http.get(API + path)
         except httpx2.RemoteProtocolError:
-            answers.append(Damaged)  # a download that had begun was cut: its reader is told
+            answers.append(Damaged)  # a download that had begun was cut, which its reader notices
             continue
         if response.status_code == 200:
             answers.append(response.text)

@@ -26,7 +26,7 @@ MOUNTS = """\
 
 
 def test_a_disk_that_fails_to_sync_is_not_trusted(tmp_path: Path) -> None:
-    """F4: what could not be synced is not acknowledged; the connection is made anew."""
+    """F4: what could not be synced is not acknowledged; the connection is opened again."""
     home = tmp_path / "home"
     home.mkdir()
     environ = os.environ | {

@@ -51,7 +51,7 @@ def test_a_server_whose_database_is_silent_ends_within_twenty_seconds(
 
 
 def asked_in_vain(server: Served) -> None:
-    """Ask; whether it is cut off or told that nothing can be read now, it gets no sessions."""
+    """Send a request; whether it is cut off or refused, it gets no sessions."""
     with suppress(Gone, ValueError):
         status, _ = server.ask("GET", "/sessions")
         assert status == HTTPStatus.SERVICE_UNAVAILABLE

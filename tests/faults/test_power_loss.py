@@ -83,7 +83,7 @@ def test_what_was_acknowledged_before_the_power_failed_is_there(
 def test_without_its_syncs_the_same_store_would_lose(
     recorded: tuple[Path, list[DiskOperation]], tmp_path: Path
 ) -> None:
-    """The test above can fail: a disk that is never told to sync forgets."""
+    """The test above can fail: a disk that is never synced forgets."""
     home, done = recorded
     rng = random.Random(SEED)
     unsynced = [operation for operation in done if operation.what != "s"]

@@ -223,7 +223,7 @@ def test_further_fields_of_our_parts_are_kept(part: dict[str, Any]) -> None:
     )
 
 
-def test_an_unknown_part_is_written_by_whoever_means_it() -> None:
+def test_an_unknown_part_is_written_only_on_purpose() -> None:
     given = Unknown({"type": "widget", "x": 1})
 
     assert read_message("user", [given]).message.parts == (given,)

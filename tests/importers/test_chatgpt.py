@@ -123,7 +123,9 @@ def test_a_folder_and_a_list_alone_are_read_too(archive: Archive, tmp_path: Path
     as_before(archive, folder / "conversations.json")
 
 
-def test_what_is_cut_off_is_told_and_the_rest_is_whole(archive: Archive, tmp_path: Path) -> None:
+def test_a_cut_off_record_is_reported_and_the_rest_is_whole(
+    archive: Archive, tmp_path: Path
+) -> None:
     talks = [ChatGptTalk(f"c{n}").say("q", "user", f"in {n}").data for n in range(3)]
     talks[1]["mapping"] = []
     path = tmp_path / "conversations.json"
@@ -139,7 +141,7 @@ def test_what_is_cut_off_is_told_and_the_rest_is_whole(archive: Archive, tmp_pat
     ]
 
 
-def test_what_hangs_on_a_cycle_is_told(archive: Archive, tmp_path: Path) -> None:
+def test_messages_on_a_cycle_are_reported(archive: Archive, tmp_path: Path) -> None:
     talk = ChatGptTalk().say("a", "user", "one").say("b", "assistant", "two")
     mapping = talk.data["mapping"]
     mapping["a"]["parent"] = "b"
@@ -195,7 +197,7 @@ def test_a_directory_too_large_for_memory_is_refused(
         pass
 
 
-def test_exports_are_told_apart(tmp_path: Path) -> None:
+def test_exports_are_distinguished(tmp_path: Path) -> None:
     ours = write.zipped(tmp_path / "a.zip", {"conversations.json": [chatgpt_talk().data]}, {})
     theirs = write.zipped(tmp_path / "b.zip", {"conversations.json": [write.claude_talk()]}, {})
     other = write.zipped(tmp_path / "c.zip", {}, {"x": b""})

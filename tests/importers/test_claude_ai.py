@@ -111,7 +111,7 @@ def test_a_later_export_adds_only_what_is_new(archive: Archive, tmp_path: Path) 
     assert archive.texts("claude-ai", "5f2a") == ["a", "b", "c"]
 
 
-def test_what_is_no_conversation_is_told(archive: Archive, tmp_path: Path) -> None:
+def test_a_file_without_a_conversation_is_reported(archive: Archive, tmp_path: Path) -> None:
     broken = claude_talk("half")
     broken["chat_messages"][1] = {"uuid": "x", "sender": "nobody"}
     path = tmp_path / "conversations.json"

@@ -62,7 +62,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def tape(home: Path) -> Tape:
-    """A session that has not said anything yet."""
+    """A session without messages so far."""
     id = new_uuid()
     return Tape(home / "projects" / "-home-mia-garden" / f"{id}.jsonl", id)
 
@@ -284,7 +284,7 @@ def test_an_answer_that_is_being_written_waits_until_it_is_whole(
     archive.check()
 
 
-def test_an_answer_that_grows_after_all_is_said_anew_and_paid_once(
+def test_an_answer_that_grows_later_is_appended_again_and_counted_once(
     archive: Archive, importer: Observed, tape: Tape, home: Path
 ) -> None:
     tape.prompt("What grows?")
@@ -490,7 +490,7 @@ def test_the_last_line_of_an_answer_has_the_right_output(
     assert archive.session(TOOL, tape.session_id).usage.output_tokens == 50
 
 
-def test_a_file_in_which_nobody_speaks_is_no_session(
+def test_a_file_without_messages_is_no_session(
     archive: Archive, importer: Observed, tape: Tape
 ) -> None:
     tape.line("teleported-from", remoteSessionId="r1")
@@ -522,7 +522,7 @@ def test_what_the_program_says_in_the_place_of_the_model_is_not_the_model_s(
     assert archive.session(TOOL, tape.session_id).usage.calls == 0
 
 
-def test_agents_that_older_versions_wrote_among_the_lines_are_told_apart(
+def test_subagents_inside_files_of_older_versions_are_separated(
     archive: Archive, importer: Observed, tape: Tape, home: Path
 ) -> None:
     tape.prompt("Find leeks.")
@@ -672,7 +672,7 @@ def test_what_is_not_known_is_kept(archive: Archive, importer: Observed, tape: T
     assert "thyme" in kept
 
 
-def test_bad_lines_are_told_of_and_the_rest_is_kept(
+def test_bad_lines_are_reported_and_the_rest_is_kept(
     archive: Archive, importer: Observed, tape: Tape, home: Path
 ) -> None:
     tape.prompt("One")
@@ -707,7 +707,7 @@ def test_damage_is_survived(importer: Observed, tape: Tape, home: Path, tmp_path
     rubbish.survives(importer, home, tmp_path, times=150)
 
 
-def test_it_is_told_when_the_program_will_delete_a_file(
+def test_the_program_s_deletion_time_of_a_file_is_reported(
     importer: Observed, tape: Tape, home: Path
 ) -> None:
     tape.prompt("Hello.")

@@ -124,7 +124,7 @@ def test_it_is_recognised(task: Task, tmp_path: Path) -> None:
     assert not IMPORTER.recognises(other)
 
 
-def test_results_that_are_told_as_words_become_results_of_their_calls(
+def test_results_written_as_text_become_results_of_their_calls(
     archive: Archive, tmp_path: Path
 ) -> None:
     """Cline of 2026 tells the model what a tool did in a text of the person."""

@@ -55,7 +55,7 @@ def test_a_chat_comes_over_as_it_was(archive: Archive, tmp_path: Path, form: str
     archive.check_again(IMPORTER, tmp_path / "User", path)
 
 
-def test_a_question_that_was_asked_anew_leaves_a_branch(archive: Archive, tmp_path: Path) -> None:
+def test_a_question_that_was_asked_again_leaves_a_branch(archive: Archive, tmp_path: Path) -> None:
     chat = Chat(tmp_path / "User")
     chat.push(request(1, "a", words("b")), request(2, "c", words("d")))
     chat.push(request(3, "x", words("y")), cut=1)

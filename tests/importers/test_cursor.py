@@ -122,7 +122,7 @@ def test_the_transcript_of_a_conversation_in_the_database_is_no_second_one(
     assert list(IMPORTER.find(cursor.home / ".cursor" / "projects")) == []
 
 
-def test_a_message_that_is_not_there_is_told_of(archive: Archive, cursor: CursorUser) -> None:
+def test_a_reference_to_a_missing_message_is_reported(archive: Archive, cursor: CursorUser) -> None:
     heads = [{"bubbleId": "b1", "type": 1}, {"bubbleId": "gone", "type": 2}]
     cursor.composer(ID, [user("b1", "a")], fullConversationHeadersOnly=heads)
 

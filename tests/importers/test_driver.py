@@ -1,4 +1,4 @@
-"""What holds for every importer, shown with one that says what it is told."""
+"""What holds for every importer, shown with one that yields a test's events."""
 
 import errno
 import itertools
@@ -42,7 +42,7 @@ _ticks = itertools.count()
 
 
 class Scripted(Importer):
-    """Says what it is told; counts how it was asked."""
+    """Yields the events that a test has set; counts how it was called."""
 
     name = "scripted"
     title = "Scripted"
@@ -103,7 +103,7 @@ def message_event(
     return MessageEvent(role=role, parts=[parts.text(words)], at=at, id=id or words, **more)  # type: ignore[arg-type]
 
 
-def test_what_was_said_becomes_a_session_that_people_can_read(
+def test_the_messages_become_a_session_that_people_can_read(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
     scripted.events = [
@@ -231,7 +231,7 @@ def test_a_file_that_grew_is_read_from_where_it_ended(
     archive.check()
 
 
-def test_a_file_that_was_written_anew_is_read_from_its_beginning(
+def test_a_rewritten_file_is_read_from_its_beginning(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
     scripted.events = [
@@ -269,7 +269,7 @@ def test_a_place_that_no_longer_fits_its_session_is_not_trusted(
     assert archive.texts("scripted", "s2") == ["b"]
 
 
-def test_a_message_said_differently_is_taken_back_and_said_anew(
+def test_a_message_that_changed_is_retracted_and_appended_again(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
     scripted.events = [
@@ -513,7 +513,7 @@ def test_a_large_session_is_whole_before_people_see_it(
     archive.check()
 
 
-def test_what_could_not_be_read_is_told_and_marked(
+def test_what_could_not_be_read_is_reported_and_marked(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
     scripted.events = [
@@ -688,7 +688,7 @@ def test_a_disk_that_cannot_be_read_holds_up_no_other_file(
     archive.check()
 
 
-def test_a_session_in_which_nobody_said_anything_is_left_out_and_named(
+def test_a_session_without_messages_is_skipped_and_named(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
     scripted.events = [
@@ -708,7 +708,7 @@ def test_a_session_in_which_nobody_said_anything_is_left_out_and_named(
     assert (report.units, report.imported_units, report.omissions) == (1, 1, {})
 
 
-def test_a_unit_without_words_is_left_out_each_time_until_something_is_said(
+def test_a_unit_without_messages_is_skipped_until_it_has_one(
     scripted: Scripted, archive: Archive, unit: Unit
 ) -> None:
     start: list[Event] = [

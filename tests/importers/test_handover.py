@@ -131,7 +131,7 @@ EXPECTED: list[tuple[Role, list[Any]]] = [
 
 
 def in_short(messages: list[Message]) -> list[tuple[Role, list[Any]]]:
-    """What was said, without thoughts and names; results of one answer together."""
+    """The messages without reasoning and names; results of one answer together."""
     made: list[tuple[Role, list[Any]]] = []
     for message in messages:
         parts = [_short(part) for part in message.parts if not isinstance(part, Reasoning)]

@@ -99,7 +99,9 @@ def _is_the_talk(messages: list[Any], version: int) -> None:
         assert answered[0].text == "It is one pixel."
 
 
-def test_what_hermes_said_of_a_message_is_kept(archive: Archive, home: Path) -> None:
+def test_the_fields_that_hermes_stored_with_a_message_are_kept(
+    archive: Archive, home: Path
+) -> None:
     database = StateDb(home / "state.db", 22)
     database.session("s1", write.rich())
     database.close()

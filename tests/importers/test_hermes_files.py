@@ -141,7 +141,7 @@ def test_a_message_that_was_never_answered_is_kept(archive: Archive, home: Path)
     assert archive.texts("hermes", "ba9876543210") == ["a", "b", "are you there?"]
 
 
-def test_what_is_broken_is_told_and_the_rest_is_read(archive: Archive, home: Path) -> None:
+def test_broken_records_are_reported_and_the_rest_is_read(archive: Archive, home: Path) -> None:
     (home / "state.db").write_bytes(b"SQLite format 3\x00" + b"\xff" * 4000)
     write.transcript(home / "sessions" / "s1.jsonl", texts("a", "b"), ends="")
     os.symlink("/etc/passwd", home / "sessions" / "s2.jsonl")
@@ -201,7 +201,7 @@ def test_each_of_its_files_is_recognised(tmp_path: Path) -> None:
         assert not IMPORTER.recognises(path), path
 
 
-def test_rows_that_were_written_anew_are_recognised(archive: Archive, home: Path) -> None:
+def test_rewritten_rows_are_recognised(archive: Archive, home: Path) -> None:
     messages = [*write.talk(), *texts("ok", "ok", "ok", "ok")]
     database = StateDb(home / "state.db", 22)
     database.session("s1", messages)
@@ -342,7 +342,9 @@ def test_a_copy_that_is_damaged_holds_up_nothing(archive: Archive, home: Path) -
     assert [fault.where for fault in report.faults] == ["0123456789ab.json.bak"]
 
 
-def test_a_prompt_that_waits_and_is_said_already_is_said_once(archive: Archive, home: Path) -> None:
+def test_a_queued_prompt_that_is_already_in_the_log_is_shown_once(
+    archive: Archive, home: Path
+) -> None:
     waiting = "Where  is\n the mill? "
     messages = texts("Where is the mill?")
     write.web_session(home / "webui", "0123456789ab", messages, pending_user_message=waiting)

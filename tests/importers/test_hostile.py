@@ -106,7 +106,7 @@ def test_no_link_is_followed(name: str, tmp_path: Path) -> None:
         assert len(Heard(importer, linked).messages) == len(Heard(importer, without).messages)
 
 
-def test_what_is_cut_off_is_told(name: str, tmp_path: Path) -> None:
+def test_a_cut_off_file_is_reported(name: str, tmp_path: Path) -> None:
     importer = registry.importer(name)
     whole = Heard(importer, corpus.sample(name, tmp_path / "whole"))
     place = corpus.sample(name, tmp_path / "cut")
@@ -159,7 +159,7 @@ def test_a_file_that_loses_its_end_and_has_it_again_says_nothing_twice(
     assert {head.id: (head.message_count, head.usage) for head in archive.heads()} == before
 
 
-def test_a_session_that_grows_in_two_files_is_said_once(
+def test_a_session_that_grows_in_two_files_is_imported_once(
     name: str, archive: Archive, tmp_path: Path
 ) -> None:
     """Someone synchronises or copies them: both have the same name for the session."""

@@ -52,7 +52,7 @@ def test_items_are_the_same_in_drops_of_any_size(
     assert [each.data for each in found] == items
 
 
-def test_a_list_that_ends_too_soon_is_told() -> None:
+def test_a_list_that_ends_too_soon_is_reported() -> None:
     for text, why in (
         (b"[{}, {}", "after 2 whole items"),
         (b'[{"a": "', "middle of an item"),

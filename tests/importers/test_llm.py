@@ -148,7 +148,7 @@ def test_two_turns_that_end_in_the_same_message_are_both_paid(
     assert archive.session("llm", "t2").usage.calls == 2
 
 
-def test_a_message_that_is_not_there_is_told(archive: Archive, hashed: Log) -> None:
+def test_a_missing_message_is_reported(archive: Archive, hashed: Log) -> None:
     hashed.hashed_turn("b2:gone", "b2:gone", "t3")
 
     report = archive.take_all(IMPORTER, hashed.path)

@@ -45,7 +45,7 @@ class Crash(Exception):
 
 
 class Mortal:
-    """A store whose process ends at a write: before it, or when it is done and nobody was told."""
+    """A store whose process ends at a write: before it, or when it is done and not yet acknowledged."""
 
     def __init__(self, store: Store, writes: int, *, is_late: bool) -> None:
         self._store, self._left, self._is_late = store, writes, is_late

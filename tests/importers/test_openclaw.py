@@ -122,7 +122,7 @@ def test_a_transcript_that_was_put_aside_is_found(state: State) -> None:
     assert len(rubbish.events(IMPORTER, state.root)) > 2
 
 
-def test_an_archive_that_is_gone_is_told_of(archive: Archive, state: State) -> None:
+def test_a_missing_archive_is_reported(archive: Archive, state: State) -> None:
     filled(state)
     (state.agent / "sessions" / "cold" / ("a" * 64 + ".jsonl.zst")).unlink()
 

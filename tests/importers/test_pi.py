@@ -169,7 +169,7 @@ def test_a_half_written_line_waits_for_its_end(archive: Archive, tmp_path: Path)
     archive.check()
 
 
-def test_bad_lines_are_told_of_and_the_rest_is_kept(archive: Archive, tmp_path: Path) -> None:
+def test_bad_lines_are_reported_and_the_rest_is_kept(archive: Archive, tmp_path: Path) -> None:
     session = PiSession(ID)
     session.user("a")
     session.reply(words("b"))

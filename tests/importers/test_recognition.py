@@ -31,7 +31,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(params=("sqlite", "postgres"))
 def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sessionary]:
     """A store of each kind, with nothing in it."""
-    home = str(tmp_path / "house")
+    home = str(tmp_path / "home")
     if request.param == "sqlite":
         with Sessionary(home=home) as opened:
             yield opened
@@ -82,7 +82,7 @@ def test_no_importer_reads_another_tools_records(
 
 @pytest.mark.parametrize("reader", registry.names())
 @pytest.mark.parametrize("writer", registry.names())
-def test_a_folder_of_another_tool_brings_nothing_and_is_said_to_be_its(
+def test_a_folder_of_another_tool_imports_nothing_and_that_tool_is_named(
     reader: str, writer: str, samples: dict[str, Path]
 ) -> None:
     if reader == writer or (writer, reader) in {("pi", "openclaw"), ("openclaw", "pi")}:
@@ -194,7 +194,7 @@ def test_a_strange_file_where_a_tool_keeps_its_records_is_named_and_not_read(
     assert len(Archive(client.store).heads()) == 1
 
 
-def test_a_file_of_openclaw_alone_is_told_from_one_of_pi(tmp_path: Path) -> None:
+def test_a_file_of_openclaw_alone_is_distinguished_from_one_of_pi(tmp_path: Path) -> None:
     plain, marked = write_pi.PiSession("one"), write_pi.PiSession("two")
     for session in (plain, marked):
         session.user("a")

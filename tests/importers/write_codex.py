@@ -116,7 +116,7 @@ class Rollout:
         self.item("function_call_output", call_id=id, output=output)
 
     def count(self, *tokens: int, repeats: int = 1) -> None:
-        """The tokens of a call, told as often as the program likes."""
+        """The tokens of a call, reported as often as the program likes."""
         sent, cached, output, reasoning = tokens
         self.ledger.calls.append((sent, cached, output, reasoning))
         self.total = [a + b for a, b in zip(self.total, tokens, strict=True)]
@@ -132,7 +132,7 @@ class Rollout:
             )
 
     def copy(self, home: Path, *, seconds: float = 600, **meta: Any) -> "Rollout":
-        """A thread that begins with all lines of this one, stamped anew."""
+        """A thread that begins with all lines of this one, with new timestamps."""
         at = self.at + timedelta(seconds=seconds)
         other = Rollout(home, at=at, ledger=self.ledger, is_named=self.is_named, **meta)
         for line in self.lines:

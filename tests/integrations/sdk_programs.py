@@ -23,7 +23,7 @@ Urls = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a program ended, and what it said."""
+    """How a program ended, and what it printed."""
 
     code: int
     answers: list[str]
@@ -31,7 +31,7 @@ class Outcome:
 
 
 def weather_model(ask: Ask) -> Answer:
-    """A model that asks the tool `weather` when it is asked for the weather, then says what it heard."""
+    """A model that asks the tool `weather` when it is asked for the weather, then repeats the result."""
     last = ask.messages[-1]
     words = _words(last.get("content"))
     if last["role"] == "tool" or "tool_result" in words:

@@ -193,7 +193,7 @@ async def test_the_sessions_of_the_framework_are_listed(
     assert await provider.list_sessions() == ["a/b c", "b", "é"]
 
 
-async def test_a_store_that_is_closed_is_said_to_be(
+async def test_a_closed_store_says_that_it_is_closed(
     client: Sessionary, provider: SessionaryHistoryProvider
 ) -> None:
     client.close()

@@ -89,7 +89,7 @@ async def test_an_agent_that_is_killed_goes_on_in_another_process(
         assert "Good morning, this is Ada." in found.texts
         assert "The report says Lisbon: 21 degrees and sunny" in found.texts
         assert (found.platform, bool(found.cost)) == ("claude-agent-sdk", True)
-        # The SDK mirrors lines a moment after they are said: the last ones may have died with it.
+        # The SDK mirrors lines with a delay: the last ones may be lost with it.
         assert found.tool_calls >= 1
         assert found.found >= 2
 
@@ -163,7 +163,7 @@ async def test_lines_without_a_uuid_are_always_added(store: SessionarySessionSto
     assert await store.load(KEY) == [mode] * 3
 
 
-async def test_a_call_told_of_in_several_batches_is_counted_once_and_whole(
+async def test_a_call_reported_in_several_batches_is_counted_once_and_whole(
     client: Sessionary, store: SessionarySessionStore
 ) -> None:
     block = {"type": "text", "text": "x"}
@@ -219,7 +219,7 @@ async def test_a_subagent_is_a_session_of_its_own_below_the_main_one(
     assert await store.list_subkeys(KEY) == ["subagents/agent-1"]
 
 
-async def test_a_deleted_transcript_lies_in_the_trash_and_its_name_is_free(
+async def test_a_deleted_transcript_is_in_the_trash_and_its_name_is_free(
     client: Sessionary, store: SessionarySessionStore
 ) -> None:
     await store.append(KEY, LINES)

@@ -1,4 +1,4 @@
-"""SDKs are loaded by whoever uses them; whoever has none is told how to get it."""
+"""An SDK is loaded when its integration is used; without it the error says how to install it."""
 
 import re
 import subprocess

@@ -216,7 +216,7 @@ def test_a_record_that_cannot_be_written_fails_the_run_unless_that_is_not_wanted
     assert graph("one").invoke(asked, where(lenient))["messages"]
 
 
-def test_what_is_cached_for_an_hour_is_told_apart() -> None:
+def test_tokens_cached_for_an_hour_are_counted_apart() -> None:
     details = {
         "cache_creation": 0,
         "ephemeral_5m_input_tokens": 10,

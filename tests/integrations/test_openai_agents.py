@@ -278,7 +278,7 @@ async def test_two_runs_on_one_session_lose_nothing(client: Sessionary) -> None:
     assert len(client.sessions().items) == 1
 
 
-async def test_a_write_that_is_cancelled_is_settled_before_the_cancellation_is_heard(
+async def test_a_cancelled_write_is_settled_before_the_cancellation_is_raised(
     client: Sessionary,
 ) -> None:
     for number in range(30):
@@ -298,7 +298,9 @@ async def test_a_write_that_is_cancelled_is_settled_before_the_cancellation_is_h
     assert broken(client) == []
 
 
-async def test_a_turn_of_the_house_keeps_the_sdk_out_and_says_so(client: Sessionary) -> None:
+async def test_a_running_turn_of_the_server_blocks_the_sdk_with_a_reason(
+    client: Sessionary,
+) -> None:
     one = session(client)
     await one.add_items(ITEMS[:1])
     chat = client.find(client.sessions().items[0].id)
@@ -470,7 +472,7 @@ def test_settings_that_are_not_known_are_refused(client: Sessionary, given: Any,
         session(client, session_settings=given)
 
 
-async def test_a_store_that_is_closed_is_said_to_be(client: Sessionary) -> None:
+async def test_a_closed_store_says_that_it_is_closed(client: Sessionary) -> None:
     one = session(client)
     client.close()
 

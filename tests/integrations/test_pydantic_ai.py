@@ -71,7 +71,7 @@ def store(client: Sessionary) -> SessionaryConversationStore:
 
 
 async def grown(store: ConversationStore, id: str, *texts: str) -> Conversation:
-    """The conversation with more said in it, stored."""
+    """Store the conversation with more messages."""
     conversation = await store.load(id) or Conversation(conversation_id=id)
     conversation.messages.extend(says(*texts))
     await store.save(conversation)
@@ -300,7 +300,7 @@ STEP = st.one_of(
 
 
 async def _step(store: ConversationStore, number: int, what: str, name: str, arg: Any) -> Any:
-    """One deed, told in words that do not depend on the store."""
+    """Run one operation; return its outcome in a form that does not depend on the store."""
     record = await store.read_record(name)
     revision = "" if record is None else record.revision
     try:

@@ -55,7 +55,7 @@ class ServerWebhook:
                 await answer.read()
                 return answer.status
         except aiohttp.ClientConnectionError:
-            return _NOT_TAKEN  # whoever posts does so again
+            return _NOT_TAKEN  # the platform posts it again
 
 
 class _Since:

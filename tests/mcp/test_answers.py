@@ -194,9 +194,7 @@ async def test_usage_is_summed_page_by_page(
 
 
 @pytest.mark.parametrize("budget", [200, 1000, 8000])
-async def test_a_pack_keeps_its_budget_whatever_was_said(
-    store_client: Sessionary, budget: int
-) -> None:
+async def test_a_pack_keeps_its_budget_for_any_text(store_client: Sessionary, budget: int) -> None:
     texts = ["x" * 20_000, "y" * 20_000, "{" * 500, "字" * 9000, "last question", "z" * 60_000]
     session(store_client, "huge", *texts)
 
@@ -231,7 +229,7 @@ async def test_a_pack_has_the_first_question_and_the_summary_that_holds(
     assert marks["items"][0]["text"] == "We built the hull."
 
 
-async def test_a_message_names_the_tools_it_calls_and_shows_what_they_said(
+async def test_a_message_names_the_tools_it_calls_and_shows_their_results(
     store_client: Sessionary,
 ) -> None:
     chat = session(store_client, "tools", "look")

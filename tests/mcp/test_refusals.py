@@ -274,7 +274,7 @@ async def test_a_client_that_no_longer_reads_ends_the_server_quietly(home: Path)
     assert err == b""
 
 
-async def test_a_port_that_is_taken_is_told_in_one_line(home: Path) -> None:
+async def test_a_port_in_use_is_one_line_of_error(home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         process = await _program(home, "--http", address)

@@ -1,4 +1,4 @@
-"""What leaves the house: without tools, without thoughts, without people's numbers, as asked."""
+"""What an export contains: without tools, reasoning or personal data, as the options say."""
 
 from datetime import UTC, datetime
 

@@ -41,7 +41,7 @@ def printed(source: Source, isolation: Isolation | None = None) -> str:
     return str(key_for(source, isolation=isolation))
 
 
-def test_a_dm_has_one_key_per_chat_whoever_writes() -> None:
+def test_a_dm_has_one_key_per_chat_for_all_its_writers() -> None:
     assert printed(Source("telegram", "5", user_id="7")) == "main/telegram/dm/chat=5"
 
 

@@ -47,7 +47,7 @@ def outline(text: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("text", CORPUS)
-def test_what_is_said_makes_no_headings_and_no_fences_of_its_own(text: str) -> None:
+def test_message_texts_create_no_headings_and_no_fences(text: str) -> None:
     shown = rendered(Text(text), Reasoning(text)) + rendered(Text("after"))
     assert [tag for tag, _ in outline(shown)] == ["h2", "h2"]
 

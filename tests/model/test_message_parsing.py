@@ -1,4 +1,4 @@
-"""The short way to read a message gives what the long way gives, or leaves it to the long way."""
+"""The fast parser of a message gives what the full one gives, or leaves it to the full one."""
 
 from datetime import UTC, datetime
 

@@ -31,7 +31,7 @@ def assert_boundary(policy: ResetPolicy, expected: datetime) -> None:
     assert policy.next_due(last_active=before) == expected
 
 
-def test_a_policy_never_resets_unless_it_is_told_to() -> None:
+def test_a_policy_never_resets_by_default() -> None:
     policy = ResetPolicy()
 
     assert policy.due(last_active=NOON, now=NOON + timedelta(days=9999)) is None
@@ -187,7 +187,7 @@ policies = st.builds(
 
 
 @given(policies, moments)
-def test_a_session_goes_on_until_the_instant_it_was_told_and_not_after(
+def test_a_session_goes_on_until_its_reset_time_and_not_after(
     policy: ResetPolicy, last_active: datetime
 ) -> None:
     end = policy.next_due(last_active=last_active)

@@ -13,7 +13,7 @@ def documents(*parts: dict[str, object], role: str = "assistant") -> dict[str, l
     return {each.area: [word for word in each.words if not is_facet(word)] for each in made}
 
 
-def test_texts_calls_and_names_of_files_are_said() -> None:
+def test_texts_calls_and_names_of_files_are_shown() -> None:
     assert documents(
         {"type": "text", "text": "Hello"},
         {"type": "tool_call", "name": "read", "arguments": {"path": "a.py"}},

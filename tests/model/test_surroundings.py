@@ -44,7 +44,7 @@ def outside_of(text: str) -> str:
     return text.partition(MARKED[0])[0] + text.partition(MARKED[1])[2]
 
 
-def test_the_agent_is_told_the_source_the_topic_and_the_user() -> None:
+def test_the_prompt_names_the_source_the_topic_and_the_user() -> None:
     assert data_of(render(PromptContext(source=GROUP)))["conversation"] == {
         "platform": "slack",
         "place": "channel: ops, thread: 1.2",
@@ -58,7 +58,7 @@ def test_the_agent_is_told_the_source_the_topic_and_the_user() -> None:
     }
 
 
-def test_the_agent_is_told_platforms_homes_and_where_it_can_deliver() -> None:
+def test_the_prompt_names_platforms_homes_and_delivery_targets() -> None:
     homes = frozenset(
         {HomeAddress("telegram", "-100", "Club", "7"), HomeAddress("slack", "C1", "ops")}
     )

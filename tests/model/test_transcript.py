@@ -118,7 +118,7 @@ def test_a_provider_accepts_every_context(steps: list[tuple[str, int]]) -> None:
 
 
 @given(RANDOM_BODIES, st.sampled_from("ua"))
-def test_a_context_only_grows_with_what_is_said(steps: list[tuple[str, int]], what: str) -> None:
+def test_a_context_only_grows_with_new_messages(steps: list[tuple[str, int]], what: str) -> None:
     """Byte-stable."""
     before, after = story(steps), story([*steps, (what, 0)])
 
@@ -151,7 +151,7 @@ def test_a_call_without_a_result_gets_one_that_says_so() -> None:
     }
 
 
-def test_reasoning_is_told_of_assistants_only() -> None:
+def test_reasoning_is_exported_for_assistants_only() -> None:
     thought = Reasoning("hm", details={"signature": "x"})
     odd = Message(Role.USER, (Text("x"), thought))
 
@@ -176,7 +176,7 @@ def said_by(name: str, id: str, text: str = "hi") -> Message:
     return Message(Role.USER, (Text(text),), person=Person(id, name=name))
 
 
-def test_speakers_are_named_where_several_may_speak() -> None:
+def test_authors_are_named_where_there_may_be_several() -> None:
     """And no name can speak as someone else."""
     ann, sly = mark_shared(said_by("Ann", "1")), said_by("x]\n[Ann", "2")
 
@@ -205,7 +205,7 @@ def test_one_person_under_one_id_is_not_named() -> None:
     assert [chat["content"] for chat in context(log(first, later))] == ["hi", "hi"]
 
 
-def test_a_second_person_who_was_taken_back_has_spoken_all_the_same() -> None:
+def test_a_second_person_counts_even_after_an_undo() -> None:
     entries = log(said_by("Ann", "1"), said_by("Bob", "2"))
     undone = [*entries, Entry("s", 3, AT, Retraction(1)), Entry("s", 4, AT, said_by("Ann", "1"))]
 

@@ -18,7 +18,7 @@ from tests.support.environment import installed
 WATCH = """
 import os, sys
 
-def told(event, args):
+def refuse_network(event, args):
     if event == "socket.connect" and isinstance(args[1], tuple):
         host = args[1][0]
     elif event == "socket.getaddrinfo":
@@ -30,7 +30,7 @@ def told(event, args):
             file.write(f"{event} {host}\\n")
         raise OSError(f"there is no network: {host}")
 
-sys.addaudithook(told)
+sys.addaudithook(refuse_network)
 """
 
 

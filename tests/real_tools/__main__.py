@@ -125,7 +125,7 @@ def version(tool: Tool, scratch: Path) -> str:
 
 
 def record(tool: Tool, scratch: Path) -> Talk:
-    """Run a tool in a network of its own, and say what was said."""
+    """Run a tool in a network of its own, and return what it recorded."""
     recording = [sys.executable, "-m", "tests.real_tools.recorder", tool.program, scratch]
     # Some tools leave a process behind: all of them end with the first process of their own numbering.
     apart = [

@@ -1,4 +1,4 @@
-"""What was said in a conversation, in numbers and words: by the tool, and in what was imported of it."""
+"""The content of a conversation in numbers and words: by the tool, and as it was imported."""
 
 import json
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ Json = dict[str, Any]
 
 @dataclass
 class Talk:
-    """All that was said and used, in whatever order."""
+    """All texts and tokens, in any order."""
 
     prompts: list[str] = field(default_factory=list)
     answers: int = 0

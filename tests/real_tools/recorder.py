@@ -1,6 +1,6 @@
 """Runs one tool in a network that has nothing but loopback, against the fake model server.
 
-Started by the job under `unshare`; it writes what was said to `talk.json` beside the tool's home directory.
+Started by the job under `unshare`; it writes the conversation to `talk.json` beside the tool's home directory.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The tools that are run for real: how each is installed, told what to do, and where its records are."""
+"""The tools that are run for real: how each is installed and started, and where its records are."""
 
 import json
 from collections.abc import Callable, Mapping

@@ -173,7 +173,7 @@ def test_projects_narrow(library: Library) -> None:
     assert library.hits('lychee in:"Big Garden"') == []
 
 
-def test_what_a_filter_names_and_is_not_there_is_said(library: Library) -> None:
+def test_a_filter_for_something_unknown_says_so(library: Library) -> None:
     library.session("fig")
 
     for typed in ("fig in:Nowhere", "fig session:nothing"):
@@ -272,7 +272,7 @@ def test_a_later_page_does_not_go_on_with_longer_words(
 @pytest.mark.parametrize(
     "wish", [{"limit": 0}, {"limit": 1000}, {"sort": "magic"}, {"cursor": "x"}]
 )
-def test_a_wish_that_makes_no_sense_is_refused(library: Library, wish: dict[str, object]) -> None:
+def test_invalid_search_options_are_refused(library: Library, wish: dict[str, object]) -> None:
     with pytest.raises(BadInput):
         library.find("anything", **wish)
 

@@ -70,7 +70,7 @@ UNREADABLE = "UPDATE entries SET body = '{{\"parts' WHERE entry_no = {no}"
 
 
 def test_an_entry_that_cannot_be_read_stops_no_search(open_again: Opener) -> None:
-    """P6, P11: the others are found; who opens its session is told, and verify names it."""
+    """P6, P11: the others are found; a reader of its session gets an error, and verify names it."""
     library = Library(open_again())
     session = library.session("a walrus", "a broken walrus", "another walrus")
     other = library.session("a far walrus")
@@ -201,8 +201,8 @@ def test_bytes_may_flip_while_it_is_served(filled: Path) -> None:
     assert library.find("walrus", all_hits=True).total == len(TEXTS) + 2
 
 
-def test_an_index_that_cannot_be_taken_away_is_told_and_nobody_waits_for_it(filled: Path) -> None:
-    """P6: whoever searches has an answer or an error, also after the indexer met the damage first."""
+def test_an_index_that_cannot_be_deleted_is_reported_and_blocks_nobody(filled: Path) -> None:
+    """P6: a search has an answer or an error, also after the indexer met the damage first."""
     library = Library(opened(f"sqlite:///{filled}"), name="server")
     library.store.index_in_background()
     assert library.find("walrus", all_hits=True).total == len(TEXTS)

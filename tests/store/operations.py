@@ -1,4 +1,4 @@
-"""Things that can be done to a world, each told by two small numbers: what stories are made of."""
+"""Operations on a world, each chosen by two small numbers: the steps of a generated scenario."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -35,7 +35,7 @@ CHANNELS = (Channel("telegram", "1"), Channel("telegram", "2", "t"), Channel("Sl
 
 @dataclass
 class Story:
-    """What has come about so far in one world: the names that later operations may use."""
+    """What exists so far in one world: the ids that later operations may use."""
 
     world: World
     ids: list[str] = field(default_factory=list)
@@ -361,12 +361,12 @@ OPERATIONS: tuple[Callable[[Story, int, int], Any], ...] = (
     *(take_back, take_back, summarise, remove, switch, switch, reset, hold, use, use, report),
     *(deliver_some, claim, claim, settle, project, list_some, find, prune, wait, wait),
 )
-# A number of a row is the database's own affair: PostgreSQL leaves gaps where it undid something.
-OWN_AFFAIR = {"no", "session_no"}
+# Row numbers differ between the databases: PostgreSQL leaves gaps after a rollback.
+INTERNAL_NUMBERS = {"no", "session_no"}
 
 
 def do(story: Story, operation: Callable[[Story, int, int], Any], a: int, b: int) -> Any:
-    """Do it, and tell what came of it in a form that can be compared."""
+    """Run an operation; return its outcome in a form that can be compared."""
     try:
         return plain(operation(story, a, b))
     except SessionaryError as error:
@@ -376,7 +376,7 @@ def do(story: Story, operation: Callable[[Story, int, int], Any], a: int, b: int
 def plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         named = (each.name for each in fields(value))
-        return {name: plain(getattr(value, name)) for name in named if name not in OWN_AFFAIR}
+        return {name: plain(getattr(value, name)) for name in named if name not in INTERNAL_NUMBERS}
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
     return value

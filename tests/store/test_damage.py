@@ -47,7 +47,7 @@ def spoil(world: World, statement: str) -> None:
     ],
 )
 def test_the_log_refuses_to_be_changed(world: World, statement: str) -> None:
-    """By trigger, for whoever comes."""
+    """By trigger, for every writer."""
     session = world.session("a", "b")
     before = world.everything()
 
@@ -98,7 +98,7 @@ HEADS = {
 
 
 @pytest.mark.parametrize(("change", "invariant"), HEADS.items(), ids=HEADS.keys())
-def test_a_head_that_lies_is_found_and_made_again(
+def test_a_wrong_session_head_is_found_and_rebuilt(
     world: World, change: str, invariant: str
 ) -> None:
     session = world.talk("a")
@@ -303,7 +303,7 @@ def test_a_binding_of_a_purged_session_is_found(world: World) -> None:
     ],
 )
 def test_the_schema_refuses_what_can_never_be(world: World, change: str) -> None:
-    """Rules that hold whoever writes."""
+    """Rules that hold for every writer."""
     world.session("a")
     world.session("b")
 

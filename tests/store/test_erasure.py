@@ -50,7 +50,7 @@ def erased(world: World) -> erase.Receipt:
     return erase.erase(world.store, SHE, profile="main", moment=world.moment())
 
 
-def test_what_only_they_said_is_purged(world: World) -> None:
+def test_sessions_with_only_their_messages_are_purged(world: World) -> None:
     own = world.talk("my okapi", "nice!", source=ANN)
     other = shared(world)
 

@@ -98,7 +98,7 @@ def test_no_row_of_any_table_has_their_words(
 
 
 def giraffes(world: World, ids: list[str]) -> list[str]:
-    """What Ben said himself."""
+    """Ben's own messages."""
     texts = [text for id in ids for text in world.texts(id)]
     return [text.partition("\n")[0] for text in texts if text.startswith("giraffe")]
 

@@ -139,7 +139,7 @@ def test_a_store_that_another_program_keeps_busy_says_so_in_time(tmp_path: Path)
     busy.close()
 
 
-def test_a_file_that_is_taken_away_is_an_honest_refusal(tmp_path: Path) -> None:
+def test_a_file_that_is_removed_meanwhile_is_a_clear_refusal(tmp_path: Path) -> None:
     """F9."""
     store = SqliteStore(f"{tmp_path}/never-made.db")
 
@@ -212,7 +212,7 @@ def test_a_killed_server_is_no_and_after_its_return_all_goes_on(
 
 
 @pytest.mark.parametrize("way", ["kill", "freeze"])
-def test_a_store_whose_server_is_gone_is_closed_soon_and_tells_whoever_waits(
+def test_a_store_whose_server_is_gone_closes_soon_and_fails_waiting_callers(
     postgres_to_break: PostgresServer, way: str
 ) -> None:
     """F2, F22: an answer that cannot come holds nobody up."""
@@ -277,7 +277,7 @@ INSERT INTO farewell VALUES (1);
 """
 
 
-def test_a_server_that_only_reads_refuses_writes_honestly(migrated_url: str) -> None:
+def test_a_read_only_server_refuses_writes_with_a_reason(migrated_url: str) -> None:
     """F6."""
     store = opened(migrated_url)
     world = World(store)

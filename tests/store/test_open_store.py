@@ -131,7 +131,7 @@ def test_a_damaged_file_is_refused_and_kept(filled: Path) -> None:
 
 
 @pytest.mark.parametrize("lose", ["unlink", "truncate"])
-def test_a_store_that_is_gone_is_not_made_anew(filled: Path, lose: str) -> None:
+def test_a_store_that_is_gone_is_not_created_again(filled: Path, lose: str) -> None:
     """F9."""
     if lose == "unlink":
         filled.unlink()

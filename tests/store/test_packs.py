@@ -81,7 +81,7 @@ def test_packing_again_packs_only_what_is_new(world: World) -> None:
     assert packed(world) == pack.PackResult()
 
 
-def test_what_is_packed_is_found_and_the_index_can_be_made_anew(world: World) -> None:
+def test_packed_messages_are_found_and_the_index_can_be_rebuilt(world: World) -> None:
     filled(world)
     packed(world)
 
@@ -90,7 +90,7 @@ def test_what_is_packed_is_found_and_the_index_can_be_made_anew(world: World) ->
     assert finds(world, "wombat") == 1
 
 
-def test_a_session_that_was_spoken_in_lately_is_left_alone(world: World) -> None:
+def test_a_recently_active_session_is_left_alone(world: World) -> None:
     filled(world)
 
     before = world.clock.now() - timedelta(days=1)

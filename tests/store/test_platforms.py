@@ -1,4 +1,4 @@
-"""macOS and Windows, as far as they can be told from here: their names and constants are put in."""
+"""macOS and Windows, as far as they can be tested here: their names and constants are put in."""
 
 import errno
 import fcntl
@@ -86,7 +86,7 @@ def test_elsewhere_fsync_does_it(monkeypatch: pytest.MonkeyPatch, synced: Calls)
     assert synced == [("fsync", 7)]
 
 
-def test_sqlite_is_told_to_bring_commits_to_the_disk_itself(tmp_path: Path) -> None:
+def test_sqlite_syncs_commits_to_the_disk_itself(tmp_path: Path) -> None:
     store = opened(f"sqlite:///{tmp_path}/sessionary.db")
 
     def pragmas(tx: Tx) -> list[Any]:
@@ -112,7 +112,7 @@ ON_WINDOWS = "import sys; sys.platform = 'win32'; "
     ],
     ids=["the command", "Python"],
 )
-def test_windows_is_told_in_one_line_what_to_do(program: str, reported: str) -> None:
+def test_on_windows_one_line_says_what_to_do(program: str, reported: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", ON_WINDOWS + program],
         stdin=subprocess.DEVNULL,

@@ -33,7 +33,7 @@ def two(emptied: Callable[[], str]) -> Iterator[tuple[World, World]]:
 
 
 class Busy:
-    """Keeps every connection that writes busy, until it is told to end."""
+    """Keeps every connection that writes busy, until it is stopped."""
 
     def __init__(self, store: Store) -> None:
         self._end = threading.Event()
@@ -144,7 +144,7 @@ def test_one_that_fails_after_it_has_written_takes_no_one_with_it(
 def test_one_that_passes_over_a_failed_statement_takes_no_one_with_it(
     two: tuple[World, World],
 ) -> None:
-    """P1: the server has forgotten all of that transaction; nobody is told that it was done."""
+    """P1: the server has forgotten all of that transaction; none of it is acknowledged."""
     store = two[0].store
 
     def pass_over(tx: Tx) -> str:

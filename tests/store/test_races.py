@@ -154,7 +154,7 @@ def test_two_sweepers_interrupt_a_dead_turn_once(worlds: list[World]) -> None:
 def test_a_turn_that_renews_its_lease_at_the_last_moment_is_not_declared_dead(
     worlds: list[World],
 ) -> None:
-    """Who was told that his lease is good goes on."""
+    """A holder whose lease was confirmed goes on."""
     one, two = worlds
     for number in range(ROUNDS * 3):
         source = Source("telegram", f"chat {number}")

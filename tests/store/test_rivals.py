@@ -128,7 +128,7 @@ def test_two_sweeps_empty_the_trash_between_them(worlds: list[World]) -> None:
 
 
 def test_what_is_restored_while_the_trash_is_emptied_stays(worlds: list[World]) -> None:
-    """P1: who was told that it is back has it back."""
+    """P1: an acknowledged restore is there."""
     one, two = worlds
     for _ in range(ROUNDS):
         session = one.session("a")
@@ -171,7 +171,7 @@ def test_running_totals_and_calls_add_up_in_a_race(worlds: list[World]) -> None:
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
-def test_a_call_only_grows_whoever_tells_of_it_first(worlds: list[World], many: bool) -> None:
+def test_a_call_only_grows_in_any_order_of_its_reports(worlds: list[World], many: bool) -> None:
     """Two programs read a tool's record, one of them sees more of it."""
     one = worlds[0]
     session = one.session("a")
@@ -272,7 +272,7 @@ def test_what_is_redirected_while_it_is_claimed_is_sent_once(worlds: list[World]
 def test_what_its_owner_changes_while_it_is_claimed_is_sent_at_most_once(
     worlds: list[World], verb: Callable[..., Delivery]
 ) -> None:
-    """P8: either the sender has it, and the owner is told so, or the owner was first."""
+    """P8: either the sender has it, and the owner's request is refused, or the owner was first."""
     one, two = worlds
     for number in range(ROUNDS):
         channel = Channel("telegram", str(number))

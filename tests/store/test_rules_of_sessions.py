@@ -1,4 +1,4 @@
-"""What a row of a session must be, whoever writes it: the schema refuses the rest on both databases."""
+"""What a row of a session must be for every writer: the schema refuses the rest on both databases."""
 
 import pytest
 

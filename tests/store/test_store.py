@@ -96,7 +96,7 @@ def test_an_error_that_cannot_be_copied_reaches_its_caller_too(store: Store) -> 
     assert store.read(noted, "odd").result() is None
 
 
-def test_what_is_told_as_done_is_there_even_when_a_failed_statement_was_passed_over(
+def test_an_acknowledged_write_is_there_even_after_an_ignored_failed_statement(
     store: Store,
 ) -> None:
     """P1: on PostgreSQL a failed statement takes the whole transaction with it."""
@@ -272,7 +272,7 @@ def test_a_lost_race_is_run_again_on_fresh_data(store: Store) -> None:
     assert [store.read(noted, f"try {n}").result() for n in (1, 2, 3)] == [None, None, "x"]
 
 
-def test_a_race_that_is_always_lost_is_an_honest_refusal(store: Store) -> None:
+def test_a_race_that_is_always_lost_is_a_clear_refusal(store: Store) -> None:
     """P3."""
 
     def never(tx: Tx) -> None:
@@ -428,7 +428,7 @@ def test_whatever_goes_wrong_in_a_commit_reaches_the_callers(file: Store) -> Non
 
 
 def test_no_answer_comes_before_the_commit(file: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """P1: acknowledged means durable, for whoever asks and however early."""
+    """P1: acknowledged means durable, for every caller and however early."""
     monkeypatch.setattr(sqlite_store, "BATCH_SECONDS", 60.0)
     world = World(file)
     session = world.session("a")

@@ -244,7 +244,7 @@ class OutboxSuite(Suite):
 
         assert redirect(world, delivery).channel == BOB
 
-    def test_what_a_purged_session_said_cannot_be_sent_again(self, world: World) -> None:
+    def test_deliveries_of_a_purged_session_cannot_be_sent_again(self, world: World) -> None:
         session = world.session("a")
         no = world.head(session).no
         given: dict[str, Any] = {"profile": "main", "moment": world.moment()}

@@ -67,7 +67,7 @@ def _told(args: Any, role: str) -> Any:
 
 
 def answer(text: str) -> dict[str, Any]:
-    """What the model said, as the next call repeats it."""
+    """The model's message, as the next call repeats it."""
     return {"role": "assistant", "parts": [{"type": "text", "content": text}]}
 
 
@@ -96,7 +96,7 @@ class IngestStore:
         return self.store.read(all_of).result()
 
     def texts(self, head: SessionHead | None = None) -> list[str]:
-        """What was said in the only session, or in this one: a role's letter and the words."""
+        """The texts of the only session, or of this one, each after the first letter of its role."""
         [one] = [head] if head is not None else self.heads()
         entries = self.store.read(read.read_transcript, one.id, profile="main").result()
         messages = [entry.body for entry in entries if isinstance(entry.body, Message)]

@@ -116,7 +116,7 @@ async def test_an_instrumented_agent_needs_no_adapter(endpoint: Served) -> None:
     assert target.context()[2]["content"] == "found in the harbour"
 
 
-async def test_a_token_that_may_write_opens_the_door_and_nothing_else_does(
+async def test_only_a_token_with_write_scope_is_accepted(
     endpoint: Served,
 ) -> None:
     body = as_json([span(["a"], ["b"])])
@@ -230,7 +230,7 @@ async def test_many_exporters_at_once_lose_and_double_nothing(endpoint: Served) 
     assert len(target.heads()) == 3
 
 
-async def test_without_a_door_there_is_nothing(tmp_path: Path) -> None:
+async def test_without_ingestion_there_is_no_endpoint(tmp_path: Path) -> None:
     store = opened(f"sqlite:///{tmp_path}/closed.db")
     async with served(store, with_engine=False) as running:
         token, _ = await running.token(Scope.WRITE)

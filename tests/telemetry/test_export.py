@@ -155,7 +155,7 @@ async def talk(home: Path, settings: str, adapter: Talker) -> SessionHead:
         return head
 
 
-async def test_turns_deliveries_and_transactions_are_told(tmp_path: Path) -> None:
+async def test_turns_deliveries_and_transactions_are_exported(tmp_path: Path) -> None:
     collector = Collector()
     async with HttpServer(collector.take) as server:
         settings = f'[telemetry]\nexport = true\nendpoint = "{server.url}"\n'
@@ -181,18 +181,18 @@ async def test_turns_deliveries_and_transactions_are_told(tmp_path: Path) -> Non
     }
 
 
-async def test_what_is_said_goes_along_only_when_that_was_asked_for(
+async def test_texts_are_exported_only_if_configured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     collector = Collector()
     async with HttpServer(collector.take) as server:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.url)
-        monkeypatch.setenv("OTEL_SERVICE_NAME", "my-house")
+        monkeypatch.setenv("OTEL_SERVICE_NAME", "my-service")
         await talk(tmp_path, "[telemetry]\ncontent = true\n", Talker("ahoy"))
 
     [turn] = collector.named("invoke_agent")
     span = genai.read_span(turn)
-    assert turn.service == "my-house"
+    assert turn.service == "my-service"
     assert [message.text for message in span.inputs] == ["ahoy"]
     assert [str(message.role) for message in span.outputs] == ["assistant"]
 

@@ -123,7 +123,7 @@ def test_spans_without_a_name_belong_where_their_trace_belongs(target: IngestSto
     assert target.texts() == ["u:a", "a:b", "u:c", "a:d", "u:e", "a:f"]
 
 
-def test_who_asks_the_same_again_is_heard_again(target: IngestStore) -> None:
+def test_the_same_exchange_later_is_stored_again(target: IngestStore) -> None:
     feed(target, span(["hi"], ["hello"], at=0))
     feed(target, span(["hi"], ["hello"], at=5))
 

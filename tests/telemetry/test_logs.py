@@ -1,4 +1,4 @@
-"""Log records that tell what was said in a span: joined with it, whichever comes first."""
+"""Log records with the messages of a span: joined with it, whichever comes first."""
 
 import json
 from itertools import permutations
@@ -187,7 +187,7 @@ async def test_the_events_of_one_call_may_come_in_two_requests_after_its_span(
     assert target.texts() == ["u:hello", "a:hi!"]
 
 
-async def test_words_that_were_said_before_are_said_again_behind_a_replaced_placeholder(
+async def test_earlier_texts_are_appended_again_after_a_replaced_placeholder(
     target: IngestStore,
 ) -> None:
     first, where = span(["yes"], ["ok"]), {"span_id": OTHER, "at": 4}

@@ -36,7 +36,7 @@ def test_a_lost_message_is_found() -> None:
     assert broken(attempts, replace(reading, lines=lines, counts={})) == ["no loss"]
 
 
-def test_a_message_in_another_place_than_its_answer_said_is_found() -> None:
+def test_a_message_in_another_place_than_acknowledged_is_found() -> None:
     attempts, reading = good()
     attempts[0].seq = 2
 

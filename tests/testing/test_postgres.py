@@ -179,7 +179,7 @@ def test_a_given_server_that_does_not_answer_is_reported_in_one_line(tmp_path: P
     assert len(str(failure.value).splitlines()) == 1
 
 
-def test_a_machine_without_postgresql_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_postgresql_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres_module, "_binaries_of_wheel", list)
     monkeypatch.setattr(postgres_module, "_binaries_of_system", list)
 

@@ -1,6 +1,6 @@
 """What children report against what the store holds: the invariants of a history, as one check.
 
-A write that was answered is there exactly once and where the answer said; one that was refused is
+A write that was answered is there exactly once and where the answer put it; one that was refused is
 not there; one that was never answered is there at most once, and whole or not at all.
 """
 

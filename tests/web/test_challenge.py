@@ -23,7 +23,7 @@ def store() -> Iterator[Store]:
     opened.close()
 
 
-async def test_whoever_knows_the_word_gets_the_answer_as_plain_text(store: Store) -> None:
+async def test_a_caller_with_the_secret_gets_the_answer_as_plain_text(store: Store) -> None:
     answer = await _asked(store, _echo, word="open", challenge="<b>1158201444</b>")
 
     assert (answer.status_code, answer.text) == (200, "<b>1158201444</b>")
@@ -31,7 +31,9 @@ async def test_whoever_knows_the_word_gets_the_answer_as_plain_text(store: Store
 
 
 @pytest.mark.parametrize("query", [{"word": "sesame", "challenge": "1"}, {}])
-async def test_whoever_does_not_know_it_gets_nothing(store: Store, query: dict[str, str]) -> None:
+async def test_a_caller_without_the_secret_gets_nothing(
+    store: Store, query: dict[str, str]
+) -> None:
     answer = await _asked(store, _echo, **query)
 
     assert (answer.status_code, answer.text) == (403, "")

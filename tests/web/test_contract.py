@@ -21,7 +21,7 @@ def example(path: str) -> str:
     return re.sub(r"\{[^}]+\}", "x", path)
 
 
-async def test_a_method_that_a_path_does_not_take_is_told_all_that_it_does(
+async def test_a_refused_method_gets_the_list_of_allowed_ones(
     servers: Any,
 ) -> None:
     async def webhook(headers: Any, raw: bytes) -> int:

@@ -70,7 +70,7 @@ async def opened(client: Client, text: str = "hello") -> str:
     return str((await client.post("/sessions", {"text": text}, status=201))["id"])
 
 
-async def test_the_list_hears_of_new_and_changed_sessions(client: Client) -> None:
+async def test_the_list_gets_events_for_new_and_changed_sessions(client: Client) -> None:
     async with listening(client, "topics=list") as listener:
         id = await opened(client)
         assert (await listener.until("head"))[-1][1]["id"] == id
@@ -79,7 +79,7 @@ async def test_the_list_hears_of_new_and_changed_sessions(client: Client) -> Non
         assert (await listener.until("head"))[-1][1]["title"] == "named"
 
 
-async def test_a_turn_is_heard_as_it_happens_and_its_entries_are_the_record(
+async def test_a_turn_is_streamed_as_it_happens_and_its_entries_are_the_record(
     server: Served, client: Client
 ) -> None:
     id = await opened(client)
@@ -113,7 +113,7 @@ async def test_who_comes_back_gets_what_came_since(client: Client) -> None:
     assert found == [3, 4, 5]
 
 
-async def test_who_comes_late_hears_what_was_said_so_far(server: Served, client: Client) -> None:
+async def test_a_late_listener_gets_the_text_so_far(server: Served, client: Client) -> None:
     id = await opened(client)
     assert server.engine is not None
     bus = server.engine.context.bus
@@ -223,7 +223,7 @@ async def test_a_client_that_does_not_read_holds_no_turn_up(servers: Any) -> Non
     await writer.wait_closed()
 
 
-async def test_several_tabs_hear_the_same_in_the_same_order(client: Client) -> None:
+async def test_several_tabs_receive_the_same_events_in_the_same_order(client: Client) -> None:
     id = await opened(client)
     topics = f"topics=list,session:{id}"
     async with listening(client, topics) as one, listening(client, topics) as two:
@@ -259,7 +259,7 @@ async def test_a_tab_that_comes_back_has_what_the_other_has(client: Client) -> N
 
 
 @pytest.mark.parametrize("how", ["logout", "ended by another", "new password"])
-async def test_a_browser_that_is_logged_out_hears_nothing_more(
+async def test_a_browser_that_is_logged_out_gets_no_more_events(
     server: Served, client: Client, how: str
 ) -> None:
     browser = await logged_in(server)

@@ -1,4 +1,4 @@
-"""Other tools' records, looked at and imported over HTTP: one at a time, told as it goes."""
+"""Other tools' records, looked at and imported over HTTP: one at a time, with progress events."""
 
 import asyncio
 import os
@@ -67,7 +67,7 @@ async def server(servers: Any, machine: Machine) -> Served:
     return made
 
 
-async def test_what_is_there_is_told_and_a_look_changes_nothing(
+async def test_a_dry_run_reports_what_is_there_and_changes_nothing(
     server: Served, client: Client, machine: Machine
 ) -> None:
     machine.found = [found_records(units=3, new_units=1)]
@@ -80,7 +80,7 @@ async def test_what_is_there_is_told_and_a_look_changes_nothing(
     assert (done["state"], done["outcomes"][0]["added"], machine.runs) == ("done", 2, 0)
 
 
-async def test_an_import_is_told_as_it_goes_and_ends_with_a_report(
+async def test_an_import_reports_its_progress_and_its_result(
     server: Served, client: Client, machine: Machine
 ) -> None:
     async with listening(client, "topics=imports") as listener:

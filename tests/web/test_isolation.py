@@ -1,6 +1,6 @@
-"""Walls: every path is walked, so that a new one cannot be forgotten.
+"""Isolation on every path of the interface, so that a new one cannot be forgotten.
 
-Who is not known gets nothing, another site gets nothing, another profile finds nothing.
+Without a login, from another site or in another profile, a request gets and changes nothing.
 """
 
 import re
@@ -21,7 +21,7 @@ from tests.web.test_import_jobs import Machine
 from tests.web.test_login import Route, logged_in, routes
 from tests.web.test_sessions import begin_elsewhere, end_elsewhere
 
-WORD = "zanzibar"  # what was said
+WORD = "zanzibar"  # in a message
 NAME = "harbour"  # how things are called; an answer may repeat the name that was asked for
 UNSAFE = {"POST", "PATCH", "PUT", "DELETE"}
 PARAMETER = re.compile(r"\{(\w+)\}")
@@ -269,7 +269,7 @@ def shape(text: str, known: dict[str, str]) -> str:
     return text
 
 
-async def test_no_wish_reaches_over_the_wall(server: Served, client: Client) -> None:
+async def test_no_filter_reaches_other_profiles(server: Served, client: Client) -> None:
     ours = await filled(server, client)
     before = await record(client)
     other = await server.client(profile="other")

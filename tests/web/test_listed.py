@@ -66,7 +66,7 @@ async def test_labels_and_being_read_only_narrow_the_list(server: Served, client
     assert refused.status_code == 409
 
 
-async def test_a_turn_that_came_to_nothing_is_told(server: Served, client: Client) -> None:
+async def test_a_turn_without_a_result_is_reported(server: Served, client: Client) -> None:
     id = await opened(client)
     assert (await client.get(f"/sessions/{id}"))["failed"] is False
     await begin_elsewhere(server, id)

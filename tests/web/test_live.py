@@ -51,7 +51,7 @@ async def test_a_binding_says_when_it_resets_and_why_it_did(servers: Any) -> Non
     assert (after["last_reset"]["session_id"], after["last_reset"]["reason"]) == (first, "idle")
 
 
-async def test_a_platform_has_its_own_policy_and_a_hold_is_told(servers: Any) -> None:
+async def test_a_platform_has_its_own_policy_and_a_hold_is_shown(servers: Any) -> None:
     server: Served = await servers(policies=Policies(by_platform={"api": DAILY}))
     client = await server.client()
     id = await send(server, client)

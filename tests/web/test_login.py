@@ -1,4 +1,4 @@
-"""Who comes in: nobody without a token or a login, nobody from another site."""
+"""Authentication: nothing without a token or a login, nothing from another site."""
 
 import asyncio
 import socket
@@ -66,7 +66,7 @@ def routes_of(app: FastAPI) -> list[Route]:
     ]
 
 
-def test_every_route_has_a_mark_that_says_who_may_come_in() -> None:
+def test_every_route_declares_who_may_use_it() -> None:
     found = routes()
 
     assert len(found) > 40
@@ -172,7 +172,7 @@ def test_a_port_is_no_part_of_a_name(host: str, known: bool) -> None:
         {"Sec-Fetch-Site": "same-site"},
     ],
 )
-async def test_another_site_changes_nothing_and_hears_nothing(
+async def test_another_site_changes_nothing_and_receives_nothing(
     server: Served, client: Client, headers: dict[str, str]
 ) -> None:
     posted = await client.call("POST", "/sessions", json={"text": "hello"}, headers=headers)

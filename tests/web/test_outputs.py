@@ -10,7 +10,7 @@ SHORT = "\n".join(f"line {number}" for number in range(200))
 
 
 async def answered(client: Client, *contents: Any) -> str:
-    """A session whose tools said this."""
+    """A session with these tool outputs."""
     id = await opened(client)
     for number, content in enumerate(contents):
         result = {"type": "tool_result", "call_id": str(number), "content": content}

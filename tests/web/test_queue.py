@@ -86,7 +86,7 @@ async def test_what_someone_wrote_elsewhere_is_removed_but_not_put_into_other_wo
     await end_elsewhere(server, begun)
 
 
-async def test_whoever_looks_sees_what_waits(server: Served, client: Client) -> None:
+async def test_waiting_messages_are_listed(server: Served, client: Client) -> None:
     id = await opened(client)
     begun = await begin_elsewhere(server, id)
 

@@ -1,4 +1,4 @@
-"""Requests that come twice, and answers that must not mislead whoever asked."""
+"""Requests that come twice, and answers that must not mislead the caller."""
 
 import pytest
 
@@ -32,7 +32,7 @@ async def test_a_code_that_is_sent_twice_lets_in_once_and_is_answered_alike(
     assert [each["name"] for each in (await client.get("/access"))["items"]] == ["Ada"]
 
 
-async def test_a_wrong_code_is_counted_and_said_in_words(server: Served, client: Client) -> None:
+async def test_a_wrong_code_is_counted_and_explained(server: Served, client: Client) -> None:
     await someone_asks(server)
 
     wrong = [

@@ -1,4 +1,4 @@
-"""Backups, checks and shrinking over HTTP: for the owner alone, one at a time, told as they go."""
+"""Backups, checks and shrinking over HTTP: for the owner alone, one at a time, with progress events."""
 
 import asyncio
 import threading
@@ -97,7 +97,7 @@ async def test_a_store_that_lost_much_is_shrunk_while_it_is_used(
     assert (await client.post("/sessions", {"text": "still here"}, status=201))["id"]
 
 
-async def test_what_cannot_be_written_is_said_in_words(
+async def test_what_cannot_be_written_is_described_in_words(
     store_client: Sessionary, tmp_path: Path
 ) -> None:
     folder = tmp_path / "nowhere" / "safe"

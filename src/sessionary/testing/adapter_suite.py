@@ -102,7 +102,9 @@ class AdapterSuite:
         assert source.channel == platform.chat
         assert source.platform_message_id is not None
 
-    async def test_weird_texts_come_in_as_they_were_written(self, platform: PlatformDriver) -> None:
+    async def test_unusual_texts_are_imported_as_they_were_written(
+        self, platform: PlatformDriver
+    ) -> None:
         assert (await _taken(platform, WEIRD)).texts == WEIRD
 
     async def test_a_message_that_comes_twice_is_answered_once(self, world: ChannelWorld) -> None:
@@ -476,7 +478,7 @@ class StreamingSuite:
             runner.may_finish.set()
             await growing.until_seen("Once upon a time")
 
-    async def test_a_message_that_grew_and_was_deleted_comes_anew(
+    async def test_a_message_that_grew_and_was_deleted_is_appended_again(
         self, growing: ChannelWorld, platform: StreamingPlatform, runner: SlowRunner
     ) -> None:
         async with growing.running():

@@ -110,12 +110,14 @@ class RunnerSuite:
         assert last.message.role is Role.ASSISTANT
         assert last.message.text
 
-    async def test_only_the_agent_and_its_tools_speak(self, runner: Runner) -> None:
+    async def test_only_messages_of_the_agent_and_its_tools_are_accepted(
+        self, runner: Runner
+    ) -> None:
         for step in steps_of(await events_of(runner, turn_request("hello"))):
             assert step.message.role in (Role.ASSISTANT, Role.TOOL)
             assert step.message.person is None
 
-    async def test_every_tool_call_has_its_result_before_the_agent_speaks_again(
+    async def test_every_tool_call_has_its_result_before_the_next_assistant_message(
         self, runner: Runner
     ) -> None:
         open_calls: list[str] = []

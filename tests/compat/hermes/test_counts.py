@@ -1,4 +1,4 @@
-"""Tokens and costs: added or set, over the ledger that the house reports from."""
+"""Tokens and costs: added or set, over the ledger that our reports come from."""
 
 import pytest
 
@@ -103,7 +103,7 @@ def test_a_model_is_noted_without_any_tokens(db: SessionDB) -> None:
     assert reported(db) == []
 
 
-def test_a_call_without_a_cost_is_priced_for_the_house_and_not_for_the_program(
+def test_a_call_without_a_cost_is_priced_for_our_ledger_and_not_for_the_program(
     db: SessionDB,
 ) -> None:
     db.update_token_counts("s1", input_tokens=1_000_000, model="gpt-4o", billing_provider="openai")

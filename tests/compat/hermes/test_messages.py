@@ -119,7 +119,7 @@ def test_the_conversation_has_only_what_is_set(chat: SessionDB) -> None:
     assert chat.get_messages_as_conversation("nobody") == []
 
 
-def test_the_house_reads_the_same_conversation(chat: SessionDB) -> None:
+def test_the_server_reads_the_same_conversation(chat: SessionDB) -> None:
     chat.append_message("s1", "user", "look")
     chat.append_message("s1", "assistant", "", tool_calls=[CALL])
     chat.append_message("s1", "tool", "out", tool_call_id="c1", tool_name="grep")

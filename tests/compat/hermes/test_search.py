@@ -1,4 +1,4 @@
-"""Searching what was said."""
+"""Searching messages."""
 
 from typing import Any
 

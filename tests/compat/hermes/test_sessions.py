@@ -91,7 +91,7 @@ def test_a_system_prompt_is_overwritten(db: SessionDB) -> None:
     assert row(db, "s1")["system_prompt"] == "new ☃ " * 9000
 
 
-def test_what_is_said_after_the_end_is_kept_and_the_end_stays(db: SessionDB) -> None:
+def test_messages_after_the_end_are_kept_and_the_end_stays(db: SessionDB) -> None:
     db.create_session("s1", "cli")
     db.append_message("s1", "user", "one")
     db.end_session("s1", "done")

@@ -1,4 +1,4 @@
-"""`SessionStore`: which session each conversation is on, by the rules of the house."""
+"""`SessionStore`: which session each conversation is on, by our rules."""
 
 import re
 from collections.abc import Iterator
@@ -122,7 +122,7 @@ def test_what_still_runs_is_not_reset(
     assert store.get_or_create_session(ANN).session_id != first.session_id
 
 
-def test_a_new_session_is_had_by_wish(store: SessionStore) -> None:
+def test_a_new_session_can_be_forced(store: SessionStore) -> None:
     first = store.get_or_create_session(ANN)
     second = store.get_or_create_session(ANN, force_new=True)
     third = store.reset_session(second.session_key, display_name="Work")
@@ -153,7 +153,7 @@ def test_a_key_can_be_pointed_at_another_session(store: SessionStore) -> None:
     assert store.switch_session(old.session_key, "nobody") is None
 
 
-def test_a_suspended_session_begins_anew_and_says_so(store: SessionStore) -> None:
+def test_a_suspended_session_begins_again_and_says_so(store: SessionStore) -> None:
     first = store.get_or_create_session(ANN)
     assert store.suspend_session(first.session_key)
     assert not store.suspend_session("nobody")

@@ -1,4 +1,4 @@
-"""What every program here does: read what it was told, have conversations, say the answers."""
+"""What every program here does: read its arguments, have conversations, print the answers."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ MODEL = "gpt-4o-mini"
 
 @dataclass
 class Task:
-    """What the program was told."""
+    """The arguments of the program."""
 
     urls: list[str]
     model: str

@@ -56,7 +56,7 @@ def instrument(style: str) -> None:
 
 
 def conversation(style: str) -> Any:
-    """One turn of the conversation: its calls are told which conversation they belong to."""
+    """One turn of the conversation: its calls carry the id of their conversation."""
     if style == "openinference":
         from openinference.instrumentation import using_session
 
