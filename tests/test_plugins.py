@@ -71,6 +71,11 @@ def test_an_unknown_name_is_answered_with_the_nearest_and_all_that_are_installed
     )
 
 
+def test_a_group_without_anything_says_how_to_install_the_metadata_again() -> None:
+    with pytest.raises(BadInput, match=r"install it again \(\./dev setup\)\. Installed: none\.$"):
+        lamps().load("desk")
+
+
 def test_a_plug_in_that_fails_is_named_in_one_line_and_the_others_load(packages: Packages) -> None:
     packages.install("broken_c", "broken", "raise RuntimeError('no bulb\\nat all')")
     packages.install("desk_c", "desk", "LAMP = Lamp('desk')")

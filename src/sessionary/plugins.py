@@ -108,6 +108,10 @@ class PluginGroup(Generic[T]):
             near = difflib.get_close_matches(name, self.names, n=1)
             hint = f"Did you mean {near[0]!r}? " if near else ""
             known = ", ".join(self.names) or "none"
+            if not self.installed:
+                hint = (
+                    "Sessionary was updated without its metadata: install it again (./dev setup). "
+                )
             begin = f"{where}: there" if where else "There"
             raise BadInput(f"{begin} is no {self.noun} {name!r}. {hint}Installed: {known}.")
         return found
