@@ -6,9 +6,15 @@ import tomllib
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from sessionary import config
+from sessionary.app.context import AppContext
+from sessionary.app.server import channels_of
+from sessionary.channels import ChannelKind, registry
 from sessionary.errors import BadInput, PluginFailed
 from sessionary.plugins import PluginGroup
 from tests.project.code import ROOT
@@ -27,14 +33,16 @@ class Packages:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def install(self, package: str, name: str, module: str, *, version: str = "1.0") -> None:
+    def install(
+        self, package: str, name: str, module: str, *, version: str = "1.0", group: str = "lamps"
+    ) -> None:
         """Install a package with one module, which registers its `LAMP` under a name."""
         info = self._folder / f"{package}-{version}.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(
             f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n"
         )
-        (info / "entry_points.txt").write_text(f"[lamps]\n{name} = {package}_module:LAMP\n")
+        (info / "entry_points.txt").write_text(f"[{group}]\n{name} = {package}_module:LAMP\n")
         (self._folder / f"{package}_module.py").write_text(
             f"from tests.test_plugins import Lamp\n{module}\n"
         )
@@ -114,6 +122,28 @@ def test_two_packages_with_the_same_name_are_both_named(packages: Packages) -> N
     assert str(caught.value) == (
         "The lamp 'desk' is registered by first_e 1.0 and second_e 2.0; uninstall all but one."
     )
+
+
+async def test_a_channel_that_cannot_be_loaded_leaves_the_others_running(
+    packages: Packages,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    packages.install("broken_f", "broken", "import nothing_f", group=registry.CHANNELS.group)
+    group = PluginGroup(registry.CHANNELS.group, "channel", ChannelKind)
+    monkeypatch.setattr(registry, "CHANNELS", group)
+    (tmp_path / "sessionary.toml").write_text("[channels.broken]\n[channels.api]\n")
+    app = cast(AppContext, SimpleNamespace(config=config.load(home=str(tmp_path))))
+
+    adapters = channels_of(app)
+
+    assert list(adapters) == ["api"]
+    (record,) = caplog.records
+    assert "The channel broken is not started, the others are: " in record.getMessage()
+    assert "broken_f 1.0 cannot be loaded: ModuleNotFoundError" in record.getMessage()
+    for adapter in adapters.values():
+        await adapter.close()
 
 
 def test_the_environment_has_what_pyproject_registers() -> None:

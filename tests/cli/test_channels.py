@@ -87,7 +87,7 @@ def test_when_nobody_answers_one_line_says_what_to_look_at(
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("pigeon", "Known: telegram"), ("telegram", "docs/channels/telegram.md")]
+    ("name", "words"), [("pigeon", "Installed: api"), ("telegram", "docs/channels/telegram.md")]
 )
 def test_a_channel_that_is_not_there_is_explained(
     sessionary: Program, name: str, words: str
