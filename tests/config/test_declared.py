@@ -29,6 +29,7 @@ from sessionary.config.reset import ResetTable
 from sessionary.config.schema import toml, written_table
 from sessionary.config.secret import Secret
 from sessionary.config.server import Limits, read_imports, read_telemetry, read_web
+from sessionary.config.setting import MAY_BE_EMPTY
 from sessionary.errors import BadInput, SessionaryError
 
 PLACE = Place("sessionary.toml", "table")
@@ -253,6 +254,24 @@ def test_a_plug_in_may_declare_its_settings_as_a_msgspec_struct() -> None:
             read(PagerSettings, wrong, PLACE)
         assert told in str(caught.value)
         assert "s3cret" not in str(caught.value)
+
+
+@EVERY_TABLE
+def test_an_empty_text_is_no_value_and_no_secret_is_empty(name: str) -> None:
+    table = TABLES[name]
+    for each in settings_of(table):
+        for written in each.names:
+            told = refusal(table, smallest(name) | {written: ""})
+            if each.is_secret and MAY_BE_EMPTY in each.shape.marks:
+                assert told == ""
+            elif each.is_secret:
+                assert f"{written} is empty. Remove it" in told
+            elif not each.shape.is_text:
+                assert f"{each.name} must be" in told
+            elif each.default is MISSING:
+                assert f"set {each.name}," in told
+            elif MAY_BE_EMPTY not in each.shape.marks and written not in smallest(name):
+                assert told == ""
 
 
 def test_a_secret_is_looked_up_when_it_is_used() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from sessionary.agents.registry import AgentKind
-from sessionary.config.setting import Setting
+from sessionary.config.setting import MAX_SECONDS, Setting
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.model.message import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from sessionary.model.transcript import cut_middle, last_user_text
@@ -282,7 +282,7 @@ class ScriptSettings:
     """The settings of the demo agent."""
 
     pace_seconds: Annotated[
-        float, Setting("the pause after each word of the demo", ge=0, le=60)
+        float, Setting("the pause after each word of the demo", ge=0, le=MAX_SECONDS)
     ] = DEFAULT_PACE_SECONDS
 
 

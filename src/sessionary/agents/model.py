@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from sessionary.agents.registry import AgentContext, AgentKind
 from sessionary.clock import Clock, Ids, RandomIds, SystemClock
 from sessionary.config.secret import Secret
-from sessionary.config.setting import MAX_SECONDS, Seconds, Setting, Texts, TextTable
+from sessionary.config.setting import MAX_SECONDS, MAY_BE_EMPTY, Seconds, Setting, Texts, TextTable
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.errors import AgentFailed, BadInput, RetryLater
 from sessionary.model.usage import Usage
@@ -44,7 +44,9 @@ class ToolServer:
         default_factory=dict, repr=False
     )
     key: Annotated[
-        Secret | None, Setting("the token for its address", name="api_key", example="TOOLS_TOKEN")
+        Secret | None,
+        MAY_BE_EMPTY,
+        Setting("the token for its address", name="api_key", example="TOOLS_TOKEN"),
     ] = None
 
     @property
@@ -74,7 +76,9 @@ class ModelOptions:
         ),
     ] = None
     key: Annotated[
-        Secret | None, Setting("the provider's key", name="api_key", example="OPENAI_API_KEY")
+        Secret | None,
+        MAY_BE_EMPTY,
+        Setting("the provider's key", name="api_key", example="OPENAI_API_KEY"),
     ] = None
     settings: Annotated[
         Mapping[str, Any],
@@ -86,7 +90,7 @@ class ModelOptions:
     timeout_seconds: Annotated[Seconds, Setting("how long to wait for the next data")] = 120.0
     tool_timeout_seconds: Annotated[Seconds, Setting("how long to wait for a tool")] = 120.0
     attempts: Annotated[
-        int, Setting("how often a request is tried while no output was shown", ge=1, le=1000)
+        int, Setting("how often a request is tried while no output was shown", ge=1)
     ] = 3
     longest_wait_seconds: Annotated[
         float, Setting("the longest wait between attempts", ge=0, le=MAX_SECONDS)

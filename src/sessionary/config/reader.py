@@ -62,6 +62,13 @@ class Shape:
         return hasattr(self.type, "__dataclass_fields__") or hasattr(self.type, "__struct_fields__")
 
     @property
+    def is_text(self) -> bool:
+        """Whether it is written as a text."""
+        if self.kind is not None:
+            return self.kind.schema.get("type") == "string"
+        return self.type is str or self.choices is not None
+
+    @property
     def is_number(self) -> bool:
         """Whether it is written as a number."""
         return self.kind is None and self.type in (int, float)
@@ -216,7 +223,7 @@ class _TableReader:
             return self._secret(declared, values, place)
         value = values.get(declared.name, MISSING)
         shape = declared.shape
-        if value is MISSING or (value == "" and MAY_BE_EMPTY not in shape.marks):
+        if value is MISSING or (value == "" and shape.is_text and MAY_BE_EMPTY not in shape.marks):
             return MISSING
         if shape.is_table and isinstance(value, dict):
             return self.table(shape.type, value, place.below(declared.name))
@@ -254,6 +261,9 @@ class _TableReader:
             value = values.get(name)
             if value is not None and not isinstance(value, str):
                 raise BadInput(f"{place}: {name} must be a text, not a {_type_name(value)}.")
+            # Not the same as leaving it out: a server without its password would be open.
+            if value == "" and MAY_BE_EMPTY not in declared.shape.marks:
+                raise BadInput(f"{place}: {name} is empty. Remove it, or write what it refers to.")
         plain, variable, path = (
             values.get(f"{declared.name}{suffix}") or None for suffix in ("", "_env", "_file")
         )

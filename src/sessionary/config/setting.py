@@ -68,7 +68,8 @@ class ValueKind:
 
 # Marks in an `Annotated` type.
 
-# An empty text is a value of its own; elsewhere it means that the setting is not set.
+# An empty text is a value of its own; elsewhere it means that the setting is not set. A secret that has this mark may
+# be empty, which means that there is none.
 MAY_BE_EMPTY = "may be empty"
 # A secret that may also be in the file itself, because it is only a hash.
 PLAIN = "may be plain"
@@ -134,12 +135,12 @@ def choice(**values: Any) -> ValueKind:
         lambda word: values[word],
         write=lambda value: words[value],
         short=" or ".join(f'`"{word}"`' for word in values),
-        schema={"enum": list(values)},
+        schema={"type": "string", "enum": list(values)},
     )
 
 
 def _one_or_more(value: Any) -> tuple[str, ...]:
-    texts = [value] if isinstance(value, str) else value
+    texts = [value] if isinstance(value, str) and value else value
     if not isinstance(texts, list | tuple) or not all(isinstance(each, str) for each in texts):
         raise ValueError(value)
     return tuple(texts)
