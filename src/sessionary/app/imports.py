@@ -147,10 +147,9 @@ def default_requests(
     where: UserEnvironment, names: Sequence[str] = (), *, must_exist: bool = True
 ) -> list[ImportRequest]:
     """Return the places on this machine where the named tools, or all, store their records."""
-    importers = [registry.importer(name) for name in names] if names else registry.importers()
     return [
         ImportRequest(importer.name, place)
-        for importer in importers
+        for importer in registry.importers(*names)
         for place in dict.fromkeys(map(_resolved, importer.places(where)))
         if not must_exist or files.is_directory(place) or files.is_file(place)
     ]

@@ -6,9 +6,10 @@ from typing import Any
 from sessionary.agents.registry import AGENTS
 from sessionary.channels.registry import CHANNELS
 from sessionary.errors import PluginFailed
+from sessionary.importers.registry import IMPORTERS
 from sessionary.plugins import PluginGroup
 
-GROUPS: tuple[PluginGroup[Any], ...] = (CHANNELS, AGENTS)
+GROUPS: tuple[PluginGroup[Any], ...] = (CHANNELS, AGENTS, IMPORTERS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,10 +146,10 @@ def check_config(console: Console) -> None:
     # Only this command needs the engine: `agents list` and `--help` start without it.
     from sessionary.app.engine import Agents
     from sessionary.app.plugins import installed_plugins
-    from sessionary.importers.registry import importer
+    from sessionary.importers.registry import IMPORTERS
 
     for source in read_imports(loaded).watch:
-        importer(source)
+        IMPORTERS.load(source, where="[imports] watch")
     made = Agents(settings, folder=loaded.home)
     for name in settings.agents:
         runner = made.get(name).runner

@@ -225,12 +225,13 @@ def _plan(console: Console, what: tuple[str, ...], *, is_all: bool) -> ImportPla
 
 def _default(tool: str) -> list[ImportRequest]:
     where = imports.this_user()
+    importer = registry.importer(tool)
     found = imports.default_requests(where, [tool])
     if not found:
-        places = ", ".join(map(str, registry.importer(tool).places(where)))
+        places = ", ".join(map(str, importer.places(where)))
         looked = f"Looked in {places}." if places else "It has no place of its own."
         raise NotFound(
-            f"No records of {registry.importer(tool).title} were found. {looked} "
+            f"No records of {importer.title} were found. {looked} "
             f"Name a path: sessionary import {tool} PATH"
         )
     return found

@@ -1,77 +1,126 @@
-"""All importers, and which of them can read a file or the files of a folder."""
+"""The importers that are installed, and which of them can read a file or the files of a folder."""
 
+import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
 from pathlib import Path
 
-from sessionary.errors import BadInput, NotFound
+from sessionary.errors import BadInput, PluginFailed, SessionaryError
 from sessionary.importers.base import files
-from sessionary.importers.base.events import Importer, Unit, UserEnvironment
+from sessionary.importers.base.events import (
+    Event,
+    Importer,
+    Resume,
+    SourceRewritten,
+    Unit,
+    UserEnvironment,
+    check_event,
+)
+from sessionary.plugins import PluginGroup
 from sessionary.store.sqlite.external_file import ExternalDatabase, is_sqlite
 
-
-@cache
-def importers() -> tuple[Importer, ...]:
-    """Return all importers, in the order in which they are asked whether they recognise a file."""
-    # Imported here: they load 250 modules and double the CPU time of a start.
-    from sessionary.importers import (
-        aider,
-        chatgpt,
-        claude_ai,
-        claude_code,
-        cline,
-        codex,
-        copilot,
-        cursor,
-        gemini_cli,
-        goose,
-        hermes,
-        librechat,
-        llm,
-        open_webui,
-        openai_agents,
-        openclaw,
-        opencode,
-        pi,
-        qwen_code,
-    )
-
-    return (
-        claude_code.IMPORTER,
-        codex.IMPORTER,
-        openclaw.IMPORTER,
-        pi.IMPORTER,
-        hermes.IMPORTER,
-        chatgpt.IMPORTER,
-        claude_ai.IMPORTER,
-        gemini_cli.IMPORTER,
-        qwen_code.IMPORTER,
-        opencode.IMPORTER,
-        cursor.IMPORTER,
-        copilot.IMPORTER,
-        open_webui.IMPORTER,
-        librechat.IMPORTER,
-        cline.IMPORTER,
-        goose.IMPORTER,
-        openai_agents.IMPORTER,
-        llm.IMPORTER,
-        aider.IMPORTER,
-    )
+logger = logging.getLogger(__name__)
+IMPORTERS: PluginGroup[Importer] = PluginGroup(
+    "sessionary.importers",
+    "importer",
+    # mypy expects a concrete class wherever a class is passed.
+    Importer,  # type: ignore[type-abstract]
+)
 
 
 def names() -> list[str]:
-    """Return the names of all importers."""
-    return [each.name for each in importers()]
+    """Return the names of all importers that are installed, without loading them."""
+    return IMPORTERS.names
 
 
+@cache
+def importers(*wanted: str) -> tuple[Importer, ...]:
+    """Return the named importers, or all, in the order in which they are asked whether they recognise a file.
+
+    Ours come first, by name: OpenClaw writes Pi's format, and is asked before it. One that cannot be loaded is
+    named in the log, and the others are returned; `BadInput` if there is none of a name.
+    """
+    found = []
+    for name in wanted or names():
+        try:
+            found.append(importer(name))
+        except PluginFailed as error:
+            logger.warning("%s", error)
+    return tuple(found)
+
+
+@cache
 def importer(name: str) -> Importer:
-    """Return the importer of that name."""
-    for each in importers():
-        if each.name == name:
-            return each
-    raise NotFound(f"There is no importer {name!r}. Known: {', '.join(names())}.")
+    """Return the importer of that name; raises `BadInput` if none is installed, `PluginFailed` if it cannot be used."""
+    loaded = IMPORTERS.load(name)
+    (plugin,) = IMPORTERS.require(name)
+    return loaded if plugin.is_ours else _PluginImporter(loaded, str(plugin))
+
+
+class _PluginImporter(Importer):
+    """An importer of another package: whatever it raises is one line, and the other importers go on."""
+
+    def __init__(self, importer: Importer, package: str) -> None:
+        self.name, self.title = importer.name, importer.title
+        self._importer, self._package = importer, package
+        self._has_warned = False
+
+    def places(self, user: UserEnvironment) -> list[Path]:
+        try:
+            return list(self._importer.places(user))
+        except Exception as error:
+            self._warn(error)
+            return []
+
+    def recognises(self, path: Path) -> bool:
+        try:
+            return bool(self._importer.recognises(path))
+        except Exception as error:
+            self._warn(error)
+            return False
+
+    def accepts(self, path: Path) -> bool:
+        try:
+            return bool(self._importer.accepts(path))
+        except Exception as error:
+            self._warn(error)
+            return False
+
+    def find(self, place: Path) -> Iterator[Unit]:
+        with self._translated():
+            yield from self._importer.find(place)
+
+    def read(self, unit: Unit, resume: Resume | None) -> Iterator[Event]:
+        with self._translated():
+            for event in self._importer.read(unit, resume):
+                check_event(event)
+                yield event
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (SessionaryError, SourceRewritten, OSError):
+            raise
+        except Exception as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: Exception) -> PluginFailed:
+        logger.debug("The importer %r failed.", self.name, exc_info=error)
+        first = (str(error).strip().splitlines() or ["no reason given"])[0].rstrip(".")
+        return PluginFailed(
+            f"The importer {self.name!r} of {self._package} failed: {type(error).__name__}: {first}. "
+            "What it read before is safe; update or uninstall the package."
+        )
+
+    def _warn(self, error: Exception) -> None:
+        """Log the first failure: there may be one for each of 100,000 files."""
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning("%s", self._failed(error))
 
 
 def recognise(path: Path) -> Importer | None:
@@ -175,7 +224,11 @@ def scan(folder: Path, only: Importer | None = None) -> Scan:
         if own and only is not None and each is not only:
             found.others[each.name] = len(own)
         elif own:
-            units, fruitless = _units(each, folder, own)
+            try:
+                units, fruitless = _units(each, folder, own)
+            except PluginFailed as error:
+                found.unreadable += [(path, str(error)) for path in own]
+                continue
             if units:
                 found.units[each.name] = units
             if fruitless:

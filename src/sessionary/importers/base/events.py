@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args, runtime_checkable
 
 import msgspec
 
 from sessionary.formats import coerce
 from sessionary.formats.coerce import Json
+from sessionary.model.message import Role
 from sessionary.model.session import Kind, Lineage
 from sessionary.model.usage import Usage
 
@@ -73,6 +74,7 @@ class SourceRewritten(Exception):
     """What an earlier import took for complete has grown: read the unit from its beginning."""
 
 
+@runtime_checkable
 class Importer(Protocol):
     """Finds and reads the records of one tool: one object of this kind is all that a tool needs.
 
@@ -244,6 +246,29 @@ Event = (
     | Checkpoint
     | SessionEnd
 )
+
+
+_EVENTS = get_args(Event)
+_ROLES = frozenset(Role)
+
+
+def check_event(event: object) -> None:
+    """Raise `TypeError` or `ValueError` if the driver cannot store this event."""
+    if not isinstance(event, _EVENTS):
+        raise TypeError(f"{type(event).__name__} is no event of an importer")
+    if isinstance(event, Branch):
+        for item in event.items:
+            check_event(item)
+    at = getattr(event, "at", None)
+    if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
+        raise ValueError(f"the time of a {type(event).__name__} has no zone")
+    if isinstance(event, MessageEvent):
+        if event.role not in _ROLES:
+            raise ValueError(f"{event.role!r} is no role of a message")
+        parts: Sequence[object] = event.parts
+        for part in parts:
+            if not isinstance(part, dict) or not isinstance(part.get("type"), str):
+                raise ValueError("a part of a message is not in the stored form")
 
 
 def begin_session(
