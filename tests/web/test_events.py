@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sessionary.actions.feed import HOLE_SECONDS
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.config.server import Limits
 from sessionary.engine.context import LiveEvent
@@ -19,7 +20,7 @@ from sessionary.model.message import message
 from sessionary.store.open import open_store
 from sessionary.store.tables import entries
 from sessionary.web import auth, stream
-from sessionary.web.stream import HOLE_SECONDS, FeedReader
+from sessionary.web.stream import FeedReader
 from tests.web.conftest import API, Client, Served, served
 from tests.web.test_login import logged_in
 

@@ -8,6 +8,8 @@ from sessionary.store.tables import entries
 from sessionary.store.tables.entries import FeedChange
 
 HOLE_SECONDS = 10.0
+# How many transactions may be open at once, generously.
+MOST_HOLES = 10_000
 
 
 class FeedProgress:
@@ -60,7 +62,8 @@ class FeedProgress:
         late = [each for each in found if each.position in self._holes]
         self._forget_holes(late)
         for each in fresh:
-            for missing in range(self._last + 1, each.position):
+            # A larger gap is no transaction that is still open: those rows were deleted.
+            for missing in range(max(self._last + 1, each.position - MOST_HOLES), each.position):
                 self._holes[missing] = self._monotonic()
             self._last = each.position
         self._pending.update({each.position: each for each in [*late, *fresh]})
