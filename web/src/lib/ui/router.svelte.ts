@@ -1,5 +1,5 @@
 /** Client-side routing with the History API. Hashes are used only for messages (`#m12`). */
-export type PageName = 'workbench' | 'search' | 'live' | 'usage' | 'import' | 'settings' | 'unknown'
+export type PageName = 'workbench' | 'search' | 'live' | 'usage' | 'import' | 'settings' | 'api' | 'unknown'
 
 export interface Route {
   page: PageName
@@ -18,6 +18,7 @@ const PAGES: Record<string, PageName> = {
   '/usage': 'usage',
   '/import': 'import',
   '/settings': 'settings',
+  '/api': 'api',
 }
 
 export function parseRoute(address: URL): Route {
