@@ -108,7 +108,7 @@ def test_an_object_that_is_something_else_is_refused(
     package = "odd_" + str(len(module))
     packages.install(package, "odd", module)
 
-    with pytest.raises(PluginFailed, match=f"is {what}, not a Lamp of that name"):
+    with pytest.raises(PluginFailed, match=f"is {what}; expected: Lamp of that name"):
         lamps().load("odd")
 
 

@@ -132,7 +132,7 @@ class PluginGroup(Generic[T]):
             what = f"{what} named {made.name!r}" if isinstance(made, self._kind) else what
             raise PluginFailed(
                 f"The {self.noun} {name!r} of {plugin} cannot be used: {plugin.entry_point.value} "
-                f"is {what}, not a {self._kind.__name__} of that name."
+                f"is {what}; expected: {self._kind.__name__} of that name."
             )
         return made
 

@@ -19,7 +19,7 @@ from tests.support.environment import installed
 @pytest.fixture(scope="module")
 def plugin(tmp_path_factory: pytest.TempPathFactory) -> PluginEnvironment:
     folder = tmp_path_factory.mktemp("importer")
-    page = (ROOT / "docs" / "plugins" / "write-an-importer.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "plugins" / "importer.md").read_text(encoding="utf-8")
     (folder / "package").mkdir()
     for name, content in FILE.findall(page):
         (folder / "package" / name).write_text(content, encoding="utf-8")

@@ -1,6 +1,6 @@
 """Parsers for the conversations of other agents' tools, and one driver that imports them.
 
-What the author of an importer needs is exported here; docs/plugins/write-an-importer.md shows how it is used. The
+What the author of an importer needs is exported here; docs/plugins/importer.md shows how it is used. The
 modules `files`, `databases` and `archives` read the three kinds of records.
 """
 
