@@ -41,8 +41,8 @@ HEAD = """\
 Every public name of `sessionary`, with arguments, results and errors; `tools/python_page.py` generates this page
 from the code. [Python](python.md) shows how to use them.
 
-Every call of a client can raise `BadInput` (an argument cannot be used, or the client is closed), `StoreUnavailable`
-(the database cannot be reached or used) and `RetryLater` (it is busy). Other errors are named with the call.
+Every call of a client can raise `BadInput` (an argument cannot be used), `StoreUnavailable` (the database
+cannot be reached or used, or the client is closed) and `RetryLater` (it is busy). Other errors are named with the call.
 """
 ASYNC = """\
 ## The asynchronous client

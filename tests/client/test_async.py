@@ -50,9 +50,9 @@ async def test_a_client_is_opened_and_closed_without_a_block(url: str) -> None:
     await s.aclose()
     await s.aclose()
 
-    with pytest.raises(BadInput, match="closed; open a new one"):
+    with pytest.raises(StoreUnavailable, match="closed; open a new one"):
         s.session("alice")
-    with pytest.raises(BadInput, match="closed"):
+    with pytest.raises(StoreUnavailable, match="closed"):
         await s.__aenter__()
 
 

@@ -407,9 +407,9 @@ def test_a_client_says_what_it_is_without_secrets(home: Path) -> None:
     s.close()
     s.close()
     assert repr(s) == "<Sessionary, closed>"
-    with pytest.raises(BadInput, match="closed; open a new one"):
+    with pytest.raises(StoreUnavailable, match="closed; open a new one"):
         chat.append("user", "again")
-    with pytest.raises(BadInput, match="closed"), s:
+    with pytest.raises(StoreUnavailable, match="closed"), s:
         pass
 
 

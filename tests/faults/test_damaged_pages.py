@@ -130,7 +130,7 @@ def over_python(home: Path, ids: list[str]) -> Iterator[Any]:
     with sessionary.Sessionary(f"sqlite:///{home}/sessionary.db", create=False) as client:
         yield asked(lambda: [head.id for head in client.sessions(limit=100).items])
         for id in ids:
-            yield asked(lambda id=id: client.find(id).messages())  # type: ignore[misc]
+            yield asked(lambda id=id: list(client.find(id).messages()))  # type: ignore[misc]
             yield asked(lambda id=id: client.find(id).context())  # type: ignore[misc]
 
 

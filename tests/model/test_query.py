@@ -31,7 +31,7 @@ NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
         ("before:2026-01-31 x", "x, before 2026-01-31 00:00"),
         ("after:7d x", "x, after 2026-02-23 12:00"),
         ("before:yesterday", "“before:yesterday”"),
-        ('he said "never" twice', "he, text, never, twice"),
+        ('he said "never" twice', "he, said, never, twice"),
         ('5" pipe', '5", pipe'),
         ("", "nothing to look for"),
         (" \t\n", "nothing to look for"),

@@ -17,7 +17,7 @@ from sessionary.app.context import AppContext
 from sessionary.client.async_pages import AsyncHitsFetch, AsyncPageFetch
 from sessionary.client.async_paginator import AsyncHitPaginator, AsyncPaginator
 from sessionary.client.base import OpenStore
-from sessionary.errors import BadInput, SessionaryError, TurnLost
+from sessionary.errors import SessionaryError, StoreUnavailable, TurnLost
 from sessionary.store.database import Pending, Store, running_loop
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class AsyncOpenStore(OpenStore):
     async def _ensure_open(self) -> None:
         running_loop(committed="no")
         if self._was_closed:
-            raise BadInput("The client is closed; open a new one.")
+            raise StoreUnavailable("The client is closed; open a new one.")
         if self._app is not None:
             return
         opening = asyncio.ensure_future(asyncio.to_thread(self._open))

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sessionary.app.context import AppContext, open_app
 from sessionary.clock import Moment
-from sessionary.errors import BadInput
+from sessionary.errors import BadInput, StoreUnavailable
 from sessionary.model.usage import Usage
 from sessionary.store.database import Store
 
@@ -20,6 +20,7 @@ class OpenStore:
 
     _app: AppContext | None = None
     _was_closed = False
+    _profile: str | None = None
 
     def __init__(
         self,
@@ -36,10 +37,10 @@ class OpenStore:
 
     @property
     def app(self) -> AppContext:
-        """The open store with its configuration; raises `BadInput` if it is not open."""
+        """The open store with its configuration; raises `StoreUnavailable` once it is closed."""
         if self._app is None:
             if self._was_closed:
-                raise BadInput("The client is closed; open a new one.")
+                raise StoreUnavailable("The client is closed; open a new one.")
             raise BadInput(
                 "The client is not open: use `async with AsyncSessionary() as s:`, or "
                 "`s = await AsyncSessionary.connect()`."
@@ -53,8 +54,8 @@ class OpenStore:
 
     @property
     def profile(self) -> str:
-        """The profile whose sessions this client reads and writes."""
-        return self.app.profile
+        """The profile whose sessions this client reads and writes; also known after it was closed."""
+        return self._profile or self.app.profile
 
     @property
     def holder(self) -> str:
@@ -77,6 +78,8 @@ class OpenStore:
     def _take_app(self) -> AppContext | None:
         """Mark the client as closed, and return what must be closed; None the second time."""
         app, self._app = self._app, None
+        if app is not None:
+            self._profile = app.profile
         self._was_closed = True
         return app
 
