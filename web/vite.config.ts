@@ -16,6 +16,14 @@ export default defineConfig({
     // The content security policy forbids data: URLs, so small files must stay files.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
+    // What every page uses is one file; otherwise each page that uses another part of it splits it once more.
+    rolldownOptions: {
+      output: {
+        codeSplitting: {
+          groups: [{ name: 'common', test: /src\/lib\/(api\/http|i18n\.svelte|format)\.ts$/ }],
+        },
+      },
+    },
   },
   worker: { format: 'es' },
   server: { proxy: { '/api': 'http://127.0.0.1:8741', '/login': 'http://127.0.0.1:8741' } },
