@@ -76,6 +76,8 @@ def test_axe_finds_nothing_on_the_narrowest_screen(shared_demo: Served, visit: V
         expect(page.locator(there).first).to_be_visible()
         found[path] = problems(page)
     page.goto(shared_demo.address)
+    expect(page.locator(".session-row").first).to_be_visible()
+    settled(page)
     page.locator(".session-row", has_text="Why").first.click()
     expect(page.locator(".message").first).to_be_visible()
     page.locator(".transcript").focus()
