@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from sessionary.actions.retention import purge
 from sessionary.actions.sessions import edit, holds, projects, read, routing, titles
 from sessionary.errors import Ambiguous, BadInput, Conflict, NotFound, Purged
 from sessionary.model.session import EndReason, Kind, Opening, SessionFolder, TitleBy
@@ -330,6 +331,31 @@ class SessionSuite(Suite):
 
         with refused(Conflict, child, unchanged=world):
             world.purge(parent)
+
+    def test_what_would_be_pruned_is_what_is_pruned(self, world: World) -> None:
+        """A subagent is counted once, with its parent; one that is pinned or at work keeps both."""
+        old, pinned, working = (world.session(text) for text in "abc")
+        children = [_subagent(world, parent) for parent in (old, pinned, working)]
+        for session in (old, children[0], pinned, working):
+            world.write(edit.end, session, profile="main", moment=world.moment())
+        world.write(edit.pin, children[1], profile="main", pinned=True)
+        world.begin_in(children[2], "go on")
+        world.clock.tick()
+        before = world.clock.now()
+
+        found = list(purge.find_prunable(world.store, profile="main", before=before))
+        pruned = {
+            session: world.write(
+                purge.prune, session, profile="main", before=before, moment=world.moment()
+            )
+            for session in (old, pinned, working)
+        }
+
+        assert [(each.session_id, each.sessions, each.entries) for each in found] == [(old, 2, 2)]
+        assert [session for session, result in pruned.items() if result] == [old]
+        result = pruned[old]
+        assert result is not None
+        assert result.entries == found[0].entries
 
     def test_a_subagent_that_was_trashed_by_itself_stays_in_the_trash(self, world: World) -> None:
         """The parent brings back only what went with it."""

@@ -35,7 +35,8 @@ from sessionary.store.tables import retention
 def prune(console: Console, *, older_than: str, source: str | None, apply_it: bool) -> None:
     """Delete sessions that ended long ago, forever.
 
-    Without --apply they are only counted. Open and pinned sessions are never deleted.
+    Without --apply they are only counted. Open and pinned sessions are never deleted,
+    nor those with a subagent that is pinned or running.
     """
     times.span(older_than)
     sessions = entries = amount = 0
@@ -55,7 +56,11 @@ def prune(console: Console, *, older_than: str, source: str | None, apply_it: bo
                 ).result()
             ):
                 continue
-            sessions, entries, amount = sessions + 1, entries + each.entries, amount + each.size
+            sessions, entries, amount = (
+                sessions + each.sessions,
+                entries + each.entries,
+                amount + each.size,
+            )
             console.progress(f"{sessions:,} sessions")
     console.end_progress()
     value = {

@@ -1,6 +1,6 @@
 """Purge: the only deletion. What other sessions inherit is kept for them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -29,9 +29,10 @@ class PurgeResult:
 
 @dataclass(frozen=True, slots=True)
 class Prunable:
-    """A session that may be pruned, and what it holds of its own."""
+    """A session that may be pruned, and what is deleted with it: its subagents, their entries and bytes."""
 
     session_id: str
+    sessions: int
     entries: int
     size: int
 
@@ -95,15 +96,26 @@ def purge_trash(tx: Tx, id: str, *, moment: Moment) -> bool:
 
 
 def find_prunable(
-    store: Store, *, profile: str, before: datetime, platform: str | None = None
+    store: Store,
+    *,
+    profile: str,
+    before: datetime,
+    platform: str | None = None,
+    with_subagents: bool = True,
 ) -> Iterator[Prunable]:
-    """The sessions that ended before a time; open and pinned ones are never among them."""
-    after = 0
+    """The sessions that `prune` deletes. A subagent that is deleted with its parent is not named again."""
+    after, counted = 0, set[int]()
     while page := store.read(
         _prunable_page, profile=profile, before=before, platform=platform, after=after
     ).result():
-        for after, found in page:  # noqa: B007  # the last number is where the next page begins
-            yield found
+        for after, session_id in page:  # the last number is where the next page begins
+            if after in counted:
+                counted.remove(after)
+            elif family := store.read(
+                _prunable_family, after, with_subagents=with_subagents
+            ).result():
+                counted.update(family.subagents)
+                yield Prunable(session_id, len(family.subagents) + 1, *family.size)
 
 
 def prune(
@@ -126,18 +138,42 @@ def prune(
     family = (head, *(edit.lock_subagents(tx, head) if with_subagents else ()))
     if head.ended_at is None or head.ended_at >= before:
         return None
-    if any(each.pinned or each.running for each in family):
+    if _has_to_stay(family):
         return None
     return purge(tx, session_id, profile=profile, moment=moment, with_subagents=with_subagents)
 
 
 def _prunable_page(
     tx: Tx, *, profile: str, before: datetime, platform: str | None, after: int
-) -> list[tuple[int, Prunable]]:
-    found = retention.prunable(
+) -> list[tuple[int, str]]:
+    return retention.prunable(
         tx, profile=profile, before=before, platform=platform, after=after, limit=PAGE
     )
-    return [(no, Prunable(id, *retention.log_size(tx, no))) for no, id in found]
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    subagents: tuple[int, ...]
+    size: tuple[int, int]
+
+
+def _prunable_family(tx: Tx, no: int, *, with_subagents: bool) -> _Family | None:
+    """What is deleted with a session; None if it has to stay."""
+    below = sessions.subagents_below(tx, no) if with_subagents else []
+    heads = sessions.by_numbers(tx, (no, *below))
+    family = [each for each in heads.values() if each.folder is not SessionFolder.GONE]
+    if not family or _has_to_stay(family):
+        return None
+    sizes = [retention.log_size(tx, each.no) for each in family]
+    return _Family(
+        tuple(each.no for each in family if each.no != no),
+        (sum(size.entries for size in sizes), sum(size.bytes for size in sizes)),
+    )
+
+
+def _has_to_stay(family: Sequence[SessionHead]) -> bool:
+    """Whether a session or one of its subagents is pinned or running."""
+    return any(each.pinned or each.running for each in family)
 
 
 def _needed_by_children(tx: Tx, no: int, known: Mapping[int, int] = MappingProxyType({})) -> int:

@@ -120,7 +120,11 @@ class SessionDB:
         before = self._store.moment().now - timedelta(days=older_than_days)
         found = list(
             purge.find_prunable(
-                self._store.store, profile=self._profile, before=before, platform=source
+                self._store.store,
+                profile=self._profile,
+                before=before,
+                platform=source,
+                with_subagents=False,
             )
         )
         gone = (
