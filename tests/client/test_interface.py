@@ -17,6 +17,7 @@ from sessionary import (
     File,
     InputMessage,
     NotFound,
+    Role,
     Sessionary,
     Source,
     StoreUnavailable,
@@ -62,6 +63,7 @@ def test_a_new_session_is_empty_everywhere(s: Sessionary) -> None:
         assert (chat.holds(), chat.children(), chat.waiting(), chat.draft()) == ([], [], [], None)
         assert chat.running_turn() is None
         assert chat.overview().prompts == ()
+        assert chat.count_rounds() == 0
         assert not chat.exists()
         head = chat.head()
         assert (head.id, head.message_count, head.running) == ("", 0, False)
@@ -89,6 +91,20 @@ def test_iterating_goes_on_through_all_pages(s: Sessionary) -> None:
     assert len(list(s.search("plum", limit=2))) == 6
     assert [entry.seq for entry in chat.log(limit=2)] == [1, 2, 3, 4, 5, 6, 7]
     assert repr(page) == "<Page of 3 items, and more>"
+
+
+def test_rounds_are_counted_after_an_entry(s: Sessionary) -> None:
+    chat = s.session("alice")
+    for role, text in (("user", "1"), ("user", "2"), ("assistant", "3")):
+        chat.append(Role(role), text)
+    with chat.turn("4") as turn:
+        turn.append("assistant", "5")
+
+    assert (chat.count_rounds(), chat.count_rounds(since=3), chat.count_rounds(since=4)) == (
+        2,
+        1,
+        0,
+    )
 
 
 def test_messages_are_appended_together_or_not_at_all(s: Sessionary) -> None:

@@ -29,7 +29,6 @@ from sessionary.model.transcript import (
     latest_compaction,
     mark_shared,
     retracted,
-    rounds,
     transcript,
 )
 
@@ -229,11 +228,3 @@ def test_the_latest_standing_compaction_holds() -> None:
     assert latest is not None
     assert latest.seq == 4
     assert latest_compaction(log(user("1"))) is None
-
-
-def test_rounds_are_questions_that_were_answered() -> None:
-    entries = log(agent("0"), user("1"), user("2"), agent("3"), agent("4"), user("5"), agent("6"))
-
-    assert rounds(entries) == 2
-    assert [rounds(entries, since=seq) for seq in range(8)] == [2, 2, 2, 1, 1, 1, 0, 0]
-    assert rounds([]) == 0

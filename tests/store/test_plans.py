@@ -34,6 +34,10 @@ STEPS = {
         "d USING INDEX deliveries_done_by_platform (profile=? AND platform=? AND no<?)",
         "s USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
     },
+    "count_rounds": {
+        "entries USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+        "e USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+    },
     "count_waiting": {
         "arrivals USING COVERING INDEX arrivals_waiting (profile=?)",
         "s USING INTEGER PRIMARY KEY (rowid=?)",

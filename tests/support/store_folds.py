@@ -8,11 +8,16 @@ from sessionary.actions.sessions.lists import SessionFilters, list_sessions
 from sessionary.errors import BadInput, Conflict, TurnLost
 from sessionary.model.message import Compaction, Message, Role, Text, ToolCall, ToolResult
 from sessionary.model.session import Lineage, SessionHead
-from sessionary.model.transcript import SUMMARY_HEADING, rounds
+from sessionary.model.transcript import SUMMARY_HEADING
 from tests.support.suite import Suite, refused
 from tests.support.world import World
 
 SIX = ("1", "2", "3", "4", "5", "6")
+
+
+def rounds(world: World, session: str, *, since: int = 0) -> int:
+    """Return how many rounds a session has after an entry."""
+    return world.read(read.count_rounds, session, profile="main", since=since)
 
 
 def undo(world: World, session: str, rounds: int = 1) -> SessionHead:
@@ -385,18 +390,40 @@ class ReadingSuite(Suite):
         with refused(BadInput, "1 to 1,000"):
             world.read(read.read_log, session, profile="main", limit=limit)
 
-    def test_rounds_are_counted(self, world: World) -> None:
-        """`since` is exclusive."""
-        session = world.session("1", "2", "3", "4")
-        world.append_text(session, "5")
-        world.append_text(session, "6")
-        world.append_text(session, "7", role="assistant")
+    def test_a_round_is_one_or_more_questions_with_a_reply(self, world: World) -> None:
+        session = world.session("1")
+        world.append_text(session, "2")
+        for role in ("assistant", "tool", "assistant", "system", "user", "tool", "assistant"):
+            world.append_text(session, "x", role=role)
         world.append_text(session, "unanswered")
 
-        entries = world.transcript(session)
+        assert rounds(world, session) == 2
+        # `since` is exclusive: the question that it names is not counted, nor is its reply.
+        assert [rounds(world, session, since=seq) for seq in range(11)] == [
+            *(2, 2, 1, 1, 1, 1, 1, 0, 0, 0, 0),
+        ]
+        with refused(BadInput, "since -1"):
+            rounds(world, session, since=-1)
 
-        assert rounds(entries) == 3
-        assert (rounds(entries, since=2), rounds(entries, since=6)) == (2, 0)
+    def test_rounds_that_were_taken_back_are_not_counted(self, world: World) -> None:
+        session = world.session("1", "2", "3", "4")
+        undo(world, session)
+
+        assert rounds(world, session) == 1
+
+        world.append_text(session, "6", role="assistant")
+        world.append_text(session, "7")
+        world.append_text(session, "8", role="assistant")
+
+        assert rounds(world, session) == 2  # the sixth entry follows the second, a reply
+
+    def test_a_fork_counts_the_rounds_that_it_shares(self, world: World) -> None:
+        session = world.session("1", "2", "3", "4")
+        fork = world.fork(session, 3)
+        world.append_text(fork.id, "5", role="assistant")
+
+        assert (rounds(world, session), rounds(world, fork.id)) == (2, 2)
+        assert (rounds(world, fork.id, since=2), rounds(world, fork.id, since=3)) == (1, 0)
 
     def test_a_log_of_many_pages_is_whole(self, world: World) -> None:
         session = world.session(*("x",) * 1201)

@@ -300,6 +300,22 @@ async def test_deep_json_is_refused_and_the_server_lives(client: Client) -> None
     assert (await client.get(f"/sessions/{id}"))["message_count"] == 1
 
 
+async def test_rounds_are_counted_after_an_entry(client: Client) -> None:
+    made = await client.post("/sessions", {"text": "one", "role": "user"}, status=201)
+    where = f"/sessions/{made['id']}"
+    for role in ("user", "assistant", "user", "assistant"):
+        await client.post(f"{where}/messages", {"role": role, "text": "x"}, status=201)
+
+    counted = await client.get(f"{where}/rounds")
+    since = await client.get(f"{where}/rounds?since=3")
+    refused = await client.call("GET", f"{where}/rounds?since=-1")
+    unknown = await client.call("GET", "/sessions/nothing/rounds")
+
+    assert counted == {"session_id": made["id"], "rounds": 2}
+    assert since["rounds"] == 1
+    assert (refused.status_code, unknown.status_code) == (422, 404)
+
+
 async def test_search_usage_bindings_and_export(server: Served, client: Client) -> None:
     answer = await client.post(
         "/arrivals",

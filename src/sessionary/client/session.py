@@ -187,6 +187,13 @@ class Session(SessionReference):
             around=around,
         )
 
+    def count_rounds(self, *, since: int = 0) -> int:
+        """Count the rounds after an entry: one or more messages of users, then at least one of the assistant.
+
+        The database counts them without reading a message.
+        """
+        return self._read(read.count_rounds, 0, profile=self._profile, since=since)
+
     def log(self, *, after: int = 0, limit: int = 500) -> Page[Entry]:
         """Return the raw log: retracted entries and the marks of compactions and retractions too."""
 

@@ -125,19 +125,6 @@ def context(entries: Sequence[Entry]) -> list[Chat]:
     return _paired(chats)
 
 
-def rounds(entries: Iterable[Entry], *, since: int = 0) -> int:
-    """How many exchanges: user messages, one or more, answered by at least one assistant message."""
-    count, asked = 0, False
-    for entry in entries:
-        if entry.seq <= since or not isinstance(entry.body, Message):
-            continue
-        if entry.body.role is Role.USER:
-            asked = True
-        elif entry.body.role is Role.ASSISTANT and asked:
-            count, asked = count + 1, False
-    return count
-
-
 def chats_of(message: Message) -> list[Chat]:
     """One message as the model reads it: a tool's may hold several results."""
     return _chats(message, name_speakers=False)

@@ -119,6 +119,20 @@ def read_since_compaction(tx: Tx, found: SessionHead) -> list[Entry]:
     return sorted((*messages, *marks), key=lambda entry: entry.seq)
 
 
+def count_rounds(tx: Tx, id: str, *, profile: str, since: int = 0) -> int:
+    """How many rounds people see after an entry: one or more user messages, then at least one of the assistant.
+
+    The database counts; no message is read.
+    """
+    if since < 0:
+        raise BadInput(f"Entries are numbered from 1; rounds cannot be counted since {since}.")
+    segments = _segments(tx, id, profile=profile)
+    shown = clip(segments, since + 1)
+    for first, last in transcript.retracted(entries.marks(tx, segments)):
+        shown = [*clip(shown, 1, first - 1), *clip(shown, last + 1)]
+    return entries.count_rounds(tx, shown)
+
+
 def get_settings(tx: Tx, head: SessionHead) -> Mapping[str, Any]:
     """The session's own model and model settings, which override the agent's."""
     found = sessions.settings(tx, head.no)

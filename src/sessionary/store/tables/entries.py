@@ -340,6 +340,21 @@ def extent(tx: Tx, session_no: int, *, first: int = 0, last: int = MAX_SEQ) -> L
     return LogExtent(size, lowest & MAX_SEQ, highest & MAX_SEQ, active)
 
 
+def count_rounds(tx: Tx, segments: Iterable[Segment]) -> int:
+    """Count the rounds of these parts of a log: one or more user messages with at least one reply after them."""
+    count, before = 0, ""
+    for segment in segments:
+        row = tx.one(
+            "count_rounds",
+            first=entry_no(segment.no, segment.first),
+            last=entry_no(segment.no, segment.last),
+            before=before,
+        )
+        if row is not None:
+            count, before = count + row[0], row[1] or before
+    return count
+
+
 def entries_of(tx: Tx, rows: Sequence[Row], session_id: str) -> list[Entry]:
     """Rows of the log as values; where there are many, messages of texts take a short way."""
     if len(rows) < MANY and not message.is_ready():

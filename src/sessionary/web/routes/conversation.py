@@ -109,6 +109,14 @@ class ContextPage(TypedDict):
     next: None
 
 
+class RoundCount(TypedDict):
+    """How many rounds a session has."""
+
+    session_id: str
+    rounds: int
+    """How often one or more messages of users were followed by at least one of the assistant."""
+
+
 class NewMessageBody(Struct, kw_only=True, forbid_unknown_fields=True):
     """A message to append: either `text` or `parts`."""
 
@@ -225,6 +233,25 @@ async def list_entries(
             more_after=found.more_after,
         )
     )
+
+
+@router.get("/rounds")
+async def count_rounds(
+    session_id: SessionId,
+    context: ContextDep,
+    caller: Reader,
+    since: Annotated[
+        int, Query(ge=0, le=MAX_SEQ, description="Only what comes after this `seq`.")
+    ] = 0,
+) -> JsonAnswer[RoundCount]:
+    """Count the rounds of a session.
+
+    One or more messages of users, followed by at least one of the assistant, are one round. What was taken back is not
+    counted.
+    """
+    known = checked_name(session_id, "session")
+    found = await context.store.read(read.count_rounds, known, profile=caller.profile, since=since)
+    return json_response(RoundCount(session_id=known, rounds=found))
 
 
 @router.post("/messages", status_code=201)

@@ -229,6 +229,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/sessions/{session_id}/rounds": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Count the rounds of a session
+         * @description One or more messages of users, followed by at least one of the assistant, are one round. What was taken back is not
+         *     counted.
+         */
+        get: operations["count_rounds"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/sessions/{session_id}/messages": {
         parameters: {
             query?: never;
@@ -2613,6 +2634,15 @@ export interface components {
          */
         Role: "user" | "assistant" | "system" | "tool";
         /**
+         * RoundCount
+         * @description How many rounds a session has.
+         */
+        RoundCount: {
+            session_id: string;
+            /** @description How often one or more messages of users were followed by at least one of the assistant. */
+            rounds: number;
+        };
+        /**
          * RunInfo
          * @description One run of a scheduled task.
          */
@@ -3475,6 +3505,7 @@ export type RetractBody = components['schemas']['RetractBody'];
 export type RetractionEntry = components['schemas']['RetractionEntry'];
 export type RevokedPermit = components['schemas']['RevokedPermit'];
 export type Role = components['schemas']['Role'];
+export type RoundCount = components['schemas']['RoundCount'];
 export type RunInfo = components['schemas']['RunInfo'];
 export type RunState = components['schemas']['RunState'];
 export type ScheduleChange = components['schemas']['ScheduleChange'];
@@ -4095,6 +4126,41 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EntryPage"] | components["schemas"]["ContextPage"];
+                };
+            };
+            /** @description A problem: what happened, and what to do. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    count_rounds: {
+        parameters: {
+            query?: {
+                /** @description Only what comes after this `seq`. */
+                since?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The session's id. */
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RoundCount"];
                 };
             };
             /** @description A problem: what happened, and what to do. */

@@ -59,6 +59,17 @@ SELECT COUNT(*), COALESCE(MIN(entry_no), 0), COALESCE(MAX(entry_no), 0),
 FROM entries
 WHERE entry_no BETWEEN :first AND :last;
 
+-- name: count_rounds
+-- How many messages of the assistant come directly after one of a user, and who wrote the last message. `before` is
+-- who wrote the last message before this part of the log.
+SELECT COUNT(CASE WHEN messages.role = 'assistant' AND messages.previous = 'user' THEN 1 END),
+    (SELECT e.role FROM entries e WHERE e.entry_no BETWEEN :first AND :last AND e.role IN ('user', 'assistant')
+     ORDER BY e.entry_no DESC LIMIT 1)
+FROM (
+    SELECT role, LAG(role, 1, CAST(:before AS TEXT)) OVER (ORDER BY entry_no) AS previous
+    FROM entries WHERE entry_no BETWEEN :first AND :last AND role IN ('user', 'assistant')
+) messages;
+
 -- name: set_counts
 -- The head's fold after entries were taken back, or when it is made again.
 UPDATE sessions SET message_count = :message_count, tool_call_count = :tool_call_count,
