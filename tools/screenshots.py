@@ -1,6 +1,11 @@
-"""Makes the pictures of docs/images again: `.venv/bin/python -m tools.screenshots` (needs Chromium)."""
+"""Takes pictures of every page of the workbench: `.venv/bin/python -m tools.screenshots FOLDER`.
+
+Needs Chromium, and a font with Chinese characters. Without a folder, only those that the docs show
+are taken again, in docs/images.
+"""
 
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +19,7 @@ from sessionary.app import demo
 from tests.browser.conftest import FLAGS, PHONE, Served, served
 from tests.browser.test_import import record
 
-IMAGES = Path(__file__).parents[1] / "docs" / "images"
+DOCS = Path(__file__).parents[1] / "docs" / "images"
 WINDOW = {"width": 1280, "height": 800}
 WIDE = {"width": 1440, "height": 860}
 THEMES = ("light", "dark")
@@ -33,7 +38,8 @@ RESETS = '[reset]\nmode = "both"\nidle_minutes = 1440\n'
 class Visitor:
     """A browser that is logged in and takes pictures."""
 
-    def __init__(self, browser: Browser, server: Served) -> None:
+    def __init__(self, browser: Browser, server: Served, images: Path) -> None:
+        self.images = images
         self._browser = browser
         self._server = server
         context = browser.new_context()
@@ -66,6 +72,19 @@ class Visitor:
 
 
 def main() -> None:
+    """Take the pictures into the folder of the command line, or renew those of the docs."""
+    if len(sys.argv) > 1:
+        folder = Path(sys.argv[1])
+        folder.mkdir(parents=True, exist_ok=True)
+        take_all(folder)
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        take_all(Path(scratch))
+        for shown in DOCS.glob("*.png"):
+            shutil.copy(Path(scratch) / shown.name, shown)
+
+
+def take_all(images: Path) -> None:
     """Fill a store, serve it, and look at it in both themes and on a phone."""
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         home, person = Path(folder) / "home", Path(folder) / "person"
@@ -76,20 +95,20 @@ def main() -> None:
             demo.fill(client.app)
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         with served(home, user_home=person) as server:
-            visitor = Visitor(browser, server)
+            visitor = Visitor(browser, server, images)
             for theme in THEMES:
                 with visitor.page(theme, WINDOW) as page:
                     take(visitor, page, theme)
                 with visitor.page(theme, WIDE) as page:
-                    take_details(page, theme)
+                    take_details(visitor, page, theme)
                 with visitor.page(theme, PHONE, has_touch=True) as page:
                     take_phone(visitor, page, theme)
         with served(Path(folder) / "empty", user_home=person) as server:
-            visitor = Visitor(browser, server)
+            visitor = Visitor(browser, server, images)
             for theme in THEMES:
                 with visitor.page(theme, WINDOW) as page:
                     page.get_by_text("from another tool").wait_for()
-                    page.screenshot(path=IMAGES / f"empty-{theme}.png")
+                    page.screenshot(path=images / f"empty-{theme}.png")
         browser.close()
 
 
@@ -103,17 +122,17 @@ def open_session(page: Page) -> None:
 def take(visitor: Visitor, page: Page, theme: str) -> None:
     """Every page in one theme."""
     open_session(page)
-    page.screenshot(path=IMAGES / f"workbench-{theme}.png")
+    page.screenshot(path=visitor.images / f"workbench-{theme}.png")
     page.keyboard.press("Control+k")
     page.keyboard.type("retention rule")
     page.locator(".option .snippet").first.wait_for()
-    page.screenshot(path=IMAGES / f"palette-{theme}.png")
+    page.screenshot(path=visitor.images / f"palette-{theme}.png")
     for name, (path, ready) in PAGES.items():
         visitor.go(page, path, ready)
-        page.screenshot(path=IMAGES / f"{name}-{theme}.png")
+        page.screenshot(path=visitor.images / f"{name}-{theme}.png")
 
 
-def take_details(page: Page, theme: str) -> None:
+def take_details(visitor: Visitor, page: Page, theme: str) -> None:
     """A session with its work unfolded and its details beside it."""
     open_session(page)
     page.locator(".transcript").focus()
@@ -122,19 +141,19 @@ def take_details(page: Page, theme: str) -> None:
     page.locator(".step-group .toggle").first.click()
     page.locator(".step .toggle", has_text="Edited").click()
     page.locator(".diff-line.added").first.scroll_into_view_if_needed()
-    page.screenshot(path=IMAGES / f"details-{theme}.png")
+    page.screenshot(path=visitor.images / f"details-{theme}.png")
 
 
 def take_phone(visitor: Visitor, page: Page, theme: str) -> None:
     """The list, a session and every page on a phone."""
     page.locator(".session-row").first.wait_for()
-    page.screenshot(path=IMAGES / f"phone-list-{theme}.png")
+    page.screenshot(path=visitor.images / f"phone-list-{theme}.png")
     page.locator(".session-row", has_text=SESSION).first.tap()
     page.locator(".message img").first.wait_for()
-    page.screenshot(path=IMAGES / f"phone-session-{theme}.png")
+    page.screenshot(path=visitor.images / f"phone-session-{theme}.png")
     for name, (path, ready) in PAGES.items():
         visitor.go(page, path, ready)
-        page.screenshot(path=IMAGES / f"phone-{name}-{theme}.png")
+        page.screenshot(path=visitor.images / f"phone-{name}-{theme}.png")
 
 
 if __name__ == "__main__":
