@@ -160,6 +160,9 @@ def test_forms_know_titles_help_defaults_choices_and_secrets(schema: dict[str, A
         {"anyOf": [{"required": ["token_env"]}, {"required": ["token_file"]}]}
     ]
     assert "x-secret" not in telegram["properties"]["groups"]
+    # The URL may contain a password.
+    database = schema["properties"]["database"]
+    assert (database["x-secret"], database["writeOnly"]) == ("database", True)
 
 
 def test_a_channel_says_what_to_install(schema: dict[str, Any]) -> None:

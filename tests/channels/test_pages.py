@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import io
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from sessionary.channels.whatsapp.adapter import WhatsAppAdapter
 from sessionary.testing.channel_world import until
 from tests.load import places
 from tests.load.places import Place
@@ -252,6 +254,9 @@ async def test_whatsapp_posts_to_the_address_that_its_page_names(reader: Reader)
             path, headers = path_of(url), {"Host": host_of(url)}
             async with session.get(address + path, params=query, headers=headers) as answer:
                 assert (answer.status, await answer.text()) == (200, "42")
+            large = io.BytesIO(bytes(WhatsAppAdapter.webhook_bytes + 1))
+            async with session.post(address + path, data=large, headers=headers) as answer:
+                assert answer.status == 413
             fake.current = ServerWebhook(address, url)
             await fake.says("hello", number=1)
             await until(lambda: fake.seen() == ["hello"], "an answer")

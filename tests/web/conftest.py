@@ -127,6 +127,7 @@ async def served(
     world = EngineWorld(store, policies=policies)
     engine = await world.started() if with_engine else None
     webhooks = settings.pop("webhooks", {})
+    webhook_bytes = settings.pop("webhook_bytes", {})
     traces, logs = settings.pop("traces", None), settings.pop("logs", None)
     imports = settings.pop("imports", None)
     upkeep = settings.pop("upkeep", None)
@@ -138,6 +139,7 @@ async def served(
         clock=world.clock,
         ids=world.ids,
         webhooks=webhooks,
+        webhook_bytes=webhook_bytes,
         traces=traces,
         logs=logs,
         imports=imports,

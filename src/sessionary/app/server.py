@@ -111,6 +111,7 @@ async def serve(
         ids=app.ids,
         webhooks={name: each.webhook for name, each in running.items() if each.webhook},
         challenges={name: each.challenge for name, each in running.items() if each.challenge},
+        webhook_bytes={name: each.webhook_bytes for name, each in running.items()},
         traces=None if ingest is None else ingest.ingest_spans,
         logs=None if ingest is None else ingest.ingest_logs,
         imports=WebImports(app),

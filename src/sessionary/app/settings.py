@@ -41,8 +41,8 @@ _PASSWORD = re.compile(r"(://[^/@:\s]*:)[^/@\s]*@")
 def json_schema() -> Json:
     """Return the JSON Schema of sessionary.toml, from which forms can be made.
 
-    A property with `x-secret` names where a secret is, and never contains it. `x-needs` is what pip has to install
-    for a channel, if its library is not there yet.
+    A property with `x-secret` names where a secret is; one that is also `writeOnly` may contain the secret itself.
+    `x-needs` is what pip has to install for a channel, if its library is not there yet.
     """
     whole = table_schema(StoreSettings)
     tables = table_schema(EngineTables)["properties"]

@@ -157,6 +157,8 @@ class ChannelAdapter:
     # Where the platform posts messages, and how we prove to it that the address is ours.
     webhook: Webhook | None = None
     challenge: Challenge | None = None
+    # The most that the platform posts in one request: GitHub, for example, sends up to 25 MB.
+    webhook_bytes: int = 25 * MEGABYTE
     # What is sent for a delivery without content.
     empty_text = "(An empty message.)"
     # How much text the platform accepts in one message, and in one that shows a partial reply.

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 from sessionary.config.reset import ResetTable
-from sessionary.config.setting import Setting, Zone, find_zone
+from sessionary.config.setting import MAY_HAVE_PASSWORD, Setting, Zone, find_zone
 from sessionary.errors import BadInput, StoreUnavailable
 
 FILE = "sessionary.toml"
@@ -54,6 +54,7 @@ class StoreSettings:
             "an SQLite file, or a URL postgresql://…; default: sessionary.db in the home directory",
             example="postgresql://sessionary@localhost/sessionary",
         ),
+        MAY_HAVE_PASSWORD,
     ] = field(default=None, repr=False)
     profile: Annotated[str, Setting("the namespace of sessions, people and schedules")] = "main"
     zone: Annotated[Zone, Setting('for daily resets and schedules, such as "Europe/Berlin"')] = (

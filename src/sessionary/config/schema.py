@@ -6,10 +6,10 @@ from typing import Any
 
 from sessionary.config.reader import MISSING, Declared, Shape, describe, settings_of
 from sessionary.config.secret import Secret
-from sessionary.config.setting import INHERITS, MAX_SECONDS, PLAIN
+from sessionary.config.setting import INHERITS, MAX_SECONDS, MAY_HAVE_PASSWORD, PLAIN
 
 Json = dict[str, Any]
-# In the schema of a setting that refers to a secret: the secret's name.
+# In the schema of a setting that refers to a secret, or may contain one: the secret's name.
 SECRET = "x-secret"
 
 
@@ -50,6 +50,8 @@ def _setting_schema(declared: Declared, *, has_default: bool) -> Json:
         and "properties" not in schema
     ):
         schema["default"] = written(declared.shape, default)
+    if MAY_HAVE_PASSWORD in declared.shape.marks:
+        schema |= {SECRET: declared.name, "writeOnly": True}
     if declared.example is not None:
         schema["examples"] = [declared.example]
     return schema

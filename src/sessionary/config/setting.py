@@ -73,6 +73,8 @@ class ValueKind:
 MAY_BE_EMPTY = "may be empty"
 # A secret that may also be in the file itself, because it is only a hash.
 PLAIN = "may be plain"
+# A text that may contain a password, such as the URL of a database; it is shown without it.
+MAY_HAVE_PASSWORD = "may have a password"
 # A table of tables in which settings that are missing come from the table around it.
 INHERITS = "inherits"
 

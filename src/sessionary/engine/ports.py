@@ -166,6 +166,8 @@ class Adapter(Protocol):
     # None where the platform posts nothing to us.
     webhook: Webhook | None
     challenge: Challenge | None
+    # The most that the platform posts in one request; a larger body is refused before its signature is checked.
+    webhook_bytes: int
 
     def attach(self, services: DeliveryServices, /) -> None:
         """Take what this adapter may call; called once before `run`."""

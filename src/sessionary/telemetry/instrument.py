@@ -258,6 +258,7 @@ class InstrumentedAdapter:
         self._adapter = adapter
         self.platform, self.capabilities = adapter.platform, adapter.capabilities
         self.webhook, self.challenge = adapter.webhook, adapter.challenge
+        self.webhook_bytes = adapter.webhook_bytes
         self.attach, self.run, self.close = adapter.attach, adapter.run, adapter.close
         self.typing, self.show, self.check = adapter.typing, adapter.show, adapter.check
 

@@ -102,7 +102,7 @@ def create_app(context: WebContext) -> FastAPI:
         dependencies=[read_access],
     )
     problems.install(app)
-    app.add_middleware(RequestGuard, settings=context.settings)
+    app.add_middleware(RequestGuard, settings=context.settings, webhook_bytes=context.webhook_bytes)
     app.add_middleware(health.AnswerCounter, counts=counts)
     return app
 
@@ -116,7 +116,7 @@ def create_webhook_app(context: WebContext) -> FastAPI:
     app.state.connections = _connections(context, knows_callers=False)
     _add_webhook_routes(app, context)
     problems.install(app)
-    app.add_middleware(RequestGuard, settings=context.settings)
+    app.add_middleware(RequestGuard, settings=context.settings, webhook_bytes=context.webhook_bytes)
     return app
 
 

@@ -203,14 +203,6 @@ class Upkeep(Protocol):
         """Do a task; `tell` is called as it goes, and may raise to end it."""
 
 
-MIB = 1024 * 1024
-# The most that a platform sends to its webhook. Anyone can post there, so that a body is bounded before its signature
-# is checked: Meta documents 3 MB for WhatsApp; Telegram's and Slack's messages are far smaller than 1 MB.
-WEBHOOK_BYTES = {"whatsapp": 3 * MIB, "telegram": MIB, "slack": MIB}
-# For any other, such as the generic webhook: GitHub sends up to 25 MB.
-OTHER_WEBHOOK_BYTES = 25 * MIB
-
-
 @dataclass(frozen=True, slots=True)
 class WebContext:
     """What every request is handled with: store, engine, clock, settings."""
@@ -225,6 +217,9 @@ class WebContext:
     rng: Callable[[int], bytes] = os.urandom
     webhooks: Mapping[str, Webhook] = field(default_factory=dict)
     challenges: Mapping[str, Challenge] = field(default_factory=dict)
+    # The most that each platform posts in one request. Anyone can post to a webhook, so a body is bounded before its
+    # signature is checked.
+    webhook_bytes: Mapping[str, int] = field(default_factory=dict)
     traces: Traces | None = None
     logs: Traces | None = None
     imports: Imports | None = None

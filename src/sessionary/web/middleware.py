@@ -1,14 +1,14 @@
 """Middleware for every path: checks of host, origin and size, and the headers of every response."""
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sessionary.config.server import Limits, WebSettings
 from sessionary.web.connections import CONNECTION, BodyBudget, LimitedConnection, classify_peer
-from sessionary.web.context import HEADERS, LOOPBACK, OTHER_WEBHOOK_BYTES, PREFIX, WEBHOOK_BYTES
+from sessionary.web.context import HEADERS, LOOPBACK, PREFIX
 from sessionary.web.problems import SAFE, RequestRefused, refusal_response
 
 API = "/api/"
@@ -23,9 +23,12 @@ _FRIENDLY = frozenset({"same-origin", "none"})
 class RequestGuard:
     """Lets a request pass that is addressed to us, comes from our own pages or from a program."""
 
-    def __init__(self, app: ASGIApp, settings: WebSettings) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: WebSettings, webhook_bytes: Mapping[str, int]
+    ) -> None:
         self._app = app
         self._settings = settings
+        self._webhook_bytes = webhook_bytes
         self._hosts = LOOPBACK | {host.lower() for host in settings.allowed_hosts}
         self._budget = BodyBudget(settings.limits.bodies_bytes)
         # Anyone may send a body to a webhook, so authenticated requests must not share its budget.
@@ -54,7 +57,18 @@ class RequestGuard:
         budget = self._webhook_budget if path.startswith(WEBHOOKS) else self._budget
         # Nobody collects the body of a request that only reads: it takes no memory, whatever comes.
         counted = None if scope["method"] in SAFE else budget
-        return _LimitedBody(receive, headers, path, self._settings.limits, counted)
+        return _LimitedBody(
+            receive, headers, self._most_bytes(path), self._settings.limits, counted
+        )
+
+    def _most_bytes(self, path: str) -> int:
+        limits = self._settings.limits
+        if path in SMALL:
+            return limits.small_body_bytes
+        if path.startswith(WEBHOOKS):
+            channel = path.removeprefix(WEBHOOKS).partition("/")[0]
+            return min(limits.body_bytes, self._webhook_bytes.get(channel, limits.body_bytes))
+        return limits.body_bytes
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         connection: LimitedConnection | None = scope.get(CONNECTION)
@@ -137,12 +151,12 @@ class _LimitedBody:
         self,
         receive: Receive,
         headers: Headers,
-        path: str,
+        limit: int,
         limits: Limits,
         budget: BodyBudget | None,
     ) -> None:
         self._receive = receive
-        self._limit = _most_bytes(path, limits)
+        self._limit = limit
         self._wait_seconds = limits.bodies_wait_seconds
         self._budget = budget
         self._size = 0
@@ -165,15 +179,6 @@ class _LimitedBody:
     async def release(self) -> None:
         if self._budget is not None:
             await self._budget.release(self)
-
-
-def _most_bytes(path: str, limits: Limits) -> int:
-    if path in SMALL:
-        return limits.small_body_bytes
-    if path.startswith(WEBHOOKS):
-        channel = path.removeprefix(WEBHOOKS).partition("/")[0]
-        return min(limits.body_bytes, WEBHOOK_BYTES.get(channel, OTHER_WEBHOOK_BYTES))
-    return limits.body_bytes
 
 
 def _too_large(limit: int) -> RequestRefused:

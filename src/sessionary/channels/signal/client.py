@@ -328,6 +328,6 @@ def _of_result(result: Json, chat: str) -> SessionaryError | None:
 
 def _untrusted(reason: str) -> str:
     return (
-        f"{reason}; compare it with them, then run signal-cli trust, and send this anew "
-        "or redirect it"
+        f"{reason}; compare it with them, then run signal-cli trust, and retry or redirect "
+        "the delivery"
     )

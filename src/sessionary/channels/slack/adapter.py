@@ -19,7 +19,7 @@ from slack_sdk.socket_mode.response import SocketModeResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
 from sessionary.channels.base import ChannelAdapter, PendingQueue, answer_lost, until_first_ends
-from sessionary.channels.files import FileRefused, IncomingFile, LatestDict, OutgoingFile
+from sessionary.channels.files import MEGABYTE, FileRefused, IncomingFile, LatestDict, OutgoingFile
 from sessionary.channels.slack import inbound, outbound
 from sessionary.channels.slack.inbound import SlackMessage, SlackNames, SlackOptions
 from sessionary.channels.slack.outbound import SlackPost
@@ -120,6 +120,8 @@ class SlackAdapter(ChannelAdapter):
     platform = inbound.PLATFORM
     options: SlackOptions
     longest_preview = outbound.LONGEST_PREVIEW
+    # Far more than an event has.
+    webhook_bytes = MEGABYTE
 
     def __init__(
         self,

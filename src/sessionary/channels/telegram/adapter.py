@@ -23,7 +23,13 @@ from telegram.error import (
 from telegram.request import HTTPXRequest
 
 from sessionary.channels.base import ChannelAdapter, answer_lost, utf16_units
-from sessionary.channels.files import FileRefused, FileTooLarge, IncomingFile, OutgoingFile
+from sessionary.channels.files import (
+    MEGABYTE,
+    FileRefused,
+    FileTooLarge,
+    IncomingFile,
+    OutgoingFile,
+)
 from sessionary.channels.telegram import TelegramSettings, inbound, outbound
 from sessionary.channels.telegram.inbound import TelegramBot
 from sessionary.engine.ports import Capabilities, Receive
@@ -73,6 +79,8 @@ class TelegramAdapter(ChannelAdapter):
     # Telegram has no use for a message without content.
     empty_text = ""
     longest_message = outbound.LONGEST
+    # Far more than an update has.
+    webhook_bytes = MEGABYTE
     measure = staticmethod(utf16_units)
 
     def __init__(self, settings: TelegramSettings) -> None:

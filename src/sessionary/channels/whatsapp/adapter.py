@@ -72,6 +72,8 @@ class WhatsAppAdapter(ChannelAdapter):
     capabilities = CAPABILITIES
     options: WhatsAppOptions
     longest_message = LONGEST
+    # As Meta documents it.
+    webhook_bytes = 3 * MEGABYTE
     measure = staticmethod(utf16_units)
 
     def __init__(

@@ -30,7 +30,7 @@ _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _MEANINGS = {
     131047: (
         "more than 24 hours have passed since this person last wrote, and WhatsApp then takes only "
-        "an approved template; once they write again, send it anew or redirect it"
+        "an approved template; once they write again, retry or redirect the delivery"
     ),
     470: "the 24 hours in which this person may be answered are over",
     131026: "the number is not on WhatsApp, blocked the bot, or has an app that is too old",
