@@ -18,6 +18,7 @@ from sessionary.channels import ChannelKind, registry
 from sessionary.errors import BadInput, PluginFailed
 from sessionary.plugins import PluginGroup
 from tests.project.code import ROOT
+from tests.support.packages import Packages
 
 
 @dataclass(frozen=True)
@@ -27,49 +28,39 @@ class Lamp:
     name: str
 
 
-class Packages:
-    """A directory of installed packages."""
+class LampPackages(Packages):
+    """Packages that register a lamp."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def install(
+    def install_lamp(
         self, package: str, name: str, module: str, *, version: str = "1.0", group: str = "lamps"
     ) -> None:
-        """Install a package with one module, which registers its `LAMP` under a name."""
-        info = self._folder / f"{package}-{version}.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n"
-        )
-        (info / "entry_points.txt").write_text(f"[{group}]\n{name} = {package}_module:LAMP\n")
-        (self._folder / f"{package}_module.py").write_text(
-            f"from tests.test_plugins import Lamp\n{module}\n"
-        )
+        """Install a package whose module makes a `PLUGIN`."""
+        module = f"from tests.test_plugins import Lamp\n{module}\n"
+        self.install(package, module, group=group, name=name, version=version)
 
 
 @pytest.fixture
-def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Packages:
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LampPackages:
     monkeypatch.syspath_prepend(tmp_path)
-    return Packages(tmp_path)
+    return LampPackages(tmp_path)
 
 
 def lamps() -> PluginGroup[Lamp]:
     return PluginGroup("lamps", "lamp", Lamp)
 
 
-def test_a_plug_in_is_loaded_by_its_name(packages: Packages) -> None:
-    packages.install("desk_a", "desk", "LAMP = Lamp('desk')")
+def test_a_plug_in_is_loaded_by_its_name(packages: LampPackages) -> None:
+    packages.install_lamp("desk_a", "desk", "PLUGIN = Lamp('desk')")
 
     assert lamps().load("desk").name == "desk"
     assert [str(each) for each in lamps().installed] == ["desk_a 1.0"]
 
 
 def test_an_unknown_name_is_answered_with_the_nearest_and_all_that_are_installed(
-    packages: Packages,
+    packages: LampPackages,
 ) -> None:
-    packages.install("desk_b", "desk", "LAMP = Lamp('desk')")
-    packages.install("floor_b", "floor", "LAMP = Lamp('floor')")
+    packages.install_lamp("desk_b", "desk", "PLUGIN = Lamp('desk')")
+    packages.install_lamp("floor_b", "floor", "PLUGIN = Lamp('floor')")
 
     with pytest.raises(BadInput) as caught:
         lamps().load("desk2")
@@ -84,9 +75,11 @@ def test_a_group_without_anything_says_how_to_install_the_metadata_again() -> No
         lamps().load("desk")
 
 
-def test_a_plug_in_that_fails_is_named_in_one_line_and_the_others_load(packages: Packages) -> None:
-    packages.install("broken_c", "broken", "raise RuntimeError('no bulb\\nat all')")
-    packages.install("desk_c", "desk", "LAMP = Lamp('desk')")
+def test_a_plug_in_that_fails_is_named_in_one_line_and_the_others_load(
+    packages: LampPackages,
+) -> None:
+    packages.install_lamp("broken_c", "broken", "raise RuntimeError('no bulb\\nat all')")
+    packages.install_lamp("desk_c", "desk", "PLUGIN = Lamp('desk')")
     group = lamps()
 
     with pytest.raises(PluginFailed) as caught:
@@ -100,21 +93,35 @@ def test_a_plug_in_that_fails_is_named_in_one_line_and_the_others_load(packages:
 
 
 @pytest.mark.parametrize(
-    ("module", "what"), [("LAMP = 3", "a int"), ("LAMP = Lamp('x')", "a Lamp named 'x'")]
+    ("module", "what"), [("PLUGIN = 3", "a int"), ("PLUGIN = Lamp('x')", "a Lamp named 'x'")]
 )
 def test_an_object_that_is_something_else_is_refused(
-    packages: Packages, module: str, what: str
+    packages: LampPackages, module: str, what: str
 ) -> None:
     package = "odd_" + str(len(module))
-    packages.install(package, "odd", module)
+    packages.install_lamp(package, "odd", module)
 
     with pytest.raises(PluginFailed, match=f"is {what}; expected: Lamp of that name"):
         lamps().load("odd")
 
 
-def test_two_packages_with_the_same_name_are_both_named(packages: Packages) -> None:
-    packages.install("first_e", "desk", "LAMP = Lamp('desk')")
-    packages.install("second_e", "desk", "LAMP = Lamp('desk')", version="2.0")
+def test_a_name_that_is_reserved_is_refused_and_not_listed(packages: LampPackages) -> None:
+    packages.install_lamp("desk_g", "desk", "PLUGIN = Lamp('desk')")
+    group = PluginGroup("lamps", "lamp", Lamp, reserved=["desk"])
+
+    with pytest.raises(PluginFailed) as caught:
+        group.load("desk")
+
+    assert str(caught.value) == (
+        "The lamp 'desk' of desk_g 1.0 cannot be used: Sessionary has its own lamp of that name. "
+        "Uninstall the package."
+    )
+    assert group.names == []
+
+
+def test_two_packages_with_the_same_name_are_both_named(packages: LampPackages) -> None:
+    packages.install_lamp("first_e", "desk", "PLUGIN = Lamp('desk')")
+    packages.install_lamp("second_e", "desk", "PLUGIN = Lamp('desk')", version="2.0")
 
     with pytest.raises(PluginFailed) as caught:
         lamps().load("desk")
@@ -125,12 +132,12 @@ def test_two_packages_with_the_same_name_are_both_named(packages: Packages) -> N
 
 
 async def test_a_channel_that_cannot_be_loaded_leaves_the_others_running(
-    packages: Packages,
+    packages: LampPackages,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    packages.install("broken_f", "broken", "import nothing_f", group=registry.CHANNELS.group)
+    packages.install_lamp("broken_f", "broken", "import nothing_f", group=registry.CHANNELS.group)
     group = PluginGroup(registry.CHANNELS.group, "channel", ChannelKind)
     monkeypatch.setattr(registry, "CHANNELS", group)
     (tmp_path / "sessionary.toml").write_text("[channels.broken]\n[channels.api]\n")

@@ -3,18 +3,17 @@
     [project.entry-points."sessionary.channels"]
     acme = "acme_chat:CHANNEL"
 
-Our own channels and agent kinds are registered in the same way. Reading the metadata of the installed packages takes
-about 50 ms, so a group reads it when the first of its plug-ins is needed, and only once.
+Our own channels, agent kinds and importers are registered in the same way. Reading the metadata of the installed
+packages takes about 35 ms, so a group reads it when the first of its plug-ins is needed, and only once. The help of the
+command line lists plug-ins too, so this module loads little.
 """
 
-import difflib
-import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from sessionary.errors import BadInput, PluginFailed
+from sessionary.errors import BadInput, Committed, PluginFailed
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -24,11 +23,10 @@ class Named(Protocol):
     """What a plug-in registers: an object that has the name of its entry point."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str | None: ...
 
 
 T = TypeVar("T", bound=Named)
-logger = logging.getLogger(__name__)
 OUR_PACKAGE = "sessionary"
 
 
@@ -53,17 +51,20 @@ class Plugin:
 class PluginGroup(Generic[T]):
     """The plug-ins of one entry point group; each is an object of type `kind`, loaded on first use."""
 
-    def __init__(self, group: str, noun: str, kind: type[T]) -> None:
-        """`noun` is what one of them is called in messages."""
+    def __init__(
+        self, group: str, noun: str, kind: type[T], *, reserved: Collection[str] = ()
+    ) -> None:
+        """`noun` is what one of them is called in messages; no plug-in can have a `reserved` name."""
         self.group = group
         self.noun = noun
         self._kind = kind
+        self.reserved = frozenset(reserved)
         self._loaded: dict[str, T] = {}
 
     @cached_property
     def installed(self) -> Sequence[Plugin]:
         """Everything that is registered, sorted by name; ours come first."""
-        # Importing it takes 40 ms, which commands that need no plug-in save.
+        # Importing it takes most of the time, which commands that need no plug-in save.
         from importlib.metadata import entry_points
 
         found = (
@@ -79,8 +80,9 @@ class PluginGroup(Generic[T]):
 
     @property
     def names(self) -> list[str]:
-        """The names that are registered; ours come first."""
-        return list(dict.fromkeys(each.name for each in self.installed))
+        """The names that are registered and not reserved; ours come first."""
+        names = dict.fromkeys(each.name for each in self.installed)
+        return [name for name in names if name not in self.reserved]
 
     def load(self, name: str, *, where: str = "") -> T:
         """Return the object of this name; raise `BadInput` if there is none, `PluginFailed` if it cannot be used."""
@@ -90,12 +92,14 @@ class PluginGroup(Generic[T]):
 
     def load_all(self) -> dict[str, T]:
         """Return everything that can be loaded, by name; what cannot is named in the log."""
+        import logging  # the help of the command line does without it
+
         loaded: dict[str, T] = {}
         for name in self.names:
             try:
                 loaded[name] = self.load(name)
             except PluginFailed as error:
-                logger.warning("%s", error)
+                logging.getLogger(__name__).warning("%s", error)
         return loaded
 
     def require(self, name: str, *, where: str = "") -> list[Plugin]:
@@ -105,6 +109,8 @@ class PluginGroup(Generic[T]):
         """
         found = [each for each in self.installed if each.name == name]
         if not found:
+            import difflib  # only a misspelt name needs it
+
             near = difflib.get_close_matches(name, self.names, n=1)
             hint = f"Did you mean {near[0]!r}? " if near else ""
             known = ", ".join(self.names) or "none"
@@ -117,6 +123,11 @@ class PluginGroup(Generic[T]):
         return found
 
     def _load(self, name: str, found: list[Plugin]) -> T:
+        if name in self.reserved:
+            raise PluginFailed(
+                f"The {self.noun} {name!r} of {found[0]} cannot be used: Sessionary has its own {self.noun} "
+                "of that name. Uninstall the package."
+            )
         if len(found) > 1:
             packages = " and ".join(map(str, found))
             raise PluginFailed(
@@ -136,11 +147,20 @@ class PluginGroup(Generic[T]):
             )
         return made
 
-    def failed(self, name: str, error: Exception) -> PluginFailed:
-        """Return the error for a plug-in that raised this one."""
+    def failed(
+        self,
+        name: str,
+        error: Exception,
+        *,
+        what: str = "cannot be loaded",
+        advice: str = "Update or uninstall the package.",
+        committed: Committed = "no",
+    ) -> PluginFailed:
+        """Return the error for a plug-in that raised this one; `what` says what it did, `advice` what to do."""
         package = next((str(each) for each in self.installed if each.name == name), "")
         first = (str(error).strip().splitlines() or ["no reason given"])[0].rstrip(".")
         return PluginFailed(
-            f"The {self.noun} {name!r} of {package} cannot be loaded: "
-            f"{type(error).__name__}: {first}. Update or uninstall the package."
+            f"The {self.noun} {name!r} of {package} {what}: "
+            f"{type(error).__name__}: {first}. {advice}",
+            committed=committed,
         )

@@ -12,6 +12,7 @@ from sessionary.errors import BadInput, PluginFailed
 from sessionary.importers import registry
 from sessionary.plugins import PluginGroup
 from tests.importers import corpus
+from tests.support.packages import Packages
 
 MODULE = """
 from pathlib import Path
@@ -34,34 +35,23 @@ class Notes(Importer):
         yield begin_session("one")
         yield text_content("hello").to_message("user", parse_time("2026-01-01T00:00:00Z"), id="1")
 
-IMPORTER = Notes()
+PLUGIN = Notes()
 """
 
 
-class Packages:
-    """A directory of installed packages, each with one importer of files that contain its name."""
+class ImporterPackages(Packages):
+    """Packages with one importer each, of files that contain its name."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def install(self, name: str, *, module: str | None = None, **code: str) -> None:
+    def install_importer(self, name: str, *, module: str | None = None, **code: str) -> None:
         """Install the package `NAME-package`; `code` replaces the body of a method."""
-        info = self._folder / f"{name}_package-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: {name}-package\nVersion: 1.0\n"
-        )
-        (info / "entry_points.txt").write_text(
-            f"[sessionary.importers]\n{name} = {name}_module:IMPORTER\n"
-        )
         claims = f'return files.is_file(path) and b"{name}" in files.head(path)'
         code = {"recognises": claims, "find": "pass", "read": "pass"} | code
-        made = MODULE.format(name=name, **code)
-        (self._folder / f"{name}_module.py").write_text(module or made)
+        made = module or MODULE.format(name=name, **code)
+        self.install(f"{name}-package", made, group="sessionary.importers", name=name)
 
 
 @pytest.fixture
-def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Packages]:
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ImporterPackages]:
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.syspath_prepend(folder)
@@ -69,7 +59,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Packag
     monkeypatch.setattr(registry, "IMPORTERS", group)
     registry.importers.cache_clear()
     registry.importer.cache_clear()
-    yield Packages(folder)
+    yield ImporterPackages(folder)
     registry.importers.cache_clear()
     registry.importer.cache_clear()
 
@@ -81,8 +71,10 @@ def note(folder: Path, name: str) -> Path:
     return path
 
 
-def test_an_importer_of_another_package_reads_its_files(packages: Packages, tmp_path: Path) -> None:
-    packages.install("notesa")
+def test_an_importer_of_another_package_reads_its_files(
+    packages: ImporterPackages, tmp_path: Path
+) -> None:
+    packages.install_importer("notesa")
     path = note(tmp_path / "records", "notesa")
 
     request = imports.request_for(path)
@@ -94,17 +86,17 @@ def test_an_importer_of_another_package_reads_its_files(packages: Packages, tmp_
     assert registry.names()[-1] == "notesa"
 
 
-def test_an_unknown_name_is_answered_with_the_nearest(packages: Packages) -> None:
-    packages.install("notesb")
+def test_an_unknown_name_is_answered_with_the_nearest(packages: ImporterPackages) -> None:
+    packages.install_importer("notesb")
 
     with pytest.raises(BadInput, match=r"There is no importer 'noteb'. Did you mean 'notesb'\?"):
         registry.importer("noteb")
 
 
 def test_an_importer_that_cannot_be_loaded_is_one_line_and_the_others_work(
-    packages: Packages, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    packages: ImporterPackages, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    packages.install("notesc", module="raise RuntimeError('no paper\\nat all')")
+    packages.install_importer("notesc", module="raise RuntimeError('no paper\\nat all')")
     sample = corpus.sample("codex", tmp_path / "codex")
 
     with caplog.at_level(logging.WARNING):
@@ -129,10 +121,10 @@ def test_an_importer_that_cannot_be_loaded_is_one_line_and_the_others_work(
 
 @pytest.mark.parametrize("method", ["find", "read"])
 def test_an_importer_that_raises_is_a_fault_and_the_other_files_are_imported(
-    packages: Packages, tmp_path: Path, method: str
+    packages: ImporterPackages, tmp_path: Path, method: str
 ) -> None:
     name = f"notes{method}"
-    packages.install(name, **{method: "1 / 0"})
+    packages.install_importer(name, **{method: "1 / 0"})
     folder = tmp_path / "records"
     corpus.sample("codex", folder)
     note(folder / "notes", name)
@@ -152,9 +144,9 @@ def test_an_importer_that_raises_is_a_fault_and_the_other_files_are_imported(
 
 
 def test_an_importer_that_raises_at_every_file_is_logged_once_and_recognises_none(
-    packages: Packages, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    packages: ImporterPackages, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    packages.install("notesd", recognises="1 / 0")
+    packages.install_importer("notesd", recognises="1 / 0")
     paths = [note(tmp_path / "records", f"file{number}") for number in range(3)]
 
     with caplog.at_level(logging.WARNING):
@@ -173,10 +165,10 @@ def test_an_importer_that_raises_at_every_file_is_logged_once_and_recognises_non
     ids=["no event", "no role", "no zone"],
 )
 def test_an_event_that_cannot_be_stored_is_refused(
-    packages: Packages, tmp_path: Path, event: str, why: str
+    packages: ImporterPackages, tmp_path: Path, event: str, why: str
 ) -> None:
     name = f"notes{len(event)}"
-    packages.install(name, read=f"yield {event}")
+    packages.install_importer(name, read=f"yield {event}")
     path = note(tmp_path / "records", name)
 
     request = imports.request_for(path)

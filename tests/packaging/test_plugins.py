@@ -1,4 +1,4 @@
-"""The pages «Write a channel» and «Write an agent»: their packages are built, installed and used."""
+"""The pages of docs/plugins: their packages are built, installed into a fresh environment, tested and used."""
 
 import importlib.util
 import json
@@ -18,7 +18,7 @@ from tests.packaging.conftest import build
 from tests.project.code import ROOT
 from tests.support.environment import installed
 
-PAGES = ("channel", "agent")
+PAGES = ("channel", "agent", "importer", "command")
 # A file of the package: its name in bold, then its content.
 FILE = re.compile(r"^\*\*`([^`]+)`\*\*\n\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
 CONFIGURATION = """
@@ -38,7 +38,7 @@ allow = ["ada"]
 
 
 class PluginEnvironment:
-    """A fresh environment with the packages of both pages, beside the libraries of the test environment."""
+    """A fresh environment with the packages of all pages, beside the libraries of the test environment."""
 
     def __init__(self, python: Path, sources: Path, home: Path) -> None:
         self.python = python
@@ -72,16 +72,13 @@ def plugins(tmp_path_factory: pytest.TempPathFactory) -> PluginEnvironment:
     folder = tmp_path_factory.mktemp("plugins")
     for page in PAGES:
         text = (ROOT / "docs" / "plugins" / f"{page}.md").read_text(encoding="utf-8")
-        files = dict(FILE.findall(text))
-        assert len(files) == 4, sorted(files)
-        for name, content in files.items():
-            is_test = name.startswith(("test_", "conftest"))
-            for kind in (
-                ("tests",) if is_test else ("package", "tests")[: 1 + (name[-4:] == "toml")]
-            ):
-                path = folder / page / kind / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(content, encoding="utf-8")
+        for kind in ("package", "tests"):
+            (folder / page / kind).mkdir(parents=True)
+        for name, content in FILE.findall(text):
+            # The tests run beside pytest's settings and without the module, which must be the installed one.
+            kinds = ("package", "tests") if name == "pyproject.toml" else ("tests",)
+            for kind in ("package",) if name.startswith("sessionary_") else kinds:
+                (folder / page / kind / name).write_text(content, encoding="utf-8")
         build(folder / page / "package", folder / "wheels", "--wheel")
     if (TOOLS / "bin").exists():
         (folder / "bin").symlink_to((TOOLS / "bin").resolve())
@@ -96,7 +93,7 @@ def plugins(tmp_path_factory: pytest.TempPathFactory) -> PluginEnvironment:
     return PluginEnvironment(python, folder, home)
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", ["channel", "agent", "command"])
 def test_the_package_of_the_page_passes_the_suite(plugins: PluginEnvironment, page: str) -> None:
     folder = plugins.sources / page / "tests"
 
@@ -150,8 +147,48 @@ def test_commands_name_the_plug_ins_and_their_versions(plugins: PluginEnvironmen
     assert checked.returncode == 0, checked.stderr
     assert "channel acme (sessionary-acme 1.0)" in checked.stdout
     assert "agent kind shout (sessionary-shout 1.0)" in checked.stdout
+    assert "importer jotter (sessionary-jotter 1.0)" in checked.stdout
+    assert "command digest (sessionary-digest 1.0)" in checked.stdout
     assert {"acme", "telegram"} <= {each["name"] for each in listed["items"]}
     assert "ok    plug-in: channel acme (sessionary-acme 1.0)" in doctor.stdout, doctor.stderr
+
+
+def test_the_importer_brings_words_calls_usage_and_title_once(plugins: PluginEnvironment) -> None:
+    record = str(plugins.sources / "importer" / "tests" / "tea.jsonl")
+    store = ("--database", str(plugins.home / "imported.db"))
+
+    first = done(plugins.sessionary("import", record, *store))
+    second = done(plugins.sessionary("import", record, *store))
+    later = Path(record).stat().st_mtime_ns + 1_000_000_000
+    os.utime(record, ns=(later, later))
+    third = json.loads(done(plugins.sessionary("import", "jotter", record, "--json", *store)))
+    shown = done(plugins.sessionary("show", "Tea", *store))
+    [day] = json.loads(done(plugins.sessionary("usage", "--json", *store)))["items"]
+
+    assert first == "Jotter: 1 session added, 0 extended: 4 new messages.\n"
+    assert "1 of 1 file had not changed" in second
+    assert (third["added"], third["messages"]) == (0, 0)
+    assert "How long does green tea need?" in shown
+    assert '-> lookup {"tea": "green"}' in shown
+    assert "<- two minutes" in shown
+    assert (day["calls"], day["input_tokens"], day["output_tokens"]) == (2, 60, 10)
+
+
+def done(finished: "subprocess.CompletedProcess[str]") -> str:
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return finished.stdout
+
+
+def test_the_command_is_listed_and_called(plugins: PluginEnvironment) -> None:
+    store = ("--database", str(plugins.home / "digest.db"))
+    done(plugins.sessionary("sessions", "append", "new", "hello", "--title", "Tea", *store))
+
+    shown = done(plugins.sessionary("digest", *store))
+    empty = plugins.sessionary("digest", "--profile", "other", *store)
+
+    assert shown == "SESSION  MESSAGES\nTea             1\n"
+    assert (empty.returncode, empty.stderr) == (0, "Nobody wrote to an agent in this time.\n")
+    assert "\nCommands of sessionary-digest 1.0:\n  digest\n" in done(plugins.sessionary("--help"))
 
 
 def test_a_misspelt_name_or_setting_is_one_line_with_a_suggestion(

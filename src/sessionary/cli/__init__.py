@@ -7,6 +7,8 @@ A command should start at once, so this package loads as little as it can:
 - `main` exits without a last garbage collection, which saves 4 to 9 % of a short command's CPU time.
 
 `tests/cli/test_start.py` names what must not be loaded.
+
+What the author of a command needs is exported here; docs/plugins/command.md shows how it is used.
 """
 
 import signal
@@ -24,10 +26,12 @@ if _handler is signal.default_int_handler:
     with suppress(ValueError):  # only the main thread may set a handler
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
+from sessionary.cli.console import Column, Console  # noqa: E402
 from sessionary.cli.main import main  # noqa: E402
+from sessionary.cli.tree import command, group, pass_console  # noqa: E402
 
 if _handler is signal.default_int_handler:
     with suppress(ValueError):
         signal.signal(signal.SIGINT, _handler)
 
-__all__ = ["main"]
+__all__ = ["Column", "Console", "command", "group", "main", "pass_console"]

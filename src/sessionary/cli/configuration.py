@@ -145,7 +145,7 @@ def check_config(console: Console) -> None:
     read_telemetry(loaded, environment())
     # Only this command needs the engine: `agents list` and `--help` start without it.
     from sessionary.app.engine import Agents
-    from sessionary.app.plugins import installed_plugins
+    from sessionary.cli.plugins import installed_plugins
     from sessionary.importers.registry import IMPORTERS
 
     for source in read_imports(loaded).watch:

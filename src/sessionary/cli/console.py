@@ -19,6 +19,7 @@ from sessionary.model.terminal import display_width, fit, one_line, safe_termina
 
 if TYPE_CHECKING:
     from sessionary.app.context import AppContext
+    from sessionary.client.client import Sessionary
 
 FALLBACK_WIDTH = 80
 FALLBACK_HEIGHT = 24
@@ -61,6 +62,17 @@ class Console:
             return open_app(self.database, home=self.home, profile=self.profile, create=create)
         except NotFound as error:
             raise NotFound(f"{error} {HOW_TO_BEGIN}") from error
+
+    def client(self, *, create: bool = False) -> "Sessionary":
+        """Return the Python interface to the store that the options and the settings name; use it in a `with` block.
+
+        Without `create` a missing store raises NotFound.
+        """
+        from sessionary.client.client import (
+            Sessionary,
+        )  # for plug-ins; our own commands open the store
+
+        return Sessionary(self.database, home=self.home, profile=self.profile, create=create)
 
     def zone(self, app: "AppContext") -> tzinfo | None:
         """Return the zone to show times in: the configured one, or None for this machine's."""

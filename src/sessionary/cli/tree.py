@@ -97,11 +97,13 @@ class LazyGroup(click.Group):
         if name == "help" and not ctx.ensure_object(Console).json:
             click.echo(ctx.get_help())
             ctx.exit()
-        if name not in self.lines and not name.startswith("-"):
+        is_option = name.startswith("-")
+        if not ctx.resilient_parsing and not is_option and self.get_command(ctx, name) is None:
             import difflib  # only a mistyped command needs it
 
-            near = difflib.get_close_matches(name, self.lines, n=1)
-            hint = f" Did you mean '{near[0]}'?" if near else f" Commands: {', '.join(self.lines)}."
+            names = self.list_commands(ctx)
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f" Did you mean '{near[0]}'?" if near else f" Commands: {', '.join(names)}."
             ctx.fail(f"No such command '{name}'.{hint}")
         return super().resolve_command(ctx, args)
 
@@ -122,8 +124,8 @@ class LazyGroup(click.Group):
         from click.shell_completion import CompletionItem  # no command needs it
 
         names = [
-            CompletionItem(name, help=about)
-            for name, about in self.lines.items()
+            CompletionItem(name, help=self.lines.get(name))
+            for name in self.list_commands(ctx)
             if name.startswith(incomplete)
         ]
         return names + click.Command.shell_complete(self, ctx, incomplete)

@@ -195,7 +195,7 @@ def _program() -> Finding:
 
 
 def _plugins() -> Iterator[Finding]:
-    from sessionary.app.plugins import installed_plugins  # reads the metadata of all packages
+    from sessionary.cli.plugins import installed_plugins  # reads the metadata of all packages
 
     for each in installed_plugins():
         problem = each.problem

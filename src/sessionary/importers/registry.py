@@ -57,15 +57,15 @@ def importer(name: str) -> Importer:
     """Return the importer of that name; raises `BadInput` if none is installed, `PluginFailed` if it cannot be used."""
     loaded = IMPORTERS.load(name)
     (plugin,) = IMPORTERS.require(name)
-    return loaded if plugin.is_ours else _PluginImporter(loaded, str(plugin))
+    return loaded if plugin.is_ours else _PluginImporter(loaded)
 
 
 class _PluginImporter(Importer):
     """An importer of another package: whatever it raises is one line, and the other importers go on."""
 
-    def __init__(self, importer: Importer, package: str) -> None:
+    def __init__(self, importer: Importer) -> None:
         self.name, self.title = importer.name, importer.title
-        self._importer, self._package = importer, package
+        self._importer = importer
         self._has_warned = False
 
     def places(self, user: UserEnvironment) -> list[Path]:
@@ -110,11 +110,8 @@ class _PluginImporter(Importer):
 
     def _failed(self, error: Exception) -> PluginFailed:
         logger.debug("The importer %r failed.", self.name, exc_info=error)
-        first = (str(error).strip().splitlines() or ["no reason given"])[0].rstrip(".")
-        return PluginFailed(
-            f"The importer {self.name!r} of {self._package} failed: {type(error).__name__}: {first}. "
-            "What it read before is safe; update or uninstall the package."
-        )
+        advice = "What it read before is safe; update or uninstall the package."
+        return IMPORTERS.failed(self.name, error, what="failed", advice=advice)
 
     def _warn(self, error: Exception) -> None:
         """Log the first failure: there may be one for each of 100,000 files."""

@@ -5,11 +5,12 @@ from typing import Any
 
 from sessionary.agents.registry import AGENTS
 from sessionary.channels.registry import CHANNELS
+from sessionary.cli.root import COMMANDS
 from sessionary.errors import PluginFailed
 from sessionary.importers.registry import IMPORTERS
 from sessionary.plugins import PluginGroup
 
-GROUPS: tuple[PluginGroup[Any], ...] = (CHANNELS, AGENTS, IMPORTERS)
+GROUPS: tuple[PluginGroup[Any], ...] = (CHANNELS, AGENTS, IMPORTERS, COMMANDS)
 
 
 @dataclass(frozen=True, slots=True)
