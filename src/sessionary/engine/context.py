@@ -9,6 +9,7 @@ from typing import Any
 
 from sessionary.clock import Clock, Ids, Moment
 from sessionary.config.engine import EngineSettings
+from sessionary.engine.context_cache import ContextCache
 from sessionary.engine.ports import Adapter, Agent
 from sessionary.model.prompt import PromptContext
 from sessionary.model.reset import Policies
@@ -142,6 +143,7 @@ class EngineContext:
     profile: str = "main"
     redact_people: bool = False
     bus: EventBus = field(default_factory=EventBus)
+    contexts: ContextCache = field(default_factory=ContextCache)
     rng: random.Random = field(default_factory=random.SystemRandom)
 
     def moment(self) -> Moment:

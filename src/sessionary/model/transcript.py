@@ -1,8 +1,9 @@
 """The two folds of the log: what people read, and what the model reads."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from sys import getsizeof
+from typing import Any, NamedTuple
 
 from sessionary.model import codec
 from sessionary.model.message import (
@@ -26,6 +27,9 @@ SHARED = "shared"
 NO_RESULT = "[no result was recorded]"
 SUMMARY_HEADING = "[Summary of the conversation up to here]"
 Chat = dict[str, Any]
+# How many fields a chat has that is a role and a content.
+_PLAIN = 2
+_BYTES_PER_CHAT = 300
 
 
 def retracted(marks: Iterable[Entry]) -> list[tuple[int, int]]:
@@ -86,35 +90,126 @@ def named_from(entries: Sequence[Entry]) -> int | None:
     It depends on nothing but the log up to there, what was taken back included: a context that
     was read once stays as it was, wherever the session goes.
     """
-    mark = latest_compaction(marks_of(entries))
-    through, first = 0, None
-    if mark is not None and isinstance(mark.body, Compaction):
-        if mark.body.names_speakers:
-            return 0
-        through = mark.body.through
-    for entry in entries:
-        message = entry.body
-        if entry.seq <= through or not isinstance(message, Message) or message.person is None:
-            continue
-        first = first or message.person.stable_id
-        if message.role is Role.USER and (
-            message.extra.get(SHARED) is True or message.person.stable_id != first
-        ):
-            return entry.seq
-    return None
+    through, _, speakers = _at_compaction(entries)
+    return speakers.after(entries, through).named_from
 
 
 def context(entries: Sequence[Entry]) -> list[Chat]:
     """What the model reads, repaired so that providers accept it; the log stays as it is."""
-    visible = transcript(entries)
-    chats: list[Chat] = []
-    through = 0
+    return list(fold_context(entries, last_seq=0).chats)
+
+
+class Speakers(NamedTuple):
+    """Who spoke first, and from which entry on speakers are named."""
+
+    first: str | None = None
+    named_from: int | None = None
+
+    def after(self, entries: Iterable[Entry], through: int) -> "Speakers":
+        """Return the same after more entries; those up to `through` do not count."""
+        if self.named_from is not None:
+            return self
+        first = self.first
+        for entry in entries:
+            message = entry.body
+            if entry.seq <= through or not isinstance(message, Message) or message.person is None:
+                continue
+            first = first or message.person.stable_id
+            if message.role is Role.USER and (
+                message.extra.get(SHARED) is True or message.person.stable_id != first
+            ):
+                return Speakers(first, entry.seq)
+        return Speakers(first)
+
+
+@dataclass(frozen=True, slots=True)
+class ContextFold:
+    """The context of a log up to `last_seq`, from which the context of the longer log can be made.
+
+    To read and fold a message takes 10 µs: of a long conversation only what is new should be folded.
+    """
+
+    last_seq: int
+    chats: tuple[Chat, ...]
+    speakers: Speakers
+    # The ids of tool calls that have no result yet, and of results that have no call.
+    unpaired: frozenset[str]
+    # The positions of chats that contain more than a role and a text.
+    nested: tuple[int, ...]
+    # About how many bytes it takes.
+    size: int
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several people have spoken."""
+        return self.speakers.named_from is not None
+
+    def copy_chats(self) -> list[Chat]:
+        """Return the context as values that the caller may change."""
+        copies = list(map(dict.copy, self.chats))
+        for position in self.nested:
+            copies[position] = codec.decode(codec.encode(copies[position]))
+        return copies
+
+    def extended(self, newer: Sequence[Entry], *, last_seq: int) -> "ContextFold | None":
+        """Return the fold of the log with the entries that follow; None if all of it must be folded again.
+
+        That is so if one of them is a compaction or a retraction, or has the id of an unpaired tool call.
+        """
+        if not all(isinstance(entry.body, Message) for entry in newer):
+            return None
+        speakers = self.speakers.after(newer, 0)
+        chats = _chats_after(newer, 0, speakers.named_from)
+        if self.unpaired and not self.unpaired.isdisjoint(_tool_ids(chats)):
+            return None
+        # Every other call has as many results as it needs: what follows changes nothing before it.
+        return _fold(last_seq, chats, speakers, before=self)
+
+
+def fold_context(entries: Sequence[Entry], *, last_seq: int) -> ContextFold:
+    """Fold the entries from the last compaction on; `last_seq` is the last entry of the log."""
+    through, chats, speakers = _at_compaction(entries)
+    speakers = speakers.after(entries, through)
+    chats += _chats_after(transcript(entries), through, speakers.named_from)
+    return _fold(last_seq, chats, speakers)
+
+
+def _fold(
+    last_seq: int, chats: list[Chat], speakers: Speakers, before: ContextFold | None = None
+) -> ContextFold:
+    paired, unpaired = _paired(chats)
+    first = 0 if before is None else len(before.chats)
+    nested = tuple(
+        number
+        for number, chat in enumerate(paired, first)
+        if len(chat) > _PLAIN or type(chat["content"]) is not str
+    )
+    size = sum(_BYTES_PER_CHAT + getsizeof(chat["content"]) for chat in paired)
+    size += sum(2 * len(codec.encode(paired[number - first])) for number in nested)
+    if before is None:
+        return ContextFold(last_seq, tuple(paired), speakers, unpaired, nested, size)
+    return ContextFold(
+        last_seq,
+        (*before.chats, *paired),
+        speakers,
+        before.unpaired | unpaired,
+        before.nested + nested,
+        before.size + size,
+    )
+
+
+def _at_compaction(entries: Sequence[Entry]) -> tuple[int, list[Chat], Speakers]:
+    """Return through which entry a summary replaces the log, the summary, and whether speakers are named after it."""
     mark = latest_compaction(marks_of(entries))
-    if mark is not None and isinstance(mark.body, Compaction):
-        through = mark.body.through
-        chats.append({"role": "user", "content": f"{SUMMARY_HEADING}\n{mark.body.summary}"})
-    named = named_from(entries)
-    for entry in visible:
+    if mark is None or not isinstance(mark.body, Compaction):
+        return 0, [], Speakers()
+    summary: Chat = {"role": "user", "content": f"{SUMMARY_HEADING}\n{mark.body.summary}"}
+    return mark.body.through, [summary], Speakers(None, 0 if mark.body.names_speakers else None)
+
+
+def _chats_after(entries: Iterable[Entry], through: int, named: int | None) -> list[Chat]:
+    chats: list[Chat] = []
+    for entry in entries:
         message = entry.body
         if entry.seq <= through or not isinstance(message, Message):
             continue
@@ -122,7 +217,16 @@ def context(entries: Sequence[Entry]) -> list[Chat]:
             continue  # another system's orders: people read them, no model obeys them
         is_named = named is not None and entry.seq >= named
         chats.extend(_chats(message, name_speakers=is_named))
-    return _paired(chats)
+    return chats
+
+
+def _tool_ids(chats: Iterable[Chat]) -> Iterator[str]:
+    """Yield the ids of the calls and of the results among chats."""
+    for chat in chats:
+        if chat["role"] == "tool":
+            yield chat["tool_call_id"]
+        for call in chat.get("tool_calls", ()):
+            yield call["id"]
 
 
 def chats_of(message: Message) -> list[Chat]:
@@ -214,22 +318,31 @@ def _tool_chat(result: ToolResult) -> Chat:
     return chat
 
 
-def _paired(chats: list[Chat]) -> list[Chat]:
-    """Put each tool result right behind its call; give every call one; leave out results of no call."""
+def _paired(chats: list[Chat]) -> tuple[list[Chat], frozenset[str]]:
+    """Put each tool result right behind its call; give every call one; leave out results of no call.
+
+    Return also the ids of such calls and results.
+    """
     # Some providers count their call ids from 0 in every turn: an id may come again.
     results: dict[str, list[Chat]] = {}
     for chat in chats:
         if chat["role"] == "tool":
             results.setdefault(chat["tool_call_id"], []).append(chat)
     out: list[Chat] = []
+    unpaired: set[str] = set()
     for chat in chats:
         if chat["role"] == "tool" or _says_nothing(chat):
             continue
         out.append(chat)
         for call in chat.get("tool_calls", ()):
             found = results.get(call["id"])
-            out.append(found.pop(0) if found else _missing_result(call))
-    return out
+            if found:
+                out.append(found.pop(0))
+            else:
+                out.append(_missing_result(call))
+                unpaired.add(call["id"])
+    unpaired.update(id for id, left in results.items() if left)
+    return out, frozenset(unpaired)
 
 
 def _says_nothing(chat: Chat) -> bool:

@@ -252,11 +252,15 @@ def _lock_heirs(tx: Tx, no: int, seq: int) -> Iterator[SessionHead]:
 
 
 def _rebuild_summaries(tx: Tx, head: SessionHead, first: int) -> None:
-    """Erase the summaries that cover an entry, and make the head's counts, preview and title again."""
+    """Erase the summaries that cover an entry, and make the head's counts, preview and title again.
+
+    No process may go on with a context that it made of the old entries: the new epoch says so.
+    """
     for mark in entries.marks(tx, [_own_log(head)]):
         if isinstance(mark.body, Compaction) and mark.body.through >= first:
             retention.replace_body(tx, head, mark, replace(mark.body, summary=ERASED_SUMMARY))
     sessions.set_counts(tx, head.no, log.count_log(tx, sessions.segments(tx, head.no)))
+    sessions.raise_epoch(tx, head.no)
     if head.title_by is not TitleBy.PERSON:
         sessions.set_title(tx, head.no, None, by=None)
     entries.insert_feed(tx, head.no, "head")

@@ -103,6 +103,18 @@ def read_context(tx: Tx, id: str, *, profile: str) -> list[transcript.Chat]:
     return transcript.context(read_since_compaction(tx, get_head(tx, id, profile=profile)))
 
 
+def fold_context(
+    tx: Tx, head: SessionHead, known: transcript.ContextFold | None = None
+) -> transcript.ContextFold:
+    """The model's context; `known` is what this returned for an earlier state of the same log."""
+    if known is not None and head.base_seq <= known.last_seq <= head.last_seq:
+        newer = Segment(head.no, head.id, known.last_seq + 1, head.last_seq)
+        extended = known.extended(list(entries.walk(tx, [newer])), last_seq=head.last_seq)
+        if extended is not None:
+            return extended
+    return transcript.fold_context(read_since_compaction(tx, head), last_seq=head.last_seq)
+
+
 def read_since_compaction(tx: Tx, found: SessionHead) -> list[Entry]:
     """The entries from which the model's context is made."""
     segments = sessions.segments(tx, found.no)

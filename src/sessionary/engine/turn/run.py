@@ -11,7 +11,6 @@ from typing import Any, Self, TypeVar
 
 from sessionary.actions import access, files, turns, usage
 from sessionary.actions.sessions import read, titles
-from sessionary.actions.sessions.routing import Route
 from sessionary.actions.turns import Begun, Ending, TurnReply
 from sessionary.clock import Moment
 from sessionary.engine import notices
@@ -20,7 +19,6 @@ from sessionary.engine.outbox import split_text
 from sessionary.engine.ports import Agent, Delta, Step, TurnRequest
 from sessionary.engine.turn import budgets
 from sessionary.errors import BadInput, RetryLater, SessionaryError, StoreUnavailable, TurnLost
-from sessionary.model import transcript
 from sessionary.model.message import Attachment, Message, Part, Role, Text, ToolCall
 from sessionary.model.prompt import PromptContext
 from sessionary.model.redact import Redactor
@@ -452,10 +450,12 @@ class TurnInput:
     settings: Mapping[str, Any]
 
 
-def read_turn_input(tx: Tx, source: Source, *, route: Route, context: EngineContext) -> TurnInput:
+def read_turn_input(tx: Tx, source: Source, *, begun: Begun, context: EngineContext) -> TurnInput:
     """Read what the agent is given for its turn."""
+    route, epoch = begun.route, begun.lease.epoch
     head = read.get_head(tx, route.session_id, profile=context.profile)
-    entries = read.read_since_compaction(tx, head)
+    fold = read.fold_context(tx, head, context.contexts.get(head.no, epoch=epoch))
+    context.contexts.put(head.no, fold, epoch=epoch)
     adapter = context.adapters.get(source.platform)
     notes = adapter.capabilities.notes if adapter is not None else ()
     may_redact = adapter is None or not adapter.capabilities.ids_needed_for_mentions
@@ -463,7 +463,7 @@ def read_turn_input(tx: Tx, source: Source, *, route: Route, context: EngineCont
     was_reset = route.opened and route.reset_from is not None and route.reason in set(ResetReason)
     prompt_context = PromptContext(
         source=source,
-        shared=transcript.named_from(entries) is not None,
+        shared=fold.is_shared,
         platform_notes=notes,
         connected=context.deliverable,
         homes=frozenset(access.list_homes(tx, profile=context.profile)),
@@ -472,7 +472,7 @@ def read_turn_input(tx: Tx, source: Source, *, route: Route, context: EngineCont
         else None,
         reset=ResetReason(str(route.reason)) if was_reset else None,
     )
-    return TurnInput(head, transcript.context(entries), prompt_context, read.get_settings(tx, head))
+    return TurnInput(head, fold.copy_chats(), prompt_context, read.get_settings(tx, head))
 
 
 class TurnRun:
@@ -599,7 +599,7 @@ class TurnRun:
     async def _build_request(self) -> TurnRequest:
         context = self._context
         turn_input = await context.store.read(
-            read_turn_input, self._target.source, route=self._begun.route, context=context
+            read_turn_input, self._target.source, begun=self._begun, context=context
         )
         self._has_title = turn_input.head.title is not None
         self._first_prompt = turn_input.head.preview or ""

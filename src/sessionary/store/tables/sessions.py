@@ -435,6 +435,11 @@ def set_preview(tx: Tx, no: int, preview: str) -> None:
     tx.run("set_preview", no=no, preview=preview)
 
 
+def raise_epoch(tx: Tx, no: int) -> None:
+    """Note that entries of a session, or of one whose log it shares, were replaced."""
+    tx.run("raise_epoch", no=no)
+
+
 def set_compacted(tx: Tx, no: int, seq: int) -> None:
     """Write the seq of the compaction that is in effect."""
     tx.run("set_compacted", no=no, compacted_seq=seq)

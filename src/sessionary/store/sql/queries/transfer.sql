@@ -77,7 +77,9 @@ UPDATE sessions SET key = :key, source = :source, platform = :platform, chat_typ
     began_at = :began_at, last_active_at = :last_active_at, ended_at = :ended_at,
     end_reason = :end_reason, trashed_at = :trashed_at, purged_at = NULL, finalized_at = :finalized_at,
     finalize_tries = 0, finalize_error = NULL, running_turn = NULL,
-    epoch = (SELECT COALESCE(MAX(t.epoch), 0) FROM turns t WHERE t.session_no = :no)
+    -- It grows, because the number may have belonged to the session before it was purged.
+    epoch = (SELECT CASE WHEN COALESCE(MAX(t.epoch), 0) > sessions.epoch THEN MAX(t.epoch)
+                         ELSE sessions.epoch + 1 END FROM turns t WHERE t.session_no = :no)
 WHERE no = :no;
 
 -- name: extend_session

@@ -10,6 +10,10 @@ UPDATE sessions SET running_turn = :turn_id, epoch = epoch + 1
 WHERE no = :no AND running_turn IS NULL AND ended_at IS NULL
 RETURNING epoch, last_seq;
 
+-- name: raise_epoch
+-- Stored entries were replaced: what anyone has made of them is out of date, as after another process's turn.
+UPDATE sessions SET epoch = epoch + 1 WHERE no = :no;
+
 -- name: set_running_turn
 -- What the turns say, after the head said otherwise.
 UPDATE sessions SET running_turn = :turn_id,
