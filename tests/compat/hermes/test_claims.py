@@ -37,10 +37,18 @@ def test_a_lock_that_has_run_out_can_be_taken(chat: SessionDB) -> None:
         assert chat.get_compression_lock_holder("s1") == "b"
 
 
-def test_nobody_holds_a_lock_on_nothing(db: SessionDB) -> None:
-    assert not db.try_acquire_compression_lock("nobody", "a")
-    assert db.get_compression_lock_holder("nobody") is None
-    db.release_compression_lock("nobody", "a")
+def test_an_id_without_a_session_can_be_locked_and_stays_locked_when_it_gets_one(
+    db: SessionDB,
+) -> None:
+    assert db.get_compression_lock_holder("new") is None
+    assert db.try_acquire_compression_lock("new", "a")
+    db.create_session("new", "cli")
+
+    assert not db.try_acquire_compression_lock("new", "b")
+    db.release_compression_lock("new", "b")
+    assert db.get_compression_lock_holder("new") == "a"
+    db.release_compression_lock("new", "a")
+    assert db.try_acquire_compression_lock("new", "b")
 
 
 def test_of_many_at_once_one_gets_the_lock_and_one_the_handoff(open_db: Opener) -> None:

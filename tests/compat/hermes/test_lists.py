@@ -122,7 +122,7 @@ def test_a_session_goes_on_in_its_newest_continuation_that_has_messages(
     assert chain.resolve_resume_session_id("root") == "tip"
     assert chain.resolve_resume_session_id("between") == "between"
     assert chain.resolve_resume_session_id("nobody") == "nobody"
-    assert chain.get_compression_tip("nobody") is None
+    assert chain.get_compression_tip("nobody") == "nobody"
 
 
 def test_ancestors_come_first_and_a_repeated_prompt_stands_once(chain: SessionDB) -> None:
@@ -138,4 +138,32 @@ def test_ancestors_come_first_and_a_repeated_prompt_stands_once(chain: SessionDB
         "summary",
         "newest",
     ]
-    assert texts("helper", include_ancestors=True) == ["find out"]
+    assert texts("helper", include_ancestors=True) == ["first question", "seam one", "find out"]
+
+
+def test_an_empty_session_goes_on_in_the_first_descendant_that_has_messages(db: SessionDB) -> None:
+    for id, parent in (("a", None), ("b", "a"), ("c", "b")):
+        db.create_session(id, "cli", parent_session_id=parent)
+    db.append_message("c", "user", "here")
+
+    assert db.resolve_resume_session_id("a") == "c"
+    assert db.get_compression_tip("a") == "a"
+
+
+def test_later_filters_narrow_a_list_and_its_count(db: SessionDB) -> None:
+    db.create_session("s1", "cli", cwd="/home/ann/work", session_key="k1")
+    db.create_session("s2", "telegram", cwd="/home/bob")
+    db.append_message("s2", "user", "about apples")
+    db.set_session_title("s1", "Pears")
+
+    assert ids(db.list_sessions_rich(sources=["cli"])) == ["s1"]
+    assert ids(db.list_sessions_rich(cwd_prefix="/home/bob")) == ["s2"]
+    assert ids(db.list_sessions_rich(session_key="k1")) == ["s1"]
+    assert ids(db.list_sessions_rich(min_message_count=1)) == ["s2"]
+    assert ids(db.list_sessions_rich(search_query="APPLES")) == ["s2"]
+    assert ids(db.list_sessions_rich(search_query="pears")) == ["s1"]
+    assert ids(db.list_sessions_rich(id_query="S2", limit=1)) == ["s2"]
+    assert ids(db.list_sessions_rich(archived_only=True)) == []
+    assert db.session_count(min_message_count=1) == 1
+    assert db.session_count(exclude_sources=["cli"]) == 1
+    assert db.session_count(source="cli", exclude_children=True) == 1

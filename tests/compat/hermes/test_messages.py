@@ -111,7 +111,7 @@ def test_the_conversation_has_only_what_is_set(chat: SessionDB) -> None:
     chat.append_message("s1", "assistant", "found", finish_reason="stop")
 
     assert chat.get_messages_as_conversation("s1") == [
-        {"role": "user", "content": "look"},
+        {"role": "user", "content": "look", "message_id": "1"},
         {"role": "assistant", "content": "", "tool_calls": [CALL], "reasoning": "hm"},
         {"role": "tool", "content": "out", "tool_call_id": "c1", "tool_name": "grep"},
         {"role": "assistant", "content": "found", "finish_reason": "stop"},
@@ -148,7 +148,7 @@ def test_a_batch_goes_in_whole_or_not_at_all(chat: SessionDB) -> None:
         ],
     )
     with pytest.raises(BadInput):
-        chat.append_messages_batch("s1", [{"role": "user", "content": "c"}, {"content": "no role"}])
+        chat.append_messages_batch("s1", [{"role": "user", "content": "c"}, {"role": None}])
 
     found = chat.get_messages("s1")
     assert [each["id"] for each in found] == numbers

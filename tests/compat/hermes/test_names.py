@@ -243,7 +243,7 @@ def test_ids_are_hidden_where_nobody_is_mentioned_by_id() -> None:
 
 
 def test_the_terminal_is_named() -> None:
-    assert "**Source:** Local (the machine this runs on)" in prompt(SessionSource.local_cli())
+    assert "**Source:** Local (the machine running this agent)" in prompt(SessionSource.local_cli())
 
 
 def test_a_context_knows_its_session() -> None:

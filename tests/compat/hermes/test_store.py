@@ -2,7 +2,11 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
 from pathlib import Path
+from typing import cast
 
 import pytest
 import time_machine
@@ -78,7 +82,8 @@ def test_an_idle_reset_gives_a_new_entry_with_its_reason(
     clock.shift(61 * 60)
     third = store.get_or_create_session(ANN)
     assert (third.was_auto_reset, third.reset_had_activity) == (True, False)
-    assert [each["end_reason"] for each in store._db.search_sessions()] == [None, "idle", "idle"]
+    reset = "session_reset"
+    assert [each["end_reason"] for each in store._db.search_sessions()] == [None, reset, reset]
 
 
 def test_a_daily_reset_comes_at_its_hour_in_the_configured_zone(
@@ -147,10 +152,12 @@ def test_a_key_can_be_pointed_at_another_session(store: SessionStore) -> None:
     assert back.session_id == store.get_or_create_session(ANN).session_id == old.session_id
     ended = store._db.get_session(new.session_id)
     assert ended is not None
-    assert ended["end_reason"] == "switch"
+    assert ended["end_reason"] == "session_switch"
     assert store.load_transcript(old.session_id) == [{"role": "user", "content": "the old one"}]
     assert store.switch_session("nobody", old.session_id) is None
-    assert store.switch_session(old.session_key, "nobody") is None
+    bound = store.switch_session(old.session_key, "not-there-yet")
+    assert bound is not None
+    assert store.get_or_create_session(ANN).session_id == bound.session_id == "not-there-yet"
 
 
 def test_a_suspended_session_begins_again_and_says_so(store: SessionStore) -> None:
@@ -189,7 +196,7 @@ def test_a_suspended_session_is_not_to_be_resumed(store: SessionStore) -> None:
     assert not store.mark_resume_pending(entry.session_key)
 
 
-def test_after_a_crash_what_was_just_at_work_is_suspended(
+def test_after_a_crash_what_was_just_at_work_goes_on(
     store: SessionStore, clock: Traveller, open_db: Opener, config: GatewayConfig
 ) -> None:
     old, waiting = store.get_or_create_session(BOB), store.get_or_create_session(GROUP)
@@ -202,9 +209,11 @@ def test_after_a_crash_what_was_just_at_work_is_suspended(
     restarted = SessionStore(None, config, db=open_db())
     assert restarted.suspend_recently_active(max_age_seconds=120) == 1
 
-    suspended = [each.session_id for each in restarted.list_sessions() if each.suspended]
-    assert suspended == [busy.session_id]
-    assert old.session_id != busy.session_id
+    [marked] = [e for e in restarted.list_sessions() if e.resume_reason == "restart_interrupted"]
+    assert (marked.session_id, marked.suspended) == (busy.session_id, False)
+    clock.shift(10 * 3600)
+    assert restarted.get_or_create_session(ANN).session_id == busy.session_id
+    assert restarted.get_or_create_session(BOB).session_id != old.session_id
 
 
 def test_entries_are_listed_by_activity(store: SessionStore, clock: Traveller) -> None:
@@ -292,3 +301,124 @@ def test_sources_that_print_alike_are_still_two_conversations(store: SessionStor
     assert build_session_key(thread) == build_session_key(person)
     one, other = store.get_or_create_session(thread), store.get_or_create_session(person)
     assert one.session_id != other.session_id
+
+
+def test_what_a_program_assigns_to_an_entry_is_stored(
+    store: SessionStore, open_db: Opener, config: GatewayConfig
+) -> None:
+    entry = store.get_or_create_session(ANN)
+    store.get_or_create_session(ANN)
+    entry.expiry_finalized = True
+    entry.last_prompt_tokens = 7
+    store._save()
+
+    restarted = SessionStore(None, config, db=open_db())
+    found = restarted._entries[entry.session_key]
+    assert (found.expiry_finalized, found.last_prompt_tokens) == (True, 7)
+    found.suspended = True
+    assert restarted.get_or_create_session(ANN).auto_reset_reason == "suspended"
+
+
+def test_a_reset_is_announced_until_the_program_takes_note(
+    store: SessionStore, clock: Traveller
+) -> None:
+    store.get_or_create_session(ANN)
+    clock.shift(2 * 3600)
+    assert store.get_or_create_session(ANN).was_auto_reset
+
+    again = store.get_or_create_session(ANN)
+    assert (again.was_auto_reset, again.auto_reset_reason) == (True, "idle")
+    again.was_auto_reset = False
+
+    assert not store.get_or_create_session(ANN).was_auto_reset
+
+
+def test_an_assigned_session_id_binds_the_key_to_that_session(store: SessionStore) -> None:
+    entry = store.get_or_create_session(ANN)
+    store._db.end_session(entry.session_id, "compression")
+    store._db.create_session("next", "telegram", parent_session_id=entry.session_id)
+    entry.session_id = "next"
+    store._save()
+
+    assert store.get_or_create_session(ANN).session_id == "next"
+
+
+def test_a_compressed_session_goes_on_in_its_continuation_though_nobody_switched(
+    store: SessionStore,
+) -> None:
+    entry = store.get_or_create_session(ANN)
+    store._db.end_session(entry.session_id, "compression")
+    assert store.get_or_create_session(ANN).session_id == entry.session_id
+    store._db.create_session("next", "telegram", parent_session_id=entry.session_id)
+
+    went_on = store.get_or_create_session(ANN)
+
+    assert (went_on.session_id, went_on.display_name) == ("next", "Ann")
+
+
+def test_an_entry_that_is_dated_back_is_as_old_as_it_says(store: SessionStore) -> None:
+    entry = store.get_or_create_session(ANN)
+    entry.updated_at -= timedelta(minutes=61)
+
+    assert store._should_reset(entry, ANN) == "idle"
+    assert store._is_session_expired(entry)
+    assert store.get_or_create_session(ANN).auto_reset_reason == "idle"
+
+
+class ForeignPlatform(Enum):
+    TELEGRAM = "telegram"
+
+
+ForeignPlatform.__name__ = "Platform"
+
+
+@dataclass
+class ForeignPolicy:
+    """A policy as a program's own configuration has it."""
+
+    mode: str = "idle"
+    at_hour: int = 4
+    idle_minutes: int = 30
+    notify: bool = True
+
+
+class ForeignConfig:
+    """Only what the store needs of a program's own configuration."""
+
+    def get_reset_policy(
+        self, platform: ForeignPlatform | None = None, session_type: str | None = None
+    ) -> ForeignPolicy:
+        assert platform is ForeignPlatform.TELEGRAM
+        return ForeignPolicy()
+
+
+def test_a_program_may_keep_its_own_configuration(clock: Traveller, db: SessionDB) -> None:
+    store = SessionStore(None, cast(GatewayConfig, ForeignConfig()), db=db)
+    source = SessionSource(cast(Platform, ForeignPlatform.TELEGRAM), "1", user_id="1")
+    first = store.get_or_create_session(source)
+    clock.shift(31 * 60)
+    second = store.get_or_create_session(source)
+
+    assert (second.auto_reset_reason, second.session_id != first.session_id) == ("idle", True)
+    assert second.platform is source.platform
+    assert store.list_sessions()[0].platform == source.platform
+    assert {source.platform: 1}[Platform.TELEGRAM] == 1
+
+
+def test_people_on_whatsapp_have_one_session_under_all_their_ids(
+    store: SessionStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path))
+    folder = tmp_path / "whatsapp" / "session"
+    folder.mkdir(parents=True)
+    (folder / "lid-mapping-99999999999999.json").write_text('"15551234567@s.whatsapp.net"')
+    ids = (
+        "15551234567@s.whatsapp.net",
+        "+15551234567",
+        "15551234567:3@s.whatsapp.net",
+        "99999999999999@lid",
+    )
+    entries = [store.get_or_create_session(SessionSource(Platform.WHATSAPP, id)) for id in ids]
+
+    assert {each.session_key for each in entries} == {"agent:main:whatsapp:dm:15551234567"}
+    assert len({each.session_id for each in entries}) == 1

@@ -118,7 +118,14 @@ def reset(
     return head
 
 
-def switch(tx: Tx, key: SessionKey, target: SessionHead, *, moment: Moment) -> SessionHead:
+def switch(
+    tx: Tx,
+    key: SessionKey,
+    target: SessionHead,
+    *,
+    moment: Moment,
+    reason: str = EndReason.SWITCH,
+) -> SessionHead:
     """Bind a key to another session: the old one ends if no other chat uses it, the target is reopened."""
     if target.profile != key.profile:
         raise NotAllowed("A key cannot be pointed at a session of another profile.")
@@ -139,7 +146,7 @@ def switch(tx: Tx, key: SessionKey, target: SessionHead, *, moment: Moment) -> S
         if old.running:
             raise log.running_error(old.id)
         if _is_only_chat(tx, old, key):
-            end_session(tx, old, reason=EndReason.SWITCH, moment=moment)
+            end_session(tx, old, reason=reason, moment=moment)
     release_key(tx, key, except_session=target.no)
     sessions.reopen(tx, target.no, key=str(key))
     bind(tx, key, target.no, moment=moment)

@@ -1,5 +1,6 @@
 """The gateway's configuration, in the names that Hermes programs import."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import time, timedelta
@@ -14,10 +15,17 @@ from sessionary.model.reset import ResetMode, ResetPolicy
 
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off"})
+_PLUGIN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+# The plug-ins of Hermes itself; any other is known after the program has named it: `Platform("mine")`.
+_SHIPPED_PLUGINS = frozenset({"google_chat", "irc", "line", "ntfy", "simplex", "teams"})
+_MODES = frozenset(ResetMode)
 
 
 class Platform(Enum):
-    """The platforms that a Hermes gateway knows."""
+    """The platforms that a Hermes gateway knows. `Platform("irc")` makes one for a plug-in's name.
+
+    A program may keep its own `gateway.config.Platform`: a member equals the one of ours with the same value.
+    """
 
     LOCAL = "local"
     TELEGRAM = "telegram"
@@ -38,16 +46,44 @@ class Platform(Enum):
     QQBOT = "qqbot"
     API_SERVER = "api_server"
     WEBHOOK = "webhook"
+    MSGRAPH_WEBHOOK = "msgraph_webhook"
+    WECOM_CALLBACK = "wecom_callback"
+    YUANBAO = "yuanbao"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Platform | None":
+        """Make a member for a plug-in's name; the same name gives the same member from then on."""
+        name = value.strip().lower() if isinstance(value, str) else ""
+        found = cls._value2member_map_.get(name)
+        if isinstance(found, Platform):
+            return found
+        if _PLUGIN_NAME.fullmatch(name) is None:
+            return None
+        made = object.__new__(cls)
+        made._value_ = name
+        made._name_ = name.replace("-", "_").upper()
+        return cls._value2member_map_.setdefault(name, made)  # type: ignore[return-value]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Platform):
+            return self is other
+        return type(other).__name__ == "Platform" and platform_value(other) == self.value
+
+    __hash__ = Enum.__hash__
 
 
-def platform_of(value: Any) -> Platform | None:
+def platform_of(value: object) -> Platform | None:
     """The platform by that name; None for one that is not known."""
-    if isinstance(value, Platform):
-        return value
-    try:
-        return Platform(value)
-    except ValueError:
-        return None
+    name = platform_value(value)
+    if name in _SHIPPED_PLUGINS:
+        return Platform(name)
+    found = Platform._value2member_map_.get(name)
+    return found if isinstance(found, Platform) else None
+
+
+def platform_value(platform: object) -> str:
+    """The name of a platform: of ours, of a program's own enumeration, or a plain text."""
+    return str(getattr(platform, "value", platform))
 
 
 @dataclass
@@ -61,7 +97,11 @@ class HomeChannel:
 
     def to_dict(self) -> Json:
         """The fields; a thread only when there is one."""
-        shown: Json = {"platform": self.platform.value, "chat_id": self.chat_id, "name": self.name}
+        shown: Json = {
+            "platform": platform_value(self.platform),
+            "chat_id": self.chat_id,
+            "name": self.name,
+        }
         return shown if self.thread_id is None else shown | {"thread_id": self.thread_id}
 
     @classmethod
@@ -86,16 +126,6 @@ class SessionResetPolicy:
     notify: bool = True
     notify_exclude_platforms: tuple[str, ...] = ("api_server", "webhook")
 
-    def to_policy(self, zone: ZoneInfo) -> ResetPolicy:
-        return ResetPolicy(
-            mode=ResetMode(self.mode),
-            idle=timedelta(minutes=self.idle_minutes),
-            daily_at=time(self.at_hour),
-            zone=zone,
-            notify=self.notify,
-            notify_exclude=frozenset(self.notify_exclude_platforms),
-        )
-
     def to_dict(self) -> Json:
         return asdict(self) | {"notify_exclude_platforms": list(self.notify_exclude_platforms)}
 
@@ -111,6 +141,18 @@ class SessionResetPolicy:
         if "notify_exclude_platforms" in given:
             given["notify_exclude_platforms"] = tuple(given["notify_exclude_platforms"])
         return cls(**given)
+
+
+def to_reset_policy(given: SessionResetPolicy, zone: ZoneInfo) -> ResetPolicy:
+    """Convert a policy, ours or a program's own with the same fields; an unknown mode never resets."""
+    return ResetPolicy(
+        mode=ResetMode(given.mode) if given.mode in _MODES else ResetMode.NONE,
+        # Zero minutes: over as soon as time has passed.
+        idle=max(timedelta(minutes=given.idle_minutes), timedelta(microseconds=1)),
+        daily_at=time(int(given.at_hour) % 24),
+        zone=zone,
+        notify=given.notify,
+    )
 
 
 @dataclass

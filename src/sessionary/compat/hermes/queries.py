@@ -21,6 +21,44 @@ EMPTY_WINDOW: Json = {"window": [], "messages_before": 0, "messages_after": 0}
 _PAGE = 50
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowFilter:
+    """Which rows of a list later versions of the interface ask for; None and 0 leave none out."""
+
+    sources: Sequence[str] | None = None
+    cwd_prefix: str | None = None
+    min_message_count: int | None = 0
+    include_archived: bool | None = None
+    archived_only: bool | None = False
+    id_query: str | None = None
+    search_query: str | None = None
+    session_key: str | None = None
+
+    def has(self, tx: Tx, row: Json, *, profile: str) -> bool:
+        if self.sources is not None and row["source"] not in self.sources:
+            return False
+        if row["message_count"] < (self.min_message_count or 0):
+            return False
+        names = (row["id"], row.get("_lineage_root_id") or "")
+        if self.id_query and not any(self.id_query.lower() in each.lower() for each in names):
+            return False
+        shown = f"{row['title'] or ''}\n{row['preview']}"
+        if self.search_query and self.search_query.lower() not in shown.lower():
+            return False
+        head = rows.find_session(tx, row["id"], profile=profile)
+        return head is not None and self._has_facts(tx, head)
+
+    def _has_facts(self, tx: Tx, head: SessionHead) -> bool:
+        further = rows.kept_fields(tx, head).get(rows.FURTHER, {})
+        if self.session_key and further.get("session_key") != self.session_key:
+            return False
+        if self.cwd_prefix and not str(further.get("cwd", "")).startswith(self.cwd_prefix):
+            return False
+        if self.archived_only:
+            return head.archived
+        return self.include_archived is not False or not head.archived
+
+
 @dataclass(frozen=True, slots=True)
 class ListOptions:
     """Which sessions a list shows, and in which order."""
@@ -54,6 +92,33 @@ def list_heads(
         if len(found) >= offset + limit:
             break
     return list(found.values())[offset : offset + limit]
+
+
+def rich_rows(
+    tx: Tx, wanted: ListOptions, only: RowFilter, *, profile: str, limit: int, offset: int
+) -> list[Json]:
+    """A page of rows with preview and last activity."""
+    if only == RowFilter():
+        page = list_heads(tx, wanted, profile=profile, limit=limit, offset=offset)
+        return [rich_row(tx, head, tips=wanted.tips) for head in page]
+    found = (
+        row for row in _every_row(tx, wanted, profile=profile) if only.has(tx, row, profile=profile)
+    )
+    return list(islice(found, max(0, offset), max(0, offset) + max(0, limit)))
+
+
+def _every_row(tx: Tx, wanted: ListOptions, *, profile: str) -> Iterator[Json]:
+    skip = 0
+    while heads := list_heads(tx, wanted, profile=profile, limit=PAGE, offset=skip):
+        yield from (rich_row(tx, head, tips=wanted.tips) for head in heads)
+        skip += len(heads)
+
+
+def count_rows(tx: Tx, wanted: ListOptions, only: RowFilter, *, profile: str) -> int:
+    """How many rows such a list has."""
+    return sum(
+        only.has(tx, row, profile=profile) for row in _every_row(tx, wanted, profile=profile)
+    )
 
 
 def rich_row(tx: Tx, head: SessionHead, *, tips: bool) -> Json:
@@ -91,9 +156,9 @@ def _read_heads(
     )
 
 
-def messages_around(tx: Tx, head: SessionHead | None, anchor: int, *, window: int) -> Json:
+def messages_around(tx: Tx, head: SessionHead | None, anchor: int | None, *, window: int) -> Json:
     """The messages around one, and how many of them come before and after it."""
-    seq = None if head is None else _seq_of(tx, head, anchor)
+    seq = None if head is None or anchor is None else _seq_of(tx, head, anchor)
     if head is None or seq is None:
         return dict(EMPTY_WINDOW)
     size = max(0, window)
@@ -109,7 +174,7 @@ def messages_around(tx: Tx, head: SessionHead | None, anchor: int, *, window: in
 def anchored_view(
     tx: Tx,
     head: SessionHead | None,
-    anchor: int,
+    anchor: int | None,
     *,
     window: int,
     bookend: int,
@@ -121,14 +186,11 @@ def anchored_view(
         return view | {"bookend_start": [], "bookend_end": []}
     first, last = view["window"][0]["id"] & MAX_SEQ, view["window"][-1]["id"] & MAX_SEQ
     shown = [row for row in view["window"] if row["id"] == anchor or _has_role(row, roles)]
-    at = next(place for place, row in enumerate(shown) if row["id"] == anchor)
-    opening = (row for row in forwards(tx, head, 1, before=first) if _has_role(row, roles))
-    closing = (row for row in backwards(tx, head, None, after=last) if _has_role(row, roles))
+    opening = (row for row in forwards(tx, head, 1, before=first) if _is_bookend(row, roles))
+    closing = (row for row in backwards(tx, head, None, after=last) if _is_bookend(row, roles))
     size = max(0, bookend)
-    return {
+    return view | {
         "window": shown,
-        "messages_before": at,
-        "messages_after": len(shown) - at - 1,
         "bookend_start": list(islice(opening, size)),
         "bookend_end": list(islice(closing, size))[::-1],
     }
@@ -180,6 +242,11 @@ def owner_of(tx: Tx, head: SessionHead, seq: int) -> int:
     return next(each.no for each in segments if each.first <= seq <= each.last)
 
 
+def seq_of(number: int) -> int:
+    """The seq of a message, by its number."""
+    return number & MAX_SEQ
+
+
 def _seq_of(tx: Tx, head: SessionHead, anchor: int) -> int | None:
     """The seq of a message of this session that was not retracted."""
     owner, seq = anchor >> SEQ_BITS, anchor & MAX_SEQ
@@ -191,4 +258,9 @@ def _seq_of(tx: Tx, head: SessionHead, anchor: int) -> int | None:
 
 
 def _has_role(row: Json, roles: Sequence[str] | None) -> bool:
-    return not roles or row["role"] in roles
+    return roles is None or row["role"] in roles
+
+
+def _is_bookend(row: Json, roles: Sequence[str] | None) -> bool:
+    """Whether a message says something, and not only calls tools."""
+    return _has_role(row, roles) and row["content"] not in (None, "", [])

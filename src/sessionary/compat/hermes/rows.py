@@ -1,13 +1,14 @@
 """Sessions and messages as rows of Hermes' tables: exactly its columns, and each value as it was given."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from sessionary.actions.sessions import read
 from sessionary.errors import BadInput
-from sessionary.model import transcript
+from sessionary.model import codec, transcript
 from sessionary.model.message import (
     Attachment,
     Entry,
@@ -24,11 +25,14 @@ from sessionary.model.message import from_json as part_from_json
 from sessionary.model.message import to_json as part_to_json
 from sessionary.model.session import Lineage, SessionHead
 from sessionary.store.database import Tx
-from sessionary.store.tables import entries, sessions
+from sessionary.store.tables import entries, meta, sessions
 
 PREVIEW = 60
-# Where a session keeps what has no column of its own with us.
+# Where a session and a message keep what has no place of its own with us.
 KEPT = "hermes"
+# Where both keep the keywords that this version of the interface does not know.
+FURTHER = "further"
+HANDOFF = "hermes/handoff/"
 BILLING = ("billing_provider", "billing_base_url", "billing_mode")
 COSTS = ("estimated_cost_usd", "actual_cost_usd")
 PRICING = ("cost_status", "cost_source", "pricing_version")
@@ -40,8 +44,8 @@ TOKENS = (
     "reasoning_tokens",
 )
 Json = dict[str, Any]
-# Where a message keeps what has no place of its own with us.
 _AS_GIVEN = "as_given"
+_TOOL_NAME = "hermes_tool_name"
 _ROLES = {role.value: role for role in Role}
 _THOUGHTS = (
     "reasoning",
@@ -50,11 +54,31 @@ _THOUGHTS = (
     "codex_reasoning_items",
     "codex_message_items",
 )
+_MESSAGE_FIELDS = frozenset(
+    {
+        *("session_id", "id", "role", "content", "name", "tool_name", "tool_calls", "tool_call_id"),
+        *("token_count", "finish_reason", "timestamp", "platform_message_id", "message_id"),
+        *("observed", *_THOUGHTS),
+    }
+)
+# What a memory provider puts into a prompt; a model may repeat it, and it must not be replayed.
+_RECALLED = re.compile(r"<\s*memory-context\s*>.*?(?:<\s*/\s*memory-context\s*>|\Z)", re.S | re.I)
 
 
-def find_session(tx: Tx, id: str, *, profile: str) -> SessionHead | None:
-    """The head of a session, or None."""
-    return sessions.get(tx, id, profile=profile)
+def find_session(tx: Tx, id: str | None, *, profile: str) -> SessionHead | None:
+    """The head of a session, or None; an id that is no text is nobody's."""
+    return sessions.get(tx, id, profile=profile) if isinstance(id, str) and id else None
+
+
+def jsonable(value: object) -> Any:
+    """The value as JSON can hold it: what JSON does not know becomes its text."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): jsonable(each) for name, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [jsonable(each) for each in value]
+    return str(value)
 
 
 def kept_fields(tx: Tx, head: SessionHead) -> Json:
@@ -85,7 +109,20 @@ def session_row(tx: Tx, head: SessionHead) -> Json:
         **{name: kept.get(name) for name in (*BILLING, *COSTS, *PRICING)},
         "title": head.title,
         "api_call_count": kept.get("api_call_count", 0),
+        **{f"handoff_{name}": value for name, value in handoff(tx, head.id).items()},
     }
+
+
+def handoff(tx: Tx, id: str) -> Json:
+    """The state of a session's handoff, its platform and its error; each may be None."""
+    text = meta.get(tx, f"{HANDOFF}{codec.storable_text(id)}")
+    found = {} if text is None else codec.decode(text)
+    return {name: found.get(name) for name in ("state", "platform", "error")}
+
+
+def set_handoff(tx: Tx, id: str, state: Mapping[str, Any]) -> None:
+    """Store the state of a session's handoff; an empty one means none."""
+    meta.put(tx, f"{HANDOFF}{codec.storable_text(id)}", codec.encode(dict(state)))
 
 
 def parent_id(tx: Tx, head: SessionHead) -> str | None:
@@ -96,10 +133,13 @@ def parent_id(tx: Tx, head: SessionHead) -> str | None:
     return None if parent is None else parent.id
 
 
-def visible_messages(tx: Tx, head: SessionHead) -> Iterator[tuple[int, Entry]]:
-    """The messages that were not retracted, each with its number."""
+def visible_messages(
+    tx: Tx, head: SessionHead, *, with_retracted: bool = False
+) -> Iterator[tuple[int, Entry]]:
+    """The messages that were not retracted, or all, each with its number."""
     segments = sessions.segments(tx, head.no)
-    stretches = transcript.retracted(entries.marks(tx, segments))
+    marks = () if with_retracted else entries.marks(tx, segments)
+    stretches = transcript.retracted(marks)
     for segment in segments:
         for entry in entries.walk(tx, [segment]):
             if isinstance(entry.body, Message) and not transcript.is_retracted(
@@ -108,9 +148,10 @@ def visible_messages(tx: Tx, head: SessionHead) -> Iterator[tuple[int, Entry]]:
                 yield entries.entry_no(segment.no, entry.seq), entry
 
 
-def message_rows(tx: Tx, head: SessionHead) -> list[Json]:
+def message_rows(tx: Tx, head: SessionHead, *, with_retracted: bool = False) -> list[Json]:
     """A session's messages in order."""
-    return [message_row(number, head.id, entry) for number, entry in visible_messages(tx, head)]
+    found = visible_messages(tx, head, with_retracted=with_retracted)
+    return [message_row(number, head.id, entry) for number, entry in found]
 
 
 def preview(tx: Tx, head: SessionHead) -> str:
@@ -133,21 +174,27 @@ def _config_text(settings: Any) -> str | None:
 
 def parse_message(given: Mapping[str, Any]) -> Message:
     """Parse a row, a chat dictionary, or the arguments of an append."""
-    role = given.get("role")
+    role = given.get("role", "unknown")
     if not isinstance(role, str) or not role:
         raise BadInput(f"A message needs a role, not {role!r}; nothing was written.")
     kept: Json = {} if role in _ROLES else {"role": role}
     known = _ROLES.get(role, Role.SYSTEM)
+    given = {name: jsonable(value) for name, value in given.items()}
     parts = _thoughts(given, kept)
     if known is Role.TOOL:
         parts += [_result(given, kept)]
     else:
         parts += [*_content(given.get("content"), kept), *_calls(given.get("tool_calls"), kept)]
-        for name in ("tool_name", "tool_call_id"):
-            if given.get(name) is not None:
-                kept[name] = given[name]
+        if given.get("tool_call_id") is not None:
+            kept["tool_call_id"] = given["tool_call_id"]
+        if given.get("tool_name") is not None:
+            # A part, so that a search finds it.
+            parts.append(Unknown({"type": _TOOL_NAME, "name": given["tool_name"]}))
     if given.get("observed"):
         kept["observed"] = True
+    further = {name: value for name, value in given.items() if name not in _MESSAGE_FIELDS}
+    if further := {name: value for name, value in further.items() if value is not None}:
+        kept[FURTHER] = further
     platform_id = given.get("platform_message_id") or given.get("message_id")
     tokens, reason = given.get("token_count"), given.get("finish_reason")
     return Message(
@@ -184,6 +231,7 @@ def message_row(number: int, session_id: str, entry: Entry) -> Json:
     kept = _kept_of_message(message)
     result = next((part for part in message.parts if isinstance(part, ToolResult)), None)
     call_id = kept.get("tool_call_id") if result is None else result.call_id
+    tool_name = _kept_tool_name(message, kept) if result is None else result.name
     return {
         "id": number,
         "session_id": session_id,
@@ -191,7 +239,7 @@ def message_row(number: int, session_id: str, entry: Entry) -> Json:
         "content": content_of(message),
         "tool_call_id": None if kept.get("no_call_id") else call_id,
         "tool_calls": _calls_as_given(message, kept),
-        "tool_name": kept.get("tool_name") if result is None else result.name,
+        "tool_name": tool_name,
         "timestamp": entry.at.timestamp(),
         "token_count": message.token_count,
         "finish_reason": message.finish_reason,
@@ -203,15 +251,29 @@ def message_row(number: int, session_id: str, entry: Entry) -> Json:
 
 def chat_dict(row: Mapping[str, Any]) -> Json:
     """A row as a chat dictionary, without fields that are not set."""
-    chat: Json = {"role": row["role"], "content": row["content"]}
+    content = row["content"]
+    if row["role"] in ("user", "assistant") and isinstance(content, str):
+        content = without_recalled_memory(content)
+    chat: Json = {"role": row["role"], "content": content}
     for name in ("tool_call_id", "tool_name", "tool_calls"):
         if row[name]:
             chat[name] = row[name]
+    if row["platform_message_id"]:
+        chat["message_id"] = row["platform_message_id"]
+    if row["observed"]:
+        chat["observed"] = True
     if row["role"] == "assistant":
+        if row["reasoning_content"] is not None:
+            chat["reasoning_content"] = row["reasoning_content"]
         for name in ("finish_reason", *_THOUGHTS):
-            if row[name] is not None:
+            if row[name]:
                 chat[name] = row[name]
     return chat
+
+
+def without_recalled_memory(text: str) -> str:
+    """The text without the block that a memory provider had put into the prompt."""
+    return _RECALLED.sub("", text).strip() if "memory-context" in text else text
 
 
 def content_of(message: Message) -> Any:
@@ -220,7 +282,11 @@ def content_of(message: Message) -> Any:
     result = next((part for part in message.parts if isinstance(part, ToolResult)), None)
     if result is not None:
         return None if kept.get("no_content") else result.content
-    content = [part for part in message.parts if isinstance(part, Text | Unknown | Attachment)]
+    content = [
+        part
+        for part in message.parts
+        if isinstance(part, Text | Unknown | Attachment) and not _is_tool_name(part)
+    ]
     match kept.get("content"):
         case "parts":
             return [_item_as_given(part) for part in content]
@@ -238,6 +304,15 @@ def _message_of(entry: Entry) -> Message:
 def _kept_of_message(message: Message) -> Mapping[str, Any]:
     found = message.extra.get(KEPT)
     return found if isinstance(found, dict) else {}
+
+
+def _is_tool_name(part: Part) -> bool:
+    return isinstance(part, Unknown) and part_to_json(part).get("type") == _TOOL_NAME
+
+
+def _kept_tool_name(message: Message, kept: Mapping[str, Any]) -> Any:
+    found = (part_to_json(part)["name"] for part in message.parts if _is_tool_name(part))
+    return next(found, kept.get("tool_name"))
 
 
 def _content(content: Any, kept: Json) -> list[Part]:

@@ -57,7 +57,7 @@ class SearchFilter:
 
 def search_messages(
     store: HermesStore,
-    query: str,
+    query: str | None,
     scope: SearchFilter,
     *,
     limit: int,
@@ -65,7 +65,7 @@ def search_messages(
     sort: str | None,
 ) -> list[Json]:
     """The messages that match, each once, without retracted ones."""
-    if not query.strip() or scope.is_empty or limit <= 0:
+    if not query or not query.strip() or scope.is_empty or limit <= 0:
         return []
     found: list[Json] = []
     skip = max(0, offset)
@@ -150,5 +150,5 @@ def _beginning(content: object) -> str:
     """The beginning of a message's text; of parts, their texts."""
     if isinstance(content, list):
         texts = (each.get("text") for each in content if isinstance(each, dict))
-        content = "\n".join(text for text in texts if isinstance(text, str))
+        content = " ".join(text for text in texts if isinstance(text, str))
     return content[:_CONTEXT] if isinstance(content, str) else ""

@@ -1,7 +1,8 @@
 """What a Hermes program does to one session: lifecycle, messages, titles, token counts, chains of continuations."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from sessionary.actions import usage
@@ -10,7 +11,7 @@ from sessionary.actions.sessions import edit, log, read, revise, titles
 from sessionary.actions.sessions.append import NewMessage, append_after_end
 from sessionary.clock import Moment
 from sessionary.compat.hermes import rows
-from sessionary.compat.hermes.rows import BILLING, COSTS, KEPT, PRICING, TOKENS, Json
+from sessionary.compat.hermes.rows import BILLING, COSTS, FURTHER, KEPT, PRICING, TOKENS, Json
 from sessionary.errors import Ambiguous
 from sessionary.model.session import Kind, Lineage, Opening, SessionHead
 from sessionary.model.source import Source
@@ -25,7 +26,14 @@ UNKNOWN = "unknown"
 _JOBS = frozenset({"cron"})
 _MILLION = 1_000_000
 COMPRESSION = "compression"
-BRANCHED = "branched"
+ORPHANED = "orphaned_compression"
+_GHOST_AGE = timedelta(days=1)
+_ORPHAN_AGE = timedelta(days=7)
+_PAGE = 200
+# What a session is opened with; every other keyword is kept beside it.
+_OF_OPENING = frozenset(
+    {"model", "model_config", "system_prompt", "user_id", "parent_session_id", "session_id"}
+)
 
 
 def create(
@@ -35,16 +43,43 @@ def create(
     parent_id = given.get("parent_session_id")
     parent = None if parent_id is None else rows.find_session(tx, parent_id, profile=profile)
     descent = Lineage.SUBAGENT if parent is None else lineage_of_child(parent)
-    user_id = given.get("user_id")
     opening = Opening(
         profile,
-        Source(source or UNKNOWN, user_id=user_id),
+        Source(source or UNKNOWN, user_id=given.get("user_id")),
         kind=_kind(source, None if parent is None else descent),
         model=given.get("model"),
-        settings=given.get("model_config") or None,
+        settings=rows.jsonable(given.get("model_config") or None),
         system_prompt=given.get("system_prompt"),
     )
-    return edit.open_with_id(tx, id, opening, moment=moment, parent=parent, lineage=descent)
+    head = edit.open_with_id(tx, id, opening, moment=moment, parent=parent, lineage=descent)
+    further = {name: value for name, value in given.items() if name not in _OF_OPENING}
+    if parent is None:
+        further["parent_session_id"] = parent_id  # there is no such session: it is only noted
+    keep_further(tx, head, further, overwrites=False)
+    return head
+
+
+def keep_further(
+    tx: Tx, head: SessionHead, given: Mapping[str, object], *, overwrites: bool = True
+) -> None:
+    """Keep keywords that have no column here with the session; without `overwrites` the first value stays."""
+    new = {name: rows.jsonable(value) for name, value in given.items() if value is not None}
+    if not new:
+        return
+
+    def merged(kept: Json) -> Json:
+        before = kept.get(FURTHER, {})
+        return kept | {FURTHER: before | new if overwrites else new | before}
+
+    edit.update_extra(tx, head, KEPT, merged)
+
+
+def keep(tx: Tx, id: str, given: Mapping[str, object], *, profile: str) -> bool:
+    """Keep further values with a session; return whether it exists."""
+    head = rows.find_session(tx, id, profile=profile)
+    if head is not None:
+        keep_further(tx, head, given)
+    return head is not None
 
 
 def end(tx: Tx, id: str, reason: str, *, profile: str, moment: Moment) -> None:
@@ -66,10 +101,18 @@ def set_prompt(tx: Tx, id: str, text: str | None, *, profile: str) -> None:
 
 
 def count_usage(
-    tx: Tx, id: str, given: Mapping[str, Any], *, absolute: bool, profile: str, moment: Moment
+    tx: Tx,
+    id: str,
+    given: Mapping[str, Any],
+    further: Mapping[str, object],
+    *,
+    absolute: bool,
+    profile: str,
+    moment: Moment,
 ) -> None:
     """Update the token counts; an unknown id gets a session."""
     head = create(tx, id, UNKNOWN, {}, profile=profile, moment=moment)
+    keep_further(tx, head, further)
     _update_counts(tx, head, given, absolute=absolute, moment=moment)
 
 
@@ -77,7 +120,7 @@ def append(
     tx: Tx, id: str, given: Iterable[Mapping[str, Any]], *, profile: str, moment: Moment
 ) -> list[int]:
     """Append messages and return their numbers."""
-    numbers = []
+    numbers: list[int] = []
     for each in given:
         saying = NewMessage(rows.parse_message(each), at=rows.message_time(each))
         done = append_after_end(tx, id, saying, profile=profile, moment=moment)
@@ -87,6 +130,8 @@ def append(
 
 def clear(tx: Tx, id: str, *, profile: str, moment: Moment) -> None:
     """Retract all messages; they stay in the log."""
+    if rows.find_session(tx, id, profile=profile) is None:
+        return
     head = log.lock_session(tx, id, profile=profile)
     if head.message_count:
         revise.retract(tx, id, profile=profile, after=0, at=moment.now, reason="rewrite")
@@ -105,12 +150,70 @@ def delete(tx: Tx, id: str, *, profile: str, moment: Moment) -> bool:
     if rows.find_session(tx, id, profile=profile) is None:
         return False
     purge.purge(tx, id, profile=profile, moment=moment, with_subagents=False)
+    if rows.handoff(tx, id)["state"] is not None:
+        rows.set_handoff(tx, id, {})
     return True
 
 
-def find_by_prefix(tx: Tx, text: str, *, profile: str) -> str | None:
+def all_heads(
+    tx: Tx, *, profile: str, platform: str | None = None, by_activity: bool = False
+) -> Iterator[SessionHead]:
+    """Every session, newest first, page by page."""
+    skip = 0
+    while heads := session_table.list_heads(
+        tx,
+        profile=profile,
+        platform=platform,
+        without=(),
+        roots_only=False,
+        by_activity=by_activity,
+        limit=_PAGE,
+        skip=skip,
+    ):
+        yield from heads
+        skip += len(heads)
+
+
+def delete_ghosts(tx: Tx, *, profile: str, moment: Moment) -> list[str]:
+    """Delete what a terminal opened, left without a message or a title, and ended over a day ago."""
+    since = moment.now - _GHOST_AGE
+    ghosts = [
+        head.id
+        for head in all_heads(tx, profile=profile, platform="tui")
+        if head.title is None
+        and not head.is_open
+        and not head.message_count
+        and head.began_at < since
+    ]
+    for id in ghosts:
+        delete(tx, id, profile=profile, moment=moment)
+    return ghosts
+
+
+def end_orphans(tx: Tx, *, profile: str, moment: Moment) -> int:
+    """End continuations of over a week ago that no model was called for; return how many."""
+    since = moment.now - _ORPHAN_AGE
+    orphans = [
+        head
+        for head in all_heads(tx, profile=profile)
+        if head.is_open
+        and head.began_at < since
+        and head.message_count
+        and _is_compressed(_parent(tx, head))
+        and not rows.kept_fields(tx, head).get("api_call_count")
+    ]
+    for head in orphans:
+        end(tx, head.id, ORPHANED, profile=profile, moment=moment)
+    return len(orphans)
+
+
+def _is_compressed(parent: SessionHead | None) -> bool:
+    return parent is not None and parent.end_reason == COMPRESSION
+
+
+def find_by_prefix(tx: Tx, text: str | None, *, profile: str) -> str | None:
     """Return the id itself, or the only one with this prefix."""
-    if not text:
+    if not isinstance(text, str) or not text:
         return None
     head = rows.find_session(tx, text, profile=profile)
     if head is not None:
@@ -134,13 +237,19 @@ def rename(tx: Tx, id: str, title: str | None, *, profile: str) -> bool:
     return True
 
 
-def find_by_title(tx: Tx, title: str, *, profile: str) -> str | None:
+def find_by_title(tx: Tx, title: str | None, *, profile: str) -> str | None:
     """The session with exactly this title."""
-    return session_table.id_by_title(tx, session_table.column(title), profile=profile)
+    return (
+        None
+        if not title
+        else session_table.id_by_title(tx, session_table.column(title), profile=profile)
+    )
 
 
-def find_latest_by_title(tx: Tx, title: str, *, profile: str) -> str | None:
+def find_latest_by_title(tx: Tx, title: str | None, *, profile: str) -> str | None:
     """Return the numbered continuation that began last, or else the session with exactly this title."""
+    if not title:
+        return None
     numbered = [
         session_table.get_by_no(tx, no)
         for name, no in session_table.numbered_titles(tx, title, profile=profile)
@@ -187,6 +296,8 @@ def _merge_counts(kept: Json, given: Mapping[str, Any], *, absolute: bool) -> Js
         if given.get(name) is not None:
             earlier = 0.0 if absolute else float(kept.get(name) or 0)
             kept[name] = earlier + float(given[name])
+    if absolute and given.get("estimated_cost_usd") is None:
+        kept["estimated_cost_usd"] = 0.0
     for name in PRICING:
         if given.get(name) is not None:
             kept[name] = given[name]
@@ -259,13 +370,7 @@ def lineage_of_child(parent: SessionHead) -> Lineage:
 
 def continuations(tx: Tx, head: SessionHead) -> Iterator[SessionHead]:
     """A session, its newest continuation, the newest of that, and so on; safe against cycles."""
-    seen: set[int] = set()
-    current: SessionHead | None = head
-    while current is not None and current.no not in seen:
-        seen.add(current.no)
-        yield current
-        children = session_table.child_heads(tx, current.no)
-        current = next((each for each in children if each.lineage is Lineage.CONTINUATION), None)
+    return _descendants(tx, head, lambda child: child.lineage is Lineage.CONTINUATION)
 
 
 def tip(tx: Tx, head: SessionHead) -> SessionHead:
@@ -274,17 +379,39 @@ def tip(tx: Tx, head: SessionHead) -> SessionHead:
     return next((each for each in reversed(chain) if each.message_count), head)
 
 
+def resume_target(tx: Tx, head: SessionHead) -> SessionHead:
+    """The newest continuation that has messages; else the first descendant of any kind that has some."""
+    newest = tip(tx, head)
+    if newest.message_count:
+        return newest
+    below = _descendants(tx, head, lambda child: child.lineage is not Lineage.RESET)
+    return next((each for each in below if each.message_count), head)
+
+
+def _descendants(
+    tx: Tx, head: SessionHead, follows: Callable[[SessionHead], bool]
+) -> Iterator[SessionHead]:
+    seen: set[int] = set()
+    current: SessionHead | None = head
+    while current is not None and current.no not in seen:
+        seen.add(current.no)
+        yield current
+        children = session_table.child_heads(tx, current.no)
+        current = next((each for each in children if follows(each)), None)
+
+
 def root(tx: Tx, head: SessionHead) -> SessionHead:
     """The first session of a compressed chain."""
-    return ancestors(tx, head)[0]
+    return ancestors(tx, head, only_chain=True)[0]
 
 
-def ancestors(tx: Tx, head: SessionHead) -> list[SessionHead]:
-    """The sessions of a compressed chain up to this one, oldest first."""
+def ancestors(tx: Tx, head: SessionHead, *, only_chain: bool = False) -> list[SessionHead]:
+    """The parents of a session and itself, oldest first; of a compressed chain only, if asked."""
     chain = [head]
     seen = {head.no}
-    while chain[-1].lineage is Lineage.CONTINUATION and chain[-1].parent_id is not None:
-        parent = session_table.get(tx, chain[-1].parent_id, profile=head.profile)
+    # A fork of ours reads its parent's log itself.
+    while not chain[-1].base_seq and (not only_chain or chain[-1].lineage is Lineage.CONTINUATION):
+        parent = _parent(tx, chain[-1])
         if parent is None or parent.no in seen:
             break
         seen.add(parent.no)
@@ -293,18 +420,35 @@ def ancestors(tx: Tx, head: SessionHead) -> list[SessionHead]:
     return chain
 
 
-def conversation(tx: Tx, head: SessionHead, *, with_ancestors: bool) -> list[Json]:
-    """The messages as a model reads them, without a prompt that a continuation repeats."""
+def _parent(tx: Tx, head: SessionHead) -> SessionHead | None:
+    return rows.find_session(tx, rows.parent_id(tx, head), profile=head.profile)
+
+
+def conversation(
+    tx: Tx,
+    head: SessionHead,
+    *,
+    with_ancestors: bool,
+    with_retracted: bool = False,
+    with_numbers: bool = False,
+) -> list[Json]:
+    """The messages as a model reads them; with ancestors, a prompt that was repeated without an answer stands once."""
     chats: list[Json] = []
     for each in ancestors(tx, head) if with_ancestors else [head]:
-        for place, row in enumerate(rows.message_rows(tx, each)):
+        for row in rows.message_rows(tx, each, with_retracted=with_retracted):
             chat = rows.chat_dict(row)
-            is_seam = place == 0 and bool(chats)
-            if is_seam and chat["role"] == "user" and chat == _last_prompt(chats):
-                continue
-            chats.append(chat)
+            if not (with_ancestors and _repeats_prompt(chats, chat)):
+                chats.append(chat | {"_row_id": row["id"]} if with_numbers else chat)
     return chats
 
 
-def _last_prompt(chats: list[Json]) -> Json | None:
-    return next((chat for chat in reversed(chats) if chat["role"] == "user"), None)
+def _repeats_prompt(chats: list[Json], chat: Json) -> bool:
+    """Whether a user wrote the same since the last answer."""
+    if chat["role"] != "user" or not isinstance(chat["content"], str) or not chat["content"]:
+        return False
+    for earlier in reversed(chats):
+        if earlier["role"] == "user" and earlier["content"] == chat["content"]:
+            return True
+        if earlier["role"] == "assistant" and (earlier["content"] or "tool_calls" in earlier):
+            return False
+    return False

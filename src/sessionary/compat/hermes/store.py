@@ -1,10 +1,13 @@
 """The store behind `SessionDB` and `SessionStore`, for programs that call and wait."""
 
+import asyncio
+import logging
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
-from typing import Concatenate, ParamSpec, TypeVar
+from functools import wraps
+from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 from sessionary import config
 from sessionary.clock import Moment, SystemClock
@@ -12,7 +15,62 @@ from sessionary.store.database import Tx
 from sessionary.store.open import open_store, sqlite_path
 
 P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
+_logger = logging.getLogger(__name__)
+_logged: set[tuple[str, str]] = set()
+
+
+def log_unknown(
+    call: str, further: Mapping[str, object], *, kept: bool = True, known: Iterable[str] = ()
+) -> None:
+    """Log keywords that this version of the interface does not know, each once for a call."""
+    for name in sorted(further.keys() - set(known)):
+        if (call, name) not in _logged:
+            _logged.add((call, name))
+            what = "its value is kept with the row" if kept else "it is ignored"
+            _logger.warning(
+                "%s does not know the argument %r of a later version: %s.", call, name, what
+            )
+
+
+def recorded(
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[S, P], T]:
+    """Log a call that could not record what it was given: programs often catch the error and go on."""
+
+    @wraps(method)
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(self, *args, **kwargs)
+        except Exception as error:
+            # A plain ValueError is an answer of this interface: a title that is taken, a topic that is bound.
+            if type(error) is not ValueError:
+                _logger.exception(
+                    "%s failed: nothing of this call was recorded", method.__qualname__
+                )
+            raise
+
+    return call
+
+
+class Awaiting(Generic[S]):
+    """What the asynchronous classes are made of: the blocking object, and its methods in a thread each."""
+
+    def __init__(self, sync: S) -> None:
+        self.sync = sync
+
+
+def awaited(
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[Awaiting[S], P], Coroutine[None, None, T]]:
+    """The same call to await; it runs in a thread, so the event loop goes on."""
+
+    @wraps(method)
+    async def call(self: Awaiting[S], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.to_thread(method, self.sync, *args, **kwargs)
+
+    return call
 
 
 class HermesIds:

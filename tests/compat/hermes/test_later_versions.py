@@ -1,0 +1,164 @@
+"""What later versions of Hermes pass: kept and logged once, never an error."""
+
+import logging
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from sessionary.compat.hermes import rows
+from sessionary.compat.hermes.config import GatewayConfig, Platform
+from sessionary.compat.hermes.session import SessionEntry, SessionSource, SessionStore
+from sessionary.compat.hermes.state import SessionDB
+from sessionary.errors import SessionaryError
+
+
+def kept(db: SessionDB, id: str) -> dict[str, Any]:
+    """What is kept of the keywords of later versions with a session."""
+
+    def asked(tx: Any) -> dict[str, Any]:
+        head = rows.find_session(tx, id, profile="main")
+        assert head is not None
+        return dict(rows.kept_fields(tx, head).get(rows.FURTHER, {}))
+
+    return db._store.read(asked)
+
+
+def kept_of_messages(db: SessionDB, id: str) -> list[dict[str, Any]]:
+    """The same of its messages."""
+
+    def asked(tx: Any) -> list[dict[str, Any]]:
+        head = rows.find_session(tx, id, profile="main")
+        assert head is not None
+        bodies = [entry.body for _, entry in rows.visible_messages(tx, head)]
+        return [dict(body.extra.get(rows.KEPT, {}).get(rows.FURTHER, {})) for body in bodies]  # type: ignore[union-attr]
+
+    return db._store.read(asked)
+
+
+def test_keywords_of_a_session_are_kept_and_the_first_value_stays(db: SessionDB) -> None:
+    db.create_session("s1", "cli", cwd="/work", profile_name="main", tomorrow={"a": [1]})
+    db.ensure_session("s1", cwd="/elsewhere", chat_id="7")
+
+    assert kept(db, "s1") == {
+        "cwd": "/work",
+        "profile_name": "main",
+        "tomorrow": {"a": [1]},
+        "chat_id": "7",
+    }
+    row = db.get_session("s1")
+    assert row is not None
+    assert "cwd" not in row
+
+
+def test_a_parent_that_is_not_there_is_noted(db: SessionDB) -> None:
+    db.create_session("s1", "cli", parent_session_id="nobody")
+
+    assert kept(db, "s1") == {"parent_session_id": "nobody"}
+
+
+def test_keywords_of_a_message_are_kept_and_its_time_counts(db: SessionDB) -> None:
+    db.create_session("s1", "cli")
+    db.append_message(
+        "s1", "user", "hi", timestamp=1_700_000_000.5, api_content="x", display_kind="note"
+    )
+    assert db.append_messages_batch("s1", messages=[{"role": "user", "effect": object}]) == 1
+
+    assert db.get_messages("s1")[0]["timestamp"] == 1_700_000_000.5
+    first, second = kept_of_messages(db, "s1")
+    assert first == {"api_content": "x", "display_kind": "note"}
+    assert second["effect"] == str(object)
+
+
+def test_reads_take_the_keywords_of_later_versions(db: SessionDB) -> None:
+    db.create_session("s1", "cli")
+    numbers = [db.append_message("s1", "user", str(n)) for n in range(5)]
+
+    def texts(**how: Any) -> list[str]:
+        return [each["content"] for each in db.get_messages("s1", **how)]
+
+    assert texts(limit=2) == ["0", "1"]
+    assert texts(limit=2, offset=1) == ["1", "2"]
+    assert texts(offset=3) == ["3", "4"]
+    assert texts(limit=2, latest=True) == ["3", "4"]
+    assert texts(after_id=numbers[2]) == ["3", "4"]
+    chats = db.get_messages_as_conversation("s1", include_row_ids=True, repair_alternation=True)
+    assert [each["_row_id"] for each in chats] == numbers
+    db.replace_messages("s1", [{"role": "user", "content": "new"}], active_only=True)
+    assert texts() == ["new"]
+    assert texts(include_inactive=True) == ["0", "1", "2", "3", "4", "new"]
+
+
+def test_an_unknown_keyword_is_logged_once(db: SessionDB, caplog: pytest.LogCaptureFixture) -> None:
+    name = f"of_{uuid4().hex}"
+    further: dict[str, Any] = {name: 1}
+    for id in ("s1", "s2"):
+        db.create_session(id, "cli", **further)
+    db.list_sessions_rich(**further)
+
+    lines = [each.getMessage() for each in caplog.records if name in each.getMessage()]
+    assert len(lines) == 2
+    assert "SessionDB.create_session" in lines[0]
+    assert "kept with the row" in lines[0]
+    assert "SessionDB.list_sessions_rich" in lines[1]
+
+
+def test_a_prune_with_an_unknown_filter_deletes_nothing(db: SessionDB) -> None:
+    db.create_session("s1", "cli")
+    db.end_session("s1", "done")
+
+    assert db.prune_sessions(older_than_days=-1, title_like="x") == 0
+    assert db.prune_sessions(older_than_days=None) == 0
+    assert db.get_session("s1") is not None
+
+
+def test_what_could_not_be_recorded_is_an_error_in_the_log(
+    db: SessionDB, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(SessionaryError):
+        db.append_message("nobody", "user", "lost?")
+    db.close()
+    with pytest.raises(SessionaryError):
+        db.create_session("s1", "cli")
+    with pytest.raises(SessionaryError):
+        SessionStore(None, GatewayConfig(), db=db)
+
+    errors = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
+    assert [line.split()[0] for line in errors] == [
+        "SessionDB.append_message",
+        "SessionDB.create_session",
+    ]
+
+
+def test_a_title_that_is_taken_is_an_answer_and_no_failure(
+    db: SessionDB, caplog: pytest.LogCaptureFixture
+) -> None:
+    for id in ("s1", "s2"):
+        db.create_session(id, "cli")
+    db.set_session_title("s1", "plan")
+    with pytest.raises(ValueError, match="already in use by session s1"):
+        db.set_session_title("s2", "plan")
+
+    assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
+
+
+def test_sources_and_entries_take_fields_of_later_versions(db: SessionDB) -> None:
+    source = SessionSource(
+        Platform.DISCORD,
+        "1",
+        role_authorized=True,
+        scope_id="g",
+        of_tomorrow=3,  # type: ignore[call-arg]
+    )
+    store = SessionStore(None, GatewayConfig(), db=db, of_tomorrow=3)
+    entry = store.get_or_create_session(source)
+    other = SessionStore(None, GatewayConfig(), db=db).list_sessions()[0]
+
+    assert source.to_dict()["role_authorized"] is True
+    assert vars(source)["of_tomorrow"] == 3
+    assert other.origin is not None
+    assert (other.origin.scope_id, other.origin.role_authorized) == ("g", True)
+    entry.model_override = {"model": "m"}
+    store._save()
+    assert store.list_sessions()[0].to_dict()["model_override"] == {"model": "m"}
+    assert "model_override" not in SessionEntry.from_dict(other.to_dict()).to_dict()
