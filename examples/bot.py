@@ -7,13 +7,13 @@ the second answer knows what was asked before.
 import argparse
 from pathlib import Path
 
-from sessionary import AgentFailed, Sessionary
+from sessionary import AgentFailed, Delta, Sessionary
 
 FOLDER = Path(__file__).parent / "bot"
 
 
 def main() -> None:
-    """Ask the agent one question, and print its answer and what the conversation has cost."""
+    """Ask the agent one question, print its answer while it is written, and what the conversation has cost."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("question")
     parser.add_argument("--name", default="alice", help="the name of the conversation")
@@ -25,10 +25,12 @@ def main() -> None:
 
     with Sessionary(database, home=FOLDER) as s:
         try:
-            reply = s.ask(question, session=name, agent="clerk")
+            for event in s.ask_stream(question, session=name, agent="clerk"):
+                if isinstance(event, Delta) and not event.thinking:
+                    print(event.text, end="", flush=True)
         except AgentFailed as error:
             raise SystemExit(str(error)) from error
-        print(reply.text)
+        print()
         head = s.session(name).head()
         print(f"{head.message_count} messages, {head.usage.output_tokens} tokens written")
 

@@ -53,9 +53,10 @@ awaited. The differences:
 - `AsyncSessionary()` opens nothing; `async with` or `await AsyncSessionary.connect(…)` does. `aclose()` closes it.
 - A call that returns a `Page` returns an `AsyncPaginator`: `await` it for the first `AsyncPage`, or iterate with `async
   for`. A search returns an `AsyncHitPaginator` and `AsyncHitPage`s.
-- Turns, transactions and subscriptions are used with `async with`, subscriptions and exports with `async for`.
-- Calls that do nothing yet are not awaited: `session`, `new_session`, `turn`, `transaction`, `subscribe`, `export`, the
-  lists, and everything on a transaction.
+- Turns, transactions and subscriptions are used with `async with`; subscriptions, exports and `ask_stream` with `async
+  for`.
+- Calls that do nothing yet are not awaited: `session`, `new_session`, `turn`, `transaction`, `subscribe`, `export`,
+  `ask_stream`, the lists, and everything on a transaction. `turn.delta` is not awaited either.
 """
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sessionary.agents.python import PythonRunner
+from sessionary.agents.python import PythonRunner, load
 from sessionary.engine.ports import Runner
 from sessionary.errors import AgentFailed, BadInput
 from sessionary.testing.runner_suite import (
@@ -22,9 +22,13 @@ HERE = "tests.agents.functions"
 SHAPES = ["returns", "returns_later", "gives_a_message", "yields", "yields_steps", "Made.inside"]
 
 
+def runner_of(entry_point: str) -> PythonRunner:
+    return PythonRunner(load(entry_point), name=entry_point)
+
+
 @pytest.fixture(params=SHAPES)
 def shape(request: pytest.FixtureRequest) -> Runner:
-    return PythonRunner(f"{HERE}:{request.param}")
+    return runner_of(f"{HERE}:{request.param}")
 
 
 class TestPython(RunnerSuite):
@@ -41,11 +45,11 @@ class TestPython(RunnerSuite):
 class TestSlowPython(SlowRunnerSuite):
     @pytest.fixture(params=["hangs", "hangs_politely"])
     def slow_runner(self, request: pytest.FixtureRequest) -> Runner:
-        return PythonRunner(f"{HERE}:{request.param}")
+        return runner_of(f"{HERE}:{request.param}")
 
 
 async def test_what_a_generator_yields_is_streamed() -> None:
-    events = await events_of(PythonRunner(f"{HERE}:yields_steps"), turn_request("hello"))
+    events = await events_of(runner_of(f"{HERE}:yields_steps"), turn_request("hello"))
 
     assert streamed(events, thinking=True) == "hm"
     assert streamed(events) == "You said hello"
@@ -54,7 +58,7 @@ async def test_what_a_generator_yields_is_streamed() -> None:
 
 async def test_leaving_closes_a_generator_that_runs_in_a_thread() -> None:
     functions.closed.clear()
-    events = PythonRunner(f"{HERE}:yields").run(turn_request("hello"))
+    events = runner_of(f"{HERE}:yields").run(turn_request("hello"))
     await anext(events)
 
     await events.aclose()  # type: ignore[attr-defined]
@@ -64,13 +68,13 @@ async def test_leaving_closes_a_generator_that_runs_in_a_thread() -> None:
 
 async def test_an_error_of_the_function_fails_the_turn_as_it_is() -> None:
     with pytest.raises(LookupError, match="no tea"):
-        await events_of(PythonRunner(f"{HERE}:fails"), turn_request("hello"))
+        await events_of(runner_of(f"{HERE}:fails"), turn_request("hello"))
 
 
 @pytest.mark.parametrize("name", ["silent", "numbers"])
 async def test_an_agent_that_says_nothing_of_use_fails(name: str) -> None:
     with pytest.raises(AgentFailed, match=name):
-        await events_of(PythonRunner(f"{HERE}:{name}"), turn_request("hello"))
+        await events_of(runner_of(f"{HERE}:{name}"), turn_request("hello"))
 
 
 @pytest.mark.parametrize(
@@ -78,4 +82,4 @@ async def test_an_agent_that_says_nothing_of_use_fails(name: str) -> None:
 )
 def test_an_entry_point_that_leads_nowhere_is_refused(entry_point: str) -> None:
     with pytest.raises(BadInput):
-        PythonRunner(entry_point)
+        runner_of(entry_point)

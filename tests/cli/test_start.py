@@ -99,4 +99,6 @@ def test_the_package_gives_its_public_names_and_no_others() -> None:
         assert getattr(sessionary, name) is not None
     assert set(sessionary.__all__) <= set(dir(sessionary))
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
-        _ = sessionary.nothing
+        _ = sessionary.nothing  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
+        _ = sessionary.Nothing  # type: ignore[attr-defined]

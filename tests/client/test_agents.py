@@ -17,6 +17,7 @@ from sessionary import (
 )
 from sessionary.app.engine import build_engine
 from tests.project.code import ROOT
+from tests.support.model_server import ModelServer, Reply, Tokens
 
 PAGE = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
 
@@ -92,3 +93,25 @@ def test_a_new_session_has_its_own_model_and_labels(home: Path) -> None:
         chat.append("user", "hello")
 
         assert (chat.head().model, chat.head().labels) == ("gpt-5", ("work",))
+
+
+async def test_what_a_summary_used_is_recorded(home: Path, url: str) -> None:
+    async with ModelServer() as model:
+        (home / "sessionary.toml").write_text(
+            f'[agents.writer]\nkind = "model"\nmodel = "m"\nbase_url = "{model.openai_url}"\n'
+        )
+        model.will(Reply("They talked about plums.", tokens=Tokens(fresh=40, output=6)))
+        async with AsyncSessionary(url, home=home) as s:
+            chat = s.session("alice")
+            await chat.append("user", "What is a plum?")
+            await chat.append("assistant", "A fruit.")
+
+            head = await chat.compact(agent="writer", focus="fruit")
+
+            (context,) = await chat.context()
+            (total,) = await s.usage("model")
+            with pytest.raises(BadInput, match="use `through` with a summary"):
+                await chat.compact(through=1)
+    assert str(context["content"]).endswith("They talked about plums.")
+    assert (total.group, total.calls, total.input_tokens, total.output_tokens) == ("m", 1, 40, 6)
+    assert (head.usage.input_tokens, head.usage.output_tokens) == (40, 6)

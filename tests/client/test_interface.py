@@ -42,15 +42,14 @@ def test_the_example_of_the_readme_runs(url: str, capsys: pytest.CaptureFixture[
             turn.append("assistant", "hi", usage=Usage(model="gpt-5-mini", output_tokens=3))
         for message in chat.messages():
             print(message.role, message.text)
-        chat.rename("Greetings")
         for hit in s.search("hello", source="web"):
-            print(hit.session.title, hit.snippet)
+            print(hit.session.shown_title, hit.snippet)
         assert list(s.search("hello", source="telegram")) == []
 
     assert capsys.readouterr().out.splitlines() == [
         "user hello",
         "assistant hi",
-        "Greetings ⟦hello⟧",
+        "hello ⟦hello⟧",
     ]
 
 
@@ -129,11 +128,18 @@ def test_a_transaction_commits_operations_on_several_sessions(s: Sessionary) -> 
         t.append(fresh, "user", "one")
         second = t.append(fresh, "assistant", "two")
         t.set_labels(fresh, ["work"])
+        t.set_draft(fresh, "half a th")
+        read = t.mark_read(fresh)
         with pytest.raises(BadInput, match="not committed"):
             first.result()
 
     assert first.result().seq == 1
     assert (second.result().session_id, second.result().seq) == (fresh.id, 2)
+    assert (fresh.draft(), read.result().read_through, fresh.head().unread) == (
+        "half a th",
+        2,
+        False,
+    )
     assert s.head("Plans").labels == ("work",)
 
 

@@ -63,8 +63,8 @@ def test_the_bot_answers_and_remembers(home: Path, url: str) -> None:
     first = run(home, url, "bot.py", "What is a plum?", "--database", url)
     second = run(home, url, "bot.py", "And a prune?", "--database", url)
 
-    assert first[0] == "You have asked 1 questions so far."
-    assert second[0] == "You have asked 2 questions so far."
+    assert first[0].rstrip() == "You have asked 1 questions so far."
+    assert second[0].rstrip() == "You have asked 2 questions so far."
     with Sessionary(url) as s:
         chat = s.session("alice")
         last = list(chat.messages())[-1]

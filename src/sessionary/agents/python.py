@@ -1,4 +1,4 @@
-"""An agent that is a function of yours: `module:function`, sync or async, returning or yielding."""
+"""An agent that is a function of yours, sync or async, returning or yielding."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from sessionary.agents.registry import AgentKind
 from sessionary.config.setting import Setting
-from sessionary.engine.ports import Delta, Event, Step, TurnRequest
+from sessionary.engine.ports import AgentFunction, Delta, Event, Step, TurnRequest
 from sessionary.errors import AgentFailed, BadInput
 from sessionary.model.message import Message, Role, Text
 
@@ -29,9 +29,9 @@ class PythonRunner:
     its own, which cancelling lets run out: it is stopped at its next `yield`.
     """
 
-    def __init__(self, entry_point: str, *, folder: Path | None = None) -> None:
-        self._function = load(entry_point, folder=folder)
-        self._name = entry_point
+    def __init__(self, function: AgentFunction, *, name: str) -> None:
+        self._function = function
+        self._name = name
 
     async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
         """Yield the events of the function."""
@@ -53,20 +53,34 @@ class PythonRunner:
     async def _items(self, request: TurnRequest) -> AsyncGenerator[Any]:
         function = self._function
         if inspect.isasyncgenfunction(function) or inspect.iscoroutinefunction(function):
-            given = function(request)
-        else:
-            given = _in_thread(lambda: function(request))
-        if inspect.isawaitable(given):
-            given = await given
-        if not isinstance(given, AsyncGenerator):
-            yield given
+            async with contextlib.aclosing(_awaited(function(request))) as items:
+                async for item in items:
+                    yield item
             return
-        async with contextlib.aclosing(given):
-            async for item in given:
-                yield item
+        async with contextlib.aclosing(_in_thread(lambda: function(request))) as given:
+            async for each in given:
+                # A callable object may also return something to await.
+                async with contextlib.aclosing(_awaited(each)) as items:
+                    async for item in items:
+                        yield item
 
 
-def load(entry_point: str, *, folder: Path | None = None) -> Callable[[TurnRequest], Any]:
+async def _awaited(given: Any) -> AsyncGenerator[Any]:
+    """Yield what a function returned, after waiting for it, or each item that it yields."""
+    if inspect.isawaitable(given):
+        given = await given
+    if not isinstance(given, AsyncIterator):
+        yield given
+        return
+    try:
+        async for item in given:
+            yield item
+    finally:
+        if isinstance(given, AsyncGenerator):
+            await given.aclose()
+
+
+def load(entry_point: str, *, folder: Path | None = None) -> AgentFunction:
     """Import the function that `module:function` names; `folder` is where sessionary.toml is.
 
     A module in the folder takes precedence over an installed one of the same name.
@@ -89,7 +103,7 @@ def load(entry_point: str, *, folder: Path | None = None) -> Callable[[TurnReque
         found = getattr(found, name, None)
     if not callable(found):
         raise BadInput(f"The module {module_name} has no function {path!r}.")
-    function: Callable[[TurnRequest], Any] = found
+    function: AgentFunction = found
     return function
 
 
@@ -185,6 +199,8 @@ AGENT = AgentKind(
     name="python",
     title="A function of yours",
     settings=PythonSettings,
-    create=lambda settings, context: PythonRunner(settings.function, folder=context.folder),
+    create=lambda settings, context: PythonRunner(
+        load(settings.function, folder=context.folder), name=settings.function
+    ),
     documentation="docs/agents.md",
 )

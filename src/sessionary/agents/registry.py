@@ -89,10 +89,15 @@ def build(
         raise
     except Exception as error:  # a plug-in may raise anything
         raise AGENTS.failed(table.kind, error) from error
+    return agent_of(runner, name=table.name, prompt=table.prompt)
+
+
+def agent_of(runner: Runner, *, name: str, prompt: str | None = None) -> ConfiguredAgent:
+    """Return an agent with this runner, which also writes summaries and titles if it can be asked."""
     asker = runner if isinstance(runner, Asker) else None
     return ConfiguredAgent(
-        table.name,
-        table.prompt,
+        name,
+        prompt,
         runner,
         ExtractiveSummarizer() if asker is None else ModelSummarizer(asker),
         ModelTitler(asker),

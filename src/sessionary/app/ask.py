@@ -1,20 +1,22 @@
 """One question to an agent, answered in this process: a turn like every other, durable at each step."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 
 from sessionary.actions import files as file_actions
-from sessionary.actions.sessions import read
+from sessionary.actions.sessions import read, revise
+from sessionary.agents.registry import ConfiguredAgent, agent_of
 from sessionary.app.context import AppContext
 from sessionary.app.engine import Agents, build_engine
 from sessionary.config.engine import read_engine
 from sessionary.engine import intake
-from sessionary.engine.context import EngineContext
-from sessionary.engine.engine import Engine
+from sessionary.engine.context import EngineContext, EventBus, LiveEvent
 from sessionary.engine.intake import Submission, SubmissionResult
-from sessionary.errors import AgentFailed, NotAllowed, RetryLater
+from sessionary.engine.ports import AgentFunction, Delta
+from sessionary.errors import AgentFailed, BadInput, NotAllowed, RetryLater
 from sessionary.model.message import Entry, Message, Role
 from sessionary.model.session import Opening, SessionHead
 from sessionary.model.source import Source
@@ -49,23 +51,6 @@ class AgentAnswer:
     text: str
 
 
-def question_for(
-    message: Message,
-    files: tuple[bytes, ...],
-    *,
-    source: Source | None,
-    session_id: str | None,
-    opening: Opening,
-    idempotency_key: str | None,
-) -> Question:
-    """Return a question in the conversation of a source, else in a session, else in a new one."""
-    if source is not None:
-        return Question(message, files, idempotency_key, source=source)
-    if session_id is not None:
-        return Question(message, files, idempotency_key, session_id=session_id)
-    return Question(message, files, idempotency_key, opening=opening)
-
-
 def submit(tx: Tx, context: EngineContext, question: Question, *, begin: bool) -> SubmissionResult:
     """Store a question; with `begin` its turn begins at once, if none is running."""
     moment = context.moment()
@@ -98,65 +83,185 @@ async def leave(app: AppContext, question: Question) -> Arrival:
 
 
 async def ask(
-    app: AppContext, question: Question, *, agent: str | None, seconds: float | None
+    app: AppContext,
+    question: Question,
+    *,
+    agent: str | AgentFunction | None,
+    seconds: float | None,
 ) -> AgentAnswer:
     """Ask an agent and wait for the end of its turn; raise `AgentFailed` if it fails.
 
     If a turn is running in the session, this one begins after it. Cancelling stops the turn.
     """
+    async with aclosing(stream(app, question, agent=agent, seconds=seconds)) as events:
+        async for event in events:
+            if isinstance(event, AgentAnswer):
+                return event
+    raise AssertionError("a stream ends with the answer")
+
+
+async def stream(
+    app: AppContext,
+    question: Question,
+    *,
+    agent: str | AgentFunction | None,
+    seconds: float | None,
+) -> AsyncGenerator[Delta | Entry | AgentAnswer]:
+    """Ask an agent; yield its text as it comes, its messages as they are stored, and in the end the answer.
+
+    Closing the generator before its end stops the turn.
+    """
     async with _agents(app, agent) as agents:
-        engine = build_engine(app, agents=agents)
+        engine = build_engine(app, agents=agents, bus=EventBus(app.live))
         context = engine.context
-        write = context.store.write(submit, context, question, begin=True)
-        accepted = await write.handoff(engine.run_submitted)
-        # This process may end soon: it takes no work of other conversations.
-        await engine.start(only=accepted.key)
+        with context.bus.listen(length=0) as events:
+            write = context.store.write(submit, context, question, begin=True)
+            accepted = await write.handoff(engine.run_submitted)
+            # This process may end soon: it takes no work of other conversations.
+            await engine.start(only=accepted.key)
+            try:
+                waiting = _EventQueue(
+                    events,
+                    poll_seconds=context.settings.poll_seconds,
+                    until=None if seconds is None else time.monotonic() + seconds,
+                )
+                async for event in _follow(app, accepted, waiting):
+                    yield event
+            finally:
+                await engine.stop()
+
+
+class _EventQueue:
+    """The live events of an engine, up to a deadline."""
+
+    def __init__(
+        self,
+        events: "asyncio.Queue[LiveEvent | None]",
+        *,
+        poll_seconds: float,
+        until: float | None,
+    ) -> None:
+        self._events = events
+        self._poll_seconds = poll_seconds
+        self._until = until
+
+    async def next(self) -> LiveEvent | None:
+        """Return the next event, or None when it is time to look at the store: another process may run the turn."""
+        wait = self._poll_seconds
+        if self._until is not None:
+            wait = min(wait, self._until - time.monotonic())
+        if wait <= 0:
+            raise RetryLater("The agent did not answer in time; the message is stored.")
         try:
-            async with asyncio.timeout(seconds):
-                return await _wait(app, engine, accepted)
-        except TimeoutError as error:
-            raise RetryLater("The agent did not answer in time; the message is stored.") from error
-        finally:
-            await engine.stop()
+            async with asyncio.timeout(wait):
+                return await self._events.get()
+        except TimeoutError:
+            return None
+
+    def rest(self) -> Iterator[LiveEvent | None]:
+        """Return the events that are there already."""
+        while not self._events.empty():
+            yield self._events.get_nowait()
 
 
-async def summarize(
+async def _follow(
+    app: AppContext, accepted: SubmissionResult, events: _EventQueue
+) -> AsyncIterator[Delta | Entry | AgentAnswer]:
+    """Yield what the agent writes in the turn that takes the message, and then the answer."""
+    received = accepted.received
+    if received.answer is not None or received.arrival_id is None:
+        session_id = accepted.current_session_id or ""
+        yield AgentAnswer(session_id, None, (), UsageTotal(), received.answer or "")
+        return
+    begun, last_seq = accepted.start.begun, 0
+    turn_id = None if begun is None else begun.lease.turn_id
+    answer: AgentAnswer | None = None
+    if begun is None:  # it was answered before, it waits, or another process runs its turn
+        answer = await app.store.read(look_up, received.arrival_id, profile=app.profile)
+    while answer is None:
+        while (live := await events.next()) is not None and live.kind not in ("ended", "lost"):
+            if live.kind == "began" and turn_id is None:
+                turn_id = await app.store.read(
+                    _turn_of_arrival, received.arrival_id, profile=app.profile
+                )
+            elif live.turn_id == turn_id and live.kind == "step":
+                # Only the one that the event is about: text that is streamed for later ones comes before them.
+                step = await app.store.read(_next_step, turn_id, last_seq, profile=app.profile)
+                if step is not None:
+                    yield step
+                    last_seq = step.seq
+            elif live.turn_id == turn_id and (delta := _delta(live)) is not None:
+                yield delta
+        answer = await app.store.read(look_up, received.arrival_id, profile=app.profile)
+    written = [each for each in answer.entries if each.seq > last_seq and _is_by_agent(each)]
+    for live in events.rest():  # the turn may have ended while the store was read
+        if live is None or answer.turn is None or live.turn_id != answer.turn.id:
+            continue
+        if live.kind == "step" and written:
+            yield written.pop(0)
+        elif (delta := _delta(live)) is not None:
+            yield delta
+    for entry in written:
+        yield entry
+    yield answer
+
+
+def _delta(live: LiveEvent) -> Delta | None:
+    if live.kind not in ("delta", "thinking"):
+        return None
+    return Delta(str(live.data), thinking=live.kind == "thinking")
+
+
+def _is_by_agent(entry: Entry) -> bool:
+    return isinstance(entry.body, Message) and entry.body.role in (Role.ASSISTANT, Role.TOOL)
+
+
+def _turn_of_arrival(tx: Tx, arrival_id: str, *, profile: str) -> str | None:
+    arrival = arrivals.get(tx, arrival_id, profile=profile)
+    return None if arrival is None else arrival.turn_id
+
+
+def _next_step(tx: Tx, turn_id: str, after: int, *, profile: str) -> Entry | None:
+    """Return the first entry that the agent has written in a turn after an entry."""
+    found = turn_rows.get(tx, turn_id, profile=profile)
+    if found is None:
+        return None
+    written = _entries(tx, found[0], profile=profile, after=after)
+    return next((entry for entry in written if _is_by_agent(entry)), None)
+
+
+async def compact(
     app: AppContext, head: SessionHead, *, agent: str | None, focus: str | None
-) -> str:
-    """Let an agent summarize what the model reads of a session."""
+) -> SessionHead:
+    """Replace a session, for the model, by a summary that an agent writes; what that used is recorded."""
     async with _agents(app, agent) as agents:
         chats = await app.store.read(read.read_context, head.id, profile=app.profile)
         summarizer = agents.choose(head.source, agent).summarizer
-        text, _ = await summarizer.summarize(chats, focus=focus)
-        return text
+        summary, used = await summarizer.summarize(chats, focus=focus)
+    return await app.store.write(
+        revise.compact_by_agent, head, summary, app.priced(used), moment=app.moment()
+    )
 
 
 @asynccontextmanager
-async def _agents(app: AppContext, name: str | None) -> AsyncIterator[Agents]:
-    agents = Agents(read_engine(app.config), folder=app.config.home, default=name)
+async def _agents(app: AppContext, agent: str | AgentFunction | None) -> AsyncIterator[Agents]:
+    default = agent if agent is None or isinstance(agent, str) else _agent_of_function(agent)
+    agents = Agents(read_engine(app.config), folder=app.config.home, default=default)
     try:
         yield agents
     finally:
         await agents.close()
 
 
-async def _wait(app: AppContext, engine: Engine, accepted: SubmissionResult) -> AgentAnswer:
-    """Wait until the turn that took the message has ended."""
-    received = accepted.received
-    if received.answer is not None or received.arrival_id is None:
-        session_id = accepted.current_session_id or ""
-        return AgentAnswer(session_id, None, (), UsageTotal(), received.answer or "")
-    with engine.context.bus.listen() as events:
-        while True:
-            answer = await app.store.read(look_up, received.arrival_id, profile=app.profile)
-            if answer is not None:
-                return answer
-            # An event of this process, or the next look: another process may run the turn.
-            try:
-                async with asyncio.timeout(engine.context.settings.poll_seconds):
-                    await events.get()
-            except TimeoutError:
-                continue
+def _agent_of_function(function: AgentFunction) -> ConfiguredAgent:
+    if not callable(function):
+        raise BadInput(
+            f"An agent is the name of a configured one, or a function, not {function!r}."
+        )
+    from sessionary.agents.python import PythonRunner  # only such an agent needs it
+
+    name = getattr(function, "__name__", type(function).__name__)
+    return agent_of(PythonRunner(function, name=name), name=name)
 
 
 def look_up(tx: Tx, arrival_id: str, *, profile: str) -> AgentAnswer | None:
@@ -185,9 +290,9 @@ def look_up(tx: Tx, arrival_id: str, *, profile: str) -> AgentAnswer | None:
     )
 
 
-def _entries(tx: Tx, turn: Turn, *, profile: str) -> Sequence[Entry]:
+def _entries(tx: Tx, turn: Turn, *, profile: str, after: int = 0) -> Sequence[Entry]:
     found: list[Entry] = []
-    after = turn.first_seq - 1
+    after = max(after, turn.first_seq - 1)
     while page := read.read_log(tx, turn.session_id, profile=profile, after=after):
         found += [entry for entry in page if entry.turn_id == turn.id]
         after = page[-1].seq

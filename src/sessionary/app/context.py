@@ -1,9 +1,10 @@
 """An open store with its configuration, clock and rules: what commands, servers and the public client work with."""
 
 import os
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from sessionary import config as configuration
 from sessionary.clock import Clock, Ids, Moment, RandomIds, ShiftedClock, SystemClock
@@ -15,6 +16,9 @@ from sessionary.model.usage import Usage
 from sessionary.store.database import Store
 from sessionary.store.open import open_store, sqlite_path
 from sessionary.store.tables import meta
+
+if TYPE_CHECKING:
+    from sessionary.engine.context import LiveEvent
 
 LEAST_SHIFT = timedelta(seconds=1)
 
@@ -34,6 +38,8 @@ class AppContext:
             config.settings.isolation.people_in_threads,
         )
         self.holder = f"{os.uname().nodename}/{os.getpid()}"
+        # While a server runs on this store in this process: publishes an event to its event streams, from any thread.
+        self.live: Callable[[LiveEvent], None] | None = None
 
     def moment(self) -> Moment:
         """Return the current time, with the source of new ids."""

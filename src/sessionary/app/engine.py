@@ -10,7 +10,7 @@ from sessionary.actions import schedules
 from sessionary.agents import registry
 from sessionary.app.context import AppContext
 from sessionary.config.engine import AgentTable, EngineConfig, read_engine
-from sessionary.engine.context import EngineContext
+from sessionary.engine.context import EngineContext, EventBus
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Adapter
 from sessionary.errors import BadInput
@@ -26,21 +26,31 @@ class Agents:
     """The configured agents, each built when it is first used."""
 
     def __init__(
-        self, settings: EngineConfig, *, folder: Path | None = None, default: str | None = None
+        self,
+        settings: EngineConfig,
+        *,
+        folder: Path | None = None,
+        default: str | registry.ConfiguredAgent | None = None,
     ) -> None:
-        """`folder` is where sessionary.toml is: Python agents are imported from there too."""
+        """`folder` is where sessionary.toml is: Python agents are imported from there too.
+
+        `default` is used instead of the configured default: the name of an agent, or one that is not in the settings.
+        """
         self._settings = settings
         self._folder = folder
-        self._default = default
         self._made: dict[str, registry.ConfiguredAgent] = {}
+        self._given = None if isinstance(default, str) else default
+        self._default = default if isinstance(default, str) else None
         for table in settings.agents.values():
             # Refuse an unknown kind when the program starts.
             registry.AGENTS.require(table.kind, where=f"{config.FILE} [agents.{table.name}]")
-        if default is not None:
-            self.get(default)
+        if self._default is not None:
+            self.get(self._default)
 
     def choose(self, source: Source, name: str | None) -> registry.ConfiguredAgent:
         """Return the agent for a source: the named one, the platform's, the default, or the demo."""
+        if name is None and self._given is not None:
+            return self._given
         platform = self._settings.agent_by_platform.get(source.platform)
         chosen = name or self._default or platform or self._settings.agent
         return self.get(chosen)
@@ -55,8 +65,9 @@ class Agents:
         return made
 
     async def close(self) -> None:
-        """Close the agents that were built."""
-        for each in self._made.values():
+        """Close the agents that were built, and the given one."""
+        given = () if self._given is None else (self._given,)
+        for each in (*self._made.values(), *given):
             await each.close()
 
     def _table(self, name: str | None) -> AgentTable:
@@ -75,6 +86,7 @@ def build_engine(
     adapters: Mapping[str, Adapter] | None = None,
     agents: Agents | None = None,
     instrumentation: "Instrumentation | None" = None,
+    bus: EventBus | None = None,
 ) -> Engine:
     """Build an engine on an open store, with this process's channels; instrumented if wanted."""
     settings = read_engine(app.config)
@@ -100,6 +112,7 @@ def build_engine(
         settings=settings.engine,
         profile=app.profile,
         redact_people=app.config.settings.redact_people,
+        bus=bus or EventBus(),
     )
     return Engine(context)
 

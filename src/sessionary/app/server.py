@@ -5,7 +5,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,6 +17,7 @@ from sessionary.app.context import AppContext
 from sessionary.app.engine import Agents, build_engine
 from sessionary.config.engine import read_engine
 from sessionary.config.server import WebSettings, read_imports, read_telemetry, read_web
+from sessionary.engine.context import EventBus, LiveEvent
 from sessionary.engine.ports import Adapter
 from sessionary.errors import (
     BadInput,
@@ -121,6 +122,7 @@ async def serve(
     if not is_read_only:
         app.store.index_in_background()
         await engine.start()
+        app.live = _publisher(engine.context.bus)
     checking = (
         None
         if path is None
@@ -137,6 +139,7 @@ async def serve(
                 exposed=address.exposed,
             )
     finally:
+        app.live = None
         is_over.set()
         if checking is not None:
             checking.cancel()
@@ -145,6 +148,17 @@ async def serve(
         if exporter is not None:
             # It may wait for a collector that does not answer.
             await asyncio.to_thread(exporter.close)
+
+
+def _publisher(bus: EventBus) -> Callable[[LiveEvent], None]:
+    """Return a function that publishes an event on this event loop's bus, from any thread."""
+    loop = asyncio.get_running_loop()
+
+    def publish(live: LiveEvent) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            loop.call_soon_threadsafe(bus.publish, live)
+
+    return publish
 
 
 async def _check_regularly(

@@ -86,7 +86,7 @@ async def _run(
         head = await conversation.begin(ref=ref, new=new)
         if message is not None:
             return await _once(console, conversation, message)
-        where = "a new session" if head is None else f"“{head.title or head.preview or head.id}”"
+        where = "a new session" if head is None else f"“{head.shown_title}”"
         console.note(f"In {where}. {HINT}")
         await _converse(console, conversation)
         return 0

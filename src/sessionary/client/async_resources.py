@@ -25,6 +25,7 @@ from sessionary.client.async_runtime import (
 from sessionary.client.operations import (
     POLL_SECONDS,
     SessionTarget,
+    question_for,
     read_zone,
     reply_of,
     source_of,
@@ -32,7 +33,6 @@ from sessionary.client.operations import (
 from sessionary.client.values import Content, InputMessage, Reply
 from sessionary.errors import BadInput, NotFound, RetryLater
 from sessionary.model.access import PairingRequest, Permit, Scope, Token
-from sessionary.model.message import Message
 from sessionary.model.schedule import Run, Schedule, Timing
 from sessionary.model.session import Project, SessionHead
 from sessionary.model.source import Channel, SessionKey, Source
@@ -295,9 +295,8 @@ class AsyncArrivalsResource(_AsyncResource):
         The message id of the source's platform makes it unique, or else the idempotency key.
         """
         where = source_of(source)
-        message, files = InputMessage("user", content).read(where)
         target = SessionTarget(where, key=self._app.key(where))
-        return await self._submit(target, message, files, idempotency_key=idempotency_key)
+        return await self._submit(target, content, idempotency_key=idempotency_key)
 
     async def get(self, id: str) -> Arrival:
         """Return what became of a message: its state, its session, its turn."""
@@ -349,8 +348,7 @@ class AsyncArrivalsResource(_AsyncResource):
     async def _submit(
         self,
         target: SessionTarget,
-        message: Message,
-        files: tuple[bytes, ...],
+        content: Content,
         *,
         idempotency_key: str | None,
     ) -> Arrival:
@@ -359,14 +357,7 @@ class AsyncArrivalsResource(_AsyncResource):
         app = self._app
         if target.key is None and target.id is None:
             raise BadInput("Append the first message of a new session, or give the session a name.")
-        question = ask.question_for(
-            message,
-            files,
-            source=None if target.key is None else target.source,
-            session_id=target.id,
-            opening=target.opening(app.profile),
-            idempotency_key=idempotency_key,
-        )
+        question = question_for(app, target, content, idempotency_key=idempotency_key)
         return await run_async(lambda: ask.leave(app, question))
 
 

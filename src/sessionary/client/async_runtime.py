@@ -10,7 +10,7 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Self, TypeVar
 
 from sessionary.app.context import AppContext
@@ -99,6 +99,13 @@ async def run_blocking(function: Callable[[], T]) -> T:
 async def run_async(function: Callable[[], Coroutine[object, object, T]]) -> T:
     """Run a coroutine of the composition root."""
     return await function()
+
+
+async def stream_async(make: Callable[[], AsyncGenerator[T]]) -> AsyncGenerator[T]:
+    """Yield what a generator of the composition root yields."""
+    async with aclosing(make()) as items:
+        async for item in items:
+            yield item
 
 
 async def iterate(make: Callable[[], Iterator[T]]) -> AsyncGenerator[T]:

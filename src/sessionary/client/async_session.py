@@ -122,9 +122,8 @@ class AsyncSession(SessionReference):
 
         `client.arrivals.get(arrival.id)` says what became of it. To run the agent in this process, use `client.ask`.
         """
-        message, given = InputMessage("user", content).read(self._target.source)
         return await self._client.arrivals._submit(
-            self._target, message, given, idempotency_key=idempotency_key
+            self._target, content, idempotency_key=idempotency_key
         )
 
     async def head(self) -> SessionHead:
@@ -315,16 +314,16 @@ class AsyncSession(SessionReference):
     ) -> SessionHead:
         """Replace everything up to an entry, by default everything, by a summary, for the model only.
 
-        Without a summary the agent writes one, about `focus` if that is given.
+        Without a summary the agent writes one of everything, about `focus` if that is given; the usage is recorded.
         """
         app, head = self._client.app, await self.head()
         if summary is None:
+            operations.id_of(self)
+            if through is not None:
+                raise BadInput("An agent summarizes everything: use `through` with a summary.")
             from sessionary.app import ask  # an agent's libraries take 0.3 s to load
 
-            summary, through = (
-                await run_async(lambda: ask.summarize(app, head, agent=agent, focus=focus)),
-                head.last_seq,
-            )
+            return await run_async(lambda: ask.compact(app, head, agent=agent, focus=focus))
         now = app.clock.now()
         return await self._write(
             revise.compact,

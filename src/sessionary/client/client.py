@@ -1,7 +1,7 @@
 # Generated from async_client.py by tools/make_sync_client.py: change that file, and run the tool.
 """The blocking client."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
 
@@ -33,15 +33,16 @@ from sessionary.client.sync_runtime import (
     paginate_hits,
     run_async,
     run_blocking,
+    stream_async,
 )
 from sessionary.client.transaction import Transaction
 from sessionary.client.values import (
     Content,
     FolderName,
     Handover,
-    InputMessage,
     KindName,
     Reply,
+    StoredMessage,
 )
 from sessionary.errors import BadInput
 from sessionary.model.message import Attachment
@@ -51,6 +52,7 @@ from sessionary.model.usage import UsageTotal
 from sessionary.store.database import Tx
 
 if TYPE_CHECKING:
+    from sessionary.engine.ports import AgentFunction, Delta
     from sessionary.formats.message_input import File
     from sessionary.web.server import Ready
 
@@ -353,38 +355,45 @@ class Sessionary(BlockingOpenStore):
         self,
         content: Content,
         *,
-        agent: str | None = None,
+        agent: "AgentFunction | str | None" = None,
         session: "SessionReference | Source | str | None" = None,
         idempotency_key: str | None = None,
         timeout: float | None = None,
     ) -> Reply:
-        """Ask an agent of the settings, in this process, and return its reply; stored like every turn.
+        """Ask an agent, in this process, and return its reply; stored like every turn.
 
-        `session` is a session, a name or a source; without one a new session is opened. Raises `AgentFailed` if the
-        turn fails, and `RetryLater` if it takes longer than `timeout` seconds.
+        `agent` is the name of one of the settings, or a function that is called with the `TurnRequest`. `session` is a
+        session, a name or a source; without one a new session is opened. Raises `AgentFailed` if the turn fails, and
+        `RetryLater` if it takes longer than `timeout` seconds.
         """
         from sessionary.app import ask  # an agent's libraries take 0.3 s to load
 
-        app = self.app
-        if session is None:
-            where: SessionReference = self.new_session(Source("web"))
-        elif isinstance(session, SessionReference):
-            where = session
-        else:
-            where = self.session(session)
-        target = where._target
-        message, files = InputMessage("user", content).read(target.source)
-        question = ask.question_for(
-            message,
-            files,
-            source=None if target.key is None else target.source,
-            session_id=None if target.key is not None else target.id,
-            opening=target.opening(app.profile),
-            idempotency_key=idempotency_key,
-        )
+        app, target = self.app, self._target_of(session)
+        question = operations.question_for(app, target, content, idempotency_key=idempotency_key)
         answer = run_async(lambda: ask.ask(app, question, agent=agent, seconds=timeout))
         target.id = answer.session_id or target.id
         return operations.reply_of(answer)
+
+    def ask_stream(
+        self,
+        content: Content,
+        *,
+        agent: "AgentFunction | str | None" = None,
+        session: "SessionReference | Source | str | None" = None,
+        idempotency_key: str | None = None,
+        timeout: float | None = None,
+    ) -> "Generator[Delta | StoredMessage | Reply]":
+        """Ask an agent as `ask` does, and yield what it writes: `for event in s.ask_stream("hello"): …`.
+
+        A `Delta` is a piece of text or reasoning, a `StoredMessage` a finished message of the agent or a tool, and the
+        last event is the `Reply`. The question is sent when the first event is asked for; closing the generator before
+        its end stops the turn.
+        """
+        app, target = self.app, self._target_of(session)
+        question = operations.question_for(app, target, content, idempotency_key=idempotency_key)
+        return stream_async(
+            lambda: operations.reply_events(app, target, question, agent=agent, seconds=timeout)
+        )
 
     def serve(
         self,
@@ -406,6 +415,14 @@ class Sessionary(BlockingOpenStore):
         address = server.ListenAddress(host, port, exposed)
         adapters = server.channels_of(app) if channels else {}
         run_async(lambda: server.serve(app, address, adapters=adapters, on_ready=on_ready))
+
+    def _target_of(self, session: "SessionReference | Source | str | None") -> SessionTarget:
+        """Return where to ask: in a session, in the conversation with a name or of a source, or in a new session."""
+        if session is None:
+            return self.new_session(Source("web"))._target
+        if isinstance(session, SessionReference):
+            return session._target
+        return self.session(session)._target
 
     def _read(
         self, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs

@@ -1,6 +1,7 @@
 """Operations on sessions: what one call does at once, and a transaction does together with others."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, Protocol, TypeVar
@@ -19,20 +20,22 @@ from sessionary.client.values import (
     InputMessage,
     Reply,
     RoleName,
+    StoredMessage,
     stored_message,
 )
 from sessionary.errors import BadInput, NotFound
-from sessionary.model.message import Message
+from sessionary.model.message import Entry, Message
 from sessionary.model.session import Kind, Opening, SessionHead, folder_of
 from sessionary.model.source import NAMED, WEB, Person, SessionKey, Source
-from sessionary.model.turn import Arrival, Turn
+from sessionary.model.turn import Arrival, Lease, Turn
 from sessionary.model.usage import Usage, UsageTotal
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import arrivals, sessions
 from sessionary.store.tables import turns as turn_rows
 
 if TYPE_CHECKING:
-    from sessionary.app.ask import AgentAnswer
+    from sessionary.app.ask import AgentAnswer, Question
+    from sessionary.engine.ports import AgentFunction, Delta
     from sessionary.model.record import ExportOptions
 
 P = ParamSpec("P")
@@ -238,6 +241,17 @@ class OperationList:
     def move(self, session: SessionReference, project: str | None) -> Deferred[SessionHead]:
         """Move a session to a project, or with None out of its project."""
         return self._on(session, projects.move_session, project, profile=self._app.profile)
+
+    def set_draft(self, session: SessionReference, text: str) -> Deferred[None]:
+        """Store what a person has typed and not sent; an empty text removes it."""
+        app = self._app
+        return self._on(session, edit.set_draft, text, profile=app.profile, moment=app.moment())
+
+    def mark_read(
+        self, session: SessionReference, through: int | None = None
+    ) -> Deferred[SessionHead]:
+        """Note that a person has read up to an entry, by default to the end; it never goes back."""
+        return self._on(session, mark_read, through, profile=self._app.profile)
 
     def end(self, session: SessionReference, reason: str = "closed") -> Deferred[SessionHead]:
         """Close a session; one that has ended keeps its reason."""
@@ -499,6 +513,30 @@ def begin_turn(
     return run
 
 
+class LiveEvents:
+    """Publishes what happens in a turn to a server that runs in this process, from the first streamed text on."""
+
+    def __init__(self, app: AppContext, lease: Lease) -> None:
+        self._app = app
+        self._lease = lease
+        self._has_begun = False
+
+    def begin(self) -> None:
+        """Announce the turn, unless that was done."""
+        if not self._has_begun and self._app.live is not None:
+            self._has_begun = True
+            self.publish("began")
+
+    def publish(self, kind: str, data: object = None) -> None:
+        """Publish an event of a turn that was announced."""
+        publish = self._app.live
+        if publish is None or not self._has_begun:
+            return
+        from sessionary.engine.context import LiveEvent  # the server has loaded it
+
+        publish(LiveEvent(self._lease.session_id, self._lease.turn_id, kind, data))
+
+
 def id_of(session: SessionReference | str) -> str:
     """Return the id of a session that is named by its id or by an object."""
     found = session.id if isinstance(session, SessionReference) else session
@@ -575,6 +613,44 @@ def make_handover(
         summarized=excerpt.summary is not None,
         advice=form.advice(excerpt, name),
     )
+
+
+def question_for(
+    app: AppContext, target: SessionTarget, content: Content, *, idempotency_key: str | None
+) -> "Question":
+    """Return a question in the conversation of a source, else in a session, else in a new one."""
+    from sessionary.app.ask import Question  # the engine takes 0.2 s to load
+
+    message, files = InputMessage("user", content).read(target.source)
+    if target.key is not None:
+        return Question(message, files, idempotency_key, source=target.source)
+    if target.id is not None:
+        return Question(message, files, idempotency_key, session_id=target.id)
+    return Question(message, files, idempotency_key, opening=target.opening(app.profile))
+
+
+async def reply_events(
+    app: AppContext,
+    target: SessionTarget,
+    question: "Question",
+    *,
+    agent: "AgentFunction | str | None",
+    seconds: float | None,
+) -> "AsyncGenerator[Delta | StoredMessage | Reply]":
+    """Ask an agent, and yield what it writes as the client gives it."""
+    from sessionary.app import ask  # the engine takes 0.2 s to load
+
+    async with aclosing(ask.stream(app, question, agent=agent, seconds=seconds)) as events:
+        async for event in events:
+            if isinstance(event, ask.AgentAnswer):
+                target.id = event.session_id or target.id
+                yield reply_of(event)
+            elif isinstance(event, Entry):
+                message = stored_message(event)
+                if message is not None:
+                    yield message
+            else:
+                yield event
 
 
 def reply_of(answer: "AgentAnswer") -> Reply:

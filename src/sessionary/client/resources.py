@@ -17,6 +17,7 @@ from sessionary.actions.sessions.routing import Binding, NextReset
 from sessionary.client.operations import (
     POLL_SECONDS,
     SessionTarget,
+    question_for,
     read_zone,
     reply_of,
     source_of,
@@ -32,7 +33,6 @@ from sessionary.client.sync_runtime import (
 from sessionary.client.values import Content, InputMessage, Reply
 from sessionary.errors import BadInput, NotFound, RetryLater
 from sessionary.model.access import PairingRequest, Permit, Scope, Token
-from sessionary.model.message import Message
 from sessionary.model.schedule import Run, Schedule, Timing
 from sessionary.model.session import Project, SessionHead
 from sessionary.model.source import Channel, SessionKey, Source
@@ -295,9 +295,8 @@ class ArrivalsResource(_Resource):
         The message id of the source's platform makes it unique, or else the idempotency key.
         """
         where = source_of(source)
-        message, files = InputMessage("user", content).read(where)
         target = SessionTarget(where, key=self._app.key(where))
-        return self._submit(target, message, files, idempotency_key=idempotency_key)
+        return self._submit(target, content, idempotency_key=idempotency_key)
 
     def get(self, id: str) -> Arrival:
         """Return what became of a message: its state, its session, its turn."""
@@ -347,8 +346,7 @@ class ArrivalsResource(_Resource):
     def _submit(
         self,
         target: SessionTarget,
-        message: Message,
-        files: tuple[bytes, ...],
+        content: Content,
         *,
         idempotency_key: str | None,
     ) -> Arrival:
@@ -357,14 +355,7 @@ class ArrivalsResource(_Resource):
         app = self._app
         if target.key is None and target.id is None:
             raise BadInput("Append the first message of a new session, or give the session a name.")
-        question = ask.question_for(
-            message,
-            files,
-            source=None if target.key is None else target.source,
-            session_id=target.id,
-            opening=target.opening(app.profile),
-            idempotency_key=idempotency_key,
-        )
+        question = question_for(app, target, content, idempotency_key=idempotency_key)
         return run_async(lambda: ask.leave(app, question))
 
 

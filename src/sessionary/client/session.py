@@ -122,10 +122,7 @@ class Session(SessionReference):
 
         `client.arrivals.get(arrival.id)` says what became of it. To run the agent in this process, use `client.ask`.
         """
-        message, given = InputMessage("user", content).read(self._target.source)
-        return self._client.arrivals._submit(
-            self._target, message, given, idempotency_key=idempotency_key
-        )
+        return self._client.arrivals._submit(self._target, content, idempotency_key=idempotency_key)
 
     def head(self) -> SessionHead:
         """Return the session's head: its title, counts and state. Before the first message its id is empty."""
@@ -313,16 +310,16 @@ class Session(SessionReference):
     ) -> SessionHead:
         """Replace everything up to an entry, by default everything, by a summary, for the model only.
 
-        Without a summary the agent writes one, about `focus` if that is given.
+        Without a summary the agent writes one of everything, about `focus` if that is given; the usage is recorded.
         """
         app, head = self._client.app, self.head()
         if summary is None:
+            operations.id_of(self)
+            if through is not None:
+                raise BadInput("An agent summarizes everything: use `through` with a summary.")
             from sessionary.app import ask  # an agent's libraries take 0.3 s to load
 
-            summary, through = (
-                run_async(lambda: ask.summarize(app, head, agent=agent, focus=focus)),
-                head.last_seq,
-            )
+            return run_async(lambda: ask.compact(app, head, agent=agent, focus=focus))
         now = app.clock.now()
         return self._write(
             revise.compact,

@@ -9,7 +9,13 @@ from sessionary.actions import turns
 from sessionary.actions.sessions import read
 from sessionary.actions.sessions.log import Appended
 from sessionary.client import operations
-from sessionary.client.operations import LEASE_SECONDS, POLL_SECONDS, SessionTarget, begin_turn
+from sessionary.client.operations import (
+    LEASE_SECONDS,
+    POLL_SECONDS,
+    LiveEvents,
+    SessionTarget,
+    begin_turn,
+)
 from sessionary.client.sync_runtime import (
     ChangeSignal,
     Heartbeat,
@@ -17,7 +23,7 @@ from sessionary.client.sync_runtime import (
     take_result,
 )
 from sessionary.client.values import Content, InputMessage, RoleName
-from sessionary.errors import BadInput, Conflict
+from sessionary.errors import BadInput, Conflict, TurnLost
 from sessionary.model.turn import Lease, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import Pending, Tx
@@ -46,6 +52,7 @@ class RunningTurn:
         self._idempotency_key = idempotency_key
         self._wait = wait
         self._begun: turns.Begun | None = None
+        self._live: LiveEvents
         self._heartbeat = Heartbeat(self._renew, seconds=LEASE_SECONDS / 3)
 
     @property
@@ -80,7 +87,7 @@ class RunningTurn:
         )
         message, files = given.read()
         app, lease = self._client.app, self._lease
-        return finish(
+        done = finish(
             app.store.write(
                 turns.add_step,
                 lease,
@@ -91,6 +98,18 @@ class RunningTurn:
                 files=files,
             )
         )
+        self._live.publish("step")
+        return done
+
+    def delta(self, text: str, *, thinking: bool = False) -> None:
+        """Show streamed text or reasoning at once to whoever watches the session on a server that this client runs.
+
+        Nothing is stored: `append` stores the finished step, and `checkpoint` the text so far. Without a server in
+        this process (`serve`) it does nothing. Raises `TurnLost` if the lease is lost.
+        """
+        _ = self._lease
+        self._live.begin()
+        self._live.publish("thinking" if thinking else "delta", text)
 
     def checkpoint(self, text: str) -> None:
         """Store the text streamed so far of an unfinished step; it is kept if the process dies."""
@@ -167,27 +186,36 @@ class RunningTurn:
         app = self._client.app
         assert self._begun is not None
         lease, moment = self._begun.lease, app.moment()
-        if error is None:
-            finish(
-                app.store.write(
-                    turns.end, lease, turns.Ending(), profile=app.profile, moment=moment
+        state, reason = TurnState.DONE, None
+        if error is not None:
+            state = TurnState.FAILED if isinstance(error, Exception) else TurnState.INTERRUPTED
+            reason = f"{type(error).__name__}: {error}"
+        try:
+            if reason is None:
+                finish(
+                    app.store.write(
+                        turns.end, lease, turns.Ending(), profile=app.profile, moment=moment
+                    )
                 )
-            )
-            return
-        state = TurnState.FAILED if isinstance(error, Exception) else TurnState.INTERRUPTED
-        finish(
-            app.store.write(
-                turns.end_failed,
-                lease,
-                state=state,
-                reason=f"{type(error).__name__}: {error}",
-                profile=app.profile,
-                moment=moment,
-            )
-        )
+            else:
+                finish(
+                    app.store.write(
+                        turns.end_failed,
+                        lease,
+                        state=state,
+                        reason=reason,
+                        profile=app.profile,
+                        moment=moment,
+                    )
+                )
+        except TurnLost:
+            self._live.publish("lost")
+            raise
+        self._live.publish("ended", {"state": str(state), "reason": reason})
 
     def _note(self, begun: turns.Begun) -> None:
         self._begun = begun
+        self._live = LiveEvents(self._client.app, begun.lease)
         self._target.id = begun.route.session_id
 
     def _renew(self) -> Pending[None]:

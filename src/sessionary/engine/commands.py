@@ -376,5 +376,5 @@ def _number(words: str, *, default: int) -> int:
 
 
 def _name(head: SessionHead) -> str:
-    name = head.title or head.preview or head.id
+    name = head.shown_title
     return f"“{one_line(name, 60)}”"

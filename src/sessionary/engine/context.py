@@ -43,13 +43,17 @@ class EventBus:
     A slow listener loses events and gets None in their place; a turn never waits for one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, forward: Callable[[LiveEvent], None] | None = None) -> None:
+        """`forward` is called with every event too."""
+        self._forward = forward
         self._queues: dict[asyncio.Queue[LiveEvent | None], str | None] = {}
         self._partial: dict[str, tuple[str, list[str]]] = {}
 
     def publish(self, live: LiveEvent) -> None:
         """Pass an event to the listeners of its session, and to those of all sessions."""
         self._note(live)
+        if self._forward is not None:
+            self._forward(live)
         for queue, session_id in tuple(self._queues.items()):
             if session_id is not None and session_id != live.session_id:
                 continue
@@ -59,9 +63,14 @@ class EventBus:
                 self._overflow(queue)
 
     @contextmanager
-    def listen(self, session_id: str | None = None) -> Iterator["asyncio.Queue[LiveEvent | None]"]:
-        """Yield a queue of one session's events, or of all; None in it means that some were lost."""
-        queue: asyncio.Queue[LiveEvent | None] = asyncio.Queue(QUEUE_LENGTH)
+    def listen(
+        self, session_id: str | None = None, *, length: int = QUEUE_LENGTH
+    ) -> Iterator["asyncio.Queue[LiveEvent | None]"]:
+        """Yield a queue of one session's events, or of all; None in it means that some were lost.
+
+        A queue of length 0 has no limit.
+        """
+        queue: asyncio.Queue[LiveEvent | None] = asyncio.Queue(length)
         self._queues[queue] = session_id
         try:
             yield queue

@@ -1,6 +1,6 @@
 """The ports of the engine: agents and their parts, platform adapters, and what those may call."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -46,6 +46,16 @@ class Step:
 
 
 Event = Delta | Step
+# An agent that is a function: it returns a message, or yields pieces of text and finished steps.
+AgentOutput = str | Message | Delta | Step
+AgentFunction = Callable[
+    [TurnRequest],
+    AgentOutput
+    | Awaitable[AgentOutput | None]
+    | Iterator[AgentOutput]
+    | AsyncIterator[AgentOutput]
+    | None,
+]
 
 
 class Runner(Protocol):

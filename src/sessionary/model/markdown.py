@@ -54,7 +54,7 @@ def render_entry(entry: Entry) -> str:
 
 def title_of(head: SessionHead) -> str:
     """What to call a session: its title, else its first words, else its id."""
-    return head.title or head.preview or head.id
+    return head.shown_title
 
 
 def heading_of(message: Message) -> str:

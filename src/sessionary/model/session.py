@@ -103,6 +103,11 @@ class SessionHead:
     lineage: Lineage | None
 
     @property
+    def shown_title(self) -> str:
+        """The title, or the first words of a session without one; its id if it has no words either."""
+        return self.title or self.preview or self.id
+
+    @property
     def running(self) -> bool:
         """Whether a turn is running."""
         return self.running_turn is not None

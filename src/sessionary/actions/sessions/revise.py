@@ -3,13 +3,16 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from sessionary.actions import usage
 from sessionary.actions.sessions import log, read
 from sessionary.actions.sessions.log import SessionChanged, lock_session, preview_of
+from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict
 from sessionary.model import transcript
 from sessionary.model.message import Compaction, Entry, Message, Retraction, Role
 from sessionary.model.session import Segment, SessionHead, clip
 from sessionary.model.turn import Lease
+from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
 from sessionary.store.tables import entries, sessions
 from sessionary.store.tables.sessions import LogCounts
@@ -46,6 +49,15 @@ def compact(
     sessions.set_compacted(tx, head.no, marks[-1].seq)
     tx.after_commit(SessionChanged(profile, head.id))
     return sessions.get_by_no(tx, head.no)
+
+
+def compact_by_agent(
+    tx: Tx, head: SessionHead, summary: str, used: Usage | None, *, moment: Moment
+) -> SessionHead:
+    """Replace a session, as its head shows it, by a summary that an agent wrote; record what the summary used."""
+    if used is not None:
+        usage.record(tx, head.no, used, profile=head.profile, moment=moment)
+    return compact(tx, head.id, summary, profile=head.profile, through=head.last_seq, at=moment.now)
 
 
 _PAGE = 200

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from sessionary.actions import inbox, turns, usage
+from sessionary.actions import inbox, turns
 from sessionary.actions.inbox import ArrivalReceived
 from sessionary.actions.sessions import read, revise
 from sessionary.clock import Moment
@@ -23,7 +23,6 @@ from sessionary.model.source import SessionKey, Source, session_named_by
 from sessionary.model.tokens import estimate
 from sessionary.model.transcript import Chat
 from sessionary.model.turn import Arrival, TurnState
-from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals
 
@@ -84,7 +83,7 @@ class Compactor:
         agent = context.agent_for(head.source, None)
         summary, used = await agent.summarizer.summarize(chat, focus=focus)
         await context.store.write(
-            _store_summary,
+            revise.compact_by_agent,
             head,
             summary,
             None if used is None else context.priced(used),
@@ -110,14 +109,6 @@ class Compactor:
         """Return whether a context of this many tokens must be compacted."""
         limit = self._context.settings.compact_at_tokens
         return limit is not None and tokens > limit
-
-
-def _store_summary(
-    tx: Tx, head: SessionHead, summary: str, used: Usage | None, *, moment: Moment
-) -> None:
-    revise.compact(tx, head.id, summary, profile=head.profile, through=head.last_seq, at=moment.now)
-    if used is not None:
-        usage.record(tx, head.no, used, profile=head.profile, moment=moment)
 
 
 def _read_session(tx: Tx, session_id: str, *, profile: str) -> tuple[SessionHead, list[Chat]]:

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from sessionary.actions import files, turns, usage
+from sessionary.actions import files, turns
 from sessionary.actions.sessions import append as append_action
 from sessionary.actions.sessions import edit, holds, log, read, revise
 from sessionary.actions.sessions.holds import Hold
@@ -19,7 +19,6 @@ from sessionary.errors import BadInput
 from sessionary.model.json_types import EntryJson, HoldInfo, PartJson, SessionSummary
 from sessionary.model.message import MAX_SEQ, Entry, Role
 from sessionary.model.session import SessionHead
-from sessionary.model.usage import Usage
 from sessionary.model.view import entry_json, head_json, hold_json
 from sessionary.store.database import Tx
 from sessionary.web.auth import ContextDep, Reader, Writer
@@ -379,24 +378,28 @@ async def compact_session(
     """
     known = checked_name(session_id, "session")
     head = await context.store.read(read.get_head, known, profile=caller.profile)
-    text, through = body.summary, body.through or head.last_seq
-    used: Usage | None = None
-    if text is None:
-        engine = engine_for(request, caller)
-        agent = engine.context.agent_for(head.source, None)
-        messages = await context.store.read(read.read_context, known, profile=caller.profile)
-        text, used = await agent.summarizer.summarize(messages, focus=body.focus)
-        used, through = used and engine.context.priced(used), head.last_seq
-    summary, moment = text, context.moment()
-
-    def apply(tx: Tx, id: str) -> SessionHead:
-        if used is not None:
-            usage.record(tx, head.no, used, profile=caller.profile, moment=moment)
-        return revise.compact(
-            tx, id, summary, profile=caller.profile, through=through, at=moment.now
+    moment = context.moment()
+    if body.summary is not None:
+        given, through = body.summary, body.through or head.last_seq
+        return await _edit(
+            request,
+            caller,
+            session_id,
+            lambda tx, id: revise.compact(
+                tx, id, given, profile=caller.profile, through=through, at=moment.now
+            ),
         )
-
-    return await _edit(request, caller, session_id, apply)
+    engine = engine_for(request, caller)
+    agent = engine.context.agent_for(head.source, None)
+    messages = await context.store.read(read.read_context, known, profile=caller.profile)
+    summary, used = await agent.summarizer.summarize(messages, focus=body.focus)
+    priced = None if used is None else engine.context.priced(used)
+    return await _edit(
+        request,
+        caller,
+        session_id,
+        lambda tx, _: revise.compact_by_agent(tx, head, summary, priced, moment=moment),
+    )
 
 
 @router.post("/end")
