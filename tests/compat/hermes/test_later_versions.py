@@ -162,3 +162,91 @@ def test_sources_and_entries_take_fields_of_later_versions(db: SessionDB) -> Non
     store._save()
     assert store.list_sessions()[0].to_dict()["model_override"] == {"model": "m"}
     assert "model_override" not in SessionEntry.from_dict(other.to_dict()).to_dict()
+
+
+def test_facts_that_later_versions_record_of_a_session_are_kept(db: SessionDB) -> None:
+    db.create_session("s1", "cli", model="m1", model_config={"a": 1})
+    db.update_session_cwd("s1", "/work", git_branch="main")
+    db.record_gateway_session_peer("s1", source="telegram", chat_id="7")
+    db.set_expiry_finalized("s1")
+    db.update_session_meta("s1", '{"a": 2}')
+    db.update_session_model("s1", "m2")
+    db.update_token_counts("s1", 1, billing_provider="p1")
+    db.update_session_billing_route("s1", provider="p2", base_url="u", billing_mode="api")
+    db.record_auxiliary_usage("s1", "vision", model="m3", input_tokens=5)
+
+    row = db.get_session("s1")
+    assert row is not None
+    assert (row["model"], row["model_config"], row["input_tokens"]) == ("m2", '{"a": 2}', 1)
+    assert (row["billing_provider"], row["billing_mode"]) == ("p2", "api")
+    assert kept(db, "s1") == {
+        "cwd": "/work",
+        "git_branch": "main",
+        "source": "telegram",
+        "chat_id": "7",
+        "expiry_finalized": True,
+    }
+
+
+def test_titles_archives_and_ends_of_later_versions(db: SessionDB) -> None:
+    db.create_session("s1", "cli")
+    assert db.set_auto_title_if_empty("s1", "first")
+    assert not db.set_auto_title_if_empty("s1", "second")
+    assert not db.set_auto_title_if_empty("nobody", "second")
+    assert db.get_session_title("s1") == "first"
+    assert db.set_session_archived("s1", True)
+    assert not db.set_session_archived("nobody", True)
+    assert [each["id"] for each in db.list_sessions_rich(archived_only=True)] == ["s1"]
+    assert db.list_sessions_rich(include_archived=False) == []
+    assert db.promote_to_session_reset("s1")
+    assert not db.promote_to_session_reset("s1")
+
+
+def test_messages_are_compacted_and_rewound_as_later_versions_do(db: SessionDB) -> None:
+    db.create_session("s1", "cli")
+    numbers = [db.append_message("s1", "user", str(n), platform_message_id=f"p{n}") for n in (1, 2)]
+    assert db.has_platform_message_id("s1", "p2")
+    assert db.set_latest_user_api_content("s1", "2", "sent") == 1
+    assert db.set_latest_user_api_content("s1", "other", "sent") == 0
+
+    rewound = db.rewind_to_message("s1", numbers[1])
+    assert (rewound["rewound_count"], rewound["new_head_id"]) == (1, numbers[0])
+    assert rewound["target_message"]["content"] == "2"
+    assert not db.has_platform_message_id("s1", "p2")
+    with pytest.raises(ValueError, match="no message"):
+        db.rewind_to_message("s1", 1)
+
+    assert db.archive_and_compact("s1", [{"role": "user", "content": "so far"}]) == 1
+    assert [each["content"] for each in db.get_messages("s1")] == ["so far"]
+    assert len(db.get_messages("s1", include_inactive=True)) == 3
+
+
+def test_locks_and_failures_of_a_compression_as_later_versions_note_them(db: SessionDB) -> None:
+    db.create_session("s1", "cli")
+    assert not db.refresh_compression_lock("s1", "a")
+    db.try_acquire_compression_lock("s1", "a")
+    assert db.refresh_compression_lock("s1", "a")
+    assert db.get_compression_failure_cooldown("s1") is None
+    db.record_compression_failure_cooldown("s1", 9e9, "no model")
+    cooldown = db.get_compression_failure_cooldown("s1")
+    assert cooldown is not None
+    assert (cooldown["error"], cooldown["remaining_seconds"] > 0) == ("no model", True)
+    db.clear_compression_failure_cooldown("s1")
+    assert db.get_compression_failure_cooldown("s1") is None
+    db.set_compression_fallback_streak("s1", 3)
+    assert (db.get_compression_fallback_streak("s1"), db.get_compression_fallback_streak("x")) == (
+        3,
+        0,
+    )
+
+
+def test_a_gateway_keeps_its_own_index_of_conversations(db: SessionDB) -> None:
+    scope = uuid4().hex
+    db.replace_gateway_routing_entries({"a": "1", "b": "2"}, scope=scope)
+    db.save_gateway_routing_entry("c", "3", scope=scope)
+    db.delete_gateway_routing_entries(["a"], scope=scope)
+    assert db.load_gateway_routing_entries(scope=scope) == {"b": "2", "c": "3"}
+    db.replace_gateway_routing_entries({"d": "4"}, scope=scope)
+
+    assert db.load_gateway_routing_entries(scope=scope) == {"d": "4"}
+    assert db.load_gateway_routing_entries(scope=scope[:5]) == {}

@@ -231,6 +231,22 @@ class GatewayConfig:
         by_type = self.reset_by_type.get(session_type or "", self.default_reset_policy)
         return by_type if platform is None else self.reset_by_platform.get(platform, by_type)
 
+    def get_unauthorized_dm_behavior(self, platform: Platform | None = None) -> str:
+        """What happens to strangers who write: `pair` or `ignore`."""
+        default = self.unauthorized_dm_behavior
+        return self._choice(platform, "unauthorized_dm_behavior", ("pair", "ignore"), default)
+
+    def get_notice_delivery(self, platform: Platform | None = None) -> str:
+        """Where notices go: `public` or `private`."""
+        return self._choice(platform, "notice_delivery", ("public", "private"), "public")
+
+    def _choice(
+        self, platform: Platform | None, name: str, known: tuple[str, ...], default: str
+    ) -> str:
+        found = None if platform is None else self.platforms.get(platform)
+        chosen = "" if found is None else str(found.extra.get(name, "")).strip().lower()
+        return chosen if chosen in known else default
+
     def to_dict(self) -> Json:
         shown = {each.name: getattr(self, each.name) for each in fields(self)}
         return shown | {

@@ -1,5 +1,6 @@
 """Compression locks that expire, handoffs that one process claims, and the key-value notes of programs."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from sessionary.actions.sessions import holds, log
@@ -125,6 +126,26 @@ def note(tx: Tx, key: str | None) -> str | None:
 def set_note(tx: Tx, key: str, value: str) -> None:
     """Store a program's value under a key."""
     meta.put(tx, f"{NOTE}{codec.storable_text(key)}", codec.storable_text(str(value)))
+
+
+def routing_entries(tx: Tx, scope: str) -> dict[str, str]:
+    """The entries of a gateway's own index of conversations, by key."""
+    beginning = _routing(scope)
+    found = meta.starting_with(tx, beginning)
+    return {name.removeprefix(beginning): text for name, text in found if text}
+
+
+def put_routing_entries(tx: Tx, scope: str, entries: Mapping[str, str], *, replaces: bool) -> None:
+    """Store entries of a gateway's own index; with `replaces` all others go. An empty text removes one."""
+    if replaces:
+        entries = dict.fromkeys(routing_entries(tx, scope), "") | dict(entries)
+    for key, text in entries.items():
+        meta.put(tx, f"{_routing(scope)}{codec.storable_text(key)}", codec.storable_text(text))
+
+
+def _routing(scope: str) -> str:
+    # The length comes first: no scope's names begin like another's.
+    return f"hermes/routing/{len(scope)}:{codec.storable_text(scope)}:"
 
 
 def claim_interval(tx: Tx, *, hours: float, moment: Moment) -> bool:

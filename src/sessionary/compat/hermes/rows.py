@@ -97,7 +97,7 @@ def session_row(tx: Tx, head: SessionHead) -> Json:
         "source": head.source.platform,
         "user_id": head.source.user_id,
         "model": head.model,
-        "model_config": _config_text(details.settings),
+        "model_config": kept.get("model_config", _config_text(details.settings)),
         "system_prompt": read.get_system_prompt(tx, head),
         "parent_session_id": parent_id(tx, head),
         "started_at": head.began_at.timestamp(),

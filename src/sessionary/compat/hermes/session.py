@@ -34,6 +34,7 @@ from sessionary.compat.hermes.source import (
     build_session_key,
     canonical_whatsapp_identifier,
     entry_of,
+    expand_whatsapp_aliases,
     is_shared_multi_user_session,
     normalize_whatsapp_identifier,
     print_key,
@@ -64,6 +65,7 @@ __all__ = [
     "build_session_context_prompt",
     "build_session_key",
     "canonical_whatsapp_identifier",
+    "expand_whatsapp_aliases",
     "is_shared_multi_user_session",
     "normalize_whatsapp_identifier",
 ]

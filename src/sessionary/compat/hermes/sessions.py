@@ -82,6 +82,39 @@ def keep(tx: Tx, id: str, given: Mapping[str, object], *, profile: str) -> bool:
     return head is not None
 
 
+def change_kept(
+    tx: Tx, id: str, change: Callable[[Json], Json], *, profile: str, model: str | None = None
+) -> bool:
+    """Change what only Hermes programs use, and the model if one is given; return whether the session exists."""
+    head = rows.find_session(tx, id, profile=profile)
+    if head is None:
+        return False
+    edit.update_extra(tx, head, KEPT, change)
+    if model is not None:
+        session_table.set_model(tx, head.no, model)
+    return True
+
+
+def archive(tx: Tx, id: str, *, archived: bool, profile: str) -> bool:
+    """Move a session with its whole compressed chain into the archive, or out of it."""
+    head = rows.find_session(tx, id, profile=profile)
+    if head is None:
+        return False
+    chain = {
+        each.no: each for each in (*ancestors(tx, head, only_chain=True), *continuations(tx, head))
+    }
+    for _, each in sorted(chain.items()):
+        edit.archive(tx, each.id, profile=profile, archived=archived)
+    return True
+
+
+def rewind(tx: Tx, id: str, seq: int, *, profile: str, moment: Moment) -> int:
+    """Retract a message and all behind it; return how many messages that were."""
+    before = log.lock_session(tx, id, profile=profile).message_count
+    revise.retract(tx, id, profile=profile, after=seq - 1, at=moment.now, reason="rewrite")
+    return before - log.lock_session(tx, id, profile=profile).message_count
+
+
 def end(tx: Tx, id: str, reason: str, *, profile: str, moment: Moment) -> None:
     """End a session, if it exists; the first reason wins."""
     if rows.find_session(tx, id, profile=profile) is not None:
@@ -224,10 +257,12 @@ def find_by_prefix(tx: Tx, text: str | None, *, profile: str) -> str | None:
         return None
 
 
-def rename(tx: Tx, id: str, title: str | None, *, profile: str) -> bool:
-    """Set or remove the title; return whether the session exists."""
+def rename(
+    tx: Tx, id: str, title: str | None, *, profile: str, only_if_empty: bool = False
+) -> bool:
+    """Set or remove the title; return whether the session exists, and had none if that is asked."""
     head = rows.find_session(tx, id, profile=profile)
-    if head is None:
+    if head is None or (only_if_empty and head.title is not None):
         return False
     wanted = clean_title(title or "")
     holder = None if wanted is None else find_by_title(tx, wanted, profile=profile)

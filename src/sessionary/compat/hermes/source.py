@@ -176,8 +176,8 @@ def normalize_whatsapp_identifier(value: str | None) -> str:
     return text.partition(":")[0].partition("@")[0]
 
 
-def canonical_whatsapp_identifier(identifier: str | None) -> str:
-    """The one identifier of a person under all ids that the bridge's mapping files connect."""
+def expand_whatsapp_aliases(identifier: str | None) -> set[str]:
+    """All identifiers of a person that the bridge's mapping files connect, with the given one."""
     first = normalize_whatsapp_identifier(identifier)
     known: set[str] = set()
     waiting = [first] if first else []
@@ -185,6 +185,12 @@ def canonical_whatsapp_identifier(identifier: str | None) -> str:
         current = waiting.pop()
         known.add(current)
         waiting += [each for each in _mappings(current) if each and each not in known]
+    return known
+
+
+def canonical_whatsapp_identifier(identifier: str | None) -> str:
+    """The one identifier of a person, under whichever id."""
+    known = expand_whatsapp_aliases(identifier)
     return min(known, key=lambda each: (len(each), each), default="")
 
 

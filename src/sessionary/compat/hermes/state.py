@@ -728,6 +728,178 @@ class SessionDB:
 
         return list(self._read(listed))
 
+    @recorded
+    def delete_telegram_topic_binding(self, *, chat_id: str, thread_id: str) -> None:
+        self._store.write(topics.unbind, str(chat_id), str(thread_id))
+
+    # What versions after 0.15 record
+
+    @recorded
+    def update_session_cwd(self, /, session_id: str, cwd: str, **further: object) -> None:
+        """Keep the folder that a session works in, and its branch and repository."""
+        self._write(sessions.keep, session_id, further | {"cwd": cwd})
+
+    @recorded
+    def record_gateway_session_peer(self, /, session_id: str, **facts: object) -> None:
+        """Keep where a gateway has a session: chat, thread, key, origin."""
+        self._write(sessions.keep, session_id, facts)
+
+    @recorded
+    def set_expiry_finalized(self, session_id: str, finalized: bool = True) -> None:
+        self._write(sessions.keep, session_id, {"expiry_finalized": finalized})
+
+    @recorded
+    def update_session_meta(
+        self, session_id: str, model_config_json: str, model: str | None = None
+    ) -> None:
+        """Replace the model's configuration, and the model if one is given."""
+        change = {"model_config": model_config_json}
+        self._write(sessions.change_kept, session_id, lambda kept: kept | change, model=model)
+
+    @recorded
+    def update_session_model(self, session_id: str, model: str) -> None:
+        self._write(sessions.change_kept, session_id, lambda kept: kept, model=model)
+
+    @recorded
+    def update_session_billing_route(
+        self,
+        session_id: str,
+        *,
+        provider: str | None,
+        base_url: str | None,
+        billing_mode: str | None = None,
+    ) -> None:
+        """Replace the billing fields, which `update_token_counts` only sets once."""
+        change = dict(zip(rows.BILLING, (provider, base_url, billing_mode), strict=True))
+        self._write(sessions.change_kept, session_id, lambda kept: kept | change)
+
+    @recorded
+    def record_auxiliary_usage(self, /, session_id: str, task: str, **usage: object) -> None:
+        """Keep the usage of a call beside the conversation; the session's own counts stay."""
+        call = {"task": task} | {name: rows.jsonable(value) for name, value in usage.items()}
+        self._write(
+            sessions.change_kept,
+            session_id,
+            lambda kept: kept | {"auxiliary_usage": [*kept.get("auxiliary_usage", ()), call]},
+        )
+
+    @recorded
+    def set_auto_title_if_empty(self, session_id: str, title: str | None) -> bool:
+        """Set a title unless there is one; return whether it was set."""
+        wanted = self.sanitize_title(title)
+        return bool(self._write(sessions.rename, session_id, wanted, only_if_empty=True))
+
+    @recorded
+    def set_session_archived(self, session_id: str, archived: bool) -> bool:
+        """Move a session and its compressed chain into the archive, or out of it; return whether it exists."""
+        return bool(self._write(sessions.archive, session_id, archived=archived))
+
+    @recorded
+    def archive_and_compact(
+        self, session_id: str, compacted_messages: Iterable[Mapping[str, Any]]
+    ) -> int:
+        """Retract all messages and append these; return how many were appended."""
+        given = list(compacted_messages)
+        self._write(sessions.rewrite, session_id, given, timed=True)
+        return len(given)
+
+    @recorded
+    def rewind_to_message(self, session_id: str, target_message_id: int) -> Json:
+        """Retract a message and all behind it."""
+        target = self.get_messages_around(session_id, target_message_id, window=1)
+        rows_before = target["window"][: target["messages_before"]]
+        if not target["window"]:
+            raise ValueError(f"Session {session_id} has no message {target_message_id}")
+        seq = queries.seq_of(target_message_id)
+        return {
+            "rewound_count": self._write(sessions.rewind, session_id, seq, timed=True),
+            "target_message": target["window"][len(rows_before)],
+            "new_head_id": rows_before[-1]["id"] if rows_before else None,
+        }
+
+    @recorded
+    def set_latest_user_api_content(self, session_id: str, content: Any, api_content: str) -> int:
+        """Keep what was really sent of the newest user message; return whether it is that message's content."""
+        found = [row for row in self.get_messages(session_id) if row["role"] == "user"]
+        if not found or found[-1]["content"] != content:
+            return 0
+        sent = {str(found[-1]["id"]): api_content}
+        self._write(
+            sessions.change_kept,
+            session_id,
+            lambda kept: kept | {"api_content": kept.get("api_content", {}) | sent},
+        )
+        return 1
+
+    def has_platform_message_id(self, session_id: str, platform_message_id: str) -> bool:
+        rows_of_session = self.get_messages(session_id)
+        return any(row["platform_message_id"] == platform_message_id for row in rows_of_session)
+
+    @recorded
+    def refresh_compression_lock(
+        self, session_id: str, holder: str, ttl_seconds: float = 300.0
+    ) -> bool:
+        """Extend a compression lock that one has; return whether one had it."""
+        return self.get_compression_lock_holder(session_id) == holder and (
+            self.try_acquire_compression_lock(session_id, holder, ttl_seconds)
+        )
+
+    @recorded
+    def record_compression_failure_cooldown(
+        self, session_id: str, cooldown_until: float, error: str | None = None
+    ) -> None:
+        """Keep until when a compression that failed is not tried again."""
+        facts = {"cooldown_until": float(cooldown_until), "error": error}
+        self._write(sessions.keep, session_id, {"compression_failure": facts})
+
+    def get_compression_failure_cooldown(self, session_id: str) -> Json | None:
+        """The cooldown that has not passed, with the seconds that remain; None if there is none."""
+        facts = self._kept(session_id).get("compression_failure") or {}
+        remaining = float(facts.get("cooldown_until", 0)) - self._store.moment().now.timestamp()
+        return facts | {"remaining_seconds": remaining} if remaining > 0 else None
+
+    @recorded
+    def clear_compression_failure_cooldown(self, session_id: str) -> None:
+        self._write(sessions.keep, session_id, {"compression_failure": {}})
+
+    def get_compression_fallback_streak(self, session_id: str) -> int:
+        return int(self._kept(session_id).get("compression_fallback_streak", 0))
+
+    @recorded
+    def set_compression_fallback_streak(self, session_id: str, streak: int) -> None:
+        self._write(sessions.keep, session_id, {"compression_fallback_streak": int(streak)})
+
+    @recorded
+    def promote_to_session_reset(self, session_id: str, reason: str = "session_reset") -> bool:
+        """End a session that is open; return whether it was."""
+        was_open = self._about(session_id, lambda _, head: head.is_open) or False
+        self._write(sessions.end, session_id, reason, timed=True)
+        return was_open
+
+    @recorded
+    def save_gateway_routing_entry(
+        self, session_key: str, entry_json: str, *, scope: str = ""
+    ) -> None:
+        """Store one entry of a gateway's own index of conversations."""
+        entries = {session_key: entry_json}
+        self._store.write(locks.put_routing_entries, scope, entries, replaces=False)
+
+    @recorded
+    def replace_gateway_routing_entries(
+        self, entries: Mapping[str, str], *, scope: str = ""
+    ) -> None:
+        self._store.write(locks.put_routing_entries, scope, entries, replaces=True)
+
+    def load_gateway_routing_entries(self, *, scope: str = "") -> dict[str, str]:
+        return self._store.read(locks.routing_entries, scope)
+
+    @recorded
+    def delete_gateway_routing_entries(
+        self, session_keys: Iterable[str], *, scope: str = ""
+    ) -> None:
+        entries = dict.fromkeys(session_keys, "")
+        self._store.write(locks.put_routing_entries, scope, entries, replaces=False)
+
     def close(self) -> None:
         self._store.close()
 
@@ -738,6 +910,11 @@ class SessionDB:
         if timed:
             kwargs["moment"] = self._store.moment()
         return self._store.write(action, *args, profile=self._profile, **kwargs)
+
+    def _kept(self, session_id: str) -> Json:
+        """The further values that are kept with a session."""
+        found = self._about(session_id, rows.kept_fields) or {}
+        return dict(found.get(rows.FURTHER, {}))
 
     def _about(self, session_id: str | None, told: Callable[[Tx, SessionHead], T]) -> T | None:
         """Read something about a session; None if it does not exist."""
@@ -853,4 +1030,29 @@ class AsyncSessionDB(Awaiting[SessionDB]):
     list_unlinked_telegram_sessions_for_user = awaited(
         SessionDB.list_unlinked_telegram_sessions_for_user
     )
+    delete_telegram_topic_binding = awaited(SessionDB.delete_telegram_topic_binding)
+    update_session_cwd = awaited(SessionDB.update_session_cwd)
+    record_gateway_session_peer = awaited(SessionDB.record_gateway_session_peer)
+    set_expiry_finalized = awaited(SessionDB.set_expiry_finalized)
+    update_session_meta = awaited(SessionDB.update_session_meta)
+    update_session_model = awaited(SessionDB.update_session_model)
+    update_session_billing_route = awaited(SessionDB.update_session_billing_route)
+    record_auxiliary_usage = awaited(SessionDB.record_auxiliary_usage)
+    set_auto_title_if_empty = awaited(SessionDB.set_auto_title_if_empty)
+    set_session_archived = awaited(SessionDB.set_session_archived)
+    archive_and_compact = awaited(SessionDB.archive_and_compact)
+    rewind_to_message = awaited(SessionDB.rewind_to_message)
+    set_latest_user_api_content = awaited(SessionDB.set_latest_user_api_content)
+    has_platform_message_id = awaited(SessionDB.has_platform_message_id)
+    refresh_compression_lock = awaited(SessionDB.refresh_compression_lock)
+    record_compression_failure_cooldown = awaited(SessionDB.record_compression_failure_cooldown)
+    get_compression_failure_cooldown = awaited(SessionDB.get_compression_failure_cooldown)
+    clear_compression_failure_cooldown = awaited(SessionDB.clear_compression_failure_cooldown)
+    get_compression_fallback_streak = awaited(SessionDB.get_compression_fallback_streak)
+    set_compression_fallback_streak = awaited(SessionDB.set_compression_fallback_streak)
+    promote_to_session_reset = awaited(SessionDB.promote_to_session_reset)
+    save_gateway_routing_entry = awaited(SessionDB.save_gateway_routing_entry)
+    replace_gateway_routing_entries = awaited(SessionDB.replace_gateway_routing_entries)
+    load_gateway_routing_entries = awaited(SessionDB.load_gateway_routing_entries)
+    delete_gateway_routing_entries = awaited(SessionDB.delete_gateway_routing_entries)
     close = awaited(SessionDB.close)

@@ -40,6 +40,12 @@ def disable(tx: Tx, chat_id: str, *, clears: bool) -> None:
             meta.put(tx, bound, "")
 
 
+def unbind(tx: Tx, chat_id: str, thread_id: str) -> None:
+    """Take the session from a topic."""
+    if meta.get(tx, _name(chat_id, thread_id)):
+        meta.put(tx, _name(chat_id, thread_id), "")
+
+
 def is_enabled(tx: Tx, chat_id: str, user_id: str) -> bool:
     """Whether this person's chat has topics."""
     state = _decoded(meta.get(tx, f"{_MODE}{codec.storable_text(chat_id)}"))
