@@ -21,6 +21,7 @@ from sessionary.errors import (
     StoreFull,
     StoreUnavailable,
 )
+from sessionary.model import codec
 from sessionary.store import queries
 from sessionary.store.database import Row
 
@@ -136,7 +137,7 @@ class Pool(ConnectionPool[Connection]):
 
     def _configure(self, connection: Connection) -> None:
         """Prepare a new connection."""
-        PostgresTx(connection).run("plan_by_index")
+        PostgresTx(connection).one("set_up_connection")
         connection.commit()
         if self._has_lost:
             self._has_lost = False
@@ -187,6 +188,8 @@ class PostgresTx:
             return 0
         self.has_written = True
         order = queries.order("postgres", name)
+        if order == ("rows",):  # the statement takes them all at once
+            return self._execute(name, {"rows": codec.encode(list(rows))}).rowcount
         named = [
             dict(zip(order, row, strict=True)) if isinstance(row, tuple) else row for row in rows
         ]

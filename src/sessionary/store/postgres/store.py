@@ -193,8 +193,9 @@ class PostgresStore(BaseStore):
         while state.behind and not self._closed:
             if until is not None and time.monotonic() > until:
                 return
-            self._writer.run_alone(indexer.step)
-            state = self._read(indexer.state)
+            if self._writer.run_alone(indexer.step) < indexer.BATCH:
+                # To be asked only now: counting a long backlog takes longer than a batch of it.
+                state = self._read(indexer.state)
         if state.unsettled > MAX_UNSETTLED and not self._closed:
             self._writer.run_alone(indexer.step)  # nothing new: the watermark moves up
 

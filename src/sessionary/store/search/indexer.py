@@ -1,7 +1,7 @@
 """Feeds the index from the log: after the commit, in batches, from a watermark on."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from sessionary.model.query import Query
 from sessionary.model.search_text import AREAS, Origin, SearchText
 from sessionary.model.tokenizer import GAP
 from sessionary.store.database import REMEDY, Tx
+from sessionary.store.queries import pg_array_literal
 from sessionary.store.tables import entries
 from sessionary.store.tables.blobs import Unpacker
 from sessionary.store.tables.sessions import missing as missing_session
@@ -68,25 +69,49 @@ def state(tx: Tx) -> IndexState:
 
 
 def step(tx: Tx, limit: int = BATCH) -> int:
-    """Take the next changes into the index; return how many. 0 means that the index is complete."""
-    # SQLite has neither query: its positions are in commit order, and its index has one writer.
+    """Take the next changes into the index; return how many. Fewer than `limit` were the last ones.
+
+    On PostgreSQL a position is handed out before its transaction commits. What was handed out when a
+    round began is settled once every transaction of that time has ended: up to there the watermark
+    follows the batches. A batch costs the same whatever was indexed before it.
+    """
+    # SQLite has none of these three: its positions are in commit order, and its index has one writer.
     handed_out = tx.one("handed_out")
-    settled = tx.one("lock_index")
-    if settled is None:
+    state_row = tx.one("lock_index")
+    if state_row is None:
         tx.run("add_index_state")
-    rows = list(starmap(FeedRow, tx.all("feed_to_index", limit=limit)))
-    batch = _Batch(tx)
+    settled = 0 if state_row is None else state_row[0]
+    newest_taken = None if settled else tx.one("newest_taken")
+    rows: list[FeedRow] = []
+    if newest_taken is not None:
+        # Somebody's transaction is still running. Until it ends, the marks pile up above the watermark:
+        # begin behind them, and look between them, for what has committed late, at the end.
+        rows = _feed(tx, after=newest_taken[0], settled=0, limit=limit)
+    if len(rows) < limit:
+        rows += _feed(tx, after=0, settled=settled, limit=limit - len(rows))
+    is_complete = len(rows) < limit
+    if not is_complete:
+        tx.run("index_in_bulk")
+    elif not rows:
+        tx.one("sort_words")
+    batch = _Batch(tx, rows)
     for row in rows:
         batch.take(row)
-    batch.flush()
+    batch.finish()
     tx.run(
         "advance_watermark",
-        seen=max((row.position for row in rows), default=0),
-        settled=0 if settled is None else settled[0],
+        last=max((row.position for row in rows), default=0),
+        settled=settled,
         handed_out=None if handed_out is None else handed_out[0],
-        complete=int(len(rows) < limit),
+        complete=int(is_complete),
     )
     return len(rows)
+
+
+def _feed(tx: Tx, *, after: int, settled: int, limit: int) -> list[FeedRow]:
+    """Changes that are not indexed yet, in the order of their positions."""
+    found = tx.all("feed_to_index", after=after, settled=settled, limit=limit)
+    return list(starmap(FeedRow, found))
 
 
 def find_drift(tx: Tx) -> str | None:
@@ -124,14 +149,28 @@ def hashed(word: str) -> str:
     return f"{HASHED}{crc32(word.encode()) & 0xFFFF:x}"
 
 
+class _IndexedTitle(NamedTuple):
+    """A title as it was indexed last, and the number of its document."""
+
+    doc_no: int
+    title: str
+
+
 class _Batch:
     """Changes on their way into the index."""
 
-    def __init__(self, tx: Tx) -> None:
+    def __init__(self, tx: Tx, rows: Sequence[FeedRow]) -> None:
         self._tx = tx
         self._docs: list[dict[str, Any]] = []
-        self._titles: dict[int, str | None] = {}
         self._unpacker = Unpacker(tx)
+        numbers = pg_array_literal({row.session_no for row in rows})
+        self._titles = {
+            session_no: _IndexedTitle(doc_no, title)
+            for session_no, doc_no, title in (
+                tx.all("indexed_titles", numbers=numbers) if rows else ()
+            )
+        }
+        self._retitled: set[int] = set()
 
     def take(self, row: FeedRow) -> None:
         """Take one change in; changes are taken in order."""
@@ -159,8 +198,21 @@ class _Batch:
                 ):
                     self._add(row.position, AREAS.index(made.area), row.seq, at, made)
 
-    def flush(self) -> None:
-        """Write the documents that were taken in."""
+    def finish(self) -> None:
+        """Write what was taken in."""
+        self._flush()
+        titles = [
+            {"session_no": no, "doc_no": self._titles[no].doc_no, "title": self._titles[no].title}
+            for no in self._retitled
+            if no in self._titles
+        ]
+        if titles:
+            self._tx.many("set_indexed_title", titles)
+        gone = [{"session_no": no} for no in self._retitled if no not in self._titles]
+        if gone:
+            self._tx.many("forget_title", gone)
+
+    def _flush(self) -> None:
         if self._docs:
             self._tx.many("insert_doc", self._docs)
             self._tx.many("insert_words", self._docs)
@@ -182,22 +234,19 @@ class _Batch:
     def _index_title(self, position: int, title: str | None, origin: Origin) -> None:
         """Index a session's title when it is not the one that was indexed last."""
         no = origin.session_no
-        if no not in self._titles:
-            self._titles[no] = self._indexed_title(no)[1]
-        if self._titles[no] == title:
+        known = self._titles.get(no)
+        if title == (None if known is None else known.title):
             return
         self._forget_title(no)
         if title is not None:
             made = search_text.title_document(title, origin)
             self._add(position, TITLE_DOC, 0, to_micros(origin.at), made)
-            doc_no = position * DOCS_PER_CHANGE + TITLE_DOC
-            self._tx.run("set_indexed_title", session_no=no, doc_no=doc_no, title=title)
-        self._titles[no] = title
+            self._titles[no] = _IndexedTitle(position * DOCS_PER_CHANGE + TITLE_DOC, title)
+            self._retitled.add(no)
 
     def _forget_session(self, session_no: int) -> None:
-        self.flush()
+        self._flush()
         self._forget_title(session_no)
-        self._titles[session_no] = None
         # What a fork still reads stays; a purge may also have released entries of its ancestors.
         for ancestor_no, *_ in self._tx.all("ancestors", no=session_no):
             facets = [[search_text.session_facet(ancestor_no)]]
@@ -205,16 +254,11 @@ class _Batch:
                 self._forget(no for (no,) in self._tx.all("docs_without_entry", **params))
 
     def _forget_title(self, session_no: int) -> None:
-        doc_no, _ = self._indexed_title(session_no)
-        if doc_no is not None:
-            self.flush()
-            self._forget([doc_no])
-            self._tx.run("forget_title", session_no=session_no)
-
-    def _indexed_title(self, session_no: int) -> tuple[int | None, str | None]:
-        """The document of a session's title, and the title, as they were indexed last."""
-        doc_no, title = self._tx.one("indexed_title", session_no=session_no) or (None, None)
-        return doc_no, title
+        known = self._titles.pop(session_no, None)
+        if known is not None:
+            self._flush()
+            self._forget([known.doc_no])
+            self._retitled.add(session_no)
 
     def _forget(self, numbers: Iterable[int]) -> None:
         rows = [{"no": no} for no in numbers]

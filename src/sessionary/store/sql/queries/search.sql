@@ -47,8 +47,8 @@ DELETE FROM search_docs WHERE no = :no;
 -- name: newest_position
 SELECT COALESCE(MAX(position), 0) FROM feed;
 
--- name: indexed_title
-SELECT doc_no, title FROM search_titles WHERE session_no = :session_no;
+-- name: indexed_titles
+SELECT session_no, doc_no, title FROM search_titles WHERE session_no {{among_numbers}};
 
 -- name: set_indexed_title
 INSERT INTO search_titles (session_no, doc_no, title) VALUES (:session_no, :doc_no, :title)

@@ -60,10 +60,11 @@ SELECT no, last_seq, wants_preview FROM advanced;
 -- For the rest of this transaction no lock is waited for longer than this many milliseconds.
 SET LOCAL lock_timeout = 100;
 
--- name: plan_by_index
+-- name: set_up_connection
 -- Every query has its index. A young table has no statistics yet, a plan is kept, and reading the whole
--- table would go on when it has grown.
-SET enable_seqscan = off;
+-- table would go on when it has grown. Words that wait to be sorted into the search index are read by every
+-- search: at most 128 kB of them.
+SELECT set_config('enable_seqscan', 'off', false), set_config('gin_pending_list_limit', '128', false);
 
 -- name: restart_numbers
 -- The rows came with their numbers; the next one is given from behind the highest.

@@ -12,7 +12,7 @@ WHERE f.position > (SELECT watermark FROM search_state)
 ORDER BY f.position LIMIT :limit;
 
 -- name: advance_watermark
-UPDATE search_state SET watermark = :seen WHERE :seen > watermark;
+UPDATE search_state SET watermark = :last WHERE :last > watermark;
 
 -- name: insert_doc
 INSERT OR REPLACE INTO search_docs (no, entry_no, at, length) VALUES (:no, :entry_no, :at, :length);
