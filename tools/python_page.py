@@ -6,6 +6,7 @@ import enum
 import inspect
 import re
 import textwrap
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType
@@ -123,6 +124,12 @@ def value_section(name: str, value: object) -> Iterator[str]:
             for field in dataclasses.fields(value)
             if not field.name.startswith("_")
         ]
+    elif typing.is_typeddict(value):
+        for field, hint in _field_texts(value).items():
+            found = re.fullmatch(r"NotRequired\[(.*)\]", hint)
+            lines.append(
+                f"| `{field}: {found[1]}` | optional |" if found else f"| `{field}: {hint}` | |"
+            )
     elif hasattr(value, "_fields"):
         lines += [f"| `{field}: {hint}` | |" for field, hint in _field_texts(value).items()]
     for called, member in sorted(_members(value).items()):

@@ -24,7 +24,7 @@ from sessionary import prices
 from sessionary.agents import provider
 from sessionary.errors import NotFound
 from sessionary.model.message import Entry, Message, Reasoning, Text, ToolCall, Unknown, message
-from sessionary.model.transcript import context
+from sessionary.model.transcript import Chat, ChatAttachment, context
 from sessionary.model.usage import CostStatus, Usage
 from sessionary.testing.fakes import START
 from sessionary.testing.runner_suite import no_blob
@@ -104,7 +104,7 @@ async def test_a_result_finds_the_name_of_its_tool() -> None:
 
 
 async def test_the_system_prompt_stands_first_and_other_notes_where_they_were() -> None:
-    chats = [{"role": "user", "content": ""}, {"role": "system", "content": "note"}]
+    chats: list[Chat] = [{"role": "user", "content": ""}, {"role": "system", "content": "note"}]
 
     (request,) = await provider.history("Be kind.", chats, no_blob)
 
@@ -118,7 +118,12 @@ async def test_an_attachment_that_is_gone_is_named() -> None:
     async def gone(_: str) -> bytes:
         raise NotFound("gone")
 
-    piece = {"type": "attachment", "blob": "b", "media_type": "image/png", "name": "a.png"}
+    piece: ChatAttachment = {
+        "type": "attachment",
+        "blob": "b",
+        "media_type": "image/png",
+        "name": "a.png",
+    }
 
     found = await provider.history("", [{"role": "user", "content": [piece]}], gone)
 

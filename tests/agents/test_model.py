@@ -19,7 +19,7 @@ from sessionary.model.message import (
     ToolResult,
     message,
 )
-from sessionary.model.transcript import context
+from sessionary.model.transcript import Chat, context
 from sessionary.model.usage import CostStatus
 from sessionary.testing.fakes import START
 from sessionary.testing.runner_suite import (
@@ -275,7 +275,7 @@ async def test_a_closed_runner_can_be_used_again(make: MakeRunner, server: Model
         await runner.close()
 
 
-def chats(*messages: Message) -> list[dict[str, Any]]:
+def chats(*messages: Message) -> list[Chat]:
     return context([Entry("s", seq, START, body) for seq, body in enumerate(messages, 1)])
 
 

@@ -20,11 +20,18 @@ CHATS: list[Chat] = [
     {
         "role": "assistant",
         "content": "",
-        "tool_calls": [{"id": "1", "function": {"name": "look", "arguments": "{}"}}],
+        "tool_calls": [
+            {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+        ],
     },
     {"role": "tool", "tool_call_id": "1", "content": "in the kitchen"},
     {"role": "assistant", "content": "It is in the kitchen."},
-    {"role": "user", "content": [{"type": "attachment", "name": "tea.png", "blob": "b"}]},
+    {
+        "role": "user",
+        "content": [
+            {"type": "attachment", "name": "tea.png", "blob": "b", "media_type": "image/png"}
+        ],
+    },
 ]
 
 

@@ -95,7 +95,13 @@ def test_a_file_is_written_with_its_message_and_read_back(
     with chat.turn([sessionary.File(b"more", name="more.txt")]) as turn:
         turn.append("assistant", [sessionary.File(b"a,b", media_type="text/csv", name="a.csv")])
 
-    pieces = [chat.context()[0]["content"][1], *(each["content"][0] for each in chat.context()[1:])]
+    pieces = [
+        piece
+        for each in chat.context()
+        if not isinstance(each["content"], str)
+        for piece in each["content"]
+        if piece["type"] == "attachment"
+    ]
     assert [(piece["name"], piece["media_type"]) for piece in pieces] == [
         ("notes.txt", "text/plain"),
         ("more.txt", "text/plain"),

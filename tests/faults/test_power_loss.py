@@ -48,7 +48,7 @@ def after_cut(home: Path, done: list[DiskOperation], folder: Path, rng: random.R
     with sessionary.Sessionary(f"sqlite:///{folder / 'sessionary.db'}") as client:
         assert verify.verify(client.store).broken == ()
         found = [
-            message["content"].split()[0]
+            str(message["content"]).split()[0]
             for head in client.sessions(limit=100).items
             for message in client.find(head.id).context()
         ]

@@ -18,7 +18,7 @@ from sessionary.model.message import (
     ToolResult,
     Unknown,
 )
-from sessionary.model.transcript import context
+from sessionary.model.transcript import Chat, context
 from sessionary.testing.fakes import FakeClock
 
 PIXEL = b"\x89PNG\r\n\x1a\n not much of a picture"
@@ -147,7 +147,9 @@ def test_a_result_in_a_message_of_the_user_stands_behind_its_call() -> None:
 
     assert [chat["role"] for chat in read] == ["assistant", "tool", "user"]
     assert read[1]["tool_call_id"] == "c"
-    assert [piece["type"] for piece in read[2]["content"]] == ["text", "attachment"]
+    content = read[2]["content"]
+    assert not isinstance(content, str)
+    assert [piece["type"] for piece in content] == ["text", "attachment"]
 
 
 def test_a_file_beside_the_result_of_a_tool_is_named_in_it() -> None:
@@ -253,6 +255,6 @@ def test_a_file_that_is_not_there_or_empty_is_refused(given: Any) -> None:
         read_message("user", [File(given)])
 
 
-def _context(*message: Message) -> list[dict[str, Any]]:
+def _context(*message: Message) -> list[Chat]:
     now = FakeClock().now()
     return context([Entry("s", seq, now, each) for seq, each in enumerate(message, 1)])

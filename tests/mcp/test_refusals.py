@@ -236,7 +236,7 @@ async def test_half_a_letter_in_a_call_is_answered_and_kept_visibly(home: Path) 
 
     assert not ready["result"]["isError"]
     with Sessionary(home=str(home)) as store_client:
-        text = store_client.find("Harbour").context()[-1]["content"]
+        text = str(store_client.find("Harbour").context()[-1]["content"])
     assert text.endswith("a boat \ufffd and \U0001f6a2")
 
 

@@ -182,7 +182,7 @@ def test_authors_are_named_where_there_may_be_several() -> None:
     chats = context(log(ann, sly, agent("yes")))
 
     assert chats[0]["content"] == "[Ann] hi"
-    assert chats[1]["content"].count("[") == 1
+    assert str(chats[1]["content"]).count("[") == 1
     assert "\n" not in chats[1]["content"]
     assert chats[2]["content"] == "yes"
 

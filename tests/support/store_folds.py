@@ -39,7 +39,7 @@ def summarise(world: World, session: str, through: int, summary: str = "so far")
 
 def contents(world: World, session: str) -> list[str]:
     """What the model reads, only the words."""
-    return [chat["content"] for chat in world.context(session)]
+    return [str(chat["content"]) for chat in world.context(session)]
 
 
 def agrees(world: World) -> bool:

@@ -13,6 +13,7 @@ from sessionary.actions.sessions import read
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.model.message import Message
 from sessionary.model.session import SessionHead
+from sessionary.model.transcript import Chat
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import sessions
 from sessionary.telemetry.ingest import TelemetryIngest
@@ -102,7 +103,7 @@ class IngestStore:
         messages = [entry.body for entry in entries if isinstance(entry.body, Message)]
         return [f"{each.role[0]}:{each.text}" for each in messages]
 
-    def context(self) -> list[dict[str, Any]]:
+    def context(self) -> list[Chat]:
         [one] = self.heads()
         return self.store.read(read.read_context, one.id, profile="main").result()
 

@@ -68,7 +68,7 @@ from sessionary.errors import (
 from sessionary.model import codec
 from sessionary.model.message import Message, Part, Reasoning, Role, Text, ToolCall, Unknown
 from sessionary.model.terminal import one_line
-from sessionary.model.transcript import Chat, chat_text
+from sessionary.model.transcript import Chat, ChatAttachment, ChatText, chat_text
 from sessionary.model.usage import CostStatus, Usage
 
 FAILURES = (AgentRunError, UserError)
@@ -222,11 +222,11 @@ async def _request_part(chat: Chat, names: dict[str, str], blob: Blob) -> ModelR
     return UserPromptPart([await _user_content(piece, blob) for piece in content] or _NO_WORDS)
 
 
-async def _user_content(piece: Chat, blob: Blob) -> UserContent:
-    if piece.get("type") != "attachment":
-        return str(piece.get("text") or _NO_WORDS)
-    media_type = str(piece.get("media_type") or "")
-    label = f"{piece.get('name') or 'a file'} ({media_type})"
+async def _user_content(piece: ChatText | ChatAttachment, blob: Blob) -> UserContent:
+    if piece["type"] != "attachment":
+        return piece["text"] or _NO_WORDS
+    media_type = piece["media_type"]
+    label = f"{piece['name'] or 'a file'} ({media_type})"
     try:
         data = await blob(piece["blob"])
     except NotFound:

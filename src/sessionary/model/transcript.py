@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from sys import getsizeof
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
 from sessionary.model import codec
 from sessionary.model.message import (
@@ -26,7 +26,55 @@ _BRACKETS = str.maketrans("[]", "()")
 SHARED = "shared"
 NO_RESULT = "[no result was recorded]"
 SUMMARY_HEADING = "[Summary of the conversation up to here]"
-Chat = dict[str, Any]
+
+
+class ChatText(TypedDict):
+    """A text among the contents of a message."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ChatAttachment(TypedDict):
+    """A file among the contents of a message, named by its blob."""
+
+    type: Literal["attachment"]
+    blob: str
+    media_type: str
+    name: str | None
+
+
+class ChatFunction(TypedDict):
+    """The tool that is called, and its arguments as JSON."""
+
+    name: str
+    arguments: str
+
+
+class ChatToolCall(TypedDict):
+    """A call of a tool."""
+
+    id: str
+    type: Literal["function"]
+    function: ChatFunction
+
+
+class Chat(TypedDict):
+    """A message as a model reads it, in the form of the OpenAI API.
+
+    Only an assistant's message has `tool_calls`, `reasoning` and `reasoning_details`, only a tool's `tool_call_id` and
+    `tool_name`.
+    """
+
+    role: str
+    content: str | list[ChatText | ChatAttachment]
+    tool_calls: NotRequired[list[ChatToolCall]]
+    tool_call_id: NotRequired[str]
+    tool_name: NotRequired[str]
+    reasoning: NotRequired[str]
+    reasoning_details: NotRequired[list[Any]]
+
+
 # How many fields a chat has that is a role and a content.
 _PLAIN = 2
 _BYTES_PER_CHAT = 300
@@ -146,7 +194,7 @@ class ContextFold:
 
     def copy_chats(self) -> list[Chat]:
         """Return the context as values that the caller may change."""
-        copies = list(map(dict.copy, self.chats))
+        copies = [chat.copy() for chat in self.chats]
         for position in self.nested:
             copies[position] = codec.decode(codec.encode(copies[position]))
         return copies
@@ -249,13 +297,13 @@ def _chats(message: Message, *, name_speakers: bool) -> list[Chat]:
             return [*results, {"role": str(message.role), "content": content}]
 
 
-def _content(message: Message, *, name_speakers: bool) -> str | list[Chat]:
+def _content(message: Message, *, name_speakers: bool) -> str | list[ChatText | ChatAttachment]:
     speaker = ""
     if name_speakers and message.role is Role.USER and message.person is not None:
         speaker = f"[{_spoken(message.person.label)}] "
     if not any(isinstance(part, Attachment) for part in message.parts):
         return speaker + message.text
-    content: list[Chat] = (
+    content: list[ChatText | ChatAttachment] = (
         [{"type": "text", "text": speaker + message.text}] if message.text or speaker else []
     )
     content += [
@@ -301,17 +349,20 @@ def _arguments(call: ToolCall) -> str:
 def _tool_chats(message: Message) -> list[Chat]:
     """What tools answered. A file beside an answer is named in it: a tool's chat is a text."""
     chats: list[Chat] = []
+    text = ""
     for part in message.parts:
         if isinstance(part, ToolResult):
-            chats.append(_tool_chat(part))
+            is_text = isinstance(part.content, str)
+            text = part.content if is_text else codec.encode(part.content)
+            chats.append(_tool_chat(part, text))
         elif isinstance(part, Attachment) and chats and message.role is Role.TOOL:
             named = f"[attachment: {part.name or part.media_type}]"
-            chats[-1]["content"] = "\n".join(filter(None, (chats[-1]["content"], named)))
+            text = "\n".join(filter(None, (text, named)))
+            chats[-1]["content"] = text
     return chats
 
 
-def _tool_chat(result: ToolResult) -> Chat:
-    text = result.content if isinstance(result.content, str) else codec.encode(result.content)
+def _tool_chat(result: ToolResult, text: str) -> Chat:
     chat: Chat = {"role": "tool", "tool_call_id": result.call_id, "content": text}
     if result.name is not None:
         chat["tool_name"] = result.name
@@ -349,7 +400,7 @@ def _says_nothing(chat: Chat) -> bool:
     return chat["role"] == "assistant" and not chat["content"] and "tool_calls" not in chat
 
 
-def _missing_result(call: Chat) -> Chat:
+def _missing_result(call: ChatToolCall) -> Chat:
     return {
         "role": "tool",
         "tool_call_id": call["id"],

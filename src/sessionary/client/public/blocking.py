@@ -64,6 +64,10 @@ from sessionary.model.source import ChatType as ChatType
 from sessionary.model.source import Person as Person
 from sessionary.model.source import Source as Source
 from sessionary.model.transcript import Chat as Chat
+from sessionary.model.transcript import ChatAttachment as ChatAttachment
+from sessionary.model.transcript import ChatFunction as ChatFunction
+from sessionary.model.transcript import ChatText as ChatText
+from sessionary.model.transcript import ChatToolCall as ChatToolCall
 from sessionary.model.turn import Arrival as Arrival
 from sessionary.model.turn import ArrivalState as ArrivalState
 from sessionary.model.turn import Delivery as Delivery

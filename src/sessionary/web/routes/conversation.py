@@ -210,7 +210,7 @@ async def list_entries(
     known = checked_name(session_id, "session")
     if query.view is EntriesView.CONTEXT:
         chats = await context.store.read(read.read_context, known, profile=caller.profile)
-        return json_response(ContextPage(items=[*chats], next=None))
+        return json_response(ContextPage(items=[dict(chat) for chat in chats], next=None))
     if query.view is EntriesView.LOG:
         return json_response(await context.store.read(_log, known, query, profile=caller.profile))
     if len([each for each in (query.before, query.after, query.around) if each is not None]) > 1:
