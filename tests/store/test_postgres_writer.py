@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import psycopg
 import pytest
 
-from sessionary.actions.sessions import log
+from sessionary.actions.sessions import log, read, titles
 from sessionary.errors import BadInput, StoreUnavailable
 from sessionary.store.database import Store, Tx
 from sessionary.store.postgres import store as postgres_store
@@ -234,3 +234,32 @@ def test_a_commit_without_an_answer_is_unknown_for_all_who_shared_it(
     assert committed[1] == "unknown"
     for name, outcome in (("a", committed[0]), ("b", committed[2])):
         assert outcome == "unknown" or noted(store, name)
+
+
+def test_a_title_that_is_being_given_is_waited_for_and_costs_no_attempt(
+    two: tuple[World, World],
+) -> None:
+    """Only ATTEMPTS races may be lost: of more sessions that begin alike, some had no title."""
+    one, other = two
+    given, may_commit, attempts = threading.Event(), threading.Event(), []
+
+    def name(tx: Tx, session: str) -> str | None:
+        attempts.append(session)
+        return titles.name_automatically(tx, read.get_head(tx, session, profile="main"), "hello")
+
+    def name_and_wait(tx: Tx, session: str) -> str | None:
+        title = name(tx, session)
+        given.set()
+        may_commit.wait(20)
+        return title
+
+    first = one.store.write(name_and_wait, one.session("hello"))
+    assert given.wait(20)
+    second = other.store.write(name, other.session("hello"))
+    with psycopg.connect(one.store.url, autocommit=True) as watcher:
+        while watcher.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone() is None:
+            continue
+    may_commit.set()
+
+    assert [first.result(), second.result()] == ["hello", "hello #2"]
+    assert len(attempts) == 2

@@ -48,6 +48,25 @@ def test_automatic_titles_never_fail_in_a_race(worlds: list[World]) -> None:
     assert named == sorted(f"plan #{number}" for number in range(2, 10))
 
 
+def test_sessions_that_begin_with_the_same_words_at_once_all_get_a_title(
+    worlds: list[World],
+) -> None:
+    count = 24
+    sessions = [worlds[number % 2].session("hello") for number in range(count)]
+
+    def name(tx: Tx, session: str) -> str | None:
+        return titles.name_automatically(tx, read.get_head(tx, session, profile="main"), "hello")
+
+    named = at_once(
+        *(
+            lambda world=worlds[number % 2], session=session: world.write(name, session)
+            for number, session in enumerate(sessions)
+        )
+    )
+
+    assert set(named) == {"hello", *(f"hello #{number}" for number in range(2, count + 1))}
+
+
 def test_an_agent_never_overwrites_the_title_that_a_person_gives_at_the_same_time(
     worlds: list[World],
 ) -> None:

@@ -45,9 +45,11 @@ def name_automatically(
 
 def find_free_title(tx: Tx, wanted: str, *, profile: str, except_for: str = "") -> str:
     """The title itself when it is free, else its next number."""
+    base, _ = numbered_base(wanted)
+    # Sessions that begin with the same words at once take their numbers one after the other.
+    sessions.lock_key(tx, f"title/{base}", profile=profile)
     if sessions.id_by_title(tx, wanted, profile=profile) in (None, except_for):
         return wanted
-    base, _ = numbered_base(wanted)
     return _next_free(tx, wanted, highest_titles(tx, base, profile=profile), profile=profile)
 
 
