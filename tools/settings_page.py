@@ -1,8 +1,9 @@
-"""Generate sessionary.example.toml and docs/settings.md from the declared settings.
+"""Generate sessionary.example.toml, docs/settings.md and the tables of settings in guides from the declared settings.
 
 `.venv/bin/python -m tools.settings_page`
 """
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,14 @@ from sessionary.config.reader import MISSING, Declared, settings_of
 from sessionary.config.reset import ResetSettings, ResetTable
 from sessionary.config.schema import toml, type_text, written
 from sessionary.config.server import ImportTable, Limits, TelemetryTable, WebSettings
+from sessionary.plugins import PluginGroup
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "sessionary.example.toml"
 PAGE = ROOT / "docs" / "settings.md"
+GUIDES = (*sorted((ROOT / "docs" / "channels").glob("*.md")), ROOT / "docs" / "agents.md")
+# In a guide: the place of a generated table, and its name in sessionary.toml.
+_GENERATED = re.compile(r"(<!-- settings of (\S+) -->\n).*?(<!-- end of settings -->)", re.DOTALL)
 LONGEST_LINE = 118
 # A longer setting does not move the comments of the others.
 LONGEST_ALIGNED = 40
@@ -250,6 +255,11 @@ def page() -> str:
         if plugin.is_ours:
             declared, name = channels.CHANNELS.load(plugin.name).settings, plugin.name
             parts += _section(f"[channels.{name}]", [declared], _guide(name), level=3)
+            for each in settings_of(declared):
+                if each.shape.is_table:
+                    heading, text = f"[channels.{name}.{each.name}]", f"{each.description}."
+                    text = text[:1].upper() + text[1:]
+                    parts += _section(heading, [each.shape.type], text, level=3)
     parts += _section("[access.PLATFORM]", [AccessPolicy], "A platform without a table is closed.")
     parts += _section(
         "[budget.SCOPE]",
@@ -264,6 +274,24 @@ def page() -> str:
         "[web.limits]", [Limits], "How much one caller may ask for, and how slow it may be."
     )
     return "\n".join(parts).rstrip() + "\n"
+
+
+def guide(text: str) -> str:
+    """Return a guide with its tables of settings as they are declared."""
+    return _GENERATED.sub(
+        lambda found: f"{found[1]}\n{chr(10).join(_rows(_declared(found[2])))}\n{found[3]}", text
+    )
+
+
+def _declared(name: str) -> list[type[Any]]:
+    """Return what declares `channels.PLATFORM`, `agents.KIND`, or a table in one of them."""
+    kind, first, *inner = name.split(".")
+    registry: PluginGroup[Any] = channels.CHANNELS if kind == "channels" else agents.AGENTS
+    table: type[Any] = registry.load(first).settings
+    for each in inner:
+        shape = next(found.shape for found in settings_of(table) if found.name == each)
+        table = (shape if shape.item is None else shape.item).type
+    return [table, ChannelTable] if kind == "channels" and not inner else [table]
 
 
 def _guide(platform: str) -> str:
@@ -308,9 +336,11 @@ def _rounded(value: Any) -> Any:
 
 
 def main() -> None:
-    """Write both files."""
+    """Write all files."""
     EXAMPLE.write_text(example(), encoding="utf-8")
     PAGE.write_text(page(), encoding="utf-8")
+    for path in GUIDES:
+        path.write_text(guide(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -71,16 +71,20 @@ def test_the_schema_page_is_what_the_migrations_say() -> None:
     )
 
 
-def test_the_settings_page_and_the_example_are_what_the_code_declares() -> None:
+def test_the_tables_of_settings_and_the_example_are_what_the_code_declares() -> None:
+    guides = {path: path.read_text(encoding="utf-8") for path in settings_page.GUIDES}
     made = {
         settings_page.PAGE: settings_page.page(),
         settings_page.EXAMPLE: settings_page.example(),
-    }
+    } | {path: settings_page.guide(text) for path, text in guides.items()}
+    channels = {f"channels.{path.stem}" for path in settings_page.GUIDES if path.stem != "agents"}
+    shown = set(re.findall(r"<!-- settings of (\S+) -->", "".join(guides.values())))
 
     for path, text in made.items():
         assert path.read_text(encoding="utf-8") == text, (
             "run .venv/bin/python -m tools.settings_page"
         )
+    assert channels | {"agents.model", "agents.model.mcp", "agents.command"} <= shown
 
 
 @pytest.mark.parametrize("platform", sorted(path.stem for path in (DOCS / "channels").iterdir()))

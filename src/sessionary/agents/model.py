@@ -97,7 +97,10 @@ class ModelOptions:
     ] = 30.0
     most_calls: Annotated[int, Setting("how often it may be called in one turn", ge=1)] = 50
     requires_finish_reason: Annotated[
-        bool, Setting("an answer without a finish reason counts as cut off")
+        bool,
+        Setting(
+            "an answer without a finish reason counts as cut off; false for servers that never send one"
+        ),
     ] = True
     tools: Annotated[
         tuple[ToolServer, ...], Setting("MCP servers whose tools it may call", name="mcp")
