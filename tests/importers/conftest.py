@@ -9,7 +9,7 @@ from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.importers.base.session_merger import ImportTarget
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
-from tests.importers.archive import Archive
+from sessionary.testing.importer_world import ImportedStore
 
 
 @pytest.fixture(params=("sqlite", "postgres"))
@@ -28,9 +28,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
-def archive(store: Store) -> Archive:
+def archive(store: Store) -> ImportedStore:
     """What people see of the store."""
-    return Archive(store)
+    return ImportedStore(store)
 
 
 @pytest.fixture

@@ -1,24 +1,9 @@
-"""A sample of every format, and what accidents and enemies make of files."""
+"""A sample of every format."""
 
 import json
-import os
-import re
-import shutil
-from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-from sessionary.errors import BadInput
-from sessionary.importers.base.events import (
-    Branch,
-    Event,
-    Importer,
-    MessageEvent,
-    SessionBegin,
-    Skipped,
-    Unit,
-)
+from sessionary.testing.importer_world import Sample
 from tests.importers import (
     test_claude_code,
     test_codex,
@@ -42,10 +27,6 @@ from tests.importers import (
     write_pi,
     write_qwen_code,
 )
-
-DEPTH = 100_000
-_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T[0-9:.]+(?:Z|[+-]\d{2}:\d{2})")
-Sample = Callable[[Path], Path]
 
 
 def _claude_code(root: Path) -> Path:
@@ -209,130 +190,3 @@ def sample(name: str, root: Path) -> Path:
     """Files of a format, in a new directory."""
     root.mkdir(parents=True)
     return SAMPLES[name](root)
-
-
-def files_of(place: Path) -> list[Path]:
-    """Every regular file of a sample."""
-    return sorted(each for each in place.rglob("*") if each.is_file() and not each.is_symlink())
-
-
-class Heard:
-    """What an importer says of a place: messages, sessions, faults."""
-
-    def __init__(self, importer: Importer, place: Path) -> None:
-        self.messages: list[MessageEvent] = []
-        # How many messages each session has, by its name.
-        self.counts: Counter[str] = Counter()
-        self.faults = 0
-        self._name = ""
-        for unit in _units(importer, place, self):
-            self._hear(importer, unit)
-
-    def _hear(self, importer: Importer, unit: Unit) -> None:
-        try:
-            for event in importer.read(unit, None):
-                self._take(event)
-        except BadInput:
-            self.faults += 1
-
-    def _take(self, event: Event) -> None:
-        messages: list[MessageEvent] = []
-        if isinstance(event, MessageEvent):
-            messages = [event]
-        elif isinstance(event, Branch):
-            messages = [each for each in event.items if isinstance(each, MessageEvent)]
-        elif isinstance(event, Skipped):
-            self.faults += 1
-        elif isinstance(event, SessionBegin):
-            self._name = event.native_id
-        self.messages += messages
-        self.counts[self._name] += len(messages)
-
-
-def _units(importer: Importer, place: Path, replayed: Heard) -> Iterator[Unit]:
-    try:
-        yield from importer.find(place)
-    except BadInput:
-        replayed.faults += 1
-
-
-def linked(path: Path, aside: Path) -> None:
-    """A link to what the file was."""
-    target = aside / path.name
-    shutil.move(path, target)
-    path.symlink_to(target)
-
-
-def piped(path: Path, aside: Path) -> None:
-    """A pipe that nobody writes to."""
-    path.unlink()
-    os.mkfifo(path)
-
-
-def a_directory(path: Path, aside: Path) -> None:
-    """A directory of that name."""
-    path.unlink()
-    path.mkdir()
-
-
-def emptied(path: Path, aside: Path) -> None:
-    """A file of no bytes."""
-    path.write_bytes(b"")
-
-
-def zeroed(path: Path, aside: Path) -> None:
-    """What is left after a power cut: the length, and no words."""
-    path.write_bytes(b"\x00" * path.stat().st_size)
-
-
-def deep(path: Path, aside: Path) -> None:
-    """Brackets in brackets in brackets."""
-    path.write_bytes(b'{"messages":' + b"[" * DEPTH + b"]" * DEPTH + b"}\n")
-
-
-def wide(path: Path, aside: Path) -> None:
-    """A list of very many things that are nothing."""
-    path.write_bytes(b"[" + b"{}," * 200_000 + b"{}]\n")
-
-
-def marked(path: Path, aside: Path) -> None:
-    """A byte order mark before everything."""
-    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-
-
-ODD: list[Callable[[Path, Path], None]] = [piped, a_directory, emptied, zeroed, deep, wide, marked]
-
-
-def renamed(place: Path, before: str, after: str) -> None:
-    """Another name for a session, wherever its files say it."""
-    old, new = json.dumps(before)[1:-1], json.dumps(after)[1:-1]
-    for path in files_of(place):
-        if path.suffix in (".json", ".jsonl"):
-            path.write_text(path.read_text().replace(old, new))
-
-
-def counted(value: Any, number: Any) -> Any:
-    """The same with each of its numbers replaced."""
-    if isinstance(value, dict):
-        return {name: counted(each, number) for name, each in value.items()}
-    if isinstance(value, list):
-        return [counted(each, number) for each in value]
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number if is_number else value
-
-
-def with_numbers(place: Path, number: Any) -> None:
-    """Every number in every file of JSON is another one."""
-    for path in files_of(place):
-        if path.suffix == ".json":
-            path.write_text(json.dumps(counted(json.loads(path.read_text()), number)))
-        elif path.suffix == ".jsonl":
-            lines = [json.loads(line) for line in path.read_text().splitlines()]
-            path.write_text("".join(json.dumps(counted(each, number)) + "\n" for each in lines))
-
-
-def with_times(place: Path, time: str) -> None:
-    """Every time that is written out in a file of text is another one."""
-    for path in files_of(place):
-        if path.suffix in (".json", ".jsonl", ".md"):
-            path.write_text(_TIME.sub(time, path.read_text()))

@@ -7,8 +7,7 @@ import pytest
 from sessionary.importers.aider import IMPORTER
 from sessionary.importers.base.events import UserEnvironment
 from sessionary.model.message import Role
-from tests.importers import rubbish
-from tests.importers.archive import Archive
+from sessionary.testing.importer_world import ImportedStore
 from tests.importers.write_aider import FIRST, SECOND
 
 NAME = "mill 2026-02-01 09:00:00"
@@ -22,7 +21,7 @@ def history(tmp_path: Path) -> Path:
     return path
 
 
-def test_each_start_is_a_session(archive: Archive, history: Path, tmp_path: Path) -> None:
+def test_each_start_is_a_session(archive: ImportedStore, history: Path, tmp_path: Path) -> None:
     report = archive.take_all(IMPORTER, tmp_path / "src")
 
     assert (report.added, report.skipped) == (2, 0)
@@ -39,7 +38,7 @@ def test_each_start_is_a_session(archive: Archive, history: Path, tmp_path: Path
     archive.check_again(IMPORTER, tmp_path / "src", history)
 
 
-def test_a_history_that_grew_adds_what_is_new(archive: Archive, history: Path) -> None:
+def test_a_history_that_grew_adds_what_is_new(archive: ImportedStore, history: Path) -> None:
     archive.take_all(IMPORTER, history)
 
     history.write_text(FIRST + SECOND + "#### And more.\n")
@@ -50,7 +49,7 @@ def test_a_history_that_grew_adds_what_is_new(archive: Archive, history: Path) -
     archive.check()
 
 
-def test_two_that_began_in_one_second_are_two(archive: Archive, history: Path) -> None:
+def test_two_that_began_in_one_second_are_two(archive: ImportedStore, history: Path) -> None:
     history.write_text(SECOND + SECOND.replace("Yes", "No"))
 
     archive.take_all(IMPORTER, history)
@@ -58,7 +57,7 @@ def test_two_that_began_in_one_second_are_two(archive: Archive, history: Path) -
     assert archive.texts("aider", "mill 2026-02-02 09:00:00 #2") == ["Another day.", "No."]
 
 
-def test_a_start_without_a_question_is_no_session(archive: Archive, history: Path) -> None:
+def test_a_start_without_a_question_is_no_session(archive: ImportedStore, history: Path) -> None:
     empty = "# aider chat started at 2026-02-03 09:00:00\n\n> Aider v0.86.2  \n> Main model: gpt-5  \n\n"
     history.write_text(empty + SECOND + empty.replace("02-03", "02-04"))
 
@@ -68,7 +67,7 @@ def test_a_start_without_a_question_is_no_session(archive: Archive, history: Pat
     assert [head.title for head in archive.heads()] == [None]
 
 
-def test_what_a_call_used_is_taken_as_aider_tells_it(archive: Archive, history: Path) -> None:
+def test_what_a_call_used_is_taken_as_aider_tells_it(archive: ImportedStore, history: Path) -> None:
     log = (
         "# aider chat started at 2026-02-03 09:00:00\n\n> Main model: gpt-4o with diff edit format  \n\n"
         "#### Grind it.  \n\nGround.\n\n"
@@ -89,10 +88,6 @@ def test_what_a_call_used_is_taken_as_aider_tells_it(archive: Archive, history: 
 
 def test_a_home_directory_is_not_searched(tmp_path: Path) -> None:
     assert IMPORTER.places(UserEnvironment(tmp_path)) == []
-
-
-def test_damage_is_survived(history: Path, tmp_path: Path) -> None:
-    rubbish.survives(IMPORTER, tmp_path / "src", tmp_path, times=60)
 
 
 def test_it_is_recognised(history: Path, tmp_path: Path) -> None:

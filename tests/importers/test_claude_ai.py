@@ -16,17 +16,17 @@ from sessionary.model.message import (
     ToolResult,
     Unknown,
 )
+from sessionary.testing.importer_world import ImportedStore
 from tests.importers import write_exports as write
-from tests.importers.archive import Archive
 from tests.importers.rubbish import survives
 from tests.importers.write_exports import claude_message, claude_talk
 
 
-def take(archive: Archive, place: Path) -> ToolImportReport:
+def take(archive: ImportedStore, place: Path) -> ToolImportReport:
     return archive.take(IMPORTER, list(IMPORTER.find(place)))
 
 
-def as_before(archive: Archive, place: Path) -> None:
+def as_before(archive: ImportedStore, place: Path) -> None:
     before = archive.everything()
     units = [replace(each, stamp="other") for each in IMPORTER.find(place)]
     report = archive.take(IMPORTER, units)
@@ -55,7 +55,7 @@ def rich() -> write.Json:
     return talk
 
 
-def test_an_export_gives_back_its_conversation(archive: Archive, tmp_path: Path) -> None:
+def test_an_export_gives_back_its_conversation(archive: ImportedStore, tmp_path: Path) -> None:
     lists = {"conversations.json": [rich(), claude_talk()]}
     path = write.zipped(tmp_path / "data.zip", lists, {"users.json": b"[]"})
 
@@ -80,7 +80,7 @@ def test_an_export_gives_back_its_conversation(archive: Archive, tmp_path: Path)
     as_before(archive, path)
 
 
-def test_parents_make_branches(archive: Archive, tmp_path: Path) -> None:
+def test_parents_make_branches(archive: ImportedStore, tmp_path: Path) -> None:
     talk = claude_talk("tree", [])
     root = "00000000-0000-4000-8000-000000000000"
     talk["chat_messages"] = [
@@ -99,7 +99,7 @@ def test_parents_make_branches(archive: Archive, tmp_path: Path) -> None:
     as_before(archive, path)
 
 
-def test_a_later_export_adds_only_what_is_new(archive: Archive, tmp_path: Path) -> None:
+def test_a_later_export_adds_only_what_is_new(archive: ImportedStore, tmp_path: Path) -> None:
     path = tmp_path / "conversations.json"
     path.write_text(json.dumps([claude_talk(texts=("a", "b")), claude_talk("other")]))
     take(archive, path)
@@ -111,7 +111,7 @@ def test_a_later_export_adds_only_what_is_new(archive: Archive, tmp_path: Path) 
     assert archive.texts("claude-ai", "5f2a") == ["a", "b", "c"]
 
 
-def test_a_file_without_a_conversation_is_reported(archive: Archive, tmp_path: Path) -> None:
+def test_a_file_without_a_conversation_is_reported(archive: ImportedStore, tmp_path: Path) -> None:
     broken = claude_talk("half")
     broken["chat_messages"][1] = {"uuid": "x", "sender": "nobody"}
     path = tmp_path / "conversations.json"
@@ -135,7 +135,7 @@ def test_damaged_files_break_nothing(tmp_path: Path) -> None:
     survives(IMPORTER, folder, tmp_path, times=200)
 
 
-def test_a_single_conversation_is_a_record_too(archive: Archive, tmp_path: Path) -> None:
+def test_a_single_conversation_is_a_record_too(archive: ImportedStore, tmp_path: Path) -> None:
     path = tmp_path / "hello.json"
     path.write_text(json.dumps(claude_talk("5f2a", ("Hello", "Hi"))))
 

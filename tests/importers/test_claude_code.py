@@ -21,8 +21,8 @@ from sessionary.model.message import Attachment, Compaction, Reasoning, Role, To
 from sessionary.model.session import Kind, Lineage
 from sessionary.store.tables.blobs import hash_of
 from sessionary.testing.fakes import FakeClock
+from sessionary.testing.importer_world import ImportedStore
 from tests.importers import rubbish
-from tests.importers.archive import Archive
 from tests.importers.write_claude_code import (
     LONG_AGO,
     OPUS,
@@ -67,7 +67,7 @@ def tape(home: Path) -> Tape:
     return Tape(home / "projects" / "-home-mia-garden" / f"{id}.jsonl", id)
 
 
-def take(archive: Archive, importer: ClaudeCode, place: Path) -> object:
+def take(archive: ImportedStore, importer: ClaudeCode, place: Path) -> object:
     return archive.take(importer, list(importer.find(place)))
 
 
@@ -103,7 +103,7 @@ def a_morning(tape: Tape) -> None:
 
 
 def test_a_conversation_comes_over_as_it_was(
-    archive: Archive, importer: Observed, tape: Tape
+    archive: ImportedStore, importer: Observed, tape: Tape
 ) -> None:
     a_morning(tape)
     tape.write()
@@ -133,7 +133,7 @@ def test_a_conversation_comes_over_as_it_was(
 
 
 def test_reading_it_again_changes_nothing(
-    archive: Archive, importer: Observed, tape: Tape, home: Path
+    archive: ImportedStore, importer: Observed, tape: Tape, home: Path
 ) -> None:
     a_morning(tape)
     tape.write()
@@ -153,7 +153,7 @@ def test_reading_it_again_changes_nothing(
 
 
 def test_only_what_was_added_is_read(
-    archive: Archive, importer: Observed, tape: Tape, home: Path
+    archive: ImportedStore, importer: Observed, tape: Tape, home: Path
 ) -> None:
     a_morning(tape)
     size = tape.write().stat().st_size
@@ -180,7 +180,7 @@ def test_only_what_was_added_is_read(
 
 
 def test_tools_that_ran_side_by_side_are_no_branches(
-    archive: Archive, importer: Observed, tape: Tape
+    archive: ImportedStore, importer: Observed, tape: Tape
 ) -> None:
     tape.prompt("Look everywhere.")
     first, second = tape.answer(call("a", "Read", n=1), call("b", "Read", n=2))
@@ -200,7 +200,7 @@ def test_tools_that_ran_side_by_side_are_no_branches(
 
 
 def test_the_results_between_the_lines_of_an_answer_come_behind_it(
-    archive: Archive, importer: Observed, tape: Tape
+    archive: ImportedStore, importer: Observed, tape: Tape
 ) -> None:
     tape.prompt("Look everywhere.")
     first, second = tape.answer(call("a", "Read", n=1), call("b", "Read", n=2))
@@ -217,7 +217,7 @@ def test_the_results_between_the_lines_of_an_answer_come_behind_it(
 
 
 def test_a_prompt_that_was_rewritten_begins_a_branch(
-    archive: Archive, importer: Observed, tape: Tape, home: Path
+    archive: ImportedStore, importer: Observed, tape: Tape, home: Path
 ) -> None:
     tape.prompt("Plant leeks.")
     tape.answer(text("Planted."))
@@ -244,7 +244,7 @@ def test_a_prompt_that_was_rewritten_begins_a_branch(
 
 
 def test_a_summary_replaces_the_past_for_the_model_only(
-    archive: Archive, importer: Observed, tape: Tape
+    archive: ImportedStore, importer: Observed, tape: Tape
 ) -> None:
     a_morning(tape)
     tape.compact("They spoke of bed 3.")
@@ -261,7 +261,7 @@ def test_a_summary_replaces_the_past_for_the_model_only(
 
 
 def test_an_answer_that_is_being_written_waits_until_it_is_whole(
-    archive: Archive, importer: Observed, tape: Tape, home: Path
+    archive: ImportedStore, importer: Observed, tape: Tape, home: Path
 ) -> None:
     now = importer.clock.now().timestamp()
     tape.prompt("What grows?")
@@ -285,7 +285,7 @@ def test_an_answer_that_is_being_written_waits_until_it_is_whole(
 
 
 def test_an_answer_that_grows_later_is_appended_again_and_counted_once(
-    archive: Archive, importer: Observed, tape: Tape, home: Path
+    archive: ImportedStore, importer: Observed, tape: Tape, home: Path
 ) -> None:
     tape.prompt("What grows?")
     tape.answer(text("Leeks."), call("t1", "Read", path="beds.txt"))
@@ -305,7 +305,7 @@ def test_an_answer_that_grows_later_is_appended_again_and_counted_once(
 
 
 def test_the_ledger_is_exact_however_often_a_call_is_written_down(
-    archive: Archive, importer: Observed, tape: Tape, home: Path
+    archive: ImportedStore, importer: Observed, tape: Tape, home: Path
 ) -> None:
     folder = tape.path.parent
     for number in range(5):
@@ -357,7 +357,7 @@ def test_the_ledger_is_exact_however_often_a_call_is_written_down(
 
 
 def test_an_agent_is_a_session_of_its_own(
-    archive: Archive, importer: Observed, tape: Tape, home: Path
+    archive: ImportedStore, importer: Observed, tape: Tape, home: Path
 ) -> None:
     tape.prompt("Find leeks.")
     tape.write()
@@ -388,7 +388,7 @@ def test_an_agent_is_a_session_of_its_own(
 
 
 def test_what_an_agent_copies_of_its_session_is_left_out(
-    archive: Archive, importer: Observed, tape: Tape, home: Path
+    archive: ImportedStore, importer: Observed, tape: Tape, home: Path
 ) -> None:
     """Agents that compact a conversation begin with its lines, under the same names."""
     tape.prompt("Find leeks.")
@@ -425,7 +425,7 @@ def test_what_an_agent_copies_of_its_session_is_left_out(
 
 
 def test_without_names_of_parents_the_order_of_the_file_is_the_conversation(
-    archive: Archive, importer: Observed, tape: Tape
+    archive: ImportedStore, importer: Observed, tape: Tape
 ) -> None:
     """Files that were sanitised or made from other formats."""
     for words in ("Find leeks.", "And beans."):
@@ -458,7 +458,7 @@ def test_without_names_of_parents_the_order_of_the_file_is_the_conversation(
 
 
 def test_calls_without_any_name_are_each_paid(
-    archive: Archive, importer: Observed, tape: Tape
+    archive: ImportedStore, importer: Observed, tape: Tape
 ) -> None:
     for words in ("Find leeks.", "And beans."):
         tape.prompt(words)
@@ -477,7 +477,7 @@ def test_calls_without_any_name_are_each_paid(
 
 
 def test_the_last_line_of_an_answer_has_the_right_output(
-    archive: Archive, importer: Observed, tape: Tape
+    archive: ImportedStore, importer: Observed, tape: Tape
 ) -> None:
     tape.prompt("Find leeks.")
     first, last = tape.answer(text("Here"), text("they are."), tokens=(10, 50, 0, 0))
@@ -491,7 +491,7 @@ def test_the_last_line_of_an_answer_has_the_right_output(
 
 
 def test_a_file_without_messages_is_no_session(
-    archive: Archive, importer: Observed, tape: Tape
+    archive: ImportedStore, importer: Observed, tape: Tape
 ) -> None:
     tape.line("teleported-from", remoteSessionId="r1")
     tape.line("something-new", data=1)
@@ -508,7 +508,7 @@ def test_a_file_without_messages_is_no_session(
 
 
 def test_what_the_program_says_in_the_place_of_the_model_is_not_the_model_s(
-    archive: Archive, importer: Observed, tape: Tape
+    archive: ImportedStore, importer: Observed, tape: Tape
 ) -> None:
     tape.prompt("Find leeks.")
     (line,) = tape.answer(text("No response requested."), model="<synthetic>")
@@ -523,7 +523,7 @@ def test_what_the_program_says_in_the_place_of_the_model_is_not_the_model_s(
 
 
 def test_subagents_inside_files_of_older_versions_are_separated(
-    archive: Archive, importer: Observed, tape: Tape, home: Path
+    archive: ImportedStore, importer: Observed, tape: Tape, home: Path
 ) -> None:
     tape.prompt("Find leeks.")
     tape.answer(call("t1", "Task", prompt="Look."), call("t2", "Task", prompt="Search."))
@@ -552,7 +552,7 @@ def test_subagents_inside_files_of_older_versions_are_separated(
 
 
 def test_titles_are_those_that_people_gave_else_the_best_there_is(
-    archive: Archive, importer: Observed, tape: Tape, home: Path
+    archive: ImportedStore, importer: Observed, tape: Tape, home: Path
 ) -> None:
     def title() -> str | None:
         tape.write()
@@ -573,7 +573,7 @@ def test_titles_are_those_that_people_gave_else_the_best_there_is(
 
 
 def test_what_was_typed_while_the_agent_worked_is_a_message(
-    archive: Archive, importer: Observed, tape: Tape
+    archive: ImportedStore, importer: Observed, tape: Tape
 ) -> None:
     tape.prompt("Dig.")
     tape.answer(call("t1", "Bash", command="dig"))
@@ -597,7 +597,7 @@ def test_what_was_typed_while_the_agent_worked_is_a_message(
 
 
 def test_a_session_that_begins_with_a_summary_shows_it(
-    archive: Archive, importer: Observed, tape: Tape
+    archive: ImportedStore, importer: Observed, tape: Tape
 ) -> None:
     tape.prompt("They spoke of bed 3.", isCompactSummary=True)
     tape.prompt("Go on.")
@@ -629,7 +629,7 @@ def test_an_agent_that_works_for_long_is_read_in_pieces(importer: Observed, tape
 
 
 def test_what_was_used_for_nothing_is_paid_too(
-    archive: Archive, importer: Observed, tape: Tape
+    archive: ImportedStore, importer: Observed, tape: Tape
 ) -> None:
     tape.prompt("Hello.")
     tape.answer(text(""), tokens=(5, 7, 0, 0))
@@ -642,7 +642,7 @@ def test_what_was_used_for_nothing_is_paid_too(
 
 
 def test_what_is_cached_for_an_hour_is_paid_at_twice_the_input_price(
-    archive: Archive, importer: Observed, tape: Tape
+    archive: ImportedStore, importer: Observed, tape: Tape
 ) -> None:
     tape.prompt("Hello.")
     [line] = tape.answer(text("Hello."), tokens=(0, 0, 0, 100_000))
@@ -659,7 +659,7 @@ def test_what_is_cached_for_an_hour_is_paid_at_twice_the_input_price(
     assert (used.cache_write_tokens, used.cost_microusd) == (100_000, 75_000 + 480_000)
 
 
-def test_what_is_not_known_is_kept(archive: Archive, importer: Observed, tape: Tape) -> None:
+def test_what_is_not_known_is_kept(archive: ImportedStore, importer: Observed, tape: Tape) -> None:
     tape.prompt("Hello.")
     tape.line("hologram", colour="green")
     tape.answer({"type": "scent", "of": "thyme"}, text("Hm."))
@@ -673,7 +673,7 @@ def test_what_is_not_known_is_kept(archive: Archive, importer: Observed, tape: T
 
 
 def test_bad_lines_are_reported_and_the_rest_is_kept(
-    archive: Archive, importer: Observed, tape: Tape, home: Path
+    archive: ImportedStore, importer: Observed, tape: Tape, home: Path
 ) -> None:
     tape.prompt("One")
     tape.write()

@@ -17,8 +17,8 @@ from sessionary.model.message import (
 )
 from sessionary.model.session import Kind, Lineage
 from sessionary.store.tables.blobs import hash_of
+from sessionary.testing.importer_world import ImportedStore
 from tests.importers import rubbish
-from tests.importers.archive import Archive
 from tests.importers.write_cline import PICTURE, Task, a_day_at_the_mill, words, write_session
 
 TEXTS = ["What is in a.txt?", "", "", "Flour.", "Grind it."]
@@ -32,7 +32,7 @@ def task(tmp_path: Path) -> Task:
     return made
 
 
-def test_a_task_comes_over_as_it_was(archive: Archive, task: Task, tmp_path: Path) -> None:
+def test_a_task_comes_over_as_it_was(archive: ImportedStore, task: Task, tmp_path: Path) -> None:
     report = archive.take_all(IMPORTER, tmp_path / "roo")
 
     head = archive.session("cline", task.id)
@@ -57,7 +57,7 @@ def test_a_task_comes_over_as_it_was(archive: Archive, task: Task, tmp_path: Pat
 
 
 def test_only_the_task_that_grew_is_read_again(
-    archive: Archive, task: Task, tmp_path: Path
+    archive: ImportedStore, task: Task, tmp_path: Path
 ) -> None:
     child = Task(tmp_path / "roo", "1769936400001", parent=task.id)
     child.say("user", words("Dig."))
@@ -75,7 +75,7 @@ def test_only_the_task_that_grew_is_read_again(
     archive.check()
 
 
-def test_the_screen_is_read_when_nothing_else_is_left(archive: Archive, task: Task) -> None:
+def test_the_screen_is_read_when_nothing_else_is_left(archive: ImportedStore, task: Task) -> None:
     (task.folder / "api_conversation_history.json").write_text("[{")
 
     report = archive.take_all(IMPORTER, task.folder)
@@ -84,7 +84,7 @@ def test_the_screen_is_read_when_nothing_else_is_left(archive: Archive, task: Ta
     assert archive.texts("cline", task.id) == ["Look\nwell"]
 
 
-def test_a_session_of_the_command_line_comes_over(archive: Archive, tmp_path: Path) -> None:
+def test_a_session_of_the_command_line_comes_over(archive: ImportedStore, tmp_path: Path) -> None:
     """Cline CLI 3 keeps the messages of a session in one document, and its facts in another."""
     path = write_session(tmp_path / "cline")
 
@@ -125,7 +125,7 @@ def test_it_is_recognised(task: Task, tmp_path: Path) -> None:
 
 
 def test_results_written_as_text_become_results_of_their_calls(
-    archive: Archive, tmp_path: Path
+    archive: ImportedStore, tmp_path: Path
 ) -> None:
     """Cline of 2026 tells the model what a tool did in a text of the person."""
     task = Task(tmp_path / "cline")
@@ -158,7 +158,7 @@ def test_results_written_as_text_become_results_of_their_calls(
     archive.check_again(IMPORTER, tmp_path / "cline", task.folder / "api_conversation_history.json")
 
 
-def test_the_talk_with_the_model_alone_is_a_record(archive: Archive, tmp_path: Path) -> None:
+def test_the_talk_with_the_model_alone_is_a_record(archive: ImportedStore, tmp_path: Path) -> None:
     task = Task(tmp_path / "cline")
     task.say("user", words("Dig."), ts=1769936500000)
     task.write()

@@ -16,8 +16,8 @@ from sessionary.model.session import Kind, Lineage
 from sessionary.model.usage import CostStatus
 from sessionary.store.tables.blobs import hash_of
 from sessionary.testing.fakes import FakeClock
+from sessionary.testing.importer_world import ImportedStore
 from tests.importers import rubbish
-from tests.importers.archive import Archive
 from tests.importers.write_codex import LONG_AGO, MODEL, NOON, Rollout
 
 TOOL = "codex"
@@ -66,11 +66,13 @@ def a_morning(rollout: Rollout) -> None:
     rollout.event("task_complete", last_agent_message="Leeks.")
 
 
-def take(archive: Archive, importer: Codex, home: Path) -> None:
+def take(archive: ImportedStore, importer: Codex, home: Path) -> None:
     archive.take(importer, list(importer.find(home)))
 
 
-def test_a_thread_comes_over_as_it_was(archive: Archive, importer: Observed, home: Path) -> None:
+def test_a_thread_comes_over_as_it_was(
+    archive: ImportedStore, importer: Observed, home: Path
+) -> None:
     rollout = Rollout(home)
     a_morning(rollout)
     rollout.write()
@@ -99,7 +101,9 @@ def test_a_thread_comes_over_as_it_was(archive: Archive, importer: Observed, hom
     archive.check()
 
 
-def test_reading_it_again_changes_nothing(archive: Archive, importer: Observed, home: Path) -> None:
+def test_reading_it_again_changes_nothing(
+    archive: ImportedStore, importer: Observed, home: Path
+) -> None:
     rollout = Rollout(home)
     a_morning(rollout)
     rollout.write()
@@ -115,7 +119,9 @@ def test_reading_it_again_changes_nothing(archive: Archive, importer: Observed, 
     assert archive.everything() == before
 
 
-def test_only_what_was_added_is_read(archive: Archive, importer: Observed, home: Path) -> None:
+def test_only_what_was_added_is_read(
+    archive: ImportedStore, importer: Observed, home: Path
+) -> None:
     rollout = Rollout(home)
     a_morning(rollout)
     size = rollout.write().stat().st_size
@@ -138,7 +144,7 @@ def test_only_what_was_added_is_read(archive: Archive, importer: Observed, home:
 
 @pytest.mark.parametrize("is_named", [True, False])
 def test_the_ledger_is_exact_with_copies_and_agents(
-    archive: Archive, importer: Observed, home: Path, is_named: bool
+    archive: ImportedStore, importer: Observed, home: Path, is_named: bool
 ) -> None:
     rollout = Rollout(home, is_named=is_named)
     a_morning(rollout)
@@ -184,7 +190,7 @@ def test_the_ledger_is_exact_with_copies_and_agents(
 
 
 def test_turns_that_were_rolled_back_are_taken_back(
-    archive: Archive, importer: Observed, home: Path
+    archive: ImportedStore, importer: Observed, home: Path
 ) -> None:
     rollout = Rollout(home)
     for number in range(3):
@@ -203,7 +209,7 @@ def test_turns_that_were_rolled_back_are_taken_back(
 
 
 def test_a_summary_replaces_the_past_for_the_model_only(
-    archive: Archive, importer: Observed, home: Path
+    archive: ImportedStore, importer: Observed, home: Path
 ) -> None:
     rollout = Rollout(home)
     a_morning(rollout)
@@ -222,7 +228,7 @@ def test_a_summary_replaces_the_past_for_the_model_only(
 
 
 def test_an_answer_that_is_being_written_waits_until_it_is_whole(
-    archive: Archive, importer: Observed, home: Path
+    archive: ImportedStore, importer: Observed, home: Path
 ) -> None:
     now = importer.clock.now().timestamp()
     rollout = Rollout(home)
@@ -248,7 +254,7 @@ def test_an_answer_that_is_being_written_waits_until_it_is_whole(
 
 
 def test_what_was_packed_or_archived_is_the_same_thread(
-    archive: Archive, importer: Observed, home: Path
+    archive: ImportedStore, importer: Observed, home: Path
 ) -> None:
     rollout = Rollout(home)
     a_morning(rollout)
@@ -269,7 +275,7 @@ def test_what_was_packed_or_archived_is_the_same_thread(
     archive.check()
 
 
-def test_older_releases_are_read(archive: Archive, importer: Observed, home: Path) -> None:
+def test_older_releases_are_read(archive: ImportedStore, importer: Observed, home: Path) -> None:
     item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi."}]}
     answered = {
         "type": "message",
@@ -293,7 +299,7 @@ def test_older_releases_are_read(archive: Archive, importer: Observed, home: Pat
 
 
 def test_threads_have_the_names_that_were_given_to_them(
-    archive: Archive, importer: Observed, home: Path
+    archive: ImportedStore, importer: Observed, home: Path
 ) -> None:
     rollout = Rollout(home)
     rollout.turn("What grows?")
@@ -326,7 +332,7 @@ def test_damage_is_survived(importer: Observed, home: Path, tmp_path: Path) -> N
     rubbish.survives(importer, home, tmp_path, times=150)
 
 
-def test_a_bomb_does_not_go_off(archive: Archive, importer: Observed, home: Path) -> None:
+def test_a_bomb_does_not_go_off(archive: ImportedStore, importer: Observed, home: Path) -> None:
     home.mkdir(parents=True)
     bomb = home / "rollout-2026-02-03-bomb.jsonl.zst"
     bomb.write_bytes(zstandard.compress(b"\x00" * (200 * 1024 * 1024)))
@@ -349,7 +355,7 @@ def test_places_and_files_are_recognised(importer: Observed, home: Path, tmp_pat
 
 
 def test_a_provider_of_ones_own_name_does_not_hide_the_price_of_a_known_model(
-    archive: Archive, importer: Observed, home: Path
+    archive: ImportedStore, importer: Observed, home: Path
 ) -> None:
     rollout = Rollout(home, model_provider="codex")
     rollout.turn("What grows in bed 3?")

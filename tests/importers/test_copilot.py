@@ -8,8 +8,8 @@ import pytest
 from sessionary.importers import registry
 from sessionary.importers.copilot import IMPORTER
 from sessionary.model.message import Compaction, Message, Reasoning, Text, ToolCall, ToolResult
+from sessionary.testing.importer_world import ImportedStore
 from tests.importers import rubbish
-from tests.importers.archive import Archive
 from tests.importers.write_copilot import (
     Chat,
     Run,
@@ -24,7 +24,7 @@ TEXTS = ["What is in a.txt?", "", "", "There is `flour`.", "Grind it.", ""]
 
 
 @pytest.mark.parametrize("form", ["document", "log"])
-def test_a_chat_comes_over_as_it_was(archive: Archive, tmp_path: Path, form: str) -> None:
+def test_a_chat_comes_over_as_it_was(archive: ImportedStore, tmp_path: Path, form: str) -> None:
     chat = Chat(tmp_path / "User")
     if form == "document":
         path = chat.write_document(a_day_at_the_mill())
@@ -55,7 +55,9 @@ def test_a_chat_comes_over_as_it_was(archive: Archive, tmp_path: Path, form: str
     archive.check_again(IMPORTER, tmp_path / "User", path)
 
 
-def test_a_question_that_was_asked_again_leaves_a_branch(archive: Archive, tmp_path: Path) -> None:
+def test_a_question_that_was_asked_again_leaves_a_branch(
+    archive: ImportedStore, tmp_path: Path
+) -> None:
     chat = Chat(tmp_path / "User")
     chat.push(request(1, "a", words("b")), request(2, "c", words("d")))
     chat.push(request(3, "x", words("y")), cut=1)
@@ -74,7 +76,7 @@ def test_a_question_that_was_asked_again_leaves_a_branch(archive: Archive, tmp_p
     archive.check()
 
 
-def test_a_run_comes_over_as_it_was(archive: Archive, tmp_path: Path) -> None:
+def test_a_run_comes_over_as_it_was(archive: ImportedStore, tmp_path: Path) -> None:
     run = Run(tmp_path)
     a_day_on_the_line(run)
     path = run.write()
@@ -101,7 +103,7 @@ def test_a_run_comes_over_as_it_was(archive: Archive, tmp_path: Path) -> None:
     archive.check_again(IMPORTER, tmp_path, path)
 
 
-def test_sums_of_the_whole_session_are_counted_once(archive: Archive, tmp_path: Path) -> None:
+def test_sums_of_the_whole_session_are_counted_once(archive: ImportedStore, tmp_path: Path) -> None:
     """Copilot CLI 1.0 notes each call, and sums up the session at the end of every run."""
     run = Run(tmp_path / "copilot")
     run.events[0]["data"]["startTime"] = "2026-02-01T09:00:00.000Z"
@@ -129,7 +131,7 @@ def test_sums_of_the_whole_session_are_counted_once(archive: Archive, tmp_path: 
     archive.check_again(IMPORTER, tmp_path / "copilot", path)
 
 
-def test_sums_of_single_runs_are_added_up(archive: Archive, tmp_path: Path) -> None:
+def test_sums_of_single_runs_are_added_up(archive: ImportedStore, tmp_path: Path) -> None:
     run = Run(tmp_path / "copilot")
     metrics = {"gpt-5": {"usage": {"inputTokens": 100, "outputTokens": 8}}}
     for _ in range(2):
@@ -142,7 +144,7 @@ def test_sums_of_single_runs_are_added_up(archive: Archive, tmp_path: Path) -> N
     assert archive.session("copilot", "run-1").usage.input_tokens == 200
 
 
-def test_a_run_is_read_on_from_where_it_ended(archive: Archive, tmp_path: Path) -> None:
+def test_a_run_is_read_on_from_where_it_ended(archive: ImportedStore, tmp_path: Path) -> None:
     run = Run(tmp_path)
     a_day_on_the_line(run)
     run.write()
@@ -186,7 +188,7 @@ def test_it_is_recognised(tmp_path: Path) -> None:
 
 
 def test_calls_are_taken_from_the_rounds_whatever_the_items_are_called(
-    archive: Archive, tmp_path: Path
+    archive: ImportedStore, tmp_path: Path
 ) -> None:
     """Newer releases show calls under names that no round has; the rounds are the truth."""
     rounds = [
@@ -235,7 +237,7 @@ def test_calls_are_taken_from_the_rounds_whatever_the_items_are_called(
 
 
 def test_items_without_rounds_show_what_went_in_and_came_out(
-    archive: Archive, tmp_path: Path
+    archive: ImportedStore, tmp_path: Path
 ) -> None:
     asked = request(
         1,
@@ -262,7 +264,7 @@ def test_items_without_rounds_show_what_went_in_and_came_out(
 
 
 def test_the_events_of_a_run_are_recognised_without_their_folder(
-    archive: Archive, tmp_path: Path
+    archive: ImportedStore, tmp_path: Path
 ) -> None:
     source = Run(tmp_path / "copilot")
     a_day_on_the_line(source)

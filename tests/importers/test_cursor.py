@@ -10,8 +10,8 @@ from sessionary.importers.cursor import IMPORTER
 from sessionary.model.message import Attachment, Reasoning, ToolCall, ToolResult
 from sessionary.model.session import Kind, Lineage
 from sessionary.store.tables.blobs import hash_of
+from sessionary.testing.importer_world import ImportedStore
 from tests.importers import rubbish
-from tests.importers.archive import Archive
 from tests.importers.write_cursor import (
     BEGAN,
     PICTURE,
@@ -35,7 +35,7 @@ def cursor(tmp_path: Path) -> CursorUser:
     return made
 
 
-def test_a_conversation_comes_over_as_it_was(archive: Archive, cursor: CursorUser) -> None:
+def test_a_conversation_comes_over_as_it_was(archive: ImportedStore, cursor: CursorUser) -> None:
     cursor.head(ID, "At the mill", "/home/ann/src/mill", archived=1)
 
     report = archive.take_all(IMPORTER, cursor.root)
@@ -57,7 +57,7 @@ def test_a_conversation_comes_over_as_it_was(archive: Archive, cursor: CursorUse
 
 
 def test_only_the_conversation_that_grew_is_read_again(
-    archive: Archive, cursor: CursorUser
+    archive: ImportedStore, cursor: CursorUser
 ) -> None:
     cursor.composer("other", [user("o1", "Dig.")], subagentInfo={"parentComposerId": ID})
     archive.take_all(IMPORTER, cursor.path)
@@ -73,7 +73,7 @@ def test_only_the_conversation_that_grew_is_read_again(
 
 
 @pytest.mark.parametrize("form", ["conversation", "conversationMap", "keys", "tabs"])
-def test_older_forms_are_read_too(archive: Archive, tmp_path: Path, form: str) -> None:
+def test_older_forms_are_read_too(archive: ImportedStore, tmp_path: Path, form: str) -> None:
     made = CursorUser(tmp_path / "home")
     bubbles = [user("b1", "a"), reply("b2", "b")]
     if form == "tabs":
@@ -95,7 +95,7 @@ def test_older_forms_are_read_too(archive: Archive, tmp_path: Path, form: str) -
     archive.check_again(IMPORTER, made.root)
 
 
-def test_transcripts_of_agents_are_read_on(archive: Archive, tmp_path: Path) -> None:
+def test_transcripts_of_agents_are_read_on(archive: ImportedStore, tmp_path: Path) -> None:
     made = CursorUser(tmp_path / "home")
     first = lines(("user", "a"), ("assistant", "b"))
     made.transcript("t1", first)
@@ -122,7 +122,9 @@ def test_the_transcript_of_a_conversation_in_the_database_is_no_second_one(
     assert list(IMPORTER.find(cursor.home / ".cursor" / "projects")) == []
 
 
-def test_a_reference_to_a_missing_message_is_reported(archive: Archive, cursor: CursorUser) -> None:
+def test_a_reference_to_a_missing_message_is_reported(
+    archive: ImportedStore, cursor: CursorUser
+) -> None:
     heads = [{"bubbleId": "b1", "type": 1}, {"bubbleId": "gone", "type": 2}]
     cursor.composer(ID, [user("b1", "a")], fullConversationHeadersOnly=heads)
 
@@ -151,7 +153,7 @@ def test_it_is_recognised(cursor: CursorUser) -> None:
 
 
 def test_conversations_of_2024_are_read_from_the_database_of_their_workspace(
-    archive: Archive, tmp_path: Path
+    archive: ImportedStore, tmp_path: Path
 ) -> None:
     made = CursorUser(tmp_path / "home")
     updated = BEGAN + 3_600_000
@@ -176,7 +178,9 @@ def test_conversations_of_2024_are_read_from_the_database_of_their_workspace(
 
 
 @pytest.mark.parametrize("form", ["base64", "numbers", "places"])
-def test_a_question_may_be_only_a_picture(archive: Archive, tmp_path: Path, form: str) -> None:
+def test_a_question_may_be_only_a_picture(
+    archive: ImportedStore, tmp_path: Path, form: str
+) -> None:
     data: object = base64.b64encode(PICTURE).decode()
     if form == "numbers":
         data = list(PICTURE)
@@ -193,7 +197,9 @@ def test_a_question_may_be_only_a_picture(archive: Archive, tmp_path: Path, form
     assert first.parts == (Attachment(hash_of(PICTURE), "image/png", None, len(PICTURE)),)
 
 
-def test_a_conversation_of_the_command_line_comes_over(archive: Archive, tmp_path: Path) -> None:
+def test_a_conversation_of_the_command_line_comes_over(
+    archive: ImportedStore, tmp_path: Path
+) -> None:
     home = tmp_path / "home"
     path = write_store(home, ID, a_day_on_the_line())
 
@@ -217,7 +223,7 @@ def test_a_conversation_of_the_command_line_comes_over(archive: Archive, tmp_pat
 
 
 def test_a_store_of_the_command_line_is_recognised_alone_and_goes_on(
-    archive: Archive, tmp_path: Path
+    archive: ImportedStore, tmp_path: Path
 ) -> None:
     path = write_store(tmp_path, ID, a_day_on_the_line())
     alone = tmp_path / "copied.db"
@@ -233,7 +239,7 @@ def test_a_store_of_the_command_line_is_recognised_alone_and_goes_on(
     assert archive.texts("cursor", ID)[-1] == "Grind it."
 
 
-def test_a_store_whose_list_is_torn_says_so(archive: Archive, tmp_path: Path) -> None:
+def test_a_store_whose_list_is_torn_says_so(archive: ImportedStore, tmp_path: Path) -> None:
     path = write_store(tmp_path, ID, a_day_on_the_line(), torn=True)
 
     report = archive.take_all(IMPORTER, path)

@@ -35,7 +35,7 @@ from sessionary.model.message import Compaction
 from sessionary.model.session import Kind, Lineage
 from sessionary.store.database import Tx
 from sessionary.store.tables import transfer
-from tests.importers.archive import Archive
+from sessionary.testing.importer_world import ImportedStore
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _ticks = itertools.count()
@@ -104,7 +104,7 @@ def message_event(
 
 
 def test_the_messages_become_a_session_that_people_can_read(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
@@ -128,7 +128,9 @@ def test_the_messages_become_a_session_that_people_can_read(
     archive.check()
 
 
-def test_the_same_again_changes_nothing(scripted: Scripted, archive: Archive, unit: Unit) -> None:
+def test_the_same_again_changes_nothing(
+    scripted: Scripted, archive: ImportedStore, unit: Unit
+) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
         message_event("a"),
@@ -145,7 +147,9 @@ def test_the_same_again_changes_nothing(scripted: Scripted, archive: Archive, un
     assert archive.everything() == before
 
 
-def test_what_comes_later_is_added_behind(scripted: Scripted, archive: Archive, unit: Unit) -> None:
+def test_what_comes_later_is_added_behind(
+    scripted: Scripted, archive: ImportedStore, unit: Unit
+) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
         message_event("a"),
@@ -161,7 +165,9 @@ def test_what_comes_later_is_added_behind(scripted: Scripted, archive: Archive, 
     archive.check()
 
 
-def test_imported_history_arrives_read(scripted: Scripted, archive: Archive, unit: Unit) -> None:
+def test_imported_history_arrives_read(
+    scripted: Scripted, archive: ImportedStore, unit: Unit
+) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
         message_event("a"),
@@ -175,7 +181,7 @@ def test_imported_history_arrives_read(scripted: Scripted, archive: Archive, uni
 
 
 def test_old_messages_that_a_later_import_adds_arrive_read(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
@@ -192,7 +198,7 @@ def test_old_messages_that_a_later_import_adds_arrive_read(
 
 
 def test_what_a_conversation_that_goes_on_says_since_its_import_is_unread(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
@@ -210,7 +216,7 @@ def test_what_a_conversation_that_goes_on_says_since_its_import_is_unread(
 
 
 def test_a_file_that_grew_is_read_from_where_it_ended(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
@@ -232,7 +238,7 @@ def test_a_file_that_grew_is_read_from_where_it_ended(
 
 
 def test_a_rewritten_file_is_read_from_its_beginning(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
@@ -249,7 +255,7 @@ def test_a_rewritten_file_is_read_from_its_beginning(
 
 
 def test_a_place_that_no_longer_fits_its_session_is_not_trusted(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
@@ -270,7 +276,7 @@ def test_a_place_that_no_longer_fits_its_session_is_not_trusted(
 
 
 def test_a_message_that_changed_is_retracted_and_appended_again(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
@@ -290,7 +296,9 @@ def test_a_message_that_changed_is_retracted_and_appended_again(
     archive.check()
 
 
-def test_what_a_tool_forgets_stays_here(scripted: Scripted, archive: Archive, unit: Unit) -> None:
+def test_what_a_tool_forgets_stays_here(
+    scripted: Scripted, archive: ImportedStore, unit: Unit
+) -> None:
     whole = [message_event("a"), message_event("b"), message_event("c"), message_event("d")]
     scripted.events = [SessionBegin(native_id="s1"), *whole]
     archive.take(scripted, [unit])
@@ -303,7 +311,7 @@ def test_what_a_tool_forgets_stays_here(scripted: Scripted, archive: Archive, un
 
 
 def test_an_answer_to_an_earlier_message_begins_a_branch(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
@@ -324,7 +332,7 @@ def test_an_answer_to_an_earlier_message_begins_a_branch(
 
 
 def test_a_branch_can_be_begun_in_a_later_reading(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
@@ -346,7 +354,7 @@ def test_a_branch_can_be_begun_in_a_later_reading(
 
 
 def test_a_tree_becomes_one_log_whose_current_way_is_read(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     a, b, c, x = message_event("a"), message_event("b"), message_event("c"), message_event("x")
     scripted.events = [
@@ -372,7 +380,7 @@ def test_a_tree_becomes_one_log_whose_current_way_is_read(
 
 
 def test_a_fork_shares_what_it_has_in_common_with_its_parent(
-    scripted: Scripted, archive: Archive, unit: Unit, tmp_path: Path
+    scripted: Scripted, archive: ImportedStore, unit: Unit, tmp_path: Path
 ) -> None:
     a, b, c = message_event("a"), message_event("b"), message_event("c")
     scripted.events = [SessionBegin(native_id="s1"), a, b, c]
@@ -396,7 +404,7 @@ def test_a_fork_shares_what_it_has_in_common_with_its_parent(
 
 
 def test_a_session_that_begins_like_another_is_its_fork(
-    scripted: Scripted, archive: Archive, unit: Unit, tmp_path: Path
+    scripted: Scripted, archive: ImportedStore, unit: Unit, tmp_path: Path
 ) -> None:
     a, b = message_event("a"), message_event("b")
     scripted.events = [SessionBegin(native_id="s1", aliases=["first a"]), a, b]
@@ -411,7 +419,7 @@ def test_a_session_that_begins_like_another_is_its_fork(
 
 
 def test_a_summary_replaces_what_came_before_for_the_model_only(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
@@ -432,7 +440,7 @@ def test_a_summary_replaces_what_came_before_for_the_model_only(
 
 
 def test_what_was_taken_back_there_is_taken_back_here(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
@@ -451,7 +459,7 @@ def test_what_was_taken_back_there_is_taken_back_here(
 
 
 def test_what_is_taken_back_later_is_taken_back_then(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
@@ -478,7 +486,7 @@ def test_what_is_taken_back_later_is_taken_back_then(
 
 
 def test_what_a_tool_keeps_in_a_profile_stays_apart(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     scripted.events = [SessionBegin(native_id="s1"), message_event("a")]
     archive.take(scripted, [unit])
@@ -491,7 +499,7 @@ def test_what_a_tool_keeps_in_a_profile_stays_apart(
 
 
 def test_a_large_session_is_whole_before_people_see_it(
-    scripted: Scripted, archive: Archive, unit: Unit, monkeypatch: pytest.MonkeyPatch
+    scripted: Scripted, archive: ImportedStore, unit: Unit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session_merger, "MAX_BATCH_ROWS", 100)
     many = [message_event(f"line {n}") for n in range(250)]
@@ -514,7 +522,7 @@ def test_a_large_session_is_whole_before_people_see_it(
 
 
 def test_what_could_not_be_read_is_reported_and_marked(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
@@ -529,7 +537,7 @@ def test_what_could_not_be_read_is_reported_and_marked(
 
 
 def test_what_could_not_be_read_earlier_stays_marked(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
@@ -551,7 +559,7 @@ def test_what_could_not_be_read_earlier_stays_marked(
 
 
 def test_what_turns_out_to_have_grown_is_read_from_its_beginning(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
@@ -574,7 +582,7 @@ def test_what_turns_out_to_have_grown_is_read_from_its_beginning(
 
 
 def test_who_answers_to_what_was_taken_back_makes_its_way_the_current_one(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
@@ -593,7 +601,7 @@ def test_who_answers_to_what_was_taken_back_makes_its_way_the_current_one(
 
 
 def test_a_large_source_without_marks_is_written_in_pieces(
-    scripted: Scripted, archive: Archive, unit: Unit, monkeypatch: pytest.MonkeyPatch
+    scripted: Scripted, archive: ImportedStore, unit: Unit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session_merger, "MAX_BATCH_ROWS", 100)
 
@@ -618,7 +626,7 @@ def _entries_there(tx: Tx) -> int:
 
 
 def test_a_session_that_began_after_its_last_word_breaks_nothing(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="s1", began_at=NOON + timedelta(days=9)),
@@ -632,7 +640,7 @@ def test_a_session_that_began_after_its_last_word_breaks_nothing(
 
 
 def test_a_session_without_messages_does_not_exist(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     scripted.events = [SessionBegin(native_id="s1"), Facts(fields={"title": "Nothing"})]
 
@@ -642,7 +650,7 @@ def test_a_session_without_messages_does_not_exist(
 
 
 def test_another_systems_orders_are_read_by_people_only(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     """S17: a system message of another tool is shown, and no model is given it."""
     scripted.events = [
@@ -660,7 +668,7 @@ def test_another_systems_orders_are_read_by_people_only(
 
 
 def test_a_name_that_no_column_can_hold_is_made_to_fit(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
@@ -677,7 +685,7 @@ def test_a_name_that_no_column_can_hold_is_made_to_fit(
 
 
 def test_a_disk_that_cannot_be_read_holds_up_no_other_file(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     scripted.events = [SessionBegin(native_id="s1"), message_event("one"), Lost()]
 
@@ -689,7 +697,7 @@ def test_a_disk_that_cannot_be_read_holds_up_no_other_file(
 
 
 def test_a_session_without_messages_is_skipped_and_named(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="empty"),
@@ -709,7 +717,7 @@ def test_a_session_without_messages_is_skipped_and_named(
 
 
 def test_a_unit_without_messages_is_skipped_until_it_has_one(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     start: list[Event] = [
         SessionBegin(native_id="s1"),
@@ -732,7 +740,7 @@ def test_a_unit_without_messages_is_skipped_until_it_has_one(
 
 
 def test_every_unit_is_imported_unchanged_or_left_out_with_a_reason(
-    scripted: Scripted, archive: Archive, tmp_path: Path
+    scripted: Scripted, archive: ImportedStore, tmp_path: Path
 ) -> None:
     full, empty, broken, strange = (touched(tmp_path / name) for name in "abcd")
     received: dict[str, list[Event]] = {
@@ -773,7 +781,7 @@ def told_by(events: list[Event]) -> Iterator[Event]:
 
 @pytest.mark.parametrize("title", ["New session - 2026-03-01T12:00:00Z", "/mode", "Untitled", None])
 def test_a_title_that_says_nothing_is_replaced_by_the_first_words(
-    title: str | None, scripted: Scripted, archive: Archive, unit: Unit
+    title: str | None, scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     fields = {} if title is None else {"title": title}
     start: list[Event] = [
@@ -802,7 +810,7 @@ def test_a_title_that_says_nothing_is_replaced_by_the_first_words(
 
 
 def test_a_title_that_says_something_stays(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     scripted.events = [
         SessionBegin(native_id="s1"),
@@ -816,7 +824,7 @@ def test_a_title_that_says_something_stays(
 
 
 def test_answers_that_may_still_grow_are_counted_with_the_time_when_they_are_whole(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     later = NOON + timedelta(minutes=2)
     scripted.events = [
@@ -830,7 +838,7 @@ def test_answers_that_may_still_grow_are_counted_with_the_time_when_they_are_who
 
 
 def test_what_brought_nothing_is_read_again_by_a_later_version(
-    scripted: Scripted, archive: Archive, unit: Unit
+    scripted: Scripted, archive: ImportedStore, unit: Unit
 ) -> None:
     archive.take(scripted, [unit])
     scripted.events = [SessionBegin(native_id="s1"), message_event("hello")]

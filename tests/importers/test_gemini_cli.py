@@ -17,8 +17,8 @@ from sessionary.model.message import (
 )
 from sessionary.model.session import Kind, Lineage
 from sessionary.store.tables.blobs import hash_of
+from sessionary.testing.importer_world import ImportedStore
 from tests.importers import rubbish
-from tests.importers.archive import Archive
 from tests.importers.write_gemini_cli import (
     PICTURE,
     GeminiSession,
@@ -39,7 +39,7 @@ def session() -> GeminiSession:
 
 
 def test_a_session_comes_over_as_it_became(
-    archive: Archive, session: GeminiSession, tmp_path: Path
+    archive: ImportedStore, session: GeminiSession, tmp_path: Path
 ) -> None:
     path = session.write(tmp_path / "gemini")
 
@@ -61,7 +61,7 @@ def test_a_session_comes_over_as_it_became(
 
 
 def test_tokens_are_counted_in_our_way_and_once(
-    archive: Archive, session: GeminiSession, tmp_path: Path
+    archive: ImportedStore, session: GeminiSession, tmp_path: Path
 ) -> None:
     session.write(tmp_path / "gemini")
 
@@ -73,7 +73,7 @@ def test_tokens_are_counted_in_our_way_and_once(
 
 
 def test_what_was_taken_back_stays_in_the_log(
-    archive: Archive, session: GeminiSession, tmp_path: Path
+    archive: ImportedStore, session: GeminiSession, tmp_path: Path
 ) -> None:
     session.write(tmp_path / "gemini")
 
@@ -85,7 +85,7 @@ def test_what_was_taken_back_stays_in_the_log(
 
 
 def test_a_session_that_grew_gains_only_what_is_new(
-    archive: Archive, session: GeminiSession, tmp_path: Path
+    archive: ImportedStore, session: GeminiSession, tmp_path: Path
 ) -> None:
     session.write(tmp_path / "gemini")
     archive.take_all(IMPORTER, tmp_path / "gemini")
@@ -100,7 +100,7 @@ def test_a_session_that_grew_gains_only_what_is_new(
 
 
 def test_a_summary_for_the_model_hides_nothing_from_people(
-    archive: Archive, session: GeminiSession, tmp_path: Path
+    archive: ImportedStore, session: GeminiSession, tmp_path: Path
 ) -> None:
     summary = {"id": "s1", "type": "user", "content": "<state_snapshot>All of it</state_snapshot>"}
     thanks = {"id": "s2", "type": "gemini", "content": "Got it."}
@@ -118,7 +118,7 @@ def test_a_summary_for_the_model_hides_nothing_from_people(
 
 
 def test_a_second_header_takes_nothing_back(
-    archive: Archive, session: GeminiSession, tmp_path: Path
+    archive: ImportedStore, session: GeminiSession, tmp_path: Path
 ) -> None:
     session.lines.append(session.lines[0] | {"messages": []})
     session.message("user", "And butter.")
@@ -129,7 +129,7 @@ def test_a_second_header_takes_nothing_back(
     assert archive.texts("gemini-cli", ID) == [*CURRENT, "And butter."]
 
 
-def test_a_resumed_session_says_everything_once(archive: Archive, tmp_path: Path) -> None:
+def test_a_resumed_session_says_everything_once(archive: ImportedStore, tmp_path: Path) -> None:
     """Gemini CLI 0.61 lists all messages again when it resumes, as the model reads them."""
     session = GeminiSession(ID)
     context = {"id": "ctx", "type": "user", "content": [{"text": "<session_context>\nLinux"}]}
@@ -162,7 +162,9 @@ def test_a_resumed_session_says_everything_once(archive: Archive, tmp_path: Path
     archive.check_again(IMPORTER, tmp_path / "gemini", path)
 
 
-def test_answers_of_tools_that_name_no_call_are_all_kept(archive: Archive, tmp_path: Path) -> None:
+def test_answers_of_tools_that_name_no_call_are_all_kept(
+    archive: ImportedStore, tmp_path: Path
+) -> None:
     session = GeminiSession(ID)
     session.message("user", "Read both files.")
     for content in ("flour", "salt"):
@@ -181,7 +183,7 @@ def test_answers_of_tools_that_name_no_call_are_all_kept(archive: Archive, tmp_p
 
 
 def test_a_resumed_session_may_go_on_from_an_earlier_message(
-    archive: Archive, tmp_path: Path
+    archive: ImportedStore, tmp_path: Path
 ) -> None:
     session = GeminiSession(ID)
     first = session.message("user", "a")
@@ -197,7 +199,7 @@ def test_a_resumed_session_may_go_on_from_an_earlier_message(
 
 
 def test_a_subagent_hangs_on_its_session(
-    archive: Archive, session: GeminiSession, tmp_path: Path
+    archive: ImportedStore, session: GeminiSession, tmp_path: Path
 ) -> None:
     session.write(tmp_path / "gemini")
     child = GeminiSession("aaaa", kind="subagent")
@@ -211,7 +213,7 @@ def test_a_subagent_hangs_on_its_session(
     assert head.parent_id == archive.session("gemini-cli", ID).id
 
 
-def test_the_older_document_is_read_too(archive: Archive, tmp_path: Path) -> None:
+def test_the_older_document_is_read_too(archive: ImportedStore, tmp_path: Path) -> None:
     session = GeminiSession(ID)
     session.message("user", "a")
     session.reply("b")

@@ -9,8 +9,7 @@ from sessionary.importers.goose import IMPORTER
 from sessionary.model.message import Attachment, Reasoning, Role, ToolCall, ToolResult
 from sessionary.model.session import Kind, Lineage
 from sessionary.store.tables.blobs import hash_of
-from tests.importers import rubbish
-from tests.importers.archive import Archive
+from sessionary.testing.importer_world import ImportedStore
 from tests.importers.write_goose import PICTURE, GooseBase, a_day_at_the_mill, words
 
 TEXTS = ["What is in a.txt?", "", "", "Flour.", "Flour was found.", ""]
@@ -25,7 +24,7 @@ def base(tmp_path: Path) -> Iterator[GooseBase]:
     made.close()
 
 
-def test_a_session_comes_over_as_it_was(archive: Archive, base: GooseBase) -> None:
+def test_a_session_comes_over_as_it_was(archive: ImportedStore, base: GooseBase) -> None:
     base.paid("20260201_1", 100, 10, 0.001)
     base.paid("20260201_1", 200, 20, 0.002)
 
@@ -51,7 +50,7 @@ def test_a_session_comes_over_as_it_was(archive: Archive, base: GooseBase) -> No
     archive.check_again(IMPORTER, base.path)
 
 
-def test_only_the_session_that_grew_is_read_again(archive: Archive, base: GooseBase) -> None:
+def test_only_the_session_that_grew_is_read_again(archive: ImportedStore, base: GooseBase) -> None:
     base.session("20260201_2", parent="20260201_1")
     base.say("20260201_2", "user", words("Dig."))
     archive.take_all(IMPORTER, base.path.parent)
@@ -66,7 +65,7 @@ def test_only_the_session_that_grew_is_read_again(archive: Archive, base: GooseB
     archive.check()
 
 
-def test_sums_count_where_calls_were_not_noted(archive: Archive, tmp_path: Path) -> None:
+def test_sums_count_where_calls_were_not_noted(archive: ImportedStore, tmp_path: Path) -> None:
     older = GooseBase(tmp_path / "older")
     older.session("1")
     older.say("1", "user", words("a"))
@@ -76,12 +75,6 @@ def test_sums_count_where_calls_were_not_noted(archive: Archive, tmp_path: Path)
 
     used = archive.session("goose", "1").usage
     assert (used.calls, used.input_tokens, used.cost_microusd) == (1, 1000, 10_000)
-
-
-def test_damage_is_survived(base: GooseBase, tmp_path: Path) -> None:
-    base.paid("20260201_1", 100, 10, 0.001)
-
-    rubbish.survives(IMPORTER, base.path.parent, tmp_path)
 
 
 def test_it_is_recognised(base: GooseBase, tmp_path: Path) -> None:

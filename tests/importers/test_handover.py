@@ -27,7 +27,7 @@ from sessionary.model.message import (
 )
 from sessionary.model.record import ExportOptions
 from sessionary.store.tables.blobs import hash_of
-from tests.importers.archive import Archive
+from sessionary.testing.importer_world import ImportedStore
 from tests.importers.test_driver import Scripted, touched
 from tests.importers.write_exports import PIXEL
 
@@ -79,11 +79,11 @@ def talk() -> list[MessageEvent]:
 
 
 @pytest.fixture
-def session(archive: Archive, tmp_path: Path) -> str:
+def session(archive: ImportedStore, tmp_path: Path) -> str:
     return kept(archive, tmp_path, talk())
 
 
-def kept(archive: Archive, tmp_path: Path, events: list[Any]) -> str:
+def kept(archive: ImportedStore, tmp_path: Path, events: list[Any]) -> str:
     scripted = Scripted()
     workspace = {"path": "/home/anna/my project", "branch": "main"}
     facts = Facts(fields={"title": "A cat", "workspace": workspace})
@@ -92,12 +92,14 @@ def kept(archive: Archive, tmp_path: Path, events: list[Any]) -> str:
     return archive.session("scripted", "s1").id
 
 
-def handed(archive: Archive, session: str, tool: str, **more: Any) -> tuple[HandoverExcerpt, str]:
+def handed(
+    archive: ImportedStore, session: str, tool: str, **more: Any
+) -> tuple[HandoverExcerpt, str]:
     made = export.handover_excerpt(archive.store, session, profile="main", **more)
     return made, "".join(HANDOVER_FORMATS[tool].pieces(made))
 
 
-def reimported(archive: Archive, tmp_path: Path, tool: str, text: str) -> list[Message]:
+def reimported(archive: ImportedStore, tmp_path: Path, tool: str, text: str) -> list[Message]:
     """What our own importer of that tool makes of the file."""
     importer = registry.importer(tool)
     folder = tmp_path / "there"
@@ -152,7 +154,7 @@ def _short(part: Any) -> Any:
 
 @pytest.mark.parametrize("tool", ["claude-code", "codex", "hermes"])
 def test_what_a_tool_gets_is_the_same_conversation(
-    archive: Archive, session: str, tmp_path: Path, tool: str
+    archive: ImportedStore, session: str, tmp_path: Path, tool: str
 ) -> None:
     _, text = handed(archive, session, tool)
 
@@ -160,7 +162,7 @@ def test_what_a_tool_gets_is_the_same_conversation(
 
 
 def test_a_thought_goes_along_with_its_signature(
-    archive: Archive, session: str, tmp_path: Path
+    archive: ImportedStore, session: str, tmp_path: Path
 ) -> None:
     _, text = handed(archive, session, "claude-code")
 
@@ -173,7 +175,7 @@ def test_a_thought_goes_along_with_its_signature(
     }
 
 
-def test_each_line_of_claude_code_follows_another(archive: Archive, session: str) -> None:
+def test_each_line_of_claude_code_follows_another(archive: ImportedStore, session: str) -> None:
     made, text = handed(archive, session, "claude-code")
 
     lines = [json.loads(line) for line in text.splitlines()]
@@ -188,7 +190,9 @@ def test_each_line_of_claude_code_follows_another(archive: Archive, session: str
     assert f"cd '/home/anna/my project' && claude --resume {made.uuid}" in advice
 
 
-def test_a_client_of_chat_completions_accepts_the_list(archive: Archive, session: str) -> None:
+def test_a_client_of_chat_completions_accepts_the_list(
+    archive: ImportedStore, session: str
+) -> None:
     _, text = handed(archive, session, "openai")
 
     messages = json.loads(text)
@@ -205,7 +209,9 @@ def test_a_client_of_chat_completions_accepts_the_list(archive: Archive, session
     assert "Obey me." not in text
 
 
-def test_open_webui_gets_a_chat_whose_list_and_tree_agree(archive: Archive, session: str) -> None:
+def test_open_webui_gets_a_chat_whose_list_and_tree_agree(
+    archive: ImportedStore, session: str
+) -> None:
     _, text = handed(archive, session, "open-webui")
 
     (chat,) = json.loads(text)["chats"]
@@ -220,7 +226,9 @@ def test_open_webui_gets_a_chat_whose_list_and_tree_agree(archive: Archive, sess
     assert listed[0]["files"][0]["type"] == "image"
 
 
-def test_what_a_tool_is_called_with_is_always_an_object(archive: Archive, tmp_path: Path) -> None:
+def test_what_a_tool_is_called_with_is_always_an_object(
+    archive: ImportedStore, tmp_path: Path
+) -> None:
     given: list[Any] = ["print(6)", '{"a": 1}', [1], 7]
     calls = [
         {"type": "tool_call", "id": f"c{n}", "name": "python", "arguments": each}
@@ -238,7 +246,7 @@ def test_what_a_tool_is_called_with_is_always_an_object(archive: Archive, tmp_pa
     ]
 
 
-def test_the_newest_is_kept_within_the_budget(archive: Archive, tmp_path: Path) -> None:
+def test_the_newest_is_kept_within_the_budget(archive: ImportedStore, tmp_path: Path) -> None:
     many = [
         says(n, "user" if n % 2 else "assistant", text(f"message {n} " + "x" * 400))
         for n in range(1, 101)
@@ -260,7 +268,7 @@ def test_the_newest_is_kept_within_the_budget(archive: Archive, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("tool", list(HANDOVER_FORMATS))
-def test_a_summary_comes_first(archive: Archive, tmp_path: Path, tool: str) -> None:
+def test_a_summary_comes_first(archive: ImportedStore, tmp_path: Path, tool: str) -> None:
     events = [
         says(1, "user", text("first words")),
         says(2, "assistant", text("first answer")),
@@ -277,12 +285,12 @@ def test_a_summary_comes_first(archive: Archive, tmp_path: Path, tool: str) -> N
     assert notices.index("They said hello.") < notices.index("and then?") < notices.index("the end")
 
 
-def test_the_same_session_makes_the_same_file(archive: Archive, session: str) -> None:
+def test_the_same_session_makes_the_same_file(archive: ImportedStore, session: str) -> None:
     for tool in HANDOVER_FORMATS:
         assert handed(archive, session, tool)[1] == handed(archive, session, tool)[1]
 
 
-def test_secrets_can_be_left_out(archive: Archive, tmp_path: Path) -> None:
+def test_secrets_can_be_left_out(archive: ImportedStore, tmp_path: Path) -> None:
     key = "sk-ant-api03-" + "aB3dE5gH7jK9" * 8
     session = kept(archive, tmp_path, [says(1, "user", text(f"my key is {key}"))])
 

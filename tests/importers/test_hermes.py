@@ -22,8 +22,8 @@ from sessionary.model.message import (
 from sessionary.model.session import Kind, Lineage
 from sessionary.model.usage import CostStatus
 from sessionary.store.tables import transfer, usage
+from sessionary.testing.importer_world import ImportedStore
 from tests.importers import write_hermes as write
-from tests.importers.archive import Archive
 from tests.importers.write_hermes import NOON, StateDb, message
 
 SUMMARY = "[CONTEXT COMPACTION — REFERENCE ONLY] They looked at a folder."
@@ -36,7 +36,7 @@ def home(tmp_path: Path) -> Path:
     return made
 
 
-def take(archive: Archive, place: Path) -> ToolImportReport:
+def take(archive: ImportedStore, place: Path) -> ToolImportReport:
     return archive.take(IMPORTER, list(IMPORTER.find(place)))
 
 
@@ -45,7 +45,7 @@ def texts(*words: str) -> list[dict[str, Any]]:
     return [message(roles[n % 2], each) for n, each in enumerate(words)]
 
 
-def as_before(archive: Archive, place: Path) -> None:
+def as_before(archive: ImportedStore, place: Path) -> None:
     """Reading everything again, even from its beginning, changes nothing."""
     before = archive.everything()
     units = list(IMPORTER.find(place))
@@ -58,7 +58,7 @@ def as_before(archive: Archive, place: Path) -> None:
 
 
 def test_a_database_of_any_version_gives_back_its_conversation(
-    archive: Archive, home: Path
+    archive: ImportedStore, home: Path
 ) -> None:
     for version in write.VERSIONS:
         database = StateDb(home / "profiles" / f"v{version}" / "state.db", version)
@@ -100,7 +100,7 @@ def _is_the_talk(messages: list[Any], version: int) -> None:
 
 
 def test_the_fields_that_hermes_stored_with_a_message_are_kept(
-    archive: Archive, home: Path
+    archive: ImportedStore, home: Path
 ) -> None:
     database = StateDb(home / "state.db", 22)
     database.session("s1", write.rich())
@@ -113,7 +113,9 @@ def test_the_fields_that_hermes_stored_with_a_message_are_kept(
     assert answered.extra["hermes"]["codex_reasoning_items"] == [{"id": "rs_1"}]
 
 
-def test_what_came_later_is_read_though_it_is_only_in_the_log(archive: Archive, home: Path) -> None:
+def test_what_came_later_is_read_though_it_is_only_in_the_log(
+    archive: ImportedStore, home: Path
+) -> None:
     database = StateDb(home / "state.db", 22)
     database.session("s1", texts("a", "b"))
     database.session("s2", texts("x", "y"))
@@ -128,7 +130,7 @@ def test_what_came_later_is_read_though_it_is_only_in_the_log(archive: Archive, 
     as_before(archive, home)
 
 
-def test_nothing_is_put_beside_the_database(archive: Archive, home: Path) -> None:
+def test_nothing_is_put_beside_the_database(archive: ImportedStore, home: Path) -> None:
     StateDb(home / "state.db", 22).close()
 
     take(archive, home)
@@ -151,7 +153,9 @@ def chain(home: Path, *, version: int = 22) -> StateDb:
 
 
 @pytest.mark.parametrize("version", [3, 22])
-def test_a_compressed_chain_is_one_conversation(archive: Archive, home: Path, version: int) -> None:
+def test_a_compressed_chain_is_one_conversation(
+    archive: ImportedStore, home: Path, version: int
+) -> None:
     chain(home, version=version).close()
 
     report = take(archive, home)
@@ -168,7 +172,7 @@ def test_a_compressed_chain_is_one_conversation(archive: Archive, home: Path, ve
     as_before(archive, home)
 
 
-def test_a_chain_that_grows_goes_on_in_the_same_session(archive: Archive, home: Path) -> None:
+def test_a_chain_that_grows_goes_on_in_the_same_session(archive: ImportedStore, home: Path) -> None:
     database = chain(home)
     take(archive, home)
     database.change("c3", ended_at=database.clock, end_reason="cli_close")
@@ -181,7 +185,9 @@ def test_a_chain_that_grows_goes_on_in_the_same_session(archive: Archive, home: 
     assert archive.texts("hermes", "c1")[-2:] == ["seven", "eight"]
 
 
-def test_a_prompt_repeated_where_a_chain_goes_on_stands_once(archive: Archive, home: Path) -> None:
+def test_a_prompt_repeated_where_a_chain_goes_on_stands_once(
+    archive: ImportedStore, home: Path
+) -> None:
     database = StateDb(home / "state.db", 5)
     database.session("c1", texts("first", "done", "do it"))
     database.say("c1", [message("assistant", "I begin")])
@@ -194,7 +200,7 @@ def test_a_prompt_repeated_where_a_chain_goes_on_stands_once(archive: Archive, h
     assert archive.texts("hermes", "c1") == ["first", "done", "do it", "I begin", "It is done"]
 
 
-def test_cycles_and_missing_parents_lose_nothing(archive: Archive, home: Path) -> None:
+def test_cycles_and_missing_parents_lose_nothing(archive: ImportedStore, home: Path) -> None:
     database = StateDb(home / "state.db", 22)
     ended = {"ended_at": NOON, "end_reason": "compression"}
     database.session("a", texts("in a"), parent_session_id="b", **ended)
@@ -215,7 +221,7 @@ def test_cycles_and_missing_parents_lose_nothing(archive: Archive, home: Path) -
     as_before(archive, home)
 
 
-def test_forks_and_subagents_come_from_their_parents(archive: Archive, home: Path) -> None:
+def test_forks_and_subagents_come_from_their_parents(archive: ImportedStore, home: Path) -> None:
     database = StateDb(home / "state.db", 22)
     database.session("parent", texts("a", "b", "c"))
     database.session("helper", texts("look this up", "found"), parent_session_id="parent")
@@ -236,7 +242,9 @@ def test_forks_and_subagents_come_from_their_parents(archive: Archive, home: Pat
     as_before(archive, home)
 
 
-def test_a_compaction_in_place_is_read_as_one_conversation(archive: Archive, home: Path) -> None:
+def test_a_compaction_in_place_is_read_as_one_conversation(
+    archive: ImportedStore, home: Path
+) -> None:
     database = StateDb(home / "state.db", 22)
     first = texts("one", "two", "three", "four")
     database.session("s1", first)
@@ -253,7 +261,9 @@ def test_a_compaction_in_place_is_read_as_one_conversation(archive: Archive, hom
     as_before(archive, home)
 
 
-def test_what_was_rewound_is_taken_back_and_stays_reachable(archive: Archive, home: Path) -> None:
+def test_what_was_rewound_is_taken_back_and_stays_reachable(
+    archive: ImportedStore, home: Path
+) -> None:
     database = StateDb(home / "state.db", 22)
     database.session("s1", texts("a", "b", "wrong", "answer"))
     take(archive, home)
@@ -271,7 +281,7 @@ def test_what_was_rewound_is_taken_back_and_stays_reachable(archive: Archive, ho
     as_before(archive, home)
 
 
-def test_profiles_stay_apart_and_own_their_web_sessions(archive: Archive, home: Path) -> None:
+def test_profiles_stay_apart_and_own_their_web_sessions(archive: ImportedStore, home: Path) -> None:
     StateDb(home / "state.db").session("s1", texts("usual"))
     StateDb(home / "profiles" / "work" / "state.db").session("s2", texts("at work"))
     write.web_session(home / "webui", "s2", [*texts("at work", "fine")], title="Work")
@@ -284,7 +294,7 @@ def test_profiles_stay_apart_and_own_their_web_sessions(archive: Archive, home: 
     assert {head.title for head in archive.heads()} == {None, "Work"}
 
 
-def test_a_scheduled_job_is_called_as_its_schedule(archive: Archive, home: Path) -> None:
+def test_a_scheduled_job_is_called_as_its_schedule(archive: ImportedStore, home: Path) -> None:
     database = StateDb(home / "state.db")
     database.session("cron_ab12_20260301_120000", texts("report"), source="cron")
     database.close()
@@ -299,7 +309,7 @@ def test_a_scheduled_job_is_called_as_its_schedule(archive: Archive, home: Path)
     assert head.source.platform == "schedule"
 
 
-def test_sums_are_one_row_of_the_ledger_and_grow(archive: Archive, home: Path) -> None:
+def test_sums_are_one_row_of_the_ledger_and_grow(archive: ImportedStore, home: Path) -> None:
     database = StateDb(home / "state.db", 5)
     sums = {"model": "no-such-model", "input_tokens": 100, "output_tokens": 20}
     unknown = {"estimated_cost_usd": 0.0, "cost_status": "unknown", "cache_read_tokens": 7}
@@ -324,7 +334,7 @@ def test_sums_are_one_row_of_the_ledger_and_grow(archive: Archive, home: Path) -
     archive.check()
 
 
-def test_newer_versions_count_each_model_apart(archive: Archive, home: Path) -> None:
+def test_newer_versions_count_each_model_apart(archive: ImportedStore, home: Path) -> None:
     database = StateDb(home / "state.db", 22)
     database.session("s1", texts("a", "b"), input_tokens=30, output_tokens=30)
     for model, tokens in (("no-such-1", 10), ("no-such-2", 20)):
@@ -340,7 +350,9 @@ def test_newer_versions_count_each_model_apart(archive: Archive, home: Path) -> 
     ]
 
 
-def test_the_prompt_of_a_session_comes_over_and_is_not_held(archive: Archive, home: Path) -> None:
+def test_the_prompt_of_a_session_comes_over_and_is_not_held(
+    archive: ImportedStore, home: Path
+) -> None:
     database = StateDb(home / "state.db", 5)
     database.session("s1", texts("a"), system_prompt="Be brief. " * 20_000)
     database.close()
@@ -353,7 +365,7 @@ def test_the_prompt_of_a_session_comes_over_and_is_not_held(archive: Archive, ho
     assert len(repr([row.facts for unit in units for row in unit.hint[1].rows])) < 2000
 
 
-def test_a_prompt_that_is_kept_apart_is_found(archive: Archive, home: Path) -> None:
+def test_a_prompt_that_is_kept_apart_is_found(archive: ImportedStore, home: Path) -> None:
     database = StateDb(home / "state.db", 26)
     database.session("s1", texts("a"), system_prompt_hash="h1", cwd="/code", git_branch="main")
     database.run("INSERT INTO system_prompts VALUES ('h1', 'Be kind.')")
@@ -366,7 +378,7 @@ def test_a_prompt_that_is_kept_apart_is_found(archive: Archive, home: Path) -> N
     assert line.workspace == {"path": "/code", "branch": "main"}
 
 
-def _used(archive: Archive, id: str) -> tuple[Any, ...]:
+def _used(archive: ImportedStore, id: str) -> tuple[Any, ...]:
     total = archive.session("hermes", id).usage
     return (
         total.input_tokens,

@@ -12,8 +12,8 @@ from sessionary.app import imports
 from sessionary.importers.base.events import UserEnvironment
 from sessionary.importers.hermes import IMPORTER, Hermes
 from sessionary.model.message import Compaction, Message
+from sessionary.testing.importer_world import ImportedStore
 from tests.importers import write_hermes as write
-from tests.importers.archive import Archive
 from tests.importers.rubbish import survives
 from tests.importers.test_hermes import as_before, take, texts
 from tests.importers.write_hermes import NOON, StateDb, message
@@ -26,7 +26,7 @@ def home(tmp_path: Path) -> Path:
     return made
 
 
-def test_transcript_and_database_are_merged(archive: Archive, home: Path) -> None:
+def test_transcript_and_database_are_merged(archive: ImportedStore, home: Path) -> None:
     database = StateDb(home / "state.db", 22)
     both = texts("a", "b", "yes", "c", "yes", "d")
     database.session("s1", [*both[:4], *both[5:], message("user", "only in the database")])
@@ -54,7 +54,7 @@ def test_transcript_and_database_are_merged(archive: Archive, home: Path) -> Non
     as_before(archive, home)
 
 
-def test_a_chat_of_the_gateway_tells_where_it_was_held(archive: Archive, home: Path) -> None:
+def test_a_chat_of_the_gateway_tells_where_it_was_held(archive: ImportedStore, home: Path) -> None:
     write.transcript(home / "sessions" / "20260301_1_aa.jsonl", texts("hello", "hi"))
     key = "agent:main:telegram:dm:12345"
     usage = {"input_tokens": 10, "output_tokens": 5}
@@ -77,7 +77,7 @@ def test_a_chat_of_the_gateway_tells_where_it_was_held(archive: Archive, home: P
     ]
 
 
-def test_a_key_alone_tells_the_platform_and_the_chat(archive: Archive, home: Path) -> None:
+def test_a_key_alone_tells_the_platform_and_the_chat(archive: ImportedStore, home: Path) -> None:
     database = StateDb(home / "state.db", 16)
     facts = {"source": "discord", "session_key": "agent:main:discord:group:99:7:u1"}
     database.session("s1", texts("hello"), **facts)
@@ -89,7 +89,9 @@ def test_a_key_alone_tells_the_platform_and_the_chat(archive: Archive, home: Pat
     assert (source.platform, source.chat_type, source.chat_id) == ("discord", "group", "99")
 
 
-def test_web_session_and_database_are_one_and_its_title_wins(archive: Archive, home: Path) -> None:
+def test_web_session_and_database_are_one_and_its_title_wins(
+    archive: ImportedStore, home: Path
+) -> None:
     database = StateDb(home / "state.db", 22)
     prompt = message("user", "[Workspace: /home/anna/project]\nhello")
     database.session("s1", [prompt, *texts("hello", "hi")[1:]], title="From the terminal")
@@ -117,7 +119,7 @@ def test_web_session_and_database_are_one_and_its_title_wins(archive: Archive, h
     as_before(archive, home)
 
 
-def test_the_copy_of_a_session_that_shrank_is_a_branch(archive: Archive, home: Path) -> None:
+def test_the_copy_of_a_session_that_shrank_is_a_branch(archive: ImportedStore, home: Path) -> None:
     path = write.web_session(home / "webui", "0123456789ab", texts("a", "b", "c", "d"))
     path.rename(path.with_name(path.name + ".bak"))
     write.web_session(home / "webui", "0123456789ab", texts("a", "b", "x"))
@@ -130,7 +132,7 @@ def test_the_copy_of_a_session_that_shrank_is_a_branch(archive: Archive, home: P
     as_before(archive, home)
 
 
-def test_a_message_that_was_never_answered_is_kept(archive: Archive, home: Path) -> None:
+def test_a_message_that_was_never_answered_is_kept(archive: ImportedStore, home: Path) -> None:
     pending = {"pending_user_message": "are you there?", "pending_started_at": NOON}
     write.web_session(home / "webui", "0123456789ab", [], **pending)
     write.web_session(home / "webui", "ba9876543210", texts("a", "b"), **pending)
@@ -141,7 +143,9 @@ def test_a_message_that_was_never_answered_is_kept(archive: Archive, home: Path)
     assert archive.texts("hermes", "ba9876543210") == ["a", "b", "are you there?"]
 
 
-def test_broken_records_are_reported_and_the_rest_is_read(archive: Archive, home: Path) -> None:
+def test_broken_records_are_reported_and_the_rest_is_read(
+    archive: ImportedStore, home: Path
+) -> None:
     (home / "state.db").write_bytes(b"SQLite format 3\x00" + b"\xff" * 4000)
     write.transcript(home / "sessions" / "s1.jsonl", texts("a", "b"), ends="")
     os.symlink("/etc/passwd", home / "sessions" / "s2.jsonl")
@@ -156,7 +160,9 @@ def test_broken_records_are_reported_and_the_rest_is_read(archive: Archive, home
     assert any("not JSON" in fault.why for fault in report.faults)
 
 
-def test_a_web_session_elsewhere_is_read_with_its_home(archive: Archive, tmp_path: Path) -> None:
+def test_a_web_session_elsewhere_is_read_with_its_home(
+    archive: ImportedStore, tmp_path: Path
+) -> None:
     home, web = tmp_path / ".hermes", tmp_path / "elsewhere"
     StateDb(home / "state.db").session("s1", texts("a", "b"))
     write.web_session(web, "s1", texts("a", "b", "c"))
@@ -201,7 +207,7 @@ def test_each_of_its_files_is_recognised(tmp_path: Path) -> None:
         assert not IMPORTER.recognises(path), path
 
 
-def test_rewritten_rows_are_recognised(archive: Archive, home: Path) -> None:
+def test_rewritten_rows_are_recognised(archive: ImportedStore, home: Path) -> None:
     messages = [*write.talk(), *texts("ok", "ok", "ok", "ok")]
     database = StateDb(home / "state.db", 22)
     database.session("s1", messages)
@@ -218,7 +224,7 @@ def test_rewritten_rows_are_recognised(archive: Archive, home: Path) -> None:
     as_before(archive, home)
 
 
-def test_what_a_file_brought_stays_when_it_is_gone(archive: Archive, home: Path) -> None:
+def test_what_a_file_brought_stays_when_it_is_gone(archive: ImportedStore, home: Path) -> None:
     database = StateDb(home / "state.db", 22)
     database.session("s1", texts("a", "b"))
     lines = [*texts("a"), message("assistant", "only in the file"), message("assistant", "b")]
@@ -236,7 +242,7 @@ def test_what_a_file_brought_stays_when_it_is_gone(archive: Archive, home: Path)
 
 
 def test_a_session_that_turns_up_in_a_second_place_is_the_same(
-    archive: Archive, home: Path
+    archive: ImportedStore, home: Path
 ) -> None:
     write.transcript(home / "sessions" / "s1.jsonl", texts("a", "b"))
     take(archive, home)
@@ -254,7 +260,7 @@ def test_a_session_that_turns_up_in_a_second_place_is_the_same(
     as_before(archive, home)
 
 
-def test_an_export_of_its_own_is_read(archive: Archive, tmp_path: Path) -> None:
+def test_an_export_of_its_own_is_read(archive: ImportedStore, tmp_path: Path) -> None:
     first = {"id": "c1", "source": "cli", "started_at": NOON, "title": "Long talk"}
     first |= {"ended_at": NOON + 5, "end_reason": "compression", "system_prompt": "x" * 9000}
     second = {"id": "c2", "source": "cli", "started_at": NOON + 6, "parent_session_id": "c1"}
@@ -289,7 +295,9 @@ def test_damaged_files_break_nothing(tmp_path: Path) -> None:
     survives(IMPORTER, home, tmp_path)
 
 
-def test_a_session_of_which_only_the_copy_is_left_is_read(archive: Archive, home: Path) -> None:
+def test_a_session_of_which_only_the_copy_is_left_is_read(
+    archive: ImportedStore, home: Path
+) -> None:
     path = write.web_session(home / "webui", "0123456789ab", texts("a", "b"), title="Kept")
     path.rename(path.with_name("0123456789ab.json.bak"))
 
@@ -303,7 +311,7 @@ def test_a_session_of_which_only_the_copy_is_left_is_read(archive: Archive, home
 
 @pytest.mark.parametrize("damage", [lambda data: data[: len(data) // 2], lambda data: b"\x00" * 99])
 def test_of_a_session_that_is_damaged_the_copy_is_read(
-    damage: Callable[[bytes], bytes], archive: Archive, home: Path
+    damage: Callable[[bytes], bytes], archive: ImportedStore, home: Path
 ) -> None:
     path = write.web_session(home / "webui", "0123456789ab", texts("a", "b"))
     path.with_name("0123456789ab.json.bak").write_bytes(path.read_bytes())
@@ -332,7 +340,7 @@ def test_a_damaged_session_with_a_copy_is_read_from_a_home_and_from_a_folder(
     assert [(each.added, each.messages) for one in results for each in one.outcomes] == [(1, 2)] * 2
 
 
-def test_a_copy_that_is_damaged_holds_up_nothing(archive: Archive, home: Path) -> None:
+def test_a_copy_that_is_damaged_holds_up_nothing(archive: ImportedStore, home: Path) -> None:
     path = write.web_session(home / "webui", "0123456789ab", texts("a", "b"))
     path.with_name("0123456789ab.json.bak").write_bytes(b'{"session_id": "0123')
 
@@ -343,7 +351,7 @@ def test_a_copy_that_is_damaged_holds_up_nothing(archive: Archive, home: Path) -
 
 
 def test_a_queued_prompt_that_is_already_in_the_log_is_shown_once(
-    archive: Archive, home: Path
+    archive: ImportedStore, home: Path
 ) -> None:
     waiting = "Where  is\n the mill? "
     messages = texts("Where is the mill?")
@@ -357,7 +365,7 @@ def test_a_queued_prompt_that_is_already_in_the_log_is_shown_once(
 
 
 @pytest.mark.parametrize("draft", ["And the barn?", {"text": "And the barn?", "files": []}])
-def test_a_draft_is_in_the_composer(draft: object, archive: Archive, home: Path) -> None:
+def test_a_draft_is_in_the_composer(draft: object, archive: ImportedStore, home: Path) -> None:
     path = write.web_session(home / "webui", "0123456789ab", texts("a", "b"))
     take(archive, home)
     assert archive.draft("hermes", "0123456789ab") is None
@@ -374,7 +382,7 @@ def test_a_draft_is_in_the_composer(draft: object, archive: Archive, home: Path)
     assert path.exists()
 
 
-def test_the_anchor_of_a_compression_is_a_compaction(archive: Archive, home: Path) -> None:
+def test_the_anchor_of_a_compression_is_a_compaction(archive: ImportedStore, home: Path) -> None:
     messages = [{**m, "timestamp": NOON + n} for n, m in enumerate(texts("a", "b", "c", "d", "b"))]
     key = {
         "role": messages[3]["role"],
@@ -415,7 +423,7 @@ def test_the_anchor_of_a_compression_is_a_compaction(archive: Archive, home: Pat
     as_before(archive, home)
 
 
-def test_every_field_of_a_web_session_is_kept(archive: Archive, home: Path) -> None:
+def test_every_field_of_a_web_session_is_kept(archive: ImportedStore, home: Path) -> None:
     given = {
         "personality": "dry",
         "gateway_routing_history": [{"to": "x"}],
@@ -434,7 +442,7 @@ def test_every_field_of_a_web_session_is_kept(archive: Archive, home: Path) -> N
     assert {name: kept.get(name) for name in wanted} == wanted
 
 
-def test_a_field_that_is_too_long_is_left_out_and_named(archive: Archive, home: Path) -> None:
+def test_a_field_that_is_too_long_is_left_out_and_named(archive: ImportedStore, home: Path) -> None:
     long = {"blob": "x" * 300_000}
     write.web_session(home / "webui", "0123456789ab", texts("a", "b"), **long)
 
@@ -445,7 +453,7 @@ def test_a_field_that_is_too_long_is_left_out_and_named(archive: Archive, home: 
 
 
 def test_a_log_of_the_agent_is_read_where_nothing_else_has_the_session(
-    archive: Archive, home: Path
+    archive: ImportedStore, home: Path
 ) -> None:
     database = StateDb(home / "state.db", 22)
     database.session("s1", texts("a", "b"))
@@ -478,7 +486,9 @@ def test_a_log_of_the_agent_is_read_where_nothing_else_has_the_session(
     as_before(archive, home)
 
 
-def test_a_transcript_that_names_no_time_has_that_of_its_file(archive: Archive, home: Path) -> None:
+def test_a_transcript_that_names_no_time_has_that_of_its_file(
+    archive: ImportedStore, home: Path
+) -> None:
     path = write.transcript(home / "sessions" / "s1.jsonl", texts("a", "b"))
     os.utime(path, (NOON, NOON))
 

@@ -7,8 +7,7 @@ import pytest
 
 from sessionary.importers.librechat import IMPORTER
 from sessionary.model.message import Message, Reasoning, Text, ToolCall, ToolResult
-from tests.importers import rubbish
-from tests.importers.archive import Archive
+from sessionary.testing.importer_world import ImportedStore, read_all
 from tests.importers.write_librechat import a_day_at_the_mill, export, message
 
 TEXTS = ["What is in a.txt?", "Let me see.", "", "Flour.", "Buy bread.", "Bought."]
@@ -16,7 +15,7 @@ TEXTS = ["What is in a.txt?", "Let me see.", "", "Flour.", "Buy bread.", "Bought
 
 @pytest.mark.parametrize("is_tree", [False, True])
 def test_a_conversation_comes_over_with_its_branches(
-    archive: Archive, tmp_path: Path, is_tree: bool
+    archive: ImportedStore, tmp_path: Path, is_tree: bool
 ) -> None:
     path = tmp_path / "talk.json"
     path.write_text(json.dumps(export(a_day_at_the_mill(), is_tree=is_tree)))
@@ -43,7 +42,7 @@ def test_a_conversation_comes_over_with_its_branches(
     archive.check_again(IMPORTER, tmp_path, path)
 
 
-def test_a_newer_export_adds_what_is_new(archive: Archive, tmp_path: Path) -> None:
+def test_a_newer_export_adds_what_is_new(archive: ImportedStore, tmp_path: Path) -> None:
     path, messages = tmp_path / "talk.json", a_day_at_the_mill()
     path.write_text(json.dumps(export(messages)))
     archive.take_all(IMPORTER, path)
@@ -58,20 +57,12 @@ def test_a_newer_export_adds_what_is_new(archive: Archive, tmp_path: Path) -> No
     archive.check()
 
 
-def test_damage_is_survived(tmp_path: Path) -> None:
-    (tmp_path / "root").mkdir()
-    path = tmp_path / "root" / "talk.json"
-    path.write_text(json.dumps(export(a_day_at_the_mill(), is_tree=True)))
-
-    rubbish.survives(IMPORTER, tmp_path / "root", tmp_path)
-
-
 def test_messages_that_name_each_other_as_parents_end(tmp_path: Path) -> None:
     path = tmp_path / "talk.json"
     circle = [message("m1", "m2", "a"), message("m2", "m1", "b")]
     path.write_text(json.dumps(export(circle)))
 
-    assert len(rubbish.events(IMPORTER, path)) >= 2
+    assert len(read_all(IMPORTER, path)) >= 2
 
 
 def test_it_is_recognised(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from sessionary.model.message import (
     ToolResult,
 )
 from sessionary.store.tables.blobs import hash_of
+from sessionary.testing.importer_world import ImportedStore
 from tests.importers import rubbish
-from tests.importers.archive import Archive
 from tests.importers.write_llm import (
     PICTURE,
     Log,
@@ -54,7 +54,7 @@ def hashed(tmp_path: Path) -> Iterator[Log]:
     made.close()
 
 
-def test_prompts_and_responses_become_conversations(archive: Archive, older: Log) -> None:
+def test_prompts_and_responses_become_conversations(archive: ImportedStore, older: Log) -> None:
     report = archive.take_all(IMPORTER, older.path)
 
     assert (report.added, report.skipped) == (2, 0)
@@ -76,7 +76,7 @@ def test_prompts_and_responses_become_conversations(archive: Archive, older: Log
     archive.check_again(IMPORTER, older.path)
 
 
-def test_only_the_conversation_that_grew_is_read_again(archive: Archive, older: Log) -> None:
+def test_only_the_conversation_that_grew_is_read_again(archive: ImportedStore, older: Log) -> None:
     archive.take_all(IMPORTER, older.path)
 
     older.respond("Grind it.", "Ground.")
@@ -87,7 +87,7 @@ def test_only_the_conversation_that_grew_is_read_again(archive: Archive, older: 
     archive.check()
 
 
-def test_chains_become_a_tree(archive: Archive, newer: Log) -> None:
+def test_chains_become_a_tree(archive: ImportedStore, newer: Log) -> None:
     report = archive.take_all(IMPORTER, newer.path)
 
     assert (report.added, report.skipped) == (1, 0)
@@ -115,7 +115,9 @@ def test_chains_become_a_tree(archive: Archive, newer: Log) -> None:
     archive.check()
 
 
-def test_messages_named_by_their_hash_become_a_conversation(archive: Archive, hashed: Log) -> None:
+def test_messages_named_by_their_hash_become_a_conversation(
+    archive: ImportedStore, hashed: Log
+) -> None:
     report = archive.take_all(IMPORTER, hashed.path)
 
     assert (report.added, report.skipped) == (1, 0)
@@ -137,7 +139,7 @@ def test_messages_named_by_their_hash_become_a_conversation(archive: Archive, ha
 
 
 def test_two_turns_that_end_in_the_same_message_are_both_paid(
-    archive: Archive, hashed: Log
+    archive: ImportedStore, hashed: Log
 ) -> None:
     asked, answered = hashed.hashed(("user", words("Again?")), ("assistant", words("Yes.")))
     for _ in range(2):
@@ -148,7 +150,7 @@ def test_two_turns_that_end_in_the_same_message_are_both_paid(
     assert archive.session("llm", "t2").usage.calls == 2
 
 
-def test_a_missing_message_is_reported(archive: Archive, hashed: Log) -> None:
+def test_a_missing_message_is_reported(archive: ImportedStore, hashed: Log) -> None:
     hashed.hashed_turn("b2:gone", "b2:gone", "t3")
 
     report = archive.take_all(IMPORTER, hashed.path)

@@ -20,7 +20,7 @@ from sessionary.importers.base.session_merger import ImportTarget
 from sessionary.model.message import Message
 from sessionary.store.database import Store
 from sessionary.store.tables import imports, usage
-from tests.importers.archive import Archive
+from sessionary.testing.importer_world import ImportedStore
 from tests.importers.talking_tool import TOKENS, JsonLine, Talk, TalkingTool
 
 # A operation, and two small numbers that say which message and how many.
@@ -68,7 +68,7 @@ class Story:
     """A tool that works, and our record of what it wrote."""
 
     def __init__(self, store: Store, folder: Path, style: str, *, is_marked: bool) -> None:
-        self.archive = Archive(store)
+        self.archive = ImportedStore(store)
         self.number = next(_stories)
         self.folder = folder
         self.ticks = itertools.count()

@@ -8,15 +8,17 @@ import pytest
 from sessionary.importers.open_webui import IMPORTER
 from sessionary.model.message import Attachment, Message, Reasoning, Text, ToolCall, ToolResult
 from sessionary.store.tables.blobs import hash_of
+from sessionary.testing.importer_world import ImportedStore
 from tests.importers import rubbish
-from tests.importers.archive import Archive
 from tests.importers.write_open_webui import BEGAN, PICTURE, a_day_at_the_mill, put, row
 
 TEXTS = ["What is in a.txt?", "It is flour.", "Grind it.", ""]
 
 
 @pytest.mark.parametrize("form", ["database", "list", "document"])
-def test_a_chat_comes_over_with_its_branches(archive: Archive, tmp_path: Path, form: str) -> None:
+def test_a_chat_comes_over_with_its_branches(
+    archive: ImportedStore, tmp_path: Path, form: str
+) -> None:
     chat = row("chat-1", a_day_at_the_mill())
     path = tmp_path / ("webui.db" if form == "database" else "chats.json")
     if form == "database":
@@ -50,7 +52,7 @@ def test_a_chat_comes_over_with_its_branches(archive: Archive, tmp_path: Path, f
     archive.check_again(IMPORTER, path, *([] if form == "database" else [path]))
 
 
-def test_only_the_chat_that_grew_is_read_again(archive: Archive, tmp_path: Path) -> None:
+def test_only_the_chat_that_grew_is_read_again(archive: ImportedStore, tmp_path: Path) -> None:
     path, tree = tmp_path / "webui.db", a_day_at_the_mill()
     put(path, row("chat-1", tree), row("chat-2", a_day_at_the_mill()))
     archive.take_all(IMPORTER, path)
@@ -64,7 +66,7 @@ def test_only_the_chat_that_grew_is_read_again(archive: Archive, tmp_path: Path)
     archive.check()
 
 
-def test_messages_in_a_table_of_their_own_are_found(archive: Archive, tmp_path: Path) -> None:
+def test_messages_in_a_table_of_their_own_are_found(archive: ImportedStore, tmp_path: Path) -> None:
     path, tree = tmp_path / "webui.db", a_day_at_the_mill()
     apart = [
         ("chat-1-m9", "chat-1", "user", tree.current, '"Later."', None, None, None, BEGAN + 99)
@@ -78,7 +80,7 @@ def test_messages_in_a_table_of_their_own_are_found(archive: Archive, tmp_path: 
     assert archive.texts("open-webui", "chat-1") == [*TEXTS, "Later."]
 
 
-def test_a_list_without_a_tree_is_read_in_its_order(archive: Archive, tmp_path: Path) -> None:
+def test_a_list_without_a_tree_is_read_in_its_order(archive: ImportedStore, tmp_path: Path) -> None:
     path = tmp_path / "chats.json"
     messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     path.write_text(json.dumps([{"id": "old", "chat": {"messages": messages, "history": {}}}]))
@@ -98,7 +100,7 @@ def test_damage_is_survived(tmp_path: Path) -> None:
     rubbish.survives(IMPORTER, tmp_path / "two", tmp_path, times=40)
 
 
-def test_details_that_never_end_are_text(archive: Archive, tmp_path: Path) -> None:
+def test_details_that_never_end_are_text(archive: ImportedStore, tmp_path: Path) -> None:
     path, text = tmp_path / "chats.json", '<details type="reasoning">' * 20_000
     messages = [{"role": "assistant", "content": text}]
     path.write_text(json.dumps([{"id": "x", "chat": {"messages": messages, "history": {}}}]))

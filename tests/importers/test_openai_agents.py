@@ -15,8 +15,8 @@ from sessionary.model.message import (
     Unknown,
 )
 from sessionary.store.tables.blobs import hash_of
+from sessionary.testing.importer_world import ImportedStore
 from tests.importers import rubbish
-from tests.importers.archive import Archive
 from tests.importers.write_openai_agents import PICTURE, a_day_at_the_mill, add, branch, reply, user
 
 
@@ -27,7 +27,7 @@ def name_of(path: Path, id: str) -> str:
     return f"{id}@{row[0]}"
 
 
-def test_a_session_comes_over_as_it_was(archive: Archive, tmp_path: Path) -> None:
+def test_a_session_comes_over_as_it_was(archive: ImportedStore, tmp_path: Path) -> None:
     path = tmp_path / "talks.db"
     add(path, "ann", *a_day_at_the_mill())
 
@@ -52,7 +52,7 @@ def test_a_session_comes_over_as_it_was(archive: Archive, tmp_path: Path) -> Non
     archive.check_again(IMPORTER, path)
 
 
-def test_only_the_session_that_grew_is_read_again(archive: Archive, tmp_path: Path) -> None:
+def test_only_the_session_that_grew_is_read_again(archive: ImportedStore, tmp_path: Path) -> None:
     path = tmp_path / "talks.db"
     add(path, "ann", user("a"), reply("b"))
     add(path, "bob", user("x"))
@@ -66,7 +66,7 @@ def test_only_the_session_that_grew_is_read_again(archive: Archive, tmp_path: Pa
     archive.check()
 
 
-def test_branches_of_an_advanced_session_come_over(archive: Archive, tmp_path: Path) -> None:
+def test_branches_of_an_advanced_session_come_over(archive: ImportedStore, tmp_path: Path) -> None:
     path = tmp_path / "talks.db"
     first = [user("a"), reply("b"), user("c"), reply("d")]
     branch(path, "ann", first, turn=2, second=[user("x"), reply("y")])

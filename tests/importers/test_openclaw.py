@@ -7,8 +7,8 @@ import pytest
 
 from sessionary.importers.openclaw import IMPORTER
 from sessionary.model.session import Kind, Lineage
+from sessionary.testing.importer_world import ImportedStore, read_all
 from tests.importers import rubbish
-from tests.importers.archive import Archive
 from tests.importers.write_openclaw import State
 from tests.importers.write_pi import PiSession, a_day_at_the_mill, words
 
@@ -46,7 +46,9 @@ def filled(state: State) -> PiSession:
     return newest
 
 
-def test_windows_of_a_conversation_come_over_in_their_order(archive: Archive, state: State) -> None:
+def test_windows_of_a_conversation_come_over_in_their_order(
+    archive: ImportedStore, state: State
+) -> None:
     filled(state)
 
     report = archive.take(IMPORTER, list(IMPORTER.find(state.root)))
@@ -64,7 +66,7 @@ def test_windows_of_a_conversation_come_over_in_their_order(archive: Archive, st
     archive.check()
 
 
-def test_only_the_session_that_grew_is_read_again(archive: Archive, state: State) -> None:
+def test_only_the_session_that_grew_is_read_again(archive: ImportedStore, state: State) -> None:
     newest = filled(state)
     archive.take(IMPORTER, list(IMPORTER.find(state.root)))
     before = archive.everything()
@@ -81,7 +83,9 @@ def test_only_the_session_that_grew_is_read_again(archive: Archive, state: State
     archive.check()
 
 
-def test_a_session_in_a_file_and_in_the_database_is_one(archive: Archive, state: State) -> None:
+def test_a_session_in_a_file_and_in_the_database_is_one(
+    archive: ImportedStore, state: State
+) -> None:
     session = talk("old", "a", "b")
     state.files({KEY: {"sessionId": "old", "label": "Old talk"}}, session)
     archive.take(IMPORTER, list(IMPORTER.find(state.root)))
@@ -96,7 +100,7 @@ def test_a_session_in_a_file_and_in_the_database_is_one(archive: Archive, state:
     archive.check()
 
 
-def test_files_are_read_on_from_where_they_ended(archive: Archive, state: State) -> None:
+def test_files_are_read_on_from_where_they_ended(archive: ImportedStore, state: State) -> None:
     session, other = talk("one", "a", "b"), talk("two", "x", "y")
     index = {KEY: {"sessionId": "one"}, SUBKEY: {"sessionId": "two", "spawnedBy": KEY}}
     state.files(index, session, other)
@@ -119,10 +123,10 @@ def test_a_transcript_that_was_put_aside_is_found(state: State) -> None:
     path.write_text(session.text())
 
     assert [unit.hint["id"] for unit in IMPORTER.find(state.root)] == ["gone"]
-    assert len(rubbish.events(IMPORTER, state.root)) > 2
+    assert len(read_all(IMPORTER, state.root)) > 2
 
 
-def test_a_missing_archive_is_reported(archive: Archive, state: State) -> None:
+def test_a_missing_archive_is_reported(archive: ImportedStore, state: State) -> None:
     filled(state)
     (state.agent / "sessions" / "cold" / ("a" * 64 + ".jsonl.zst")).unlink()
 

@@ -8,8 +8,8 @@ from sessionary.importers.opencode import IMPORTER
 from sessionary.model.message import Attachment, Compaction, Reasoning, ToolCall, ToolResult
 from sessionary.model.session import Kind, Lineage
 from sessionary.store.tables.blobs import hash_of
+from sessionary.testing.importer_world import ImportedStore
 from tests.importers import rubbish
-from tests.importers.archive import Archive
 from tests.importers.write_opencode import PICTURE, OpenCodeSession, a_day_at_the_mill, words
 
 TEXTS = [
@@ -29,7 +29,7 @@ def session() -> OpenCodeSession:
 
 @pytest.mark.parametrize("form", ["database", "files"])
 def test_a_session_comes_over_as_it_was(
-    archive: Archive, session: OpenCodeSession, tmp_path: Path, form: str
+    archive: ImportedStore, session: OpenCodeSession, tmp_path: Path, form: str
 ) -> None:
     root = tmp_path / "opencode"
     path = root / "opencode.db"
@@ -60,7 +60,7 @@ def test_a_session_comes_over_as_it_was(
 
 
 def test_only_the_session_that_grew_is_read_again(
-    archive: Archive, session: OpenCodeSession, tmp_path: Path
+    archive: ImportedStore, session: OpenCodeSession, tmp_path: Path
 ) -> None:
     path = tmp_path / "opencode" / "opencode.db"
     session.put(path)
@@ -81,7 +81,7 @@ def test_only_the_session_that_grew_is_read_again(
 
 
 def test_files_that_were_moved_into_the_database_are_the_same_session(
-    archive: Archive, session: OpenCodeSession, tmp_path: Path
+    archive: ImportedStore, session: OpenCodeSession, tmp_path: Path
 ) -> None:
     root = tmp_path / "opencode"
     session.write(root / "storage")
@@ -94,7 +94,7 @@ def test_files_that_were_moved_into_the_database_are_the_same_session(
 
 
 def test_files_that_grew_are_read_again(
-    archive: Archive, session: OpenCodeSession, tmp_path: Path
+    archive: ImportedStore, session: OpenCodeSession, tmp_path: Path
 ) -> None:
     session.write(tmp_path / "storage")
     archive.take_all(IMPORTER, tmp_path)

@@ -9,8 +9,7 @@ from sessionary.importers.pi import IMPORTER
 from sessionary.model.message import Attachment, Compaction, Reasoning, Role, ToolCall, ToolResult
 from sessionary.model.session import Lineage
 from sessionary.store.tables.blobs import hash_of
-from tests.importers import rubbish
-from tests.importers.archive import Archive
+from sessionary.testing.importer_world import ImportedStore
 from tests.importers.write_pi import PICTURE, PiSession, a_day_at_the_mill, words
 
 ID = "0a1b2c3d-0000-4000-8000-000000000001"
@@ -32,7 +31,7 @@ def session() -> PiSession:
 
 
 def test_a_session_comes_over_as_it_was(
-    archive: Archive, session: PiSession, tmp_path: Path
+    archive: ImportedStore, session: PiSession, tmp_path: Path
 ) -> None:
     session.write(tmp_path / "pi")
 
@@ -53,7 +52,7 @@ def test_a_session_comes_over_as_it_was(
 
 
 def test_the_branch_that_was_left_is_there_with_its_tools(
-    archive: Archive, session: PiSession, tmp_path: Path
+    archive: ImportedStore, session: PiSession, tmp_path: Path
 ) -> None:
     session.write(tmp_path / "pi")
     archive.take(IMPORTER, list(IMPORTER.find(tmp_path / "pi")))
@@ -72,7 +71,7 @@ def test_the_branch_that_was_left_is_there_with_its_tools(
 
 
 def test_reading_it_again_changes_nothing(
-    archive: Archive, session: PiSession, tmp_path: Path
+    archive: ImportedStore, session: PiSession, tmp_path: Path
 ) -> None:
     path = session.write(tmp_path / "pi")
     archive.take(IMPORTER, list(IMPORTER.find(tmp_path / "pi")))
@@ -88,7 +87,9 @@ def test_reading_it_again_changes_nothing(
     assert archive.everything() == before
 
 
-def test_only_what_was_added_is_read(archive: Archive, session: PiSession, tmp_path: Path) -> None:
+def test_only_what_was_added_is_read(
+    archive: ImportedStore, session: PiSession, tmp_path: Path
+) -> None:
     path = session.write(tmp_path / "pi")
     archive.take(IMPORTER, list(IMPORTER.find(tmp_path / "pi")))
     size = path.stat().st_size
@@ -105,7 +106,7 @@ def test_only_what_was_added_is_read(archive: Archive, session: PiSession, tmp_p
 
 
 def test_a_branch_that_begins_later_leaves_the_old_one(
-    archive: Archive, session: PiSession, tmp_path: Path
+    archive: ImportedStore, session: PiSession, tmp_path: Path
 ) -> None:
     path = session.write(tmp_path / "pi")
     archive.take(IMPORTER, list(IMPORTER.find(tmp_path / "pi")))
@@ -120,7 +121,9 @@ def test_a_branch_that_begins_later_leaves_the_old_one(
     archive.check()
 
 
-def test_a_copy_is_a_fork_and_its_calls_are_paid_once(archive: Archive, tmp_path: Path) -> None:
+def test_a_copy_is_a_fork_and_its_calls_are_paid_once(
+    archive: ImportedStore, tmp_path: Path
+) -> None:
     first = PiSession(ID)
     first.user("a")
     first.reply(words("b"))
@@ -140,7 +143,7 @@ def test_a_copy_is_a_fork_and_its_calls_are_paid_once(archive: Archive, tmp_path
     archive.check()
 
 
-def test_the_first_version_had_no_tree(archive: Archive, tmp_path: Path) -> None:
+def test_the_first_version_had_no_tree(archive: ImportedStore, tmp_path: Path) -> None:
     session = PiSession(ID, {"version": 1})
     session.user("a")
     session.reply(words("b"))
@@ -153,7 +156,7 @@ def test_the_first_version_had_no_tree(archive: Archive, tmp_path: Path) -> None
     assert archive.texts("pi", ID) == ["a", "b"]
 
 
-def test_a_half_written_line_waits_for_its_end(archive: Archive, tmp_path: Path) -> None:
+def test_a_half_written_line_waits_for_its_end(archive: ImportedStore, tmp_path: Path) -> None:
     session = PiSession(ID)
     session.user("a")
     path = session.write(tmp_path / "pi")
@@ -169,7 +172,9 @@ def test_a_half_written_line_waits_for_its_end(archive: Archive, tmp_path: Path)
     archive.check()
 
 
-def test_bad_lines_are_reported_and_the_rest_is_kept(archive: Archive, tmp_path: Path) -> None:
+def test_bad_lines_are_reported_and_the_rest_is_kept(
+    archive: ImportedStore, tmp_path: Path
+) -> None:
     session = PiSession(ID)
     session.user("a")
     session.reply(words("b"))
@@ -181,12 +186,6 @@ def test_bad_lines_are_reported_and_the_rest_is_kept(archive: Archive, tmp_path:
 
     assert [fault.where.split()[0] for fault in report.faults] == ["byte", "byte"]
     assert archive.texts("pi", ID) == ["a", "b"]
-
-
-def test_damage_is_survived(session: PiSession, tmp_path: Path) -> None:
-    session.write(tmp_path / "pi")
-
-    rubbish.survives(IMPORTER, tmp_path / "pi", tmp_path)
 
 
 def test_it_is_recognised_by_its_first_line(session: PiSession, tmp_path: Path) -> None:

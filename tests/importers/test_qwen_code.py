@@ -16,8 +16,7 @@ from sessionary.model.message import (
     ToolResult,
 )
 from sessionary.model.session import Kind, Lineage
-from tests.importers import rubbish
-from tests.importers.archive import Archive
+from sessionary.testing.importer_world import ImportedStore
 from tests.importers.write_qwen_code import QwenSession, a_day_at_the_mill, text
 
 ID = "0a1b2c3d-0000-4000-8000-000000000001"
@@ -32,7 +31,7 @@ def session() -> QwenSession:
 
 
 def test_a_session_comes_over_with_its_tools_and_tokens(
-    archive: Archive, session: QwenSession, tmp_path: Path
+    archive: ImportedStore, session: QwenSession, tmp_path: Path
 ) -> None:
     path = session.write(tmp_path / "qwen")
 
@@ -61,7 +60,7 @@ def test_a_session_comes_over_with_its_tools_and_tokens(
 
 
 def test_what_was_rewound_stays_in_the_log(
-    archive: Archive, session: QwenSession, tmp_path: Path
+    archive: ImportedStore, session: QwenSession, tmp_path: Path
 ) -> None:
     session.write(tmp_path / "qwen")
 
@@ -73,7 +72,7 @@ def test_what_was_rewound_stays_in_the_log(
 
 
 def test_a_session_that_grew_gains_only_what_is_new(
-    archive: Archive, session: QwenSession, tmp_path: Path
+    archive: ImportedStore, session: QwenSession, tmp_path: Path
 ) -> None:
     session.write(tmp_path / "qwen")
     archive.take_all(IMPORTER, tmp_path / "qwen")
@@ -88,7 +87,7 @@ def test_a_session_that_grew_gains_only_what_is_new(
 
 
 def test_a_compression_is_a_compaction_and_a_notice_is_not_the_person_s(
-    archive: Archive, session: QwenSession, tmp_path: Path
+    archive: ImportedStore, session: QwenSession, tmp_path: Path
 ) -> None:
     history = [
         {"role": "user", "parts": [text("<state_snapshot>All of it</state_snapshot>")]},
@@ -108,7 +107,7 @@ def test_a_compression_is_a_compaction_and_a_notice_is_not_the_person_s(
 
 
 def test_a_fork_shares_its_beginning_and_an_agent_hangs_on_its_session(
-    archive: Archive, session: QwenSession, tmp_path: Path
+    archive: ImportedStore, session: QwenSession, tmp_path: Path
 ) -> None:
     first = QwenSession(ID)
     first.user(text("What is in a.txt?"))
@@ -136,12 +135,6 @@ def test_a_fork_shares_its_beginning_and_an_agent_hangs_on_its_session(
     assert (head.kind, head.title) == (Kind.SUBAGENT, "Digging")
     assert head.parent_id == archive.session("qwen-code", ID).id
     archive.check()
-
-
-def test_damage_is_survived(session: QwenSession, tmp_path: Path) -> None:
-    session.write(tmp_path / "qwen")
-
-    rubbish.survives(IMPORTER, tmp_path / "qwen", tmp_path)
 
 
 def test_it_is_recognised(session: QwenSession, tmp_path: Path) -> None:

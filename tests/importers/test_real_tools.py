@@ -7,7 +7,7 @@ import pytest
 
 from sessionary.actions.transfer import export
 from sessionary.importers import registry
-from tests.importers.archive import Archive
+from sessionary.testing.importer_world import ImportedStore
 from tests.real_tools.comparison import Talk, differences, imported
 from tests.real_tools.records import RECORDS, bring_back
 from tests.real_tools.tools import TOOLS, Tool
@@ -20,7 +20,7 @@ def test_every_tool_has_a_record() -> None:
 
 
 @pytest.mark.parametrize("tool", RECORDED, ids=lambda tool: tool.program)
-def test_a_real_record_comes_over_whole(tool: Tool, archive: Archive, tmp_path: Path) -> None:
+def test_a_real_record_comes_over_whole(tool: Tool, archive: ImportedStore, tmp_path: Path) -> None:
     home = bring_back(tool.program, tmp_path)
     source = Talk(**json.loads((RECORDS / tool.program / "talk.json").read_text()))
     importer = registry.importer(tool.importer)

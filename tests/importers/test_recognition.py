@@ -14,8 +14,8 @@ from sessionary.app.imports import ImportRequest, ImportResult
 from sessionary.errors import BadInput
 from sessionary.importers import registry
 from sessionary.importers.registry import Recogniser
+from sessionary.testing.importer_world import ImportedStore, files_of
 from tests.importers import corpus, write_hermes, write_pi
-from tests.importers.archive import Archive
 
 # The files of each sample that are records; what else it has lies beside them.
 BESIDE = ("workspace.yaml", "workspace.json", "history_item.json", "task_metadata.json")
@@ -47,7 +47,7 @@ def looked(place: Path, tool: str | None = None) -> ImportResult:
 
 
 def records_of(place: Path) -> list[Path]:
-    return [path for path in corpus.files_of(place) if path.name not in BESIDE]
+    return [path for path in files_of(place) if path.name not in BESIDE]
 
 
 @pytest.mark.parametrize("name", registry.names())
@@ -131,7 +131,7 @@ def test_a_folder_of_every_tool_gives_each_file_to_its_own_importer(
     [unknown] = result.unknown
     assert {"notes.md", "lines.jsonl"} <= set(unknown.names)
     assert result.failures == ()
-    Archive(client.store).check()
+    ImportedStore(client.store).check()
 
 
 def test_a_copied_home_directory_is_searched_where_tools_keep_their_records(
@@ -191,7 +191,7 @@ def test_a_strange_file_where_a_tool_keeps_its_records_is_named_and_not_read(
         "other.jsonl": "it is a record of Codex, not of Claude Code; it was left alone",
         "junk.jsonl": "nothing in it is known as a record of Claude Code; it was left alone",
     }
-    assert len(Archive(client.store).heads()) == 1
+    assert len(ImportedStore(client.store).heads()) == 1
 
 
 def test_a_file_of_openclaw_alone_is_distinguished_from_one_of_pi(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from sessionary.importers import registry
-from sessionary.importers.base.events import UserEnvironment
 from tests.importers import (
     write_aider,
     write_cline,
@@ -162,33 +161,3 @@ def test_a_record_finds_its_importer_and_no_other(
     assert found.name == name
     # OpenClaw writes Pi's format into files of its own.
     assert set(claims) <= {name, "pi" if name == "openclaw" else name}
-
-
-@pytest.mark.parametrize("name", registry.names())
-def test_every_importer_says_what_it_reads_and_finds_nothing_in_an_empty_home(
-    name: str, tmp_path: Path
-) -> None:
-    importer = registry.importer(name)
-
-    units = [
-        unit
-        for place in importer.places(UserEnvironment(tmp_path))
-        for unit in importer.find(place)
-    ]
-
-    assert importer.name == name
-    assert importer.title
-    assert units == []
-
-
-@pytest.mark.parametrize("name", registry.names())
-def test_no_importer_takes_what_is_nobodys(name: str, tmp_path: Path) -> None:
-    importer = registry.importer(name)
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "empty.json").write_text("")
-    (tmp_path / "list.json").write_text("[1]")
-    (tmp_path / "lines.jsonl").write_text("{}\n{}\n")
-    (tmp_path / "notes.md").write_text("# Notes\n")
-
-    assert [path for path in sorted(tmp_path.iterdir()) if importer.recognises(path)] == []
-    assert not importer.recognises(tmp_path / "nothing")

@@ -6,11 +6,13 @@ from sessionary.actions.transfer import export, jsonl_import
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.importers import registry
 from sessionary.store.open import open_store
+from sessionary.testing.importer_world import ImportedStore
 from tests.importers import corpus
-from tests.importers.archive import Archive
 
 
-def test_every_tools_sessions_survive_export_and_import(archive: Archive, tmp_path: Path) -> None:
+def test_every_tools_sessions_survive_export_and_import(
+    archive: ImportedStore, tmp_path: Path
+) -> None:
     places: dict[str, Path] = {}
     for name in registry.names():
         importer = registry.importer(name)
@@ -31,8 +33,8 @@ def test_every_tools_sessions_survive_export_and_import(archive: Archive, tmp_pa
         assert list(export.export_jsonl(other, profile=None)) == first
         for name in registry.names():
             importer = registry.importer(name)
-            again = Archive(other).take(importer, list(importer.find(places[name])))
+            again = ImportedStore(other).take(importer, list(importer.find(places[name])))
             assert (again.added, again.messages, again.skipped) == (0, 0, 0), name
-        Archive(other).check()
+        ImportedStore(other).check()
     finally:
         other.close()

@@ -93,7 +93,7 @@ def plugins(tmp_path_factory: pytest.TempPathFactory) -> PluginEnvironment:
     return PluginEnvironment(python, folder, home)
 
 
-@pytest.mark.parametrize("page", ["channel", "agent", "command"])
+@pytest.mark.parametrize("page", PAGES)
 def test_the_package_of_the_page_passes_the_suite(plugins: PluginEnvironment, page: str) -> None:
     folder = plugins.sources / page / "tests"
 
