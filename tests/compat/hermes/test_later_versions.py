@@ -209,6 +209,8 @@ def test_messages_are_compacted_and_rewound_as_later_versions_do(db: SessionDB) 
     assert db.set_latest_user_api_content("s1", "2", "sent") == 1
     assert db.set_latest_user_api_content("s1", "other", "sent") == 0
 
+    [newest, _] = db.list_recent_user_messages("s1")
+    assert (newest["id"], newest["preview"]) == (numbers[1], "2")
     rewound = db.rewind_to_message("s1", numbers[1])
     assert (rewound["rewound_count"], rewound["new_head_id"]) == (1, numbers[0])
     assert rewound["target_message"]["content"] == "2"

@@ -203,7 +203,10 @@ def test_the_prompt_says_where_the_agent_is() -> None:
     at = lines.index("**Home Channels (default destinations):**")
     assert lines[at + 1] == "  - telegram: Name (ID: 123)"
     at = lines.index("**Delivery options for scheduled tasks:**")
-    assert ['"origin"' in lines[at + 1], '"local"' in lines[at + 2], '"telegram"' in lines[at + 3]]
+    assert lines[at + 1] == '- `"origin"` → Back to this chat (general)'
+    assert lines[at + 2].startswith('- `"local"` → ')
+    assert lines[at + 2].endswith("/cron/output/)")
+    assert lines[at + 3] == '- `"telegram"` → Home channel (Name)'
     assert '"platform:chat_id"' in lines[-1]
     assert lines == prompt(source)
 
@@ -214,6 +217,11 @@ def test_a_nameless_user_is_shown_by_id_and_a_shared_session_shows_none() -> Non
     assert "**User ID:** 42" in prompt(source)
     shared = prompt(source, group_sessions_per_user=False)
     assert not any("42" in line for line in shared)
+    thread = SessionSource(TELEGRAM, "-1", chat_type="group", user_id="42", thread_id="7")
+    for lines, label in ((shared, "Multi-user session"), (prompt(thread), "Multi-user thread")):
+        [line] = [each for each in lines if each.startswith("**Session type:**")]
+        assert line.startswith(f"**Session type:** {label} — ")
+        assert "[sender name]" in line
 
 
 def test_other_peoples_text_stays_on_its_line() -> None:

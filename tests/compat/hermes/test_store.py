@@ -17,6 +17,8 @@ from sessionary.compat.hermes.session import (
     SessionEntry,
     SessionSource,
     SessionStore,
+    build_session_context,
+    build_session_context_prompt,
     build_session_key,
 )
 from sessionary.compat.hermes.state import SessionDB
@@ -422,3 +424,16 @@ def test_people_on_whatsapp_have_one_session_under_all_their_ids(
 
     assert {each.session_key for each in entries} == {"agent:main:whatsapp:dm:15551234567"}
     assert len({each.session_id for each in entries}) == 1
+
+
+def test_ids_in_a_prompt_are_hidden_with_the_salt_of_the_store(
+    store: SessionStore, config: GatewayConfig
+) -> None:
+    entry = store.get_or_create_session(BOB)
+    with_entry = build_session_context(BOB, config, entry)
+    salted = build_session_context_prompt(with_entry, redact_pii=True)
+    plain = build_session_context_prompt(build_session_context(BOB, config), redact_pii=True)
+
+    assert salted != plain
+    listed = build_session_context(BOB, config, store.list_sessions()[0])
+    assert build_session_context_prompt(listed, redact_pii=True) == salted

@@ -142,13 +142,15 @@ def _with_context(tx: Tx, row: Json, *, profile: str) -> Json:
     """A result with the messages right before and after it in the same session."""
     head = rows.find_session(tx, row["session_id"], profile=profile)
     near = [] if head is None else queries.neighbours(tx, head, row["id"])
-    context = [{"role": each["role"], "content": _beginning(each["content"])} for each in near]
+    context = [
+        {"role": each["role"], "content": text_of(each["content"])[:_CONTEXT]} for each in near
+    ]
     return row | {"context": context}
 
 
-def _beginning(content: object) -> str:
-    """The beginning of a message's text; of parts, their texts."""
+def text_of(content: object) -> str:
+    """A message's text; of parts, their texts."""
     if isinstance(content, list):
         texts = (each.get("text") for each in content if isinstance(each, dict))
         content = " ".join(text for text in texts if isinstance(text, str))
-    return content[:_CONTEXT] if isinstance(content, str) else ""
+    return content if isinstance(content, str) else ""

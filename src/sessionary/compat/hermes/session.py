@@ -349,14 +349,16 @@ class SessionStore:
     def _give(self, entry: SessionEntry) -> SessionEntry:
         with self._lock:
             living = self._given.setdefault(entry.session_key, [])
-            living[:] = [pair for pair in living if pair[0]() is not None]
             living.append((weakref.ref(entry), replace(entry)))
         return entry
 
     def _save_key(self, name: str) -> None:
         """Store what the program has changed in its entries of one key."""
         with self._lock:
-            for place, (reference, stored) in enumerate(self._given.get(name, ())):
+            living = [pair for pair in self._given.pop(name, ()) if pair[0]() is not None]
+            if living:
+                self._given[name] = living
+            for place, (reference, stored) in enumerate(living):
                 entry = reference()
                 changed = {} if entry is None else _changes(stored, entry)
                 if entry is not None and changed:
@@ -364,7 +366,7 @@ class SessionStore:
                     if key is not None:
                         moment = self._store.moment()
                         self._store.write(_apply_changes, key, changed, moment=moment)
-                    self._given[name][place] = (reference, replace(entry))
+                    living[place] = (reference, replace(entry))
 
 
 class AsyncSessionStore(Awaiting[SessionStore]):

@@ -44,6 +44,7 @@ _OF_COUNTS = frozenset(
     {*rows.TOKENS, *rows.COSTS, *rows.PRICING, *rows.BILLING, "model", "api_call_count"}
 )
 _NOT_OF_MESSAGE = frozenset({"self", "session_id", "further"})
+_RECENT_PREVIEW = 80
 _NO_WAL = ("locking protocol", "not authorized")
 _ROW_FILTERS = frozenset(each.name for each in fields(RowFilter))
 _logger = logging.getLogger(__name__)
@@ -817,6 +818,21 @@ class SessionDB:
             "new_head_id": rows_before[-1]["id"] if rows_before else None,
         }
 
+    def list_recent_user_messages(
+        self, session_id: str, limit: int = 20, include_inactive: bool = False
+    ) -> list[Json]:
+        """The number, time and beginning of the last user messages, newest first."""
+        found = self.get_messages(session_id, include_inactive=include_inactive)
+        users = [row for row in reversed(found) if row["role"] == "user"]
+        return [
+            {
+                "id": row["id"],
+                "timestamp": row["timestamp"],
+                "preview": one_line(search.text_of(row["content"]))[:_RECENT_PREVIEW],
+            }
+            for row in users[: max(0, limit)]
+        ]
+
     @recorded
     def set_latest_user_api_content(self, session_id: str, content: Any, api_content: str) -> int:
         """Keep what was really sent of the newest user message; return whether it is that message's content."""
@@ -1042,6 +1058,7 @@ class AsyncSessionDB(Awaiting[SessionDB]):
     set_session_archived = awaited(SessionDB.set_session_archived)
     archive_and_compact = awaited(SessionDB.archive_and_compact)
     rewind_to_message = awaited(SessionDB.rewind_to_message)
+    list_recent_user_messages = awaited(SessionDB.list_recent_user_messages)
     set_latest_user_api_content = awaited(SessionDB.set_latest_user_api_content)
     has_platform_message_id = awaited(SessionDB.has_platform_message_id)
     refresh_compression_lock = awaited(SessionDB.refresh_compression_lock)

@@ -59,7 +59,7 @@ def bind(tx: Tx, binding: Json, *, profile: str, moment: Moment) -> None:
     linked = of_session(tx, id, profile=profile)
     if linked is not None and (linked["chat_id"], linked["thread_id"]) != (chat_id, thread_id):
         raise ValueError(
-            f"Session {id} is linked to topic {linked['thread_id']} of chat {linked['chat_id']} already"
+            f"Session {id} is already linked to topic {linked['thread_id']} of chat {linked['chat_id']}"
         )
     now = moment.now.timestamp()
     earlier = of_topic(tx, chat_id, thread_id, profile=profile) or {}
