@@ -56,6 +56,11 @@ class Cost(NamedTuple):
     source: str = SOURCE
 
 
+def load() -> None:
+    """Load the table now; otherwise the first price does it."""
+    get_snapshot()
+
+
 def priced(usage: Usage, *, at: datetime) -> Usage:
     """Return the usage with its cost at the time of the call; an unknown model's cost stays unknown."""
     found = cost_of(usage, at=at)

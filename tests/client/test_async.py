@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -248,3 +250,50 @@ async def test_an_unreachable_database_is_one_clear_line() -> None:
         await AsyncSessionary.connect("postgresql://nobody:secret@127.0.0.1:1/none")
 
     assert "secret" not in str(refused.value)
+
+
+FIRST_USAGE = """
+import asyncio, sys, threading
+from sessionary import AsyncSessionary, InputMessage, Usage
+
+threads = []
+
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name == "genai_prices":
+            threads.append(threading.current_thread() is threading.main_thread())
+
+sys.meta_path.insert(0, Watch())
+used = Usage(model="gpt-5-mini", output_tokens=3)
+
+async def main():
+    async with AsyncSessionary("sqlite::memory:") as s:
+        chat = s.session("alice")
+        await chat.append("user", "hello")
+        assert threads == []
+        {append}
+        (total,) = await s.usage("model")
+        assert total.cost_microusd is not None
+
+asyncio.run(main())
+print(threads)
+"""
+
+
+@pytest.mark.parametrize(
+    "append",
+    [
+        'await chat.append("assistant", "hi", usage=used)',
+        'await chat.append_many([InputMessage("assistant", "hi", usage=used)])',
+        'async with chat.turn() as turn: await turn.append("assistant", "hi", usage=used)',
+    ],
+)
+def test_the_table_of_prices_is_loaded_beside_the_event_loop(append: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_USAGE.replace("{append}", append)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.stdout, done.stderr) == ("[False]\n", "")

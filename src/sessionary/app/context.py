@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
     from sessionary.engine.context import LiveEvent
 
 LEAST_SHIFT = timedelta(seconds=1)
+
+
+@cache
+def load_prices() -> None:
+    """Load the table of prices, once: it takes half a second of CPU, so nobody does it without need."""
+    from sessionary import prices
+
+    prices.load()
 
 
 class AppContext:
@@ -53,7 +62,7 @@ class AppContext:
         """Return the usage with its cost, as far as the price is known."""
         if used is None or used.model is None or used.cost_microusd is not None:
             return used
-        from sessionary import prices  # loads the table of prices
+        from sessionary import prices  # as in `load_prices`
 
         return prices.priced(used, at=at or self.clock.now())
 

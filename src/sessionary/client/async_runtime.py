@@ -7,17 +7,19 @@ from collections.abc import (
     AsyncGenerator,
     Callable,
     Coroutine,
+    Iterable,
     Iterator,
     Sequence,
 )
 from contextlib import aclosing, suppress
 from typing import Self, TypeVar
 
-from sessionary.app.context import AppContext
+from sessionary.app.context import AppContext, load_prices
 from sessionary.client.async_pages import AsyncHitsFetch, AsyncPageFetch
 from sessionary.client.async_paginator import AsyncHitPaginator, AsyncPaginator
 from sessionary.client.base import OpenStore
 from sessionary.errors import SessionaryError, StoreUnavailable, TurnLost
+from sessionary.model.usage import Usage
 from sessionary.store.database import Pending, Store, running_loop
 
 T = TypeVar("T")
@@ -79,6 +81,14 @@ def _close_when_opened(opening: "asyncio.Future[AppContext]") -> None:
     """Close a store that was opened for someone who no longer waits for it."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()
+
+
+async def prepare_prices(calls: Iterable[Usage | None]) -> None:
+    """Load the table of prices before the first call gets its cost, in a thread: the event loop goes on."""
+    if not load_prices.cache_info().currsize and any(
+        used is not None and used.model is not None and used.cost_microusd is None for used in calls
+    ):
+        await asyncio.to_thread(load_prices)
 
 
 async def finish(pending: Pending[T]) -> T:

@@ -12,6 +12,7 @@ from sessionary.client.async_runtime import (
     AsyncChangeSignal,
     AsyncHeartbeat,
     finish,
+    prepare_prices,
     take_result,
 )
 from sessionary.client.operations import (
@@ -85,6 +86,7 @@ class AsyncRunningTurn:
             extra=extra,
         )
         message, files = given.read()
+        await prepare_prices([usage])
         app, lease = self._client.app, self._lease
         done = await finish(
             app.store.write(

@@ -14,7 +14,7 @@ from sessionary.actions.sessions.read import TranscriptWindow
 from sessionary.client import operations
 from sessionary.client.operations import Operation, SessionReference, SessionTarget
 from sessionary.client.pages import Page
-from sessionary.client.sync_runtime import finish, paginate, run_async
+from sessionary.client.sync_runtime import finish, paginate, prepare_prices, run_async
 from sessionary.client.turn import RunningTurn
 from sessionary.client.values import (
     Content,
@@ -81,6 +81,7 @@ class Session(SessionReference):
             platform_message_id=platform_message_id,
             extra=extra,
         )
+        prepare_prices([usage])
         operation = operations.append_message(self._client.app, self._target, given)
         done = self._run(operation)
         self._target.id = done.session_id
@@ -88,6 +89,7 @@ class Session(SessionReference):
 
     def append_many(self, messages: Sequence[InputMessage]) -> list[Appended]:
         """Add several messages in one transaction: all of them or none."""
+        prepare_prices(given.usage for given in messages)
         app = self._client.app
         each = [operations.append_message(app, self._target, given) for given in messages]
         done = self._run(lambda tx, opened: [append(tx, opened) for append in each])

@@ -4,7 +4,15 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from contextlib import aclosing, suppress
 from queue import SimpleQueue
 from typing import Self, TypeVar
@@ -13,6 +21,7 @@ from sessionary.app.context import AppContext
 from sessionary.client.base import OpenStore
 from sessionary.client.pages import HitPage, Page
 from sessionary.errors import SessionaryError, TurnLost
+from sessionary.model.usage import Usage
 from sessionary.store.database import Pending, Store
 
 T = TypeVar("T")
@@ -52,6 +61,10 @@ class BlockingOpenStore(OpenStore):
         client = cls.__new__(cls)
         client._app = app
         return client
+
+
+def prepare_prices(_: Iterable[Usage | None]) -> None:
+    """Nothing to do: the first call that gets its cost loads the table of prices."""
 
 
 def finish(pending: Pending[T]) -> T:

@@ -20,6 +20,7 @@ from sessionary.client.sync_runtime import (
     ChangeSignal,
     Heartbeat,
     finish,
+    prepare_prices,
     take_result,
 )
 from sessionary.client.values import Content, InputMessage, RoleName
@@ -86,6 +87,7 @@ class RunningTurn:
             extra=extra,
         )
         message, files = given.read()
+        prepare_prices([usage])
         app, lease = self._client.app, self._lease
         done = finish(
             app.store.write(
