@@ -1,5 +1,6 @@
 """What later versions of Hermes pass: kept and logged once, never an error."""
 
+import inspect
 import logging
 from typing import Any
 from uuid import uuid4
@@ -252,3 +253,55 @@ def test_a_gateway_keeps_its_own_index_of_conversations(db: SessionDB) -> None:
 
     assert db.load_gateway_routing_entries(scope=scope) == {"d": "4"}
     assert db.load_gateway_routing_entries(scope=scope[:5]) == {}
+
+
+@pytest.mark.parametrize("kind", [SessionDB, SessionStore])
+def test_no_method_refuses_a_keyword_of_tomorrow(kind: type[Any]) -> None:
+    """Called without its arguments, a method misses those, and does not mind the keyword."""
+    refused = [
+        name
+        for name, method in vars(kind).items()
+        if not name.startswith("_")
+        and inspect.isfunction(method)
+        and "unexpected" in str(_error_of(method))
+    ]
+
+    assert refused == []
+
+
+def _error_of(method: Any) -> Exception | None:
+    try:
+        method(object(), of_tomorrow=1)
+    except (TypeError, AttributeError) as error:
+        return error
+    return None
+
+
+def test_a_keyword_of_tomorrow_is_kept_by_every_call_that_records(db: SessionDB) -> None:
+    further: dict[str, Any] = {"of_tomorrow": 7}
+    db.create_session("s1", "cli")
+    db.end_session("s1", "done", **further)
+
+    assert kept(db, "s1") == {"of_tomorrow": 7}
+    row = db.get_session("s1", **further)
+    assert row is not None
+    assert row["end_reason"] == "done"
+    assert db.get_session_title("nobody", **further) is None
+
+
+def test_a_negative_limit_means_all(db: SessionDB) -> None:
+    for id in ("s1", "s2"):
+        db.create_session(id, "cli")
+        db.append_message(id, "user", "apples")
+
+    assert len(db.list_sessions_rich(limit=-1)) == len(db.search_sessions(limit=-1)) == 2
+    assert len(db.search_messages("apples", limit=-1, sort=" Oldest ")) == 2
+    assert db.list_sessions_rich(limit=0) == db.search_messages("apples", limit=0) == []
+
+
+@pytest.mark.parametrize("marker", ["", "rubbish", "inf", "nan", "-inf"])
+def test_the_regular_pruning_runs_whatever_its_marker_holds(db: SessionDB, marker: str) -> None:
+    db.set_meta("last_auto_prune", marker)
+
+    assert db.maybe_auto_prune_and_vacuum()["skipped"] is False
+    assert db.maybe_auto_prune_and_vacuum()["skipped"] is True

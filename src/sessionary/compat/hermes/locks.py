@@ -1,5 +1,6 @@
 """Compression locks that expire, handoffs that one process claims, and the key-value notes of programs."""
 
+import math
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
@@ -162,9 +163,10 @@ def claim_interval(tx: Tx, *, hours: float, moment: Moment) -> bool:
 def _seconds(text: str | None) -> float | None:
     """The time in a marker; None for one that holds something else."""
     try:
-        return None if text is None else float(text)
+        found = float(text or "")
     except ValueError:
         return None
+    return found if math.isfinite(found) else None
 
 
 def _lock_note(id: str) -> str:

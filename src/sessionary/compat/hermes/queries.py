@@ -19,6 +19,7 @@ PAGE = 100
 _OF_ROOT = ("started_at", "source", "user_id", "parent_session_id")
 EMPTY_WINDOW: Json = {"window": [], "messages_before": 0, "messages_after": 0}
 _PAGE = 50
+_ALL = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +76,20 @@ class ListOptions:
         return self.by_activity and self.tips and not self.children
 
 
+def at_most(limit: int) -> int:
+    """How many a caller wants: a negative number means all, as in SQL."""
+    return _ALL if limit < 0 else limit
+
+
 def list_heads(
     tx: Tx, wanted: ListOptions, *, profile: str, limit: int, offset: int
 ) -> list[SessionHead]:
     """Heads, newest first; a chain is represented by its root."""
-    if limit <= 0:
+    limit, offset = at_most(limit), max(0, offset)
+    if limit == 0:
         return []
     if not wanted.follows_chains:
-        return _read_heads(tx, wanted, profile=profile, limit=limit, skip=max(0, offset))
+        return _read_heads(tx, wanted, profile=profile, limit=limit, skip=offset)
     found: dict[int, SessionHead] = {}
     for head in _all_heads(tx, wanted, profile=profile):
         if head.lineage is Lineage.SUBAGENT and rows.parent_id(tx, head) is not None:
@@ -104,7 +111,7 @@ def rich_rows(
     found = (
         row for row in _every_row(tx, wanted, profile=profile) if only.has(tx, row, profile=profile)
     )
-    return list(islice(found, max(0, offset), max(0, offset) + max(0, limit)))
+    return list(islice(found, max(0, offset), max(0, offset) + at_most(limit)))
 
 
 def _every_row(tx: Tx, wanted: ListOptions, *, profile: str) -> Iterator[Json]:

@@ -65,8 +65,10 @@ def search_messages(
     sort: str | None,
 ) -> list[Json]:
     """The messages that match, each once, without retracted ones."""
-    if not query or not query.strip() or scope.is_empty or limit <= 0:
+    if not query or not query.strip() or scope.is_empty or limit == 0:
         return []
+    limit = queries.at_most(limit)
+    sort = sort.strip().lower() if isinstance(sort, str) else None
     found: list[Json] = []
     skip = max(0, offset)
     for row in _results(store, query, scope.options(sort, skip + limit), scope):

@@ -43,7 +43,13 @@ from sessionary.compat.hermes.source import (
     to_source,
 )
 from sessionary.compat.hermes.state import SessionDB
-from sessionary.compat.hermes.store import Awaiting, awaited, log_unknown, recorded
+from sessionary.compat.hermes.store import (
+    Awaiting,
+    awaited,
+    log_unknown,
+    recorded,
+    takes_any_keyword,
+)
 from sessionary.model.redact import Redactor
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import EndReason, SessionFolder, SessionHead
@@ -86,6 +92,7 @@ _PAGE = 500
 EntryFields = dict[str, Any]
 
 
+@takes_any_keyword
 class SessionStore:
     """Which session each conversation is on, in the same database as `SessionDB()`.
 
@@ -279,6 +286,9 @@ class SessionStore:
 
     def close(self) -> None:
         self._db.close()
+
+    def _keep_unknown(self, session_id: object, further: Mapping[str, object]) -> None:
+        self._db._keep_unknown(session_id, further)
 
     # What gateways call although it is not public
 

@@ -15,7 +15,7 @@ from sessionary.compat.hermes.rows import Json, jsonable
 from sessionary.compat.hermes.store import log_unknown
 from sessionary.model.redact import Redactor
 from sessionary.model.session import SessionHead
-from sessionary.model.source import ChatType, Isolation, SessionKey, Source, is_shared, key_for
+from sessionary.model.source import ChatType, Isolation, SessionKey, Source, key_for
 
 _ALWAYS = (
     "chat_id",
@@ -258,11 +258,10 @@ def is_shared_multi_user_session(
     group_sessions_per_user: bool = True,
     thread_sessions_per_user: bool = False,
 ) -> bool:
-    """Whether several people may be behind the source's key."""
+    """Whether people share a conversation in such a place, as it is configured."""
     if source.chat_type == ChatType.DM:
         return False
-    isolation = Isolation(group_sessions_per_user, thread_sessions_per_user)
-    return is_shared(to_source(source), isolation)
+    return not (thread_sessions_per_user if source.thread_id else group_sessions_per_user)
 
 
 @tolerant

@@ -27,6 +27,7 @@ from sessionary.compat.hermes.store import (
     default_database,
     log_unknown,
     recorded,
+    takes_any_keyword,
 )
 from sessionary.errors import BadInput, SessionaryError
 from sessionary.model.session import SessionHead
@@ -101,6 +102,7 @@ def _journal_mode(conn: sqlite3.Connection) -> str | None:
     return None if not row else str(row[0]).lower()
 
 
+@takes_any_keyword
 class SessionDB:
     """Sessions and messages as Hermes programs know them. Any thread may call; each call is one transaction.
 
@@ -926,6 +928,9 @@ class SessionDB:
         if timed:
             kwargs["moment"] = self._store.moment()
         return self._store.write(action, *args, profile=self._profile, **kwargs)
+
+    def _keep_unknown(self, session_id: object, further: Mapping[str, object]) -> None:
+        self._write(sessions.keep, session_id, further)
 
     def _kept(self, session_id: str) -> Json:
         """The further values that are kept with a session."""

@@ -1,13 +1,14 @@
 """The store behind `SessionDB` and `SessionStore`, for programs that call and wait."""
 
 import asyncio
+import inspect
 import logging
 import os
 import secrets
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
 from functools import wraps
-from typing import Concatenate, Generic, ParamSpec, TypeVar
+from typing import Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from sessionary import config
 from sessionary.clock import Moment, SystemClock
@@ -19,6 +20,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 _logged: set[tuple[str, str]] = set()
+_recording: set[str] = set()
 
 
 def log_unknown(
@@ -38,6 +40,7 @@ def recorded(
     method: Callable[Concatenate[S, P], T],
 ) -> Callable[Concatenate[S, P], T]:
     """Log a call that could not record what it was given: programs often catch the error and go on."""
+    _recording.add(method.__qualname__)
 
     @wraps(method)
     def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -52,6 +55,45 @@ def recorded(
             raise
 
     return call
+
+
+def takes_any_keyword(kind: type[T]) -> type[T]:
+    """Let every public method take keywords that it does not know: none raises a TypeError.
+
+    They are logged once; a method that records gives them to `_keep_unknown` with the id of its session.
+    """
+    for name, method in [*vars(kind).items()]:
+        if name.startswith("_") or not inspect.isfunction(method):
+            continue
+        signature = inspect.signature(method)
+        if not any(each.kind is each.VAR_KEYWORD for each in signature.parameters.values()):
+            setattr(kind, name, _tolerant(method, signature))
+    return kind
+
+
+def _tolerant(method: Callable[..., T], signature: inspect.Signature) -> Callable[..., T]:
+    known = frozenset(signature.parameters)
+    records = method.__qualname__ in _recording and "session_id" in known
+
+    @wraps(method)
+    def call(self: KeepsUnknown, /, *args: object, **given: object) -> T:
+        if known.issuperset(given):
+            return method(self, *args, **given)
+        further = {name: given.pop(name) for name in [*given] if name not in known}
+        log_unknown(method.__qualname__, further, kept=records)
+        answer = method(self, *args, **given)
+        if records:
+            session_id = signature.bind_partial(self, *args, **given).arguments.get("session_id")
+            self._keep_unknown(session_id, further)
+        return answer
+
+    return call
+
+
+class KeepsUnknown(Protocol):
+    """What keeps the keywords that a method does not know."""
+
+    def _keep_unknown(self, session_id: object, further: Mapping[str, object]) -> None: ...
 
 
 class Awaiting(Generic[S]):
