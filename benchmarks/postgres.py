@@ -1,8 +1,9 @@
-"""PostgreSQL: appends on sixteen connections beside a bare insert loop, searches beside SQLite's."""
+"""PostgreSQL: appends beside a bare insert loop, the index's catch-up by size, searches beside SQLite's."""
 
 import importlib
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,40 @@ def cases(folder: Path, scale: Scale) -> Iterator[Case]:
                 ),
                 (at_least(0.6, "of the floor", lambda got: got.ratio(OURS, FLOOR)),),
             )
-        yield from _searches(stack, server.create_database(), folder, max(LEAST, scale.messages))
+        count = max(LEAST, scale.messages)
+        yield _catching_up(stack, [server.create_database() for _ in range(2)], count)
+        yield from _searches(stack, server.create_database(), folder, count)
+
+
+def _catching_up(stack: ExitStack, urls: list[str], count: int) -> Case:
+    """The index is made from the log, in a store and in one that is four times as large."""
+    small, large = f"{count:,} messages", f"{4 * count:,} messages"
+
+    def index(url: str, count: int) -> Callable[[float], Sample]:
+        store = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
+        stack.enter_context(closing(store))
+        search_store.fill(store, corpus(Language(), count))
+
+        def run(_: float) -> Sample:
+            store.rebuild_index().result()
+            began = time.perf_counter()
+            store.catch_up(None).result()
+            took = time.perf_counter() - began
+            return Sample(count, took, [took / count])
+
+        return run
+
+    return Case(
+        "catching up with the log",
+        (
+            Contestant(small, "product", index(urls[0], count)),
+            Contestant(large, "product", index(urls[1], 4 * count)),
+        ),
+        (
+            at_least(5_000, "messages a second", lambda got: got.rate(large)),
+            at_least(0.8, f"of the rate with {small}", lambda got: got.ratio(large, small)),
+        ),
+    )
 
 
 def _searches(stack: ExitStack, url: str, folder: Path, count: int) -> Iterator[Case]:
