@@ -65,3 +65,29 @@ def test_what_does_not_go_together_is_refused_in_words(
     assert answer.code != 0
     assert why in answer.err
     assert "Traceback" not in answer.err
+
+
+def test_sessions_become_a_file_for_sql_and_come_back(talking: Program, tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    talking.append("new", "another", "--title", "Rivers")
+
+    written = talking("export", "--as", "hermes-state", str(path), "--json")
+    again = talking("export", "--as", "hermes-state", str(path))
+    one = talking("export", "Rivers", "--as", "hermes-state", str(path), "--force")
+
+    assert (written.json["as"], written.json["sessions"]) == ("hermes-state", 2)
+    assert written.json["bytes"] > 0
+    assert (again.code, "exists already" in again.line) == (1, True)
+    assert one.out == f"{path}: 1 session, {one.out.rpartition(', ')[2]}"
+    assert talking("import", "hermes", str(path), "--json").json["added"] == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--as", "hermes-state"], ["state.db", "--as", "hermes-state", "--budget", "5"]],
+)
+def test_a_file_for_sql_needs_a_name_and_no_budget(talking: Program, arguments: list[str]) -> None:
+    answer = talking("export", *arguments)
+
+    assert answer.code == 2
+    assert "--as hermes-state takes a FILE" in answer.line

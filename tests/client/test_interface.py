@@ -384,6 +384,10 @@ def test_exports_are_imported_again(s: Sessionary, tmp_path: Path) -> None:
     handover = s.handover(chat, "openai")
     assert handover.messages == 1
     assert "hello" in handover.text
+    assert s.export_hermes_state(tmp_path / "state.db", [chat]) == 1
+    with pytest.raises(Conflict):
+        s.export_hermes_state(tmp_path / "state.db")
+    assert s.export_hermes_state(tmp_path / "state.db", overwrite=True) == 1
     with Sessionary(tmp_path / "copy.db") as copy:
         assert copy.imports.jsonl(file).added == 1
         assert copy.imports.jsonl(file).unchanged == 1

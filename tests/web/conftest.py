@@ -11,6 +11,7 @@ import pytest
 
 from sessionary.actions import credentials
 from sessionary.clock import RandomIds, SystemClock
+from sessionary.compat.hermes.state_file import export_state
 from sessionary.config.server import Limits, WebSettings
 from sessionary.engine.engine import Engine
 from sessionary.model.access import Scope, Token
@@ -144,6 +145,7 @@ async def served(
         logs=logs,
         imports=imports,
         upkeep=upkeep,
+        export_state=export_state,
     )
     stop = asyncio.Event()
     ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()

@@ -1,5 +1,8 @@
 """Sessions as files: whole or in part, harmless, and never more than was asked for."""
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -167,3 +170,30 @@ async def test_nobody_is_handed_the_conversation_of_another_profile(
     preview = await stranger.call("GET", f"/sessions/{id}/handover", params={"as": "openai"})
 
     assert (file.status_code, preview.status_code) == (404, 404)
+
+
+async def test_sessions_become_a_file_with_the_tables_of_hermes(
+    client: Client, tmp_path: Path
+) -> None:
+    id = await create_session(client)
+    await client.post("/sessions", {"text": "hello"}, status=201)
+    file = tmp_path / "state.db"
+
+    async def found(sql: str, **query: Any) -> list[Any]:
+        answer = await client.call("GET", "/export", params={"as": "hermes-state", **query})
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["content-type"] == "application/vnd.sqlite3"
+        file.write_bytes(answer.content)
+        with closing(sqlite3.connect(file)) as connection:
+            return connection.execute(sql).fetchall()
+
+    results = "SELECT session_id, content FROM messages WHERE role = 'tool'"
+    assert await found("SELECT COUNT(*) FROM sessions") == [(2,)]
+    assert await found("SELECT id FROM sessions", session_id=id) == [(id,)]
+    assert await found(results) == [(id, "it rang thrice")]
+    assert await found(results, tools=False) == []
+    missing = await client.call(
+        "GET", "/export", params={"as": "hermes-state", "session_id": "nobody"}
+    )
+    mixed = await client.call("GET", "/export", params={"as": "hermes-state", "format": "md"})
+    assert (missing.status_code, mixed.status_code) == (404, 422)

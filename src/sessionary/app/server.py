@@ -15,6 +15,7 @@ from sessionary import config
 from sessionary.actions import verify
 from sessionary.app.context import AppContext
 from sessionary.app.engine import Agents, build_engine
+from sessionary.compat.hermes.state_file import export_state
 from sessionary.config.engine import read_engine
 from sessionary.config.server import WebSettings, read_imports, read_telemetry, read_web
 from sessionary.engine.context import EventBus, LiveEvent
@@ -117,6 +118,7 @@ async def serve(
         logs=None if ingest is None else ingest.ingest_logs,
         imports=WebImports(app),
         upkeep=WebUpkeep(app, web),
+        export_state=export_state,
     )
     await server.check_exposure(parts, address.host, exposed=address.exposed)
     if not is_read_only:

@@ -1,5 +1,6 @@
 """The asynchronous client. The blocking one is generated from this file by `tools/make_sync_client.py`."""
 
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
@@ -334,6 +335,30 @@ class AsyncSessionary(AsyncOpenStore):
         )
         make = operations.exporter(format)
         return iterate(lambda: make(app.store, ids, profile=app.profile, options=options))
+
+    async def export_hermes_state(
+        self,
+        path: str | os.PathLike[str],
+        sessions: Sequence[SessionReference | str] | None = None,
+        *,
+        overwrite: bool = False,
+        tools: bool = True,
+        reasoning: bool = True,
+        redact: bool = False,
+        mask_secrets: bool = False,
+    ) -> int:
+        """Write sessions, or all of the profile but the trash, as a SQLite file with Hermes' tables; return how many.
+
+        Raises `Conflict` if the file exists, unless `overwrite`.
+        """
+        app = self.app
+        ids = None if sessions is None else [operations.id_of(each) for each in sessions]
+        options = operations.export_options(
+            tools=tools, reasoning=reasoning, redact=redact, mask_secrets=mask_secrets
+        )
+        return await run_blocking(
+            lambda: operations.write_state(app, path, ids, options=options, overwrite=overwrite)
+        )
 
     async def handover(
         self,

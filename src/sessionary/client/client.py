@@ -1,6 +1,7 @@
 # Generated from async_client.py by tools/make_sync_client.py: change that file, and run the tool.
 """The blocking client."""
 
+import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
@@ -330,6 +331,30 @@ class Sessionary(BlockingOpenStore):
         )
         make = operations.exporter(format)
         return iterate(lambda: make(app.store, ids, profile=app.profile, options=options))
+
+    def export_hermes_state(
+        self,
+        path: str | os.PathLike[str],
+        sessions: Sequence[SessionReference | str] | None = None,
+        *,
+        overwrite: bool = False,
+        tools: bool = True,
+        reasoning: bool = True,
+        redact: bool = False,
+        mask_secrets: bool = False,
+    ) -> int:
+        """Write sessions, or all of the profile but the trash, as a SQLite file with Hermes' tables; return how many.
+
+        Raises `Conflict` if the file exists, unless `overwrite`.
+        """
+        app = self.app
+        ids = None if sessions is None else [operations.id_of(each) for each in sessions]
+        options = operations.export_options(
+            tools=tools, reasoning=reasoning, redact=redact, mask_secrets=mask_secrets
+        )
+        return run_blocking(
+            lambda: operations.write_state(app, path, ids, options=options, overwrite=overwrite)
+        )
 
     def handover(
         self,

@@ -1,9 +1,11 @@
 """Operations on sessions: what one call does at once, and a transaction does together with others."""
 
+import os
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -583,6 +585,22 @@ def export_options(
     from sessionary.model.record import ExportOptions  # loads msgspec: 60 ms
 
     return ExportOptions(tools=tools, reasoning=reasoning, redact=redact, mask_secrets=mask_secrets)
+
+
+def write_state(
+    app: AppContext,
+    path: str | os.PathLike[str],
+    ids: Sequence[str] | None,
+    *,
+    options: "ExportOptions",
+    overwrite: bool,
+) -> int:
+    """Write sessions as a file with Hermes' tables, and return how many."""
+    from sessionary.compat.hermes.state_file import export_state  # loads msgspec: 60 ms
+
+    return export_state(
+        app.store, Path(path), ids, profile=app.profile, options=options, overwrite=overwrite
+    )
 
 
 def make_handover(

@@ -1,10 +1,14 @@
-"""What is under a path: the kind of file system, the free space, the permissions."""
+"""What is under a path: the kind of file system, free space, permissions; and new files, whole or not at all."""
 
 import errno
 import fcntl
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from sessionary.errors import BadInput, Conflict, NotFound, SessionaryError
 
 # The endings of a database and of the files beside it.
 BESIDE = (
@@ -68,3 +72,35 @@ def mode(path: str) -> int | None:
         return stat.S_IMODE(os.stat(path).st_mode)
     except FileNotFoundError:
         return None
+
+
+def refuse_to_overwrite(path: Path, *, is_allowed: bool, hint: str = "") -> None:
+    """Refuse a path that cannot be written, before any work is done."""
+    if path.is_dir():
+        raise BadInput(f"{path} is a directory; name a file.")
+    if path.exists() and not is_allowed:
+        raise Conflict(f"{path} exists already and was not changed. {hint}".rstrip())
+    if not path.absolute().parent.is_dir():
+        raise NotFound(f"There is no directory {path.absolute().parent}; nothing was written.")
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """A private draft to fill, which replaces the path when the block ends; a failure leaves no file."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
+        try:
+            yield draft
+            descriptor = os.open(draft, os.O_RDONLY)
+            try:
+                sync(descriptor)
+            finally:
+                os.close(descriptor)
+            os.replace(draft, path)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(draft)
+            raise
+    except OSError as error:
+        raise SessionaryError(f"{path} was not written: {error.strerror}.") from error

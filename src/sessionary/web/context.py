@@ -3,6 +3,7 @@
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, Protocol
 
 from typing_extensions import TypedDict
@@ -12,6 +13,7 @@ from sessionary.config.server import WebSettings
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Challenge, Webhook
 from sessionary.model.access import Scope
+from sessionary.model.record import ExportOptions
 from sessionary.model.reset import Policies
 from sessionary.store.database import Store
 
@@ -193,6 +195,21 @@ class Imports(Protocol):
         """Import from the named tools, or from all; `tell` is called between two records."""
 
 
+class StateExport(Protocol):
+    """Writes sessions as a file with the tables of Hermes."""
+
+    def __call__(
+        self,
+        store: Store,
+        path: Path,
+        ids: Sequence[str] | None,
+        *,
+        profile: str,
+        options: ExportOptions,
+    ) -> int:
+        """Write the sessions, or all of the profile, to a new file; return how many."""
+
+
 class Upkeep(Protocol):
     """Backups, checks and compaction of the store."""
 
@@ -224,6 +241,7 @@ class WebContext:
     logs: Traces | None = None
     imports: Imports | None = None
     upkeep: Upkeep | None = None
+    export_state: StateExport | None = None
 
     def moment(self) -> Moment:
         """Now, and where fresh ids come from."""

@@ -58,7 +58,7 @@ def export_jsonl(
     itself, only what its children need is written. Options that leave something out make an
     export that can be imported, but is not lossless.
     """
-    options = _salted(store, options)
+    options = with_salt(store, options)
     items = _all(store, profile) if ids is None else _selected(store, ids, profile or "")
     yield record.write(Header(record.VERSION))
     count = 0
@@ -70,7 +70,7 @@ def export_jsonl(
     yield record.write(CloseLine(sessions=count))
 
 
-def _salted(store: Store, options: ExportOptions) -> ExportOptions:
+def with_salt(store: Store, options: ExportOptions) -> ExportOptions:
     """The options with the store's salt, if they hide ids."""
     if not options.redact:
         return options
@@ -246,10 +246,10 @@ def export_markdown(
     store: Store, ids: Sequence[str] | None = None, *, profile: str, options: ExportOptions = WHOLE
 ) -> Iterator[str]:
     """Sessions as Markdown, one document behind the other; without ids all but the trash."""
-    options = _salted(store, options)
-    for number, head in enumerate(_heads(store, ids, profile)):
+    options = with_salt(store, options)
+    for number, head in enumerate(heads_of(store, ids, profile)):
         yield ("\n" if number else "") + markdown.render_head(head_within(head, options))
-        for entry in _transcript(store, head, options):
+        for entry in transcript_of(store, head, options):
             yield markdown.render_entry(entry)
 
 
@@ -257,15 +257,15 @@ def export_html(
     store: Store, ids: Sequence[str] | None = None, *, profile: str, options: ExportOptions = WHOLE
 ) -> Iterator[str]:
     """Sessions as one page that needs nothing else; without ids all but the trash."""
-    options = _salted(store, options)
+    options = with_salt(store, options)
     title = "Conversations"
     if ids is not None and len(ids) == 1:
         only = store.read(read.get_head, ids[0], profile=profile).result()
         title = markdown.title_of(head_within(only, options))
     yield html_page.opening(title)
-    for head in _heads(store, ids, profile):
+    for head in heads_of(store, ids, profile):
         yield html_page.session_opening(head_within(head, options))
-        for entry in _transcript(store, head, options):
+        for entry in transcript_of(store, head, options):
             pictures = {
                 name: store.read(blobs.get, name).result() for name in html_page.pictures_of(entry)
             }
@@ -274,7 +274,8 @@ def export_html(
     yield html_page.closing()
 
 
-def _heads(store: Store, ids: Sequence[str] | None, profile: str) -> Iterator[SessionHead]:
+def heads_of(store: Store, ids: Sequence[str] | None, profile: str) -> Iterator[SessionHead]:
+    """The sessions that an export for people has: those named, or all but the trash."""
     if ids is not None:
         for each in ids:
             yield store.read(read.get_head, each, profile=profile).result()
@@ -287,7 +288,7 @@ def _heads(store: Store, ids: Sequence[str] | None, profile: str) -> Iterator[Se
                 yield store.read(sessions.get_by_no, no).result()
 
 
-def _transcript(store: Store, head: SessionHead, options: ExportOptions) -> Iterator[Entry]:
+def transcript_of(store: Store, head: SessionHead, options: ExportOptions) -> Iterator[Entry]:
     """What people read of a session, in short reads."""
     segments = store.read(sessions.segments, head.no).result()
     stretches = transcript.retracted(store.read(entries.marks, segments).result())
@@ -313,10 +314,10 @@ def handover_excerpt(
     """The newest part of a session for another tool to continue; `budget` limits its estimated tokens."""
     if budget < 1:
         raise BadInput(f"A budget is a number of tokens from 1 up, not {budget}.")
-    options = _salted(store, options)
+    options = with_salt(store, options)
     head = store.read(read.get_head, id, profile=profile).result()
     window = ExcerptWindow(budget)
-    for entry in _transcript(store, head, options):
+    for entry in transcript_of(store, head, options):
         window.add(entry)
     workspace = store.read(sessions.details, head.no).result().workspace
     known = workspace if isinstance(workspace, dict) else {}

@@ -1,20 +1,17 @@
 """`sessionary export`: sessions as files, each written whole or not at all."""
 
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from sessionary.actions.transfer import export as exports
-from sessionary.cli.console import Console, size
+from sessionary.cli.console import Console, count, size
 from sessionary.cli.sessions.refs import REF, find_head
 from sessionary.cli.tree import command, pass_console
-from sessionary.errors import BadInput, Conflict, NotFound, SessionaryError
 from sessionary.model.handover.excerpt import HandoverExcerpt
 from sessionary.model.handover.forms import HANDOVER_FORMATS
 from sessionary.model.record import ExportOptions
@@ -29,6 +26,8 @@ EXPORTERS = {
     "md": exports.export_markdown,
     "html": exports.export_html,
 }
+# Not a file to continue from, but one to read by SQL.
+STATE = "hermes-state"
 # Control characters have no meaning in a page to read.
 CONTROL_CHARACTERS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\ufffd")
 
@@ -36,7 +35,8 @@ CONTROL_CHARACTERS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)]
 @command(
     "export",
     example="sessionary export --all -o conversations.jsonl\nsessionary export Capitals --format md\n"
-    "sessionary export Capitals --as claude-code --budget 50000 -o session.jsonl",
+    "sessionary export Capitals --as claude-code --budget 50000 -o session.jsonl\n"
+    "sessionary export --as hermes-state state.db",
 )
 @click.argument("refs", nargs=-1, type=REF, metavar="[REF]…")
 @click.option(
@@ -49,8 +49,8 @@ CONTROL_CHARACTERS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)]
 @click.option(
     "--as",
     "tool",
-    type=click.Choice(list(HANDOVER_FORMATS)),
-    help="A file with which this tool continues the session.",
+    type=click.Choice([*HANDOVER_FORMATS, STATE]),
+    help="A file with which this tool continues the session; hermes-state: sessions as a new state.db.",
 )
 @click.option(
     "--budget", type=int, metavar="N", help="With --as: at most this many tokens, the newest."
@@ -73,7 +73,8 @@ def export(
 ) -> None:
     """Write sessions: as complete JSONL that can be imported again, or as Markdown or HTML to read.
 
-    With --as, write one session as a file with which another tool continues it.
+    With --as, write one session as a file with which another tool continues it. With --as hermes-state FILE, write all
+    sessions, or those named before FILE, as a SQLite file with the tables of Hermes.
     """
     options = ExportOptions(
         tools=not left_out["no_tools"],
@@ -81,11 +82,19 @@ def export(
         redact=left_out["redact"],
         mask_secrets=left_out["mask_secrets"],
     )
+    if tool == STATE:
+        if output is None and refs:
+            *names, file = refs
+            refs, output = tuple(names), Path(file)
+        everything = everything or not refs
     _check(console, refs, form=form, everything=everything, output=output, tool=tool, budget=budget)
     if output is not None:
         refuse_to_overwrite(output, force=force)
     with console.open() as app:
         ids = list(dict.fromkeys(find_head(app, ref).id for ref in refs))
+        if tool == STATE and output is not None:
+            _write_state(console, app, output, ids if refs else None, options, force=force)
+            return
         if tool is not None:
             tokens = exports.HANDOVER_BUDGET if budget is None else budget
             made = exports.handover_excerpt(
@@ -103,7 +112,10 @@ def _check(
     """Refuse options that exclude each other."""
     if more["tool"] is None and more["budget"] is not None:
         raise click.UsageError("--budget needs --as.")
-    if more["tool"] is not None and (everything or len(refs) != 1 or form != "jsonl"):
+    if more["tool"] == STATE:
+        if more["output"] is None or more["budget"] is not None or form != "jsonl":
+            raise click.UsageError(f"--as {STATE} takes a FILE, and not --format or --budget.")
+    elif more["tool"] is not None and (everything or len(refs) != 1 or form != "jsonl"):
         raise click.UsageError("--as takes one session, and not --format or --all.")
     if bool(refs) is everything:
         raise click.UsageError("Name sessions, or give --all.")
@@ -148,6 +160,25 @@ def _hand_over(
     )
 
 
+def _write_state(
+    console: Console,
+    app: "AppContext",
+    output: Path,
+    ids: list[str] | None,
+    options: ExportOptions,
+    *,
+    force: bool,
+) -> None:
+    from sessionary.compat.hermes.state_file import export_state  # only this format needs it
+
+    sessions = export_state(
+        app.store, output, ids, profile=app.profile, options=options, overwrite=force
+    )
+    written = output.stat().st_size
+    value = {"file": str(output), "as": STATE, "bytes": written, "sessions": sessions}
+    console.answer(value, f"{output}: {count(sessions, 'session')}, {size(written)}")
+
+
 def _print(console: Console, pieces: Iterator[str]) -> None:
     """Print to a terminal without control characters, to a pipe byte for byte."""
     for piece in pieces:
@@ -169,34 +200,14 @@ def _pieces(
 def write_pieces(path: Path, pieces: Iterable[str], *, force: bool) -> int:
     """Write text to a private file and return its size in bytes; a failure leaves no file."""
     refuse_to_overwrite(path, force=force)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        return _write_draft(draft, path, pieces)
-    except OSError as error:
-        raise SessionaryError(f"{path} was not written: {error.strerror}.") from error
-
-
-def _write_draft(draft: Path, path: Path, pieces: Iterable[str]) -> int:
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.writelines(pieces)
-            file.flush()
-            filesystem.sync(file.fileno())
-            written = file.tell()
-        os.replace(draft, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(draft)
-        raise
-    return written
+    with (
+        filesystem.new_file(path) as draft,
+        draft.open("w", encoding="utf-8", errors="backslashreplace") as file,
+    ):
+        file.writelines(pieces)
+        return file.tell()
 
 
 def refuse_to_overwrite(path: Path, *, force: bool) -> None:
     """Refuse a path that cannot be written, before any work is done."""
-    if path.is_dir():
-        raise BadInput(f"{path} is a directory; name a file.")
-    if path.exists() and not force:
-        raise Conflict(f"{path} exists already and was not changed. Add --force to overwrite it.")
-    if not path.absolute().parent.is_dir():
-        raise NotFound(f"There is no directory {path.absolute().parent}; nothing was written.")
+    filesystem.refuse_to_overwrite(path, is_allowed=force, hint="Add --force to overwrite it.")

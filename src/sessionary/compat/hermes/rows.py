@@ -285,7 +285,7 @@ def content_of(message: Message) -> Any:
     content = [
         part
         for part in message.parts
-        if isinstance(part, Text | Unknown | Attachment) and not _is_tool_name(part)
+        if isinstance(part, Text | Unknown | Attachment) and not is_tool_name(part)
     ]
     match kept.get("content"):
         case "parts":
@@ -306,12 +306,13 @@ def _kept_of_message(message: Message) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _is_tool_name(part: Part) -> bool:
+def is_tool_name(part: Part) -> bool:
+    """Whether a part only names the tool of a message, so that a search finds it."""
     return isinstance(part, Unknown) and part_to_json(part).get("type") == _TOOL_NAME
 
 
 def _kept_tool_name(message: Message, kept: Mapping[str, Any]) -> Any:
-    found = (part_to_json(part)["name"] for part in message.parts if _is_tool_name(part))
+    found = (part_to_json(part)["name"] for part in message.parts if is_tool_name(part))
     return next(found, kept.get("tool_name"))
 
 

@@ -73,6 +73,11 @@ class SessionRow:
         """The model's settings."""
         return coerce.parse_json_or_keep(self.facts.get("model_config"))
 
+    @property
+    def is_fork(self) -> bool:
+        """Whether a person began it from a message of its parent."""
+        return "_branched_from" in coerce.record(self.settings)
+
     def is_after(self, other: "SessionRow", *, otherwise: bool) -> bool:
         """Whether it began after the end of another; `otherwise` if a time is missing."""
         if other.ended is None or self.began is None:
@@ -167,6 +172,8 @@ def _continuations(rows: dict[str, SessionRow]) -> dict[str, SessionRow]:
         parent = rows.get(row.parent or "")
         if parent is None or parent is row or parent.end_reason not in _GOES_ON:
             continue
+        if row.is_fork:
+            continue
         if row.source == parent.source and row.is_after(parent, otherwise=True):
             children.setdefault(parent.id, []).append(row)
 
@@ -179,7 +186,7 @@ def _continuations(rows: dict[str, SessionRow]) -> dict[str, SessionRow]:
 
 def _lineage(row: SessionRow, parent: SessionRow) -> Lineage:
     is_after = row.is_after(parent, otherwise=False)
-    if "_branched_from" in coerce.record(row.settings) or parent.end_reason == "branched":
+    if row.is_fork or parent.end_reason == "branched":
         return Lineage.FORK
     if is_after and parent.end_reason in _BEGINS_ANEW:
         return Lineage.RESET

@@ -1,9 +1,11 @@
 """`/export`: sessions as a file, streamed: lossless, for people, or for another tool."""
 
 import asyncio
+import tempfile
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, BinaryIO, Final, Literal
 
 from fastapi import Query
 from pydantic import BaseModel, Field
@@ -46,6 +48,8 @@ class HandoverTool(StrEnum):
     HERMES = "hermes"
 
 
+# Not a file to continue from, but one to read by SQL.
+STATE: Final = "hermes-state"
 _MAKERS = {
     ExportFormat.JSONL: exports.export_jsonl,
     ExportFormat.MARKDOWN: exports.export_markdown,
@@ -56,6 +60,7 @@ _TYPES = {
     "json": "application/json",
     "md": "text/markdown; charset=utf-8",
     "html": "text/html; charset=utf-8",
+    "db": "application/vnd.sqlite3",
 }
 
 
@@ -99,8 +104,11 @@ class ExportQuery(ContentOptions):
         None, max_length=1000, description="Only these sessions; repeatable. By default all."
     )
     format: ExportFormat | None = Field(None, description="The format; by default `jsonl`.")
-    tool: HandoverTool | None = Field(
-        None, alias="as", description="Instead of a format: a file for this tool, of one session."
+    tool: HandoverTool | Literal["hermes-state"] | None = Field(
+        None,
+        alias="as",
+        description="Instead of a format: a file for this tool, of one session; `hermes-state`: the sessions as a "
+        "SQLite file with the tables of Hermes.",
     )
     budget: int | None = Field(
         None, ge=1, le=MAX_TOKENS, description="With `as`: how many tokens the file may have."
@@ -138,21 +146,25 @@ async def export_sessions(
     """Export sessions as a file.
 
     The given sessions, or all of the profile: JSONL is lossless and can be imported again, Markdown and HTML are for
-    people. With `as` one session becomes a file that another tool can continue, within a `budget` of tokens.
+    people. With `as` one session becomes a file that another tool can continue, within a `budget` of tokens;
+    with `as=hermes-state` the sessions become a SQLite file for programs that read Hermes' tables.
     """
     named = query.session_id
     ids = None if named is None else [checked_name(each, "session") for each in named]
-    if query.tool is not None:
+    if query.tool == STATE:
+        chunks = await asyncio.to_thread(_state_chunks, context, caller, query, ids)
+        suffix, file = "db", "state.db"
+    elif query.tool is not None:
         suffix = HANDOVER_FORMATS[query.tool].suffix
         pieces = await asyncio.to_thread(_handed_over, context, caller, query, ids)
-        file = file_name(query.tool)
+        chunks, file = _chunks(pieces), file_name(query.tool)
     else:
         if query.budget is not None:
             raise BadInput("`budget` goes with `as`.")
         form = query.format or ExportFormat.JSONL
         suffix, file = str(form), f"sessionary.{form}"
         pieces = _MAKERS[form](context.store, ids, profile=caller.profile, options=query.extent)
-    chunks = _chunks(pieces)
+        chunks = _chunks(pieces)
     # The first chunk is made before the answer begins: what is not there is a 404, not half a file.
     first = await asyncio.to_thread(next, chunks, b"")
     headers = {
@@ -205,10 +217,35 @@ def _excerpt(
     )
 
 
+def _state_chunks(
+    context: WebContext, caller: Caller, query: ExportQuery, ids: list[str] | None
+) -> Iterator[bytes]:
+    """The file with Hermes' tables, written whole before its first piece is sent."""
+    if query.format is not None or query.budget is not None or context.export_state is None:
+        raise BadInput(f"`as={STATE}` takes no `format` and no `budget`.")
+    with tempfile.TemporaryDirectory(prefix="sessionary-") as folder:
+        path = Path(folder) / "state.db"
+        context.export_state(context.store, path, ids, profile=caller.profile, options=query.extent)
+        # Open, it can be read although it has no name any more.
+        file = path.open("rb")
+    return _file_chunks(file)
+
+
+def _file_chunks(file: BinaryIO) -> Iterator[bytes]:
+    with file:
+        while chunk := file.read(CHUNK):
+            yield chunk
+
+
 def _handed_over(
     context: WebContext, caller: Caller, query: ExportQuery, ids: list[str] | None
 ) -> Iterator[str]:
-    if query.format is not None or ids is None or len(set(ids)) != 1 or query.tool is None:
+    if (
+        query.format is not None
+        or ids is None
+        or len(set(ids)) != 1
+        or not isinstance(query.tool, HandoverTool)
+    ):
         raise BadInput("`as` takes one `session_id`, and no `format`.")
     budget = exports.HANDOVER_BUDGET if query.budget is None else query.budget
     return HANDOVER_FORMATS[query.tool].pieces(

@@ -912,7 +912,8 @@ export interface paths {
         /**
          * Export sessions as a file
          * @description The given sessions, or all of the profile: JSONL is lossless and can be imported again, Markdown and HTML are for
-         *     people. With `as` one session becomes a file that another tool can continue, within a `budget` of tokens.
+         *     people. With `as` one session becomes a file that another tool can continue, within a `budget` of tokens;
+         *     with `as=hermes-state` the sessions become a SQLite file for programs that read Hermes' tables.
          */
         get: operations["export_sessions"];
         put?: never;
@@ -5650,8 +5651,8 @@ export interface operations {
                 session_id?: string[] | null;
                 /** @description The format; by default `jsonl`. */
                 format?: components["schemas"]["ExportFormat"] | null;
-                /** @description Instead of a format: a file for this tool, of one session. */
-                as?: components["schemas"]["HandoverTool"] | null;
+                /** @description Instead of a format: a file for this tool, of one session; `hermes-state`: the sessions as a SQLite file with the tables of Hermes. */
+                as?: components["schemas"]["HandoverTool"] | "hermes-state" | null;
                 /** @description With `as`: how many tokens the file may have. */
                 budget?: number | null;
             };
@@ -5671,6 +5672,7 @@ export interface operations {
                     "application/json": Record<string, unknown> | Record<string, unknown>[];
                     "text/markdown": string;
                     "text/html": string;
+                    "application/vnd.sqlite3": string;
                 };
             };
             /** @description A problem: what happened, and what to do. */
