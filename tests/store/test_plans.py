@@ -34,6 +34,10 @@ STEPS = {
         "d USING INDEX deliveries_done_by_platform (profile=? AND platform=? AND no<?)",
         "s USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
     },
+    "platforms_of_deliveries": {
+        "deliveries USING INDEX deliveries_done_by_platform (profile=?)",
+        "d USING INDEX deliveries_done_by_platform (profile=? AND platform>?)",
+    },
     "count_rounds": {
         "entries USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
         "e USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
@@ -81,6 +85,7 @@ LISTED = {"profile": "main", "before": 2**62, "state": None, "limit": 50}
 ASKED = {
     "list_done_deliveries_of_channel": {**LISTED, "channel": "slack:c", "platform": None},
     "list_done_deliveries_of_platform": {**LISTED, "channel": None, "platform": "slack"},
+    "platforms_of_deliveries": {"profile": "main", "limit": 21},
     "places_with_open_sessions": {},
     "highest_titles": {"profile": "main", "beginning": "hello #", "fewest": 1, "most": 9},
     "models_of_profile": {"profile": "main", "limit": 500},

@@ -281,6 +281,31 @@ class OutboxSuite(Suite):
         assert listed(state=DeliveryState.ABANDONED) == [ids[2]]
         assert world.read(outbox.list_deliveries, profile="x", limit=9).items == ()
 
+    @pytest.mark.parametrize("count", [3, deliveries.MOST_PLATFORMS + 2])
+    def test_deliveries_to_several_platforms_are_listed_newest_first(
+        self, world: World, count: int
+    ) -> None:
+        ids = [
+            post(world, "x", Channel(f"platform{number % count}", "c"))
+            for number in range(2 * count)
+        ]
+        for each in claim(world, limit=count):
+            sent(world, each.id)
+
+        found, cursor = [], None
+        while True:
+            page = world.read(outbox.list_deliveries, profile="main", limit=5, cursor=cursor)
+            found += [each.id for each in page.items]
+            cursor = page.next
+            if cursor is None:
+                break
+        done = world.read(
+            outbox.list_deliveries, profile="main", limit=99, state=DeliveryState.SENT
+        )
+
+        assert found == ids[::-1]
+        assert [each.id for each in done.items] == ids[:count][::-1]
+
     def test_a_delivery_is_found_by_the_beginning_of_its_id(self, world: World) -> None:
         ids = [post(world, "1"), post(world, "2")]
         common = ids[0][: next(n for n in range(99) if ids[0][n] != ids[1][n])]

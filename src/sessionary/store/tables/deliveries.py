@@ -11,6 +11,9 @@ from sessionary.model.turn import Delivery, DeliveryState
 from sessionary.store.database import Row, Tx
 from sessionary.store.tables.sessions import column, moment
 
+# A profile that has sent to more platforms is listed by one query.
+MOST_PLATFORMS = 20
+
 
 def insert(
     tx: Tx,
@@ -75,22 +78,27 @@ def list_page(
         "channel": channel,
         "limit": limit,
     }
-    # Each query reads along an index: most deliveries are sent, and most channels send little.
+    # Each query reads along an index: most deliveries are sent, and most channels and profiles send little.
     is_open = state in (DeliveryState.WAITING, DeliveryState.SENDING)
+    rows: list[Row] = []
     if is_open:
-        done = None
+        pass
     elif channel is not None:
-        done = "list_done_deliveries_of_channel"
+        rows = tx.all("list_done_deliveries_of_channel", **params)
     elif state is DeliveryState.ABANDONED:
-        done = "list_abandoned_deliveries"
+        rows = tx.all("list_abandoned_deliveries", **params)
     elif platform is not None:
-        done = "list_done_deliveries_of_platform"
+        rows = tx.all("list_done_deliveries_of_platform", **params)
     else:
-        return [_delivery(row) for row in tx.all("list_deliveries", **params)]
-    rows = [] if done is None else tx.all(done, **params)
+        platforms = tx.all("platforms_of_deliveries", profile=profile, limit=MOST_PLATFORMS + 1)
+        if len(platforms) > MOST_PLATFORMS:
+            # A profile with so many has sent much: its deliveries are soon found among all.
+            return [_delivery(row) for row in tx.all("list_deliveries", **params)]
+        for (name,) in platforms:
+            rows += tx.all("list_done_deliveries_of_platform", **params | {"platform": name})
     if is_open or state is None:
         rows += tx.all("list_open_deliveries", **params)
-        rows.sort(key=lambda row: row[0], reverse=True)
+    rows.sort(key=lambda row: row[0], reverse=True)
     return [_delivery(row) for row in rows[:limit]]
 
 

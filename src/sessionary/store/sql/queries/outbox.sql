@@ -110,6 +110,21 @@ WHERE d.state <> 'waiting' AND d.state <> 'sending' AND d.channel = :channel AND
 SELECT {{delivery_columns}} FROM deliveries d LEFT JOIN sessions s ON s.no = d.session_no
 WHERE d.state <> 'waiting' AND d.state <> 'sending' AND d.platform = :platform AND {{listed_deliveries}};
 
+-- name: platforms_of_deliveries
+-- Every platform that a profile has sent to, one step through the index for each.
+WITH RECURSIVE used (platform) AS (
+    SELECT * FROM (
+        SELECT platform FROM deliveries WHERE profile = :profile AND state <> 'waiting' AND state <> 'sending'
+        ORDER BY platform LIMIT 1
+    ) AS first_platform
+    UNION ALL
+    SELECT (SELECT d.platform FROM deliveries d
+            WHERE d.profile = :profile AND d.state <> 'waiting' AND d.state <> 'sending' AND d.platform > used.platform
+            ORDER BY d.platform LIMIT 1)
+    FROM used WHERE used.platform IS NOT NULL
+)
+SELECT platform FROM used WHERE platform IS NOT NULL LIMIT :limit;
+
 -- name: listed_deliveries
 d.profile = :profile AND d.no < :before AND (CAST(:state AS TEXT) IS NULL OR d.state = :state)
 AND (CAST(:platform AS TEXT) IS NULL OR d.platform = :platform)
