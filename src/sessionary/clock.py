@@ -49,7 +49,26 @@ class RandomIds:
     """26 characters that sort by time: 50 bits of milliseconds, then 80 bits of chance."""
 
     def new(self, at: datetime) -> str:
-        return encode_id(to_micros(at) // 1000, int.from_bytes(os.urandom(10)))
+        return encode_id(to_micros(at) // 1000, _random_number())
+
+
+# Random numbers that no id has yet: the system is asked for many at once. A forked process takes none of its parent's.
+_RANDOM_BYTES = 10
+_BLOCK = 256
+_unused: list[int] = []
+os.register_at_fork(after_in_child=_unused.clear)
+
+
+def _random_number() -> int:
+    while True:
+        try:
+            return _unused.pop()
+        except IndexError:  # another thread may be first to take what this one adds
+            block = os.urandom(_RANDOM_BYTES * _BLOCK)
+            _unused.extend(
+                int.from_bytes(block[first : first + _RANDOM_BYTES])
+                for first in range(0, len(block), _RANDOM_BYTES)
+            )
 
 
 def encode_id(milliseconds: int, rng: int) -> str:

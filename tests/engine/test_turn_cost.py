@@ -34,9 +34,9 @@ class TurnCost:
 
 
 LIMITS = {
-    "sqlite": TurnCost(statements=30, commits=5.5, write_jobs=5.5, reads=3.5),
+    "sqlite": TurnCost(statements=19, commits=5.5, write_jobs=5.5, reads=1.5),
     # There a transaction that only reads is committed, too.
-    "postgres": TurnCost(statements=29, commits=9, write_jobs=5.5, reads=3.5, round_trips=50),
+    "postgres": TurnCost(statements=20, commits=7, write_jobs=5.5, reads=1.5, round_trips=23),
 }
 
 

@@ -49,6 +49,7 @@ ONLY_SQLITE = {
 ONLY_POSTGRES = {
     "add_index_state",
     "for_no_key_update",
+    "for_no_key_update_of_session",
     "for_update",
     "handed_out",
     "index_in_bulk",

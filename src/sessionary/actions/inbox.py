@@ -47,8 +47,7 @@ def receive(
     check_length(key)
     check_person(source.person)
     id = moment.new_id()
-    name = idempotency_key or platform_idempotency_key(source) or f"arrival/{id}"
-    check_idempotency_key(name)
+    name = idempotency_key_of(source, id, idempotency_key)
     # A row gets its number before its commit; the lock keeps the messages of one key in order.
     routing.lock_key(tx, key)
     new = arrivals.insert(
@@ -68,6 +67,13 @@ def receive(
     if found is None:
         raise RaceLost
     return found, False
+
+
+def idempotency_key_of(source: Source, arrival_id: str, given: str | None) -> str:
+    """The idempotency key of a message: the given one, the platform's, or one that no other message has."""
+    name = given or platform_idempotency_key(source) or f"arrival/{arrival_id}"
+    check_idempotency_key(name)
+    return name
 
 
 def platform_idempotency_key(source: Source) -> str | None:

@@ -103,7 +103,7 @@ def begin_with(
     lease = take_lease(tx, route.session_no, route.session_id, claim=claim, moment=moment)
     prompts = []
     for arrival in waiting.arrivals:
-        message = _with_author(arrival.message, arrival.source, key)
+        message = with_author(arrival.message, arrival.source, key)
         appended = log.append(
             tx, route.session_id, message, profile=key.profile, at=arrival.received_at, lease=lease
         )
@@ -364,7 +364,7 @@ def _refuse_repeat(
         )
 
 
-def _with_author(message: Message, source: Source, key: SessionKey) -> Message:
+def with_author(message: Message, source: Source, key: SessionKey) -> Message:
     """Return an arrival's message with its author and its id on the platform."""
     complete = replace(
         message,

@@ -15,7 +15,14 @@ from sessionary.clock import Moment
 from sessionary.config.engine import AccessPolicy, Strangers, WhileRunning
 from sessionary.engine import commands, notices
 from sessionary.engine.context import TRUSTED, EngineContext
-from sessionary.engine.turn.loop import CompactionRequest, Compactor, TurnLoop, TurnStart, begin
+from sessionary.engine.turn.loop import (
+    CompactionRequest,
+    Compactor,
+    TurnLoop,
+    TurnStart,
+    begin,
+    begin_with_message,
+)
 from sessionary.errors import NotAllowed, RetryLater, SessionaryError, StoreUnavailable
 from sessionary.model.message import Message
 from sessionary.model.session import Opening, SessionFolder
@@ -45,16 +52,12 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class InboundMessage:
-    """A message from a platform, with the bytes of its attachments.
-
-    `rng` is a random number for the pairing code that a sender who is not allowed yet is offered.
-    """
+    """A message from a platform, with the bytes of its attachments."""
 
     source: Source
     message: Message
     idempotency_key: str | None = None
     files: Sequence[bytes] = ()
-    rng: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +122,7 @@ class Intake:
         """
         context = self._context
         key = context.key(source)
-        rng = context.rng.getrandbits(64)
-        inbound = InboundMessage(source, message, idempotency_key, files, rng)
+        inbound = InboundMessage(source, message, idempotency_key, files)
         with self._turns.reserve_slot(key) as may_begin:
             if may_begin:
                 write = context.store.write(
@@ -151,7 +153,23 @@ def admit_and_begin(
     tx: Tx, context: EngineContext, inbound: InboundMessage, *, moment: Moment
 ) -> tuple[Received, TurnStart]:
     """Admit a message and begin its turn, unless one is running in its session."""
-    received = admit(tx, context, inbound, moment=moment)
+    source, message = inbound.source, inbound.message
+    check_person(source.person)
+    if not is_allowed(tx, context, source):
+        return _refuse_sender(tx, context, source, moment=moment), TurnStart(None)
+    if not inbound.files and commands.find(message.text) is None:
+        begun = begin_with_message(
+            tx,
+            source,
+            message,
+            context=context,
+            moment=moment,
+            idempotency_key=inbound.idempotency_key,
+        )
+        if begun is not None:
+            arrival_id, start = begun
+            return Received(arrival_id, True), start
+    received = admit(tx, context, inbound, moment=moment, is_authenticated=True)
     if not received.new or received.answer is not None:
         return received, TurnStart(None)
     return received, begin(tx, context.key(inbound.source), context=context, moment=moment)
@@ -172,7 +190,7 @@ def admit(
     source, message = inbound.source, inbound.message
     check_person(source.person)
     if not is_authenticated and not is_allowed(tx, context, source):
-        return _refuse_sender(tx, context, source, rng=inbound.rng, moment=moment)
+        return _refuse_sender(tx, context, source, moment=moment)
     for data in inbound.files:
         blobs.add(tx, data)
     key = context.key(source)
@@ -279,12 +297,10 @@ def _submission_result(
     )
 
 
-def _refuse_sender(
-    tx: Tx, context: EngineContext, source: Source, *, rng: int, moment: Moment
-) -> Received:
+def _refuse_sender(tx: Tx, context: EngineContext, source: Source, *, moment: Moment) -> Received:
     """Reply with a pairing code to a direct message, if pairing is on; otherwise send nothing."""
     person = source.person
-    code = access.make_code(rng)
+    code = access.make_code(context.rng.getrandbits(64))
     policy = context.settings.access.get(source.platform, NOBODY)
     may_pair = policy.strangers is Strangers.PAIR and source.chat_type == ChatType.DM
     if (

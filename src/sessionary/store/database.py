@@ -28,11 +28,26 @@ P = ParamSpec("P")
 T = TypeVar("T")
 U = TypeVar("U")
 Row = tuple[Any, ...]
+# A named statement, and its parameters by name.
+Statement = tuple[str, Mapping[str, Any]]
 Listener = Callable[[Sequence[Any]], None]
 
 REMEDY = "Run `sessionary doctor`, then restore a backup (`sessionary restore`)."
 KEPT_CHANGING = "Others kept changing the same record; nothing was written. Try again."
 _Lock = type(threading.Lock())
+
+
+class _Process:
+    """Counts the forks that led to this process: to ask for its number would take 5 µs of each call."""
+
+    forks = 0
+
+    @classmethod
+    def note_fork(cls) -> None:
+        cls.forks += 1
+
+
+os.register_at_fork(after_in_child=_Process.note_fork)
 
 
 class RaceLost(Exception):
@@ -59,6 +74,9 @@ class Tx(Protocol):
 
         The values of a tuple are in the order in which the parameters first occur in the statement.
         """
+
+    def batch(self, statements: Sequence[Statement], /) -> list[list[Row]]:
+        """Run named statements one after the other; return the rows of each. PostgreSQL is asked once for all."""
 
     def script(self, text: str) -> None:
         """Run several statements without parameters; for migrations."""
@@ -319,7 +337,7 @@ class BaseStore:
         self._listeners: list[Listener] = []
         self._guard = threading.Lock()
         self._closed = False
-        self._pid = os.getpid()
+        self._forks = _Process.forks
 
     def note_damage(self, error: BaseException) -> None:
         """Keep the error if it is the first one that reports structural damage; from then on writes are refused."""
@@ -363,14 +381,14 @@ class BaseStore:
 
     def _check_process(self) -> None:
         # Before the guard is taken: another thread may have held it at the moment of the fork.
-        if os.getpid() != self._pid:
+        if _Process.forks != self._forks:
             raise StoreUnavailable(
                 "An open store cannot cross a fork; open it again in the child process."
             )
 
     def _begin_close(self) -> bool:
         """Mark the store as closed; False if it is closed already, or belongs to the parent process."""
-        if os.getpid() != self._pid:
+        if _Process.forks != self._forks:
             return False
         with self._guard:
             was_open, self._closed = not self._closed, True

@@ -147,8 +147,7 @@ def count_rounds(tx: Tx, id: str, *, profile: str, since: int = 0) -> int:
 
 def get_settings(tx: Tx, head: SessionHead) -> Mapping[str, Any]:
     """The session's own model and model settings, which override the agent's."""
-    found = sessions.settings(tx, head.no)
-    return found if isinstance(found, dict) else {}
+    return sessions.settings(tx, head.no)
 
 
 def get_system_prompt(tx: Tx, head: SessionHead) -> str | None:

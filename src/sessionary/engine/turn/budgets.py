@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from sessionary.actions import turns
+from sessionary.actions import turn_scripts, turns
 from sessionary.actions.sessions.log import Appended
 from sessionary.clock import Moment
 from sessionary.config.engine import Budget, EngineSettings
@@ -31,10 +31,10 @@ FIRST_CALL_MICROUSD = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Against what a turn's usage is counted."""
+    """Against what a turn's usage is counted, and when."""
 
-    scopes: tuple[str, ...] = ()
-    periods: tuple[str, ...] = ()
+    scopes: tuple[str, ...]
+    now: datetime
 
 
 def periods(now: datetime) -> tuple[str, str]:
@@ -101,6 +101,8 @@ def accounts(
         scope
     ) in budgeted:  # sorted, so that two turns with the same scopes do not wait for each other
         sessions.lock_key(tx, f"budget/{scope}", profile=profile)
+    if not budgeted:
+        return {}
     day, month = periods(now)
     return {
         scope: Account(
@@ -167,13 +169,25 @@ def step(
 
 
 def end(
-    tx: Tx, lease: Lease, ending: turns.Ending, *, profile: str, moment: Moment, spending: Spending
-) -> list[Appended]:
-    """End a turn, which frees what it had reserved, and count what it used."""
-    done = turns.end(tx, lease, ending, profile=profile, moment=moment)
+    tx: Tx,
+    lease: Lease,
+    ending: turns.Ending,
+    *,
+    profile: str,
+    moment: Moment,
+    spending: Spending,
+    last_seq: int | None = None,
+) -> None:
+    """End a turn, which frees what it had reserved, and count what it used.
+
+    `last_seq` is the last entry of the session, given if nothing was reserved.
+    """
+    if last_seq is None or not turn_scripts.end(
+        tx, lease, ending, last_seq=last_seq, profile=profile, moment=moment
+    ):
+        turns.end(tx, lease, ending, profile=profile, moment=moment)
     for used in ending.usage:
         _count(tx, used, spending, profile=profile)
-    return done
 
 
 def _budget(scope: str, settings: EngineSettings) -> Budget | None:
@@ -197,7 +211,7 @@ def _count(tx: Tx, used: Usage, spending: Spending, *, profile: str) -> None:
     tokens = _tokens(used)
     # In one order: two turns that count against the same scopes must not wait for each other.
     for scope in sorted(spending.scopes):
-        for period in spending.periods:
+        for period in periods(spending.now):
             access.add_spending(
                 tx,
                 scope,

@@ -8,15 +8,22 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from sessionary.actions import inbox, turns
+from sessionary.actions import inbox, turn_scripts, turns
 from sessionary.actions.inbox import ArrivalReceived
 from sessionary.actions.sessions import read, revise
 from sessionary.clock import Moment
 from sessionary.engine import notices
 from sessionary.engine.context import EngineContext, WakeSignal
 from sessionary.engine.turn import budgets
-from sessionary.engine.turn.run import SERVER_STOPPED, TurnRun, TurnTarget
+from sessionary.engine.turn.run import (
+    SERVER_STOPPED,
+    TurnInput,
+    TurnRun,
+    TurnTarget,
+    build_turn_input,
+)
 from sessionary.errors import Conflict, RetryLater, SessionaryError, StoreUnavailable
+from sessionary.model.message import Message
 from sessionary.model.reset import ResetPolicy, ResetReason
 from sessionary.model.session import SessionHead
 from sessionary.model.source import SessionKey, Source, session_named_by
@@ -128,6 +135,8 @@ class TurnStart:
     begun: turns.Begun | None
     source: Source | None = None
     scopes: tuple[str, ...] = ()
+    # What the agent is given, if it was read in the transaction that began the turn.
+    input: TurnInput | None = None
     # No turn began because running turns have reserved the rest of a budget.
     is_held_back: bool = False
 
@@ -277,7 +286,7 @@ class TurnLoop:
     async def _run(self, name: str, start: TurnStart) -> bool:
         if start.begun is None or start.source is None:
             return False
-        run = TurnRun(self._context, start.begun, self._target(start))
+        run = TurnRun(self._context, start.begun, self._target(start), start.input)
         self._runs[name] = run
         if self._stopping:
             run.stop(SERVER_STOPPED)
@@ -334,10 +343,7 @@ def begin(tx: Tx, key: SessionKey, *, context: EngineContext, moment: Moment) ->
     if not waiting.arrivals:
         return TurnStart(None, is_held_back=allowed.is_held_back)
     source = waiting.arrivals[0].source
-    # A message that was sent to a session by its id goes there: no policy resets that session.
-    policy = ResetPolicy() if session_named_by(source) else context.policies.choose(source)
-    name = context.agent_for(source, None).name
-    claim = turns.Claim(context.holder, context.settings.lease_seconds, name)
+    policy, claim = _policy_and_claim(source, context)
     begun = turns.begin_with(tx, waiting, policy=policy, claim=claim, moment=moment)
     if begun is None:
         return TurnStart(None)
@@ -351,6 +357,58 @@ def begin(tx: Tx, key: SessionKey, *, context: EngineContext, moment: Moment) ->
     if route.had_activity and route.reason in set(ResetReason) and policy.notifies(source.platform):
         notices.send(tx, context, source, notices.reset(route.reason), moment=moment)
     return TurnStart(begun, source, allowed.scopes)
+
+
+def begin_with_message(
+    tx: Tx,
+    source: Source,
+    message: Message,
+    *,
+    context: EngineContext,
+    moment: Moment,
+    idempotency_key: str | None,
+) -> tuple[str, TurnStart] | None:
+    """Store a message and begin its turn at once; None if that takes more: then nothing is written yet.
+
+    Return the id of the arrival and the turn.
+    """
+    if context.settings.budgets:
+        return None
+    policy, claim = _policy_and_claim(source, context)
+    found = turn_scripts.begin(
+        tx,
+        context.key(source),
+        source,
+        message,
+        policy=policy,
+        claim=claim,
+        moment=moment,
+        idempotency_key=idempotency_key,
+        known_context=lambda no, epoch: context.contexts.get(no, epoch=epoch),
+    )
+    if found is None:
+        return None
+    turn_input = None
+    if found.context is not None:
+        turn_input = build_turn_input(
+            tx,
+            source,
+            found.head,
+            found.context,
+            route=found.begun.route,
+            homes=found.homes,
+            settings=found.settings,
+            context=context,
+        )
+    start = TurnStart(found.begun, source, budgets.scopes_of(source), turn_input)
+    return found.arrival_id, start
+
+
+def _policy_and_claim(source: Source, context: EngineContext) -> tuple[ResetPolicy, turns.Claim]:
+    # A message that was sent to a session by its id goes there: no policy resets that session.
+    policy = ResetPolicy() if session_named_by(source) else context.policies.choose(source)
+    name = context.agent_for(source, None).name
+    return policy, turns.Claim(context.holder, context.settings.lease_seconds, name)
 
 
 def refuse_all(

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 
 from sessionary.actions import access, files, turns, usage
 from sessionary.actions.sessions import read, titles
+from sessionary.actions.sessions.routing import Route
 from sessionary.actions.turns import Begun, Ending, TurnReply
 from sessionary.clock import Moment
 from sessionary.engine import notices
@@ -20,14 +21,14 @@ from sessionary.engine.ports import Agent, Delta, Step, TurnRequest
 from sessionary.engine.turn import budgets
 from sessionary.errors import BadInput, RetryLater, SessionaryError, StoreUnavailable, TurnLost
 from sessionary.model.message import Attachment, Message, Part, Role, Text, ToolCall
-from sessionary.model.prompt import PromptContext
+from sessionary.model.prompt import HomeAddress, PromptContext
 from sessionary.model.redact import Redactor
 from sessionary.model.reset import ResetReason
 from sessionary.model.schedule import SILENT
 from sessionary.model.session import SessionHead
 from sessionary.model.source import Channel, Source
 from sessionary.model.tokens import estimate
-from sessionary.model.transcript import Chat
+from sessionary.model.transcript import ContextFold
 from sessionary.model.turn import Lease, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import Pending, Tx
@@ -382,6 +383,7 @@ class TurnRecord:
                 profile=self._context.profile,
                 moment=self._context.moment(),
                 spending=self._spending(),
+                last_seq=None if self._context.settings.budgets else self._last_seq,
             ).wait_uncancellable()
             if isinstance(error, RetryLater | StoreUnavailable):
                 may_be_committed = may_be_committed or error.committed == "unknown"
@@ -419,7 +421,7 @@ class TurnRecord:
             await asyncio.sleep(self._context.settings.poll_seconds)
 
     def _spending(self) -> budgets.Spending:
-        return budgets.Spending(self._target.scopes, budgets.periods(self._context.clock.now()))
+        return budgets.Spending(self._target.scopes, self._context.clock.now())
 
     def _count_output(self, characters: int) -> None:
         self._output_length += characters
@@ -445,17 +447,39 @@ class TurnInput:
     """What a turn's agent is given: the session, its messages, facts for the prompt, and its settings."""
 
     head: SessionHead
-    context: list[Chat]
+    context: ContextFold
     prompt_context: PromptContext
     settings: Mapping[str, Any]
 
 
 def read_turn_input(tx: Tx, source: Source, *, begun: Begun, context: EngineContext) -> TurnInput:
     """Read what the agent is given for its turn."""
-    route, epoch = begun.route, begun.lease.epoch
-    head = read.get_head(tx, route.session_id, profile=context.profile)
-    fold = read.fold_context(tx, head, context.contexts.get(head.no, epoch=epoch))
-    context.contexts.put(head.no, fold, epoch=epoch)
+    head = read.get_head(tx, begun.route.session_id, profile=context.profile)
+    known = context.contexts.get(head.no, epoch=begun.lease.epoch)
+    return build_turn_input(
+        tx,
+        source,
+        head,
+        read.fold_context(tx, head, known),
+        route=begun.route,
+        homes=frozenset(access.list_homes(tx, profile=context.profile)),
+        settings=read.get_settings(tx, head),
+        context=context,
+    )
+
+
+def build_turn_input(
+    tx: Tx,
+    source: Source,
+    head: SessionHead,
+    fold: ContextFold,
+    *,
+    route: Route,
+    homes: frozenset[HomeAddress],
+    settings: Mapping[str, Any],
+    context: EngineContext,
+) -> TurnInput:
+    """Return what the agent is given for its turn, from what was read of its session."""
     adapter = context.adapters.get(source.platform)
     notes = adapter.capabilities.notes if adapter is not None else ()
     may_redact = adapter is None or not adapter.capabilities.ids_needed_for_mentions
@@ -466,22 +490,30 @@ def read_turn_input(tx: Tx, source: Source, *, begun: Begun, context: EngineCont
         shared=fold.is_shared,
         platform_notes=notes,
         connected=context.deliverable,
-        homes=frozenset(access.list_homes(tx, profile=context.profile)),
+        homes=homes,
         redactor=Redactor(meta.redaction_salt(tx))
         if context.redact_people and may_redact
         else None,
         reset=ResetReason(str(route.reason)) if was_reset else None,
     )
-    return TurnInput(head, fold.copy_chats(), prompt_context, read.get_settings(tx, head))
+    return TurnInput(head, fold, prompt_context, settings)
 
 
 class TurnRun:
     """Runs the agent for one turn, keeps its lease, and records its end whatever happens."""
 
-    def __init__(self, context: EngineContext, begun: Begun, target: TurnTarget) -> None:
+    def __init__(
+        self,
+        context: EngineContext,
+        begun: Begun,
+        target: TurnTarget,
+        turn_input: "TurnInput | None" = None,
+    ) -> None:
         self._context = context
         self._begun = begun
         self._target = target
+        # What was read when the turn began; otherwise it is read now.
+        self._input = turn_input
         self._record = TurnRecord(context, begun, target)
         self._has_title = True
         self._first_prompt = ""
@@ -598,21 +630,25 @@ class TurnRun:
 
     async def _build_request(self) -> TurnRequest:
         context = self._context
-        turn_input = await context.store.read(
-            read_turn_input, self._target.source, begun=self._begun, context=context
-        )
+        turn_input = self._input
+        if turn_input is None:
+            turn_input = await context.store.read(
+                read_turn_input, self._target.source, begun=self._begun, context=context
+            )
+        lease, chats = self._begun.lease, turn_input.context.copy_chats()
+        context.contexts.put(lease.session_no, turn_input.context, epoch=lease.epoch)
         self._has_title = turn_input.head.title is not None
         self._first_prompt = turn_input.head.preview or ""
         if context.settings.compact_at_tokens is not None:
-            self.context_tokens = estimate(turn_input.context)
+            self.context_tokens = estimate(chats)
         return TurnRequest(
-            turn_id=self._begun.lease.turn_id,
+            turn_id=lease.turn_id,
             session=turn_input.head,
             source=self._target.source,
             system_prompt=context.system_prompt(
                 self._target.agent.prompt, turn_input.prompt_context
             ),
-            context=turn_input.context,
+            context=chats,
             blob=self._read_blob,
             settings=turn_input.settings,
         )

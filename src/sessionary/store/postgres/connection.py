@@ -23,7 +23,7 @@ from sessionary.errors import (
 )
 from sessionary.model import codec
 from sessionary.store import queries
-from sessionary.store.database import Row
+from sessionary.store.database import Row, Statement
 
 if TYPE_CHECKING:
     from sessionary.model.query import Query
@@ -195,6 +195,19 @@ class PostgresTx:
         ]
         self._cursor.executemany(self._texts[name], named)
         return max(0, self._cursor.rowcount)
+
+    def batch(self, statements: Sequence[Statement], /) -> list[list[Row]]:
+        connection = self._cursor.connection
+        self.has_written = self.has_written or any(
+            name not in self._reading for name, _ in statements
+        )
+        # In a pipeline nothing is waited for before its end, not even the beginning of the transaction.
+        with connection.pipeline():
+            cursors = [
+                connection.cursor(binary=True).execute(self._texts[name], params)
+                for name, params in statements
+            ]
+        return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
     def script(self, text: str) -> None:
         self.has_written = True

@@ -32,7 +32,7 @@ from sessionary.errors import (
     StoreUnavailable,
 )
 from sessionary.store import filesystem, queries
-from sessionary.store.database import REMEDY, Row, logger
+from sessionary.store.database import REMEDY, Row, Statement, logger
 
 if TYPE_CHECKING:
     from sessionary.model.query import Query
@@ -151,6 +151,9 @@ class SqliteTx:
         before = self._connection.total_changes()
         self._connection.executemany(self._texts[name], rows)
         return self._connection.total_changes() - before
+
+    def batch(self, statements: Sequence[Statement], /) -> list[list[Row]]:
+        return [self.all(name, **params) for name, params in statements]
 
     def script(self, text: str) -> None:
         self._connection.execute(text).fetchall()

@@ -8,7 +8,7 @@ from sessionary.model import message as parts_of
 from sessionary.model.message import Part
 from sessionary.model.source import Channel
 from sessionary.model.turn import Delivery, DeliveryState
-from sessionary.store.database import Row, Tx
+from sessionary.store.database import Row, Statement, Tx
 from sessionary.store.tables.sessions import column, moment
 
 # A profile that has sent to more platforms is listed by one query.
@@ -27,19 +27,41 @@ def insert(
     turn_id: str | None = None,
 ) -> None:
     """Write a delivery that waits to be sent."""
-    tx.run(
-        "insert_delivery",
-        id=id,
+    name, params = insert_statement(
+        id,
         profile=profile,
-        platform=column(channel.platform),
-        chat_id=column(channel.chat_id),
-        thread_id=column(channel.thread_id),
-        channel=str(channel),
+        channel=channel,
+        parts=parts,
+        at=at,
         session_no=session_no,
         turn_id=turn_id,
-        parts=codec.encode([parts_of.to_json(part) for part in parts]),
-        at=to_micros(at),
     )
+    tx.run(name, **params)
+
+
+def insert_statement(
+    id: str,
+    *,
+    profile: str,
+    channel: Channel,
+    parts: tuple[Part, ...],
+    at: datetime,
+    session_no: int | None = None,
+    turn_id: str | None = None,
+) -> Statement:
+    """Return the statement that writes a delivery."""
+    return "insert_delivery", {
+        "id": id,
+        "profile": profile,
+        "platform": column(channel.platform),
+        "chat_id": column(channel.chat_id),
+        "thread_id": column(channel.thread_id),
+        "channel": str(channel),
+        "session_no": session_no,
+        "turn_id": turn_id,
+        "parts": codec.encode([parts_of.to_json(part) for part in parts]),
+        "at": to_micros(at),
+    }
 
 
 def get(tx: Tx, id: str, *, profile: str) -> Delivery | None:

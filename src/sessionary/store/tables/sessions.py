@@ -227,10 +227,15 @@ def highest_titles(tx: Tx, beginning: str, *, profile: str, fewest: int, most: i
     return [title for (title,) in rows if title is not None]
 
 
-def settings(tx: Tx, no: int) -> Any:
-    """Return a session's own settings for the model, unchanged; None if it has none."""
-    row = existing(tx.one("get_settings", no=no), no)
-    return None if row[0] is None else codec.decode(row[0])
+def settings(tx: Tx, no: int) -> Mapping[str, Any]:
+    """Return a session's own settings for the model."""
+    return settings_of(existing(tx.one("get_settings", no=no), no)[0])
+
+
+def settings_of(stored: str | None) -> Mapping[str, Any]:
+    """Return the settings in a column; those of another form than ours are left out."""
+    found = None if stored is None else codec.decode(stored)
+    return found if isinstance(found, dict) else {}
 
 
 def details(tx: Tx, no: int) -> Details:

@@ -1,0 +1,162 @@
+"""The beginning and the end of most turns, each as one look at the database and one batch of writes.
+
+`actions.turns` can begin and end any turn, a statement at a time; each statement costs SQLite 10 to 20 µs of CPU, most
+of it in Python, and PostgreSQL a round trip. Most turns are simpler: one message comes to a session that is open and
+idle, and one message answers it. Their rows are known once the session is locked, so they are written together:
+
+    begin: look (lock, session, homes) · arrival as taken, session, turn, entry, feed
+    end:   session · entry, feed, deliveries, turn
+
+Both functions return None, before they have written anything, if the turn is not of that kind.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from sessionary.actions import inbox, usage
+from sessionary.actions.outbox import DeliveryAdded
+from sessionary.actions.sessions import log, routing
+from sessionary.actions.sessions.log import Appended, SessionChanged
+from sessionary.actions.turns import Begun, Claim, Ending, with_author
+from sessionary.clock import Moment
+from sessionary.model import codec
+from sessionary.model.message import Message, Role, body_to_json
+from sessionary.model.prompt import HomeAddress
+from sessionary.model.reset import ResetPolicy
+from sessionary.model.session import SessionFolder, SessionHead
+from sessionary.model.source import SessionKey, Source, check_length
+from sessionary.model.transcript import ContextFold
+from sessionary.model.turn import Lease, TurnState
+from sessionary.store.database import Tx
+from sessionary.store.tables import deliveries, entries, turn_scripts
+from sessionary.store.tables.turn_scripts import NewArrival
+
+# A context that lacks more entries than this is read by a reader: the writer has other sessions to serve.
+MOST_NEW_ENTRIES = 50
+KnownContext = Callable[[int, int], ContextFold | None]
+
+
+@dataclass(frozen=True, slots=True)
+class BegunWithPrompt:
+    """A turn that has begun with one message, and what its agent is given.
+
+    `context` is None if it must be read from the log.
+    """
+
+    begun: Begun
+    arrival_id: str
+    head: SessionHead
+    settings: Mapping[str, Any]
+    homes: frozenset[HomeAddress]
+    context: ContextFold | None
+
+
+def begin(
+    tx: Tx,
+    key: SessionKey,
+    source: Source,
+    message: Message,
+    *,
+    policy: ResetPolicy,
+    claim: Claim,
+    moment: Moment,
+    known_context: KnownContext,
+    idempotency_key: str | None = None,
+) -> BegunWithPrompt | None:
+    """Store a message and begin a turn with it, in an open session where no turn is running and nothing waits.
+
+    `known_context` returns the context of the turn before, by the session's number and the epoch of the new turn.
+    """
+    check_length(key)
+    prompt = codec.encode(body_to_json(with_author(message, source, key)))
+    if message.role is not Role.USER or message.tool_calls or entries.has_large(prompt):
+        return None
+    arrival_id = moment.new_id()
+    name = inbox.idempotency_key_of(source, arrival_id, idempotency_key)
+    found = turn_scripts.find_idle_session(tx, str(key), profile=key.profile, idempotency_key=name)
+    if found is None or not _goes_on(found.head, policy, moment):
+        return None
+    head, epoch, seq = found.head, found.epoch + 1, found.head.last_seq + 1
+    lease = Lease(moment.new_id(), head.no, head.id, epoch, claim.holder)
+    known = known_context(head.no, epoch)
+    if known is not None and head.last_seq - known.last_seq > MOST_NEW_ENTRIES:
+        known = None
+    preview = log.preview_of(message) if head.preview is None else None
+    newer = turn_scripts.begin_with_prompt(
+        tx,
+        lease,
+        NewArrival(arrival_id, str(key), key.profile, name, source, message, moment.now),
+        prompt,
+        seq=seq,
+        preview=preview,
+        agent=claim.agent,
+        until=moment.now + timedelta(seconds=claim.seconds),
+        read_from=None if known is None else known.last_seq + 1,
+    )
+    tx.after_commit(SessionChanged(key.profile, head.id, seq))
+    return BegunWithPrompt(
+        Begun(lease, routing.Route(head.id, head.no), (Appended(head.id, head.no, seq),)),
+        arrival_id,
+        replace(
+            head,
+            preview=head.preview or preview,
+            last_active_at=max(head.last_active_at, moment.now),
+            last_seq=seq,
+            message_count=head.message_count + 1,
+            running_turn=lease.turn_id,
+        ),
+        found.settings,
+        found.homes,
+        None if known is None or newer is None else known.extended(newer, last_seq=seq),
+    )
+
+
+def _goes_on(head: SessionHead, policy: ResetPolicy, moment: Moment) -> bool:
+    """Whether a message to a key goes to this session, without opening another."""
+    return (
+        head.is_open
+        and not head.read_only
+        and head.folder is not SessionFolder.TRASH
+        and policy.due(last_active=head.last_active_at, now=moment.now) is None
+    )
+
+
+def end(
+    tx: Tx, lease: Lease, ending: Ending, *, last_seq: int, profile: str, moment: Moment
+) -> Appended | None:
+    """End a turn that is done with one message, the entry after `last_seq`."""
+    if ending.state is not TurnState.DONE or ending.files or len(ending.messages) != 1:
+        return None
+    [message] = ending.messages
+    body = codec.encode(body_to_json(message))
+    is_plain = message.role is Role.ASSISTANT and not message.tool_calls
+    if not is_plain or entries.has_large(body) or ending.reason is not None:
+        return None
+    seq = last_seq + 1
+    entries.check_seq(seq)
+    if not turn_scripts.end_with_reply(tx, lease, seq=seq, at=moment.now):
+        return None
+    statements = []
+    for reply in ending.replies:
+        statements.append(
+            deliveries.insert_statement(
+                moment.new_id(),
+                profile=profile,
+                channel=reply.channel,
+                parts=reply.parts,
+                at=moment.now,
+                session_no=lease.session_no,
+                turn_id=lease.turn_id,
+            )
+        )
+        tx.after_commit(DeliveryAdded(profile, str(reply.channel)))
+    if not turn_scripts.write_reply(tx, lease, body, statements, seq=seq, at=moment.now):
+        raise log.turn_lost_error(lease)
+    for used in ending.usage:
+        usage.record(
+            tx, lease.session_no, used, profile=profile, moment=moment, turn_id=lease.turn_id
+        )
+    tx.after_commit(SessionChanged(profile, lease.session_id, seq))
+    return Appended(lease.session_id, lease.session_no, seq)
