@@ -2,8 +2,15 @@
 
 from datetime import timedelta
 
+from sessionary.actions import outbox
+from sessionary.engine.ports import Capabilities
 from sessionary.errors import NotAllowed, RetryLater
-from sessionary.model.turn import Delivery
+from sessionary.model.message import Text
+from sessionary.model.source import Channel
+from sessionary.model.turn import Delivery, DeliveryState
+from sessionary.store.database import Store
+from sessionary.store.tables.deliveries import SentMark
+from sessionary.testing.fakes import FakeClock, SequentialIds, moment_of
 from tests.support.engine_world import EngineWorld
 
 OUTAGE = timedelta(minutes=10)
@@ -45,3 +52,80 @@ async def test_what_waits_for_a_refused_key_goes_out_once_it_is_good_again(
 
     assert world.adapter.texts("loopback:1") == ["re: hello"]
     assert tried > 1
+
+
+async def test_a_reply_waits_for_what_is_open_in_its_channel(world: EngineWorld) -> None:
+    refused: list[str] = []
+
+    def refuses_once(delivery: Delivery) -> BaseException | None:
+        refused.append(delivery.id)
+        return RetryLater("slow down", after=40) if len(refused) == 1 else None
+
+    world.adapter.before = refuses_once
+    engine = await world.started()
+    channel = world.source().channel
+    assert channel is not None
+    moment = moment_of(world.clock, world.ids)
+    await world.store.write(
+        outbox.enqueue, channel, (Text("first"),), profile="main", moment=moment
+    )
+    await world.until(lambda: bool(refused))
+    await world.until_outbox_is_idle()
+    await world.says(engine, "hello")
+    await world.eventually(lambda: _has(world, deliveries=2))
+    world.clock.tick(41)
+    await world.settle(engine)
+    await engine.stop()
+
+    assert world.adapter.texts("loopback:1") == ["first", "re: hello"]
+
+
+async def test_the_pieces_of_a_long_reply_are_sent_in_order(world: EngineWorld) -> None:
+    world.adapter.capabilities = Capabilities(longest_text=10)
+    engine = await world.started()
+    for number in range(3):
+        await world.asks(engine, f"{number} " + " ".join(f"word{each}" for each in range(9)))
+    await engine.stop()
+
+    sent = "".join(world.adapter.texts("loopback:1"))
+    words = "".join(f"word{each}" for each in range(9))
+    assert sent.replace(" ", "") == "".join(f"re:{number}{words}" for number in range(3))
+
+
+async def test_a_reply_is_being_sent_when_it_is_written(world: EngineWorld) -> None:
+    seen: list[DeliveryState] = []
+
+    def look(delivery: Delivery) -> None:
+        found = world.store.read(outbox.find, delivery.id, profile="main").result()
+        assert (found.no, found.attempts, found.parts) == (delivery.no, 1, delivery.parts)
+        seen.append(found.state)
+
+    world.adapter.before = look
+    engine = await world.started()
+    await world.asks(engine, "hello")
+    await world.asks(engine, "again")
+    await engine.stop()
+
+    assert seen == [DeliveryState.SENDING] * 2
+    assert [each.state for each in await world.deliveries()] == [DeliveryState.SENT] * 2
+
+
+async def test_marks_are_written_for_all_that_this_process_still_holds(store: Store) -> None:
+    clock, ids = FakeClock(), SequentialIds()
+    channels = [Channel("loopback", str(number)) for number in range(3)]
+    for channel in (*channels, channels[0]):
+        moment = moment_of(clock, ids)
+        await store.write(outbox.enqueue, channel, (Text("x"),), profile="main", moment=moment)
+    claimed = await store.write(outbox.claim, holder="a", seconds=60, now=clock.now())
+    await store.write(outbox.abandon, claimed[2].id, reason="given up")
+    marks = [SentMark(each.id, clock.now(), None) for each in claimed]
+
+    assert await store.write(outbox.mark_all_sent, marks[1:], holder="a") is False
+    assert await store.write(outbox.mark_all_sent, marks[:1], holder="another") is False
+    assert await store.write(outbox.mark_all_sent, marks[:1], holder="a") is True, "one waits"
+    states = [(await store.read(outbox.find, each.id, profile="main")).state for each in claimed]
+    assert states == [DeliveryState.SENT, DeliveryState.SENT, DeliveryState.ABANDONED]
+
+
+async def _has(world: EngineWorld, *, deliveries: int) -> bool:
+    return len(await world.deliveries()) == deliveries

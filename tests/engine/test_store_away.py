@@ -71,7 +71,7 @@ async def test_what_was_sent_is_marked_when_the_store_is_back(
     world: EngineWorld, away: AwayStore
 ) -> None:
     """P8: what the platform has surely taken is not sent again."""
-    await answered_after_absence(world, away, outbox.mark_sent)
+    await answered_after_absence(world, away, outbox.mark_all_sent)
 
     assert world.adapter.texts("loopback:1") == ["re: hello"]
 

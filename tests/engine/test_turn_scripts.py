@@ -85,7 +85,7 @@ class Chat:
                 begun.lease,
                 ending or self.ending(),
                 last_seq=begun.prompts[-1].seq,
-                profile="main",
+                key=self.key,
                 moment=self.moment(),
             ).result()
         )

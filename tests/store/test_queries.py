@@ -48,6 +48,7 @@ ONLY_SQLITE = {
 }
 ONLY_POSTGRES = {
     "add_index_state",
+    "begin",
     "for_no_key_update",
     "for_no_key_update_of_session",
     "for_update",

@@ -51,6 +51,7 @@ def enqueue(
 # What senders do is one statement each.
 claim = deliveries.claim
 mark_sent = deliveries.mark_sent
+mark_all_sent = deliveries.mark_all_sent
 mark_failed = deliveries.mark_failed
 abandon = deliveries.abandon
 bounce = deliveries.bounce

@@ -28,10 +28,11 @@ from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import SessionFolder, SessionHead
 from sessionary.model.source import SessionKey, Source, check_length
 from sessionary.model.transcript import ContextFold
-from sessionary.model.turn import Lease, TurnState
+from sessionary.model.turn import Delivery, DeliveryState, Lease, TurnState
 from sessionary.store.database import Tx
 from sessionary.store.tables import deliveries, entries, turn_scripts
-from sessionary.store.tables.turn_scripts import NewArrival
+from sessionary.store.tables.deliveries import SendClaim
+from sessionary.store.tables.turn_scripts import TakenArrival
 
 # A context that lacks more entries than this is read by a reader: the writer has other sessions to serve.
 MOST_NEW_ENTRIES = 50
@@ -87,7 +88,7 @@ def begin(
     newer = turn_scripts.begin_with_prompt(
         tx,
         lease,
-        NewArrival(arrival_id, str(key), key.profile, name, source, message, moment.now),
+        TakenArrival(arrival_id, str(key), key.profile, name, source, message, moment.now),
         prompt,
         seq=seq,
         preview=preview,
@@ -123,10 +124,28 @@ def _goes_on(head: SessionHead, policy: ResetPolicy, moment: Moment) -> bool:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A turn that has ended: the deliveries that this process sends now, and whether messages may wait."""
+
+    claimed: tuple[Delivery, ...] = ()
+    may_wait: bool = True
+
+
 def end(
-    tx: Tx, lease: Lease, ending: Ending, *, last_seq: int, profile: str, moment: Moment
-) -> Appended | None:
-    """End a turn that is done with one message, the entry after `last_seq`."""
+    tx: Tx,
+    lease: Lease,
+    ending: Ending,
+    *,
+    last_seq: int,
+    key: SessionKey,
+    moment: Moment,
+    claim: SendClaim | None = None,
+) -> Ended | None:
+    """End a turn that is done with one message, the entry after `last_seq`.
+
+    With a `claim` the caller sends the first delivery itself, unless others wait to be sent to the channel.
+    """
     if ending.state is not TurnState.DONE or ending.files or len(ending.messages) != 1:
         return None
     [message] = ending.messages
@@ -134,29 +153,66 @@ def end(
     is_plain = message.role is Role.ASSISTANT and not message.tool_calls
     if not is_plain or entries.has_large(body) or ending.reason is not None:
         return None
-    seq = last_seq + 1
-    entries.check_seq(seq)
-    if not turn_scripts.end_with_reply(tx, lease, seq=seq, at=moment.now):
+    channel = ending.replies[0].channel if ending.replies else None
+    if any(reply.channel != channel for reply in ending.replies):
         return None
-    statements = []
-    for reply in ending.replies:
-        statements.append(
-            deliveries.insert_statement(
-                moment.new_id(),
-                profile=profile,
-                channel=reply.channel,
-                parts=reply.parts,
-                at=moment.now,
-                session_no=lease.session_no,
-                turn_id=lease.turn_id,
-            )
+    profile, seq = key.profile, last_seq + 1
+    entries.check_seq(seq)
+    freed = turn_scripts.end_with_reply(
+        tx,
+        lease,
+        seq=seq,
+        at=moment.now,
+        profile=profile,
+        key=str(key),
+        channel=None if channel is None else str(channel),
+    )
+    if freed is None:
+        return None
+    # One at a time for each channel: the rest of a long reply waits for its first piece.
+    claims = [None if freed.has_deliveries else claim, *(None for _ in ending.replies)]
+    new = [
+        (moment.new_id(), reply, held) for reply, held in zip(ending.replies, claims, strict=False)
+    ]
+    statements = [
+        deliveries.insert_statement(
+            id,
+            profile=profile,
+            channel=reply.channel,
+            parts=reply.parts,
+            at=moment.now,
+            session_no=lease.session_no,
+            turn_id=lease.turn_id,
+            claim=held,
         )
-        tx.after_commit(DeliveryAdded(profile, str(reply.channel)))
-    if not turn_scripts.write_reply(tx, lease, body, statements, seq=seq, at=moment.now):
+        for id, reply, held in new
+    ]
+    written = turn_scripts.write_reply(tx, lease, body, statements, seq=seq, at=moment.now)
+    if written is None:
         raise log.turn_lost_error(lease)
+    claimed = tuple(
+        Delivery(
+            no=rows[0][0],
+            id=id,
+            profile=profile,
+            channel=reply.channel,
+            session_id=lease.session_id,
+            turn_id=lease.turn_id,
+            parts=reply.parts,
+            state=DeliveryState.SENDING,
+            attempts=1,
+            unclear_attempts=0,
+            not_before=moment.now,
+            created_at=moment.now,
+        )
+        for (id, reply, held), rows in zip(new, written, strict=True)
+        if held is not None
+    )
+    if len(claimed) < len(new):
+        tx.after_commit(DeliveryAdded(profile, str(channel)))
     for used in ending.usage:
         usage.record(
             tx, lease.session_no, used, profile=profile, moment=moment, turn_id=lease.turn_id
         )
     tx.after_commit(SessionChanged(profile, lease.session_id, seq))
-    return Appended(lease.session_id, lease.session_no, seq)
+    return Ended(claimed, freed.has_arrivals)

@@ -32,13 +32,13 @@ class Engine:
     def __init__(self, context: EngineContext) -> None:
         self.context = context
         self.compactor = Compactor(context)
-        self.turns = TurnLoop(context, self.compactor)
+        self._outbox = Outbox(context)
+        self.turns = TurnLoop(context, self.compactor, self._outbox)
         self.intake = Intake(context, self.turns, self.compactor)
         self.scheduler = Scheduler(context)
         self.sweeper = Sweeper(context)
         self.turn_status = TurnStatusDisplay(context)
         self.states: dict[str, str] = {}
-        self._outbox = Outbox(context)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, *, only: SessionKey | None = None) -> None:
@@ -71,6 +71,7 @@ class Engine:
             compaction.cancel()  # the person who asked for it is told that it was not done
         await _wait_for(ending, seconds=max(0.0, until - time.monotonic()))
         await self.turns.finish(seconds=max(0.0, until - time.monotonic()))
+        await self._outbox.finish(seconds=max(0.0, until - time.monotonic()))
         closing = [
             asyncio.create_task(adapter.close()) for adapter in self.context.adapters.values()
         ]

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
@@ -31,11 +32,12 @@ from sessionary.model.source import Channel
 from sessionary.model.turn import Delivery
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals
+from sessionary.store.tables.deliveries import SendClaim, SentMark
 
 # A claim lasts longer than an attempt to send by this factor.
 CLAIM_FACTOR = 4 / 3
-# How many deliveries of one platform are sent at once.
-MAX_SENDING = 32
+# How many deliveries of one platform are sent at once: as many as turns that may end at once.
+MAX_SENDING = 64
 LONGEST_REASON = 500
 # The longest pause that a platform can ask for: less than `actions.sweep.LONGEST_WAIT`.
 LONGEST_WAIT_SECONDS = 24 * 3600.0
@@ -49,8 +51,16 @@ class Outbox:
         self._context = context
         self._wake: WakeSignal | None = None
         # By platform: one that does not answer must not block the others.
-        self._sending: dict[str, set[asyncio.Task[None]]] = {}
+        self._sending: dict[str, set[asyncio.Task[bool]]] = {}
         self._claimed_until: dict[str, float] = {}
+        # By platform: how many turns are about to end with a delivery for this process.
+        self._reserved: Counter[str] = Counter()
+        # Platforms for which more was due than could be sent at once.
+        self._full: set[str] = set()
+        self._is_open = False
+        # What was sent and is not marked yet; one task at a time marks it, for all.
+        self._sent: list[SentMark] = []
+        self._is_marking = False
 
     async def run(self) -> None:
         """Send until cancelled; attempts that have begun are finished first."""
@@ -61,6 +71,7 @@ class Outbox:
             lambda event: isinstance(event, DeliveryAdded),
             seconds=self._context.settings.poll_seconds,
         )
+        self._is_open = True
         try:
             while True:
                 more = [
@@ -69,17 +80,43 @@ class Outbox:
                 if not any(more):
                     await self._wake.wait()
         finally:
+            self._is_open = False
             self._wake.close()
             sending = [task for tasks in self._sending.values() for task in tasks]
             await asyncio.gather(*sending, return_exceptions=True)
+
+    def reserve(self, platform: str) -> SendClaim | None:
+        """Reserve the sending of a delivery that is about to be written; None if this process cannot send it now.
+
+        Whoever got a claim calls `send`, whatever becomes of the delivery.
+        """
+        sending = len(self._sending.get(platform, ())) + self._reserved[platform]
+        if not self._is_open or platform not in self._context.adapters or sending >= MAX_SENDING:
+            return None
+        self._reserved[platform] += 1
+        seconds = self._context.settings.send_seconds * CLAIM_FACTOR
+        until = self._context.clock.now() + timedelta(seconds=seconds)
+        return SendClaim(self._context.holder, until)
+
+    def send(self, platform: str, claimed: Sequence[Delivery]) -> None:
+        """Send the delivery that was written with a claim of `reserve`, if it was."""
+        self._reserved[platform] -= 1
+        self._start(self._context.adapters[platform], claimed)
+
+    async def finish(self, *, seconds: float) -> None:
+        """Wait up to `seconds` for the deliveries of turns that ended while the engine was stopping."""
+        sending = [task for tasks in self._sending.values() for task in tasks]
+        if sending:
+            await asyncio.wait(sending, timeout=seconds)
 
     async def _send_due(self, adapter: Adapter) -> bool:
         """Begin to send what is due, up to the limit; return whether more may be due already."""
         context = self._context
         sending = self._sending.setdefault(adapter.platform, set())
-        free = MAX_SENDING - len(sending)
+        free = MAX_SENDING - len(sending) - self._reserved[adapter.platform]
         if free <= 0:
-            return False  # the first that finishes wakes the loop
+            self._full.add(adapter.platform)  # the first that finishes wakes the loop
+            return False
         try:
             claim = context.store.write(
                 outbox.claim,
@@ -97,26 +134,28 @@ class Outbox:
         return len(claimed) == free
 
     def _start(self, adapter: Adapter, claimed: Sequence[Delivery]) -> None:
-        sending = self._sending[adapter.platform]
+        sending = self._sending.setdefault(adapter.platform, set())
         until = time.monotonic() + self._context.settings.send_seconds * CLAIM_FACTOR
         for delivery in claimed:
             self._claimed_until[delivery.id] = until
             task = asyncio.create_task(self._send(adapter, delivery))
             sending.add(task)
-            task.add_done_callback(partial(self._finished, sending, delivery.id))
+            task.add_done_callback(partial(self._finished, delivery))
 
-    def _finished(
-        self, sending: "set[asyncio.Task[None]]", id: str, task: "asyncio.Task[None]"
-    ) -> None:
-        sending.discard(task)
-        self._claimed_until.pop(id, None)
+    def _finished(self, delivery: Delivery, task: "asyncio.Task[bool]") -> None:
+        platform = delivery.channel.platform
+        self._sending[platform].discard(task)
         if not task.cancelled() and task.exception() is not None:
             # It is sent again when its claim has run out, marked as possibly a duplicate.
             log.warning("a delivery could not be marked", exc_info=task.exception())
+        elif not task.cancelled() and not task.result() and platform not in self._full:
+            return
+        self._full.discard(platform)
         if self._wake is not None:
             self._wake.wake()
 
-    async def _send(self, adapter: Adapter, delivery: Delivery) -> None:
+    async def _send(self, adapter: Adapter, delivery: Delivery) -> bool:
+        """Send a delivery and record the outcome; return whether more may be due now."""
         context = self._context
         try:
             async with asyncio.timeout(context.settings.send_seconds):
@@ -141,13 +180,31 @@ class Outbox:
             reason = f"{type(error).__name__}: {error}"
             await self._retry_or_abandon(delivery, self._backoff(delivery), reason, unclear=True)
         else:
-            await self._record(
-                outbox.mark_sent,
-                delivery,
-                holder=context.holder,
-                at=context.clock.now(),
-                platform_message_id=sent.platform_message_id,
-            )
+            mark = SentMark(delivery.id, context.clock.now(), sent.platform_message_id)
+            return await self._mark_sent(mark)
+        return True
+
+    async def _mark_sent(self, mark: SentMark) -> bool:
+        """Mark a delivery as sent, and with it those that are sent meanwhile; return whether more may be due now."""
+        self._sent.append(mark)
+        if self._is_marking:
+            return False  # the task that is marking marks this one next
+        self._is_marking = True
+        is_more_due = False
+        try:
+            while self._sent:
+                marks, self._sent = self._sent, []
+                ids = [mark.id for mark in marks]
+                try:
+                    is_more_due |= await self._record(
+                        outbox.mark_all_sent, marks, ids, holder=self._context.holder
+                    )
+                except (RetryLater, StoreUnavailable) as error:
+                    # They are sent again when their claims have run out, marked as possibly duplicates.
+                    log.warning("deliveries %s could not be marked: %s", ", ".join(ids), error)
+        finally:
+            self._is_marking = False
+        return is_more_due
 
     async def _retry_or_abandon(
         self, delivery: Delivery, seconds: float, reason: str, *, unclear: bool = False
@@ -168,7 +225,8 @@ class Outbox:
     ) -> None:
         await self._record(
             outbox.mark_failed,
-            delivery,
+            delivery.id,
+            [delivery.id],
             holder=self._context.holder,
             not_before=self._context.clock.now() + timedelta(seconds=seconds),
             reason=reason[:LONGEST_REASON],
@@ -178,24 +236,35 @@ class Outbox:
     async def _abandon(self, delivery: Delivery, reason: str) -> None:
         log.warning("delivery %s to %s abandoned: %s", delivery.id, delivery.channel, reason)
         holder = self._context.holder
-        await self._record(outbox.abandon, delivery, holder=holder, reason=reason[:LONGEST_REASON])
+        await self._record(
+            outbox.abandon,
+            delivery.id,
+            [delivery.id],
+            holder=holder,
+            reason=reason[:LONGEST_REASON],
+        )
 
-    async def _record(self, action: Callable[..., bool], delivery: Delivery, **facts: Any) -> None:
-        """Record the outcome of an attempt, retrying while the store is away.
+    async def _record(
+        self, action: Callable[..., bool], what: Any, ids: Sequence[str], **facts: Any
+    ) -> bool:
+        """Record the outcome of attempts to send these deliveries, retrying while the store is away.
 
-        When the claim runs out first, the delivery is sent again, marked as possibly a duplicate.
+        When the last claim runs out first, they are sent again, marked as possibly duplicates.
         """
         pause = self._context.settings.poll_seconds
-        while True:
-            try:
-                await self._context.store.write(action, delivery.id, **facts)
-            except (RetryLater, StoreUnavailable) as error:
-                if time.monotonic() + pause >= self._claimed_until.get(delivery.id, 0.0):
-                    raise
-                log.warning("delivery %s cannot be marked now: %s", delivery.id, error)
-                await asyncio.sleep(pause)
-            else:
-                return
+        until = max(self._claimed_until.get(id, 0.0) for id in ids)
+        try:
+            while True:
+                try:
+                    return await self._context.store.write(action, what, **facts)
+                except (RetryLater, StoreUnavailable) as error:
+                    if time.monotonic() + pause >= until:
+                        raise
+                    log.warning("deliveries %s cannot be marked now: %s", ", ".join(ids), error)
+                    await asyncio.sleep(pause)
+        finally:
+            for id in ids:
+                self._claimed_until.pop(id, None)
 
     def _backoff(self, delivery: Delivery) -> float:
         longest = min(2.0 ** min(delivery.attempts, 20), self._context.settings.longest_backoff)

@@ -11,18 +11,20 @@ from datetime import datetime
 
 from sessionary.actions import turn_scripts, turns
 from sessionary.actions.sessions.log import Appended
+from sessionary.actions.turn_scripts import Ended
 from sessionary.clock import Moment
 from sessionary.config.engine import Budget, EngineSettings
 from sessionary.model import codec
 from sessionary.model.access import BudgetUse
 from sessionary.model.message import Message
 from sessionary.model.session import SessionHead
-from sessionary.model.source import Source
+from sessionary.model.source import SessionKey, Source
 from sessionary.model.tokens import estimate
 from sessionary.model.turn import Lease
 from sessionary.model.usage import Usage, UsageTotal
 from sessionary.store.database import Tx
 from sessionary.store.tables import access, sessions
+from sessionary.store.tables.deliveries import SendClaim
 
 # What a turn reserves at least unless its budget says otherwise: a system prompt, a question, an answer.
 FIRST_CALL_TOKENS = 4_000
@@ -168,6 +170,15 @@ def step(
     return done
 
 
+@dataclass(frozen=True, slots=True)
+class SimpleEnd:
+    """What ends a turn that has reserved nothing: its session's last entry and key, and who sends its delivery."""
+
+    last_seq: int
+    key: SessionKey
+    claim: SendClaim | None
+
+
 def end(
     tx: Tx,
     lease: Lease,
@@ -176,18 +187,26 @@ def end(
     profile: str,
     moment: Moment,
     spending: Spending,
-    last_seq: int | None = None,
-) -> None:
-    """End a turn, which frees what it had reserved, and count what it used.
-
-    `last_seq` is the last entry of the session, given if nothing was reserved.
-    """
-    if last_seq is None or not turn_scripts.end(
-        tx, lease, ending, last_seq=last_seq, profile=profile, moment=moment
-    ):
+    simple: SimpleEnd | None = None,
+) -> Ended:
+    """End a turn, which frees what it had reserved, and count what it used."""
+    ended = None
+    if simple is not None:
+        ended = turn_scripts.end(
+            tx,
+            lease,
+            ending,
+            last_seq=simple.last_seq,
+            key=simple.key,
+            claim=simple.claim,
+            moment=moment,
+        )
+    if ended is None:
         turns.end(tx, lease, ending, profile=profile, moment=moment)
+        ended = Ended()
     for used in ending.usage:
         _count(tx, used, spending, profile=profile)
+    return ended
 
 
 def _budget(scope: str, settings: EngineSettings) -> Budget | None:

@@ -14,6 +14,7 @@ from sessionary.actions.sessions import read, revise
 from sessionary.clock import Moment
 from sessionary.engine import notices
 from sessionary.engine.context import EngineContext, WakeSignal
+from sessionary.engine.outbox import Outbox
 from sessionary.engine.turn import budgets
 from sessionary.engine.turn.run import (
     SERVER_STOPPED,
@@ -144,9 +145,10 @@ class TurnStart:
 class TurnLoop:
     """Runs a turn for every key with waiting messages, up to `most_turns` at once."""
 
-    def __init__(self, context: EngineContext, compactor: Compactor) -> None:
+    def __init__(self, context: EngineContext, compactor: Compactor, outbox: Outbox) -> None:
         self._context = context
         self._compactor = compactor
+        self._outbox = outbox
         # The only key for which this process runs turns; None means all keys.
         self.only: SessionKey | None = None
         self._wake: WakeSignal | None = None
@@ -157,6 +159,8 @@ class TurnLoop:
         self._arrived: set[str] = set()
         # Keys whose messages wait because running turns have reserved the rest of a budget.
         self._held_back: set[str] = set()
+        # Whether the last round left messages waiting, for a running turn or a free slot.
+        self._has_left = False
         self._reserved_slots = 0
         self._stopping = False
 
@@ -239,11 +243,14 @@ class TurnLoop:
             return
         self._held_back &= set(keys)
         served = None if self.only is None else str(self.only)
+        self._has_left = False
         for key in keys:
             if served is not None and key != served:
                 continue
             if key not in self._running and self.has_free_slot:
                 self._start(key, self._begin_and_run(SessionKey.parse(key)))
+            else:
+                self._has_left = True
 
     def _start(self, name: str, turn: Coroutine[Any, Any, bool]) -> None:
         task = asyncio.create_task(turn)
@@ -258,7 +265,8 @@ class TurnLoop:
         if task.exception() is not None:
             log.error("a turn of %s failed unexpectedly", name, exc_info=task.exception())
         elif task.result():
-            # Not after every task: a key whose turn runs in another process would be tried again without a pause.
+            # Not after every task: a key whose turn runs in another process would be tried again without a pause,
+            # and most turns leave nothing behind.
             self.wake()
 
     async def _begin_and_run(self, key: SessionKey) -> bool:
@@ -281,12 +289,14 @@ class TurnLoop:
             self._held_back.add(str(key))
         else:
             self._held_back.discard(str(key))
+        if start.begun is None:
+            self._has_left = True  # a turn may be running in its session, for another key
         return await self._run(str(key), start)
 
     async def _run(self, name: str, start: TurnStart) -> bool:
         if start.begun is None or start.source is None:
             return False
-        run = TurnRun(self._context, start.begun, self._target(start), start.input)
+        run = TurnRun(self._context, start.begun, self._target(start), start.input, self._outbox)
         self._runs[name] = run
         if self._stopping:
             run.stop(SERVER_STOPPED)
@@ -300,7 +310,7 @@ class TurnLoop:
             return False
         if state is TurnState.DONE and run.needs_title:
             self._start_title_request(run)
-        return True
+        return run.may_wait or self._has_left or bool(self._held_back)
 
     def _start_title_request(self, run: TurnRun) -> None:
         """Request a title in the background, so that the next turn does not wait for it."""

@@ -12,11 +12,12 @@ from typing import Any, Self, TypeVar
 from sessionary.actions import access, files, turns, usage
 from sessionary.actions.sessions import read, titles
 from sessionary.actions.sessions.routing import Route
+from sessionary.actions.turn_scripts import Ended
 from sessionary.actions.turns import Begun, Ending, TurnReply
 from sessionary.clock import Moment
 from sessionary.engine import notices
 from sessionary.engine.context import EngineContext, LiveEvent
-from sessionary.engine.outbox import split_text
+from sessionary.engine.outbox import Outbox, split_text
 from sessionary.engine.ports import Agent, Delta, Step, TurnRequest
 from sessionary.engine.turn import budgets
 from sessionary.errors import BadInput, RetryLater, SessionaryError, StoreUnavailable, TurnLost
@@ -29,10 +30,10 @@ from sessionary.model.session import SessionHead
 from sessionary.model.source import Channel, Source
 from sessionary.model.tokens import estimate
 from sessionary.model.transcript import ContextFold
-from sessionary.model.turn import Lease, TurnState
+from sessionary.model.turn import Delivery, DeliveryState, Lease, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import Pending, Tx
-from sessionary.store.tables import meta
+from sessionary.store.tables import deliveries, meta
 from sessionary.store.tables import turns as table
 
 CHECKPOINT_SECONDS = 1.0
@@ -206,10 +207,15 @@ class TurnTarget:
 class TurnRecord:
     """Writes a turn's output to the store; nothing else does."""
 
-    def __init__(self, context: EngineContext, begun: Begun, target: TurnTarget) -> None:
+    def __init__(
+        self, context: EngineContext, begun: Begun, target: TurnTarget, outbox: Outbox | None
+    ) -> None:
         self._context = context
         self._lease = begun.lease
         self._target = target
+        self._outbox = outbox
+        # Whether messages may wait for the session, now that its turn has ended.
+        self.may_wait = True
         # Streamed text of the step that has not come yet.
         self._partial: list[str] = []
         self._is_checkpointed = True
@@ -376,15 +382,30 @@ class TurnRecord:
 
         async def write() -> BaseException | None:
             nonlocal may_be_committed
-            error = await self._context.store.write(
+            context, outbox, channel = self._context, self._outbox, self._target.to
+            claim = None
+            if outbox is not None and channel is not None and ending.replies:
+                claim = outbox.reserve(channel.platform)
+            simple = None
+            if not context.settings.budgets:
+                key = context.key(self._target.source)
+                simple = budgets.SimpleEnd(self._last_seq, key, claim)
+            pending = context.store.write(
                 budgets.end,
                 self._lease,
                 ending,
-                profile=self._context.profile,
-                moment=self._context.moment(),
+                profile=context.profile,
+                moment=context.moment(),
                 spending=self._spending(),
-                last_seq=None if self._context.settings.budgets else self._last_seq,
-            ).wait_uncancellable()
+                simple=simple,
+            )
+            try:
+                error = await pending.wait_uncancellable()
+            finally:
+                # What the store says this process is sending must be sent, even if the turn was cancelled.
+                claimed = () if pending.error is not None else self._note_ended(pending.result())
+                if outbox is not None and channel is not None and claim is not None:
+                    outbox.send(channel.platform, claimed)
             if isinstance(error, RetryLater | StoreUnavailable):
                 may_be_committed = may_be_committed or error.committed == "unknown"
                 raise error
@@ -396,8 +417,28 @@ class TurnRecord:
             return unavailable
         # If an earlier try was committed, the next one finds that the turn is over.
         if isinstance(error, TurnLost) and may_be_committed and await self._has_ended(ending):
+            await self._send_claimed()
             return None
         return error
+
+    async def _send_claimed(self) -> None:
+        """Send what was written as being sent by this process, in a commit that got no answer."""
+        outbox, channel = self._outbox, self._target.to
+        if outbox is None or channel is None:
+            return
+        found = await self._context.store.read(deliveries.of_session, self._lease.session_no)
+        claimed = [
+            each
+            for each in found
+            if each.turn_id == self._lease.turn_id and each.state is DeliveryState.SENDING
+        ]
+        # If it cannot be sent now, it is claimed when its claim has run out.
+        if claimed and outbox.reserve(channel.platform) is not None:
+            outbox.send(channel.platform, claimed)
+
+    def _note_ended(self, ended: Ended) -> tuple[Delivery, ...]:
+        self.may_wait = ended.may_wait
+        return ended.claimed
 
     async def _has_ended(self, ending: Ending) -> bool:
         """Return whether the turn has ended in this state in the store."""
@@ -508,13 +549,14 @@ class TurnRun:
         begun: Begun,
         target: TurnTarget,
         turn_input: "TurnInput | None" = None,
+        outbox: Outbox | None = None,
     ) -> None:
         self._context = context
         self._begun = begun
         self._target = target
         # What was read when the turn began; otherwise it is read now.
         self._input = turn_input
-        self._record = TurnRecord(context, begun, target)
+        self._record = TurnRecord(context, begun, target, outbox)
         self._has_title = True
         self._first_prompt = ""
         self._heartbeat: LeaseHeartbeat | None = None
@@ -558,6 +600,11 @@ class TurnRun:
         """Check now whether a stop was requested."""
         if self._heartbeat is not None:
             self._heartbeat.check_now()
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether messages may wait for the session, now that the turn has ended."""
+        return self._record.may_wait
 
     @property
     def needs_title(self) -> bool:

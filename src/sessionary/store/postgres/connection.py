@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg import errors as pg
+from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool
 
 from sessionary.errors import (
@@ -201,8 +202,14 @@ class PostgresTx:
         self.has_written = self.has_written or any(
             name not in self._reading for name, _ in statements
         )
-        # In a pipeline nothing is waited for before its end, not even the beginning of the transaction.
+        is_idle = connection.pgconn.transaction_status == TransactionStatus.IDLE
+        is_first = is_idle and not connection.read_only
+        if is_first:
+            # The library would wait for its own BEGIN, even in a pipeline. `begin` switches back.
+            connection.autocommit = True
         with connection.pipeline():
+            if is_first:
+                connection.cursor().execute(self._texts["begin"], prepare=False)
             cursors = [
                 connection.cursor(binary=True).execute(self._texts[name], params)
                 for name, params in statements
@@ -238,6 +245,15 @@ class PostgresTx:
     def _newest_position(self) -> int | None:
         row = self.one("newest_position")
         return None if row is None else row[0]
+
+
+def begin(connection: Connection, *, read_only: bool = False) -> None:
+    """Prepare an idle connection for a transaction: one that may write, or one that reads a snapshot."""
+    if connection.autocommit:
+        connection.autocommit = False
+    if bool(connection.read_only) != read_only:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ if read_only else None
+        connection.read_only = True if read_only else None
 
 
 class SnapshotTx(PostgresTx):

@@ -33,6 +33,7 @@ from sessionary.store.postgres.connection import (
     Pool,
     PostgresTx,
     SnapshotTx,
+    begin,
     translate,
 )
 
@@ -163,9 +164,7 @@ class PostgresStore(BaseStore):
 
     def _read(self, action: Callable[[Tx], T]) -> T:
         with self._pool.connection() as connection:
-            if not connection.read_only:
-                connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-                connection.read_only = True
+            begin(connection, read_only=True)
             return action(SnapshotTx(connection))
 
     def _search(self, action: Callable[[Tx], T]) -> T:
@@ -459,9 +458,7 @@ class PostgresWriter:
 
 def _begin(connection: Connection) -> PostgresTx:
     """A transaction that may write, and sees what others have committed meanwhile."""
-    if connection.read_only:
-        connection.isolation_level = None
-        connection.read_only = None
+    begin(connection)
     return PostgresTx(connection)
 
 

@@ -1,6 +1,8 @@
 """The outbox: rows in, deliveries out."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 from sessionary.clock import from_micros, to_micros
 from sessionary.model import codec
@@ -13,6 +15,13 @@ from sessionary.store.tables.sessions import column, moment
 
 # A profile that has sent to more platforms is listed by one query.
 MOST_PLATFORMS = 20
+
+
+class SendClaim(NamedTuple):
+    """Who sends a delivery, and until when nobody else does."""
+
+    holder: str
+    until: datetime
 
 
 def insert(
@@ -48,9 +57,13 @@ def insert_statement(
     at: datetime,
     session_no: int | None = None,
     turn_id: str | None = None,
+    claim: SendClaim | None = None,
 ) -> Statement:
-    """Return the statement that writes a delivery."""
-    return "insert_delivery", {
+    """Return the statement that writes a delivery.
+
+    With a claim it is being sent from the beginning, and the statement returns its number.
+    """
+    params: dict[str, Any] = {
         "id": id,
         "profile": profile,
         "platform": column(channel.platform),
@@ -62,6 +75,10 @@ def insert_statement(
         "parts": codec.encode([parts_of.to_json(part) for part in parts]),
         "at": to_micros(at),
     }
+    if claim is None:
+        return "insert_delivery", params
+    held = {"holder": claim.holder, "lease_until": to_micros(claim.until)}
+    return "insert_claimed_delivery", params | held
 
 
 def get(tx: Tx, id: str, *, profile: str) -> Delivery | None:
@@ -165,15 +182,31 @@ def mark_sent(
     tx: Tx, id: str, *, holder: str, at: datetime, platform_message_id: str | None = None
 ) -> bool:
     """Mark a delivery as sent; False if another sender has taken it over."""
-    return bool(
-        tx.run(
-            "mark_sent",
-            id=id,
-            holder=holder,
-            at=to_micros(at),
-            platform_message_id=column(platform_message_id),
-        )
-    )
+    [rows] = tx.batch((_mark_statement(SentMark(id, at, platform_message_id), holder),))
+    return bool(rows)
+
+
+class SentMark(NamedTuple):
+    """A delivery that a platform has accepted."""
+
+    id: str
+    at: datetime
+    platform_message_id: str | None
+
+
+def mark_all_sent(tx: Tx, marks: Sequence[SentMark], *, holder: str) -> bool:
+    """Mark deliveries as sent unless another sender has taken them over; return whether their channels have more."""
+    results = tx.batch([_mark_statement(mark, holder) for mark in marks])
+    return any(row[0] for rows in results for row in rows)
+
+
+def _mark_statement(mark: SentMark, holder: str) -> Statement:
+    return "mark_sent", {
+        "id": mark.id,
+        "holder": holder,
+        "at": to_micros(mark.at),
+        "platform_message_id": column(mark.platform_message_id),
+    }
 
 
 def mark_failed(

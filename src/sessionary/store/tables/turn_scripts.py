@@ -11,7 +11,7 @@ from sessionary.model.prompt import HomeAddress
 from sessionary.model.session import SessionHead
 from sessionary.model.source import Source
 from sessionary.model.turn import Lease
-from sessionary.store.database import Statement, Tx
+from sessionary.store.database import Row, Statement, Tx
 from sessionary.store.tables import entries, sessions
 from sessionary.store.tables.sessions import column
 
@@ -25,7 +25,7 @@ class IdleSession(NamedTuple):
     homes: frozenset[HomeAddress]
 
 
-class NewArrival(NamedTuple):
+class TakenArrival(NamedTuple):
     """A message as received, which becomes the prompt of a turn at once."""
 
     id: str
@@ -68,7 +68,7 @@ def find_idle_session(
 def begin_with_prompt(
     tx: Tx,
     lease: Lease,
-    arrival: NewArrival,
+    arrival: TakenArrival,
     prompt: str,
     *,
     seq: int,
@@ -136,26 +136,46 @@ def begin_with_prompt(
     return entries.entries_of(tx, rows, lease.session_id)
 
 
-def end_with_reply(tx: Tx, lease: Lease, *, seq: int, at: datetime) -> bool:
-    """Make room for the reply as entry `seq`, and free the session; False if this turn may not write it there."""
-    params = {"no": lease.session_no, "turn_id": lease.turn_id, "seq": seq, "at": to_micros(at)}
+class Freed(NamedTuple):
+    """A session whose turn is over: what there is to do besides."""
+
+    has_deliveries: bool
+    has_arrivals: bool
+
+
+def end_with_reply(
+    tx: Tx, lease: Lease, *, seq: int, at: datetime, profile: str, key: str, channel: str | None
+) -> Freed | None:
+    """Count the reply as entry `seq`, and free the session; None if this turn may not write it there.
+
+    Return whether deliveries to the channel are open, and whether messages wait for the key.
+    """
+    params = {
+        "no": lease.session_no,
+        "turn_id": lease.turn_id,
+        "seq": seq,
+        "at": to_micros(at),
+        "profile": profile,
+        "key": key,
+        "channel": channel,
+    }
     # A batch of one: on PostgreSQL it takes the beginning of the transaction along.
     [found] = tx.batch((("end_with_reply", params),))
-    return bool(found)
+    return Freed(*map(bool, found[0])) if found else None
 
 
 def write_reply(
     tx: Tx, lease: Lease, reply: str, deliveries: Sequence[Statement], *, seq: int, at: datetime
-) -> bool:
-    """Write the reply, its deliveries and the end of the turn; return whether the turn was running."""
+) -> list[list[Row]] | None:
+    """Write the reply, its deliveries and the end of the turn; None if the turn was not running.
+
+    Return what the statements of the deliveries returned.
+    """
     number, micros = entries.entry_no(lease.session_no, seq), to_micros(at)
     end = {"id": lease.turn_id, "state": "done", "at": micros, "reason": None, "keep_partial": 0}
-    statements = (
-        *_entry(number, Role.ASSISTANT, micros, lease.turn_id, reply),
-        *deliveries,
-        ("end_turn", end),
-    )
-    return bool(tx.batch(statements)[-1])
+    entry = _entry(number, Role.ASSISTANT, micros, lease.turn_id, reply)
+    results = tx.batch((*entry, *deliveries, ("end_turn", end)))
+    return results[len(entry) : -1] if results[-1] else None
 
 
 def _entry(number: int, role: Role, at: int, turn_id: str, body: str) -> tuple[Statement, ...]:

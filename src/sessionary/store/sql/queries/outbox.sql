@@ -7,6 +7,16 @@ INSERT INTO deliveries (
     :id, :profile, :platform, :chat_id, :thread_id, :channel, :session_no, :turn_id, :parts, 'waiting', :at, :at
 );
 
+-- name: insert_claimed_delivery
+-- The process that writes it also sends it: nobody has to claim it.
+INSERT INTO deliveries (
+    id, profile, platform, chat_id, thread_id, channel, session_no, turn_id, parts, state, not_before, created_at,
+    attempts, holder, lease_until
+) VALUES (
+    :id, :profile, :platform, :chat_id, :thread_id, :channel, :session_no, :turn_id, :parts, 'sending', :at, :at,
+    1, :holder, :lease_until
+) RETURNING no;
+
 -- name: delivery_columns
 d.no, d.id, d.profile, d.platform, d.chat_id, d.thread_id, s.id, d.turn_id, d.parts, d.state, d.attempts,
 d.unclear_attempts, d.not_before, d.created_at, d.sent_at, d.reason, d.platform_message_id, d.redirected_to
@@ -40,9 +50,12 @@ WHERE no IN (
 RETURNING no, id;
 
 -- name: mark_sent
+-- Returns whether more is to be sent to its channel.
 UPDATE deliveries SET state = 'sent', sent_at = :at, platform_message_id = :platform_message_id, holder = NULL,
     lease_until = NULL, reason = NULL
-WHERE id = :id AND state = 'sending' AND holder = :holder;
+WHERE id = :id AND state = 'sending' AND holder = :holder
+RETURNING (SELECT 1 FROM deliveries e WHERE e.channel = deliveries.channel AND e.profile = deliveries.profile
+             AND e.state IN ('waiting', 'sending') AND e.no > deliveries.no LIMIT 1);
 
 -- name: mark_failed
 -- Try again not before the given time.

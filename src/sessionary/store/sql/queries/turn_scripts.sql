@@ -21,8 +21,11 @@ WHERE no = :no;
 
 -- name: end_with_reply
 -- `advance` and `free_session` at once. Nothing changes if the lease is lost or someone else has appended.
+-- Returns whether something is to be sent to the channel already, and whether messages wait for the key.
 UPDATE sessions SET running_turn = NULL, last_seq = :seq, last_reply_seq = :seq, message_count = message_count + 1,
     last_active_at = CASE WHEN :at > last_active_at THEN :at ELSE last_active_at END
 WHERE no = :no AND running_turn = :turn_id AND last_seq = :seq - 1
   AND ended_at IS NULL AND read_only = 0 AND folder <> 'gone'
-RETURNING no;
+RETURNING (SELECT 1 FROM deliveries d WHERE d.channel = :channel AND d.profile = :profile
+             AND d.state IN ('waiting', 'sending') LIMIT 1),
+    (SELECT 1 FROM arrivals a WHERE a.profile = :profile AND a.key = :key AND a.state = 'waiting' LIMIT 1);

@@ -56,6 +56,9 @@ WITH advanced AS ({{advance}}), logged AS (
 )
 SELECT no, last_seq, wants_preview FROM advanced;
 
+-- name: begin
+BEGIN;
+
 -- name: wait_briefly
 -- For the rest of this transaction no lock is waited for longer than this many milliseconds.
 SET LOCAL lock_timeout = 100;
