@@ -82,6 +82,19 @@ def test_sessions_become_a_file_for_sql_and_come_back(talking: Program, tmp_path
     assert talking("import", "hermes", str(path), "--json").json["added"] == 1
 
 
+def test_a_session_is_not_taken_for_the_name_of_the_file(
+    talking: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    talking.append("new", "another", "--title", "Rivers")
+
+    answer = talking("export", "Rivers", "--as", "hermes-state")
+
+    assert answer.code == 2
+    assert "'Rivers' is a session. Name the file after it" in answer.line
+    assert not (tmp_path / "Rivers").exists()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [["--as", "hermes-state"], ["state.db", "--as", "hermes-state", "--budget", "5"]],

@@ -12,6 +12,7 @@ from sessionary.actions.transfer import export as exports
 from sessionary.cli.console import Console, count, size
 from sessionary.cli.sessions.refs import REF, find_head
 from sessionary.cli.tree import command, pass_console
+from sessionary.errors import NotFound
 from sessionary.model.handover.excerpt import HandoverExcerpt
 from sessionary.model.handover.forms import HANDOVER_FORMATS
 from sessionary.model.record import ExportOptions
@@ -82,16 +83,19 @@ def export(
         redact=left_out["redact"],
         mask_secrets=left_out["mask_secrets"],
     )
+    named = None
     if tool == STATE:
         if output is None and refs:
-            *names, file = refs
-            refs, output = tuple(names), Path(file)
+            *names, named = refs
+            refs, output = tuple(names), Path(named)
         everything = everything or not refs
     _check(console, refs, form=form, everything=everything, output=output, tool=tool, budget=budget)
     if output is not None:
         refuse_to_overwrite(output, force=force)
     with console.open() as app:
         ids = list(dict.fromkeys(find_head(app, ref).id for ref in refs))
+        if named is not None and not refs:
+            _refuse_session_as_file(app, named)
         if tool == STATE and output is not None:
             _write_state(console, app, output, ids if refs else None, options, force=force)
             return
@@ -122,6 +126,18 @@ def _check(
     if console.json and more["output"] is None and (form != "jsonl" or more["tool"] is not None):
         what = f"--format {form}" if more["tool"] is None else f"--as {more['tool']}"
         raise click.UsageError(f"--json with {what} needs -o FILE.")
+
+
+def _refuse_session_as_file(app: "AppContext", name: str) -> None:
+    """Refuse a file name that is a session: its owner wants that session, not all of them in a file of its name."""
+    try:
+        find_head(app, name)
+    except NotFound:
+        return
+    raise click.UsageError(
+        f"{name!r} is a session. Name the file after it, or use -o {name!r} to write all sessions to a file "
+        "of that name."
+    )
 
 
 def _write(
