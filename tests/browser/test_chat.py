@@ -74,6 +74,25 @@ def test_a_network_that_goes_and_comes_back_loses_nothing(
         expect(page.get_by_role("textbox", name=WRITE)).to_have_value("typed in the dark")
 
 
+def test_a_new_chat_can_be_written_to_while_its_details_cannot_be_loaded(
+    talking: Served, visit: Visitor
+) -> None:
+    page = visit(talking).page
+    details = re.compile(r"/api/v1/sessions/\w{26}$")
+    page.route(details, lambda route: route.abort())
+    box = page.get_by_role("textbox", name=WRITE)
+    with page.expect_event("requestfailed", lambda request: bool(details.search(request.url))):
+        box.fill("hello there")
+        page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/s/"))
+    expect(page.locator(".transcript").get_by_role("button", name="Retry")).to_be_visible()
+
+    box.fill("and this")
+
+    expect(box).to_have_value("and this")
+    expect(box).to_be_editable()
+
+
 def test_a_send_that_fails_keeps_the_text_and_is_sent_once(talking: Served, visit: Visitor) -> None:
     page = visit(talking).page
     box = page.get_by_role("textbox", name=WRITE)
