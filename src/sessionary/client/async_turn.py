@@ -103,7 +103,7 @@ class AsyncRunningTurn:
         return done
 
     def delta(self, text: str, *, thinking: bool = False) -> None:
-        """Show streamed text or reasoning at once to whoever watches the session on a server that this client runs.
+        """Show streamed text or reasoning at once to viewers of the session on a server that this client runs.
 
         Nothing is stored: `append` stores the finished step, and `checkpoint` the text so far. Without a server in
         this process (`serve`) it does nothing. Raises `TurnLost` if the lease is lost.

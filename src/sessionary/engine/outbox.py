@@ -88,7 +88,7 @@ class Outbox:
     def reserve(self, platform: str) -> SendClaim | None:
         """Reserve the sending of a delivery that is about to be written; None if this process cannot send it now.
 
-        Whoever got a claim calls `send`, whatever becomes of the delivery.
+        The caller must call `send` afterwards, also if the delivery was not written: that frees the reservation.
         """
         sending = len(self._sending.get(platform, ())) + self._reserved[platform]
         if not self._is_open or platform not in self._context.adapters or sending >= MAX_SENDING:

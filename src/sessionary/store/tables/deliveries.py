@@ -131,7 +131,7 @@ def list_page(
     else:
         platforms = tx.all("platforms_of_deliveries", profile=profile, limit=MOST_PLATFORMS + 1)
         if len(platforms) > MOST_PLATFORMS:
-            # A profile with so many has sent much: its deliveries are soon found among all.
+            # A profile on this many platforms sends much: a scan of the newest deliveries soon finds its own.
             return [_delivery(row) for row in tx.all("list_deliveries", **params)]
         for (name,) in platforms:
             rows += tx.all("list_done_deliveries_of_platform", **params | {"platform": name})

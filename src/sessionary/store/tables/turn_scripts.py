@@ -132,7 +132,7 @@ def begin_with_prompt(
     )
     rows = tx.batch(statements)[-1]
     if len(rows) != number - first + 1:
-        return None  # numbers are dense: whoever reads the log finds out what is missing
+        return None  # numbers are dense: reading the whole log reports what is missing
     return entries.entries_of(tx, rows, lease.session_id)
 
 
