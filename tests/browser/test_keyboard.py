@@ -101,6 +101,25 @@ def test_dialogs_give_the_focus_back(shared_demo: Served, visit: Visitor) -> Non
     expect(row).to_be_focused()
 
 
+# Types a letter at the very moment at which an element gets the focus back.
+TYPE_WHEN_FOCUSED = """() => addEventListener('focusin', (event) => event.target.dispatchEvent(
+    new KeyboardEvent('keydown', { key: 'l', bubbles: true, cancelable: true })), { once: true })"""
+
+
+def test_a_key_pressed_right_after_a_dialog_closed_works(
+    shared_demo: Served, visit: Visitor
+) -> None:
+    page = visit(shared_demo).page
+    page.locator(".session-row").nth(3).focus()
+    page.keyboard.press("r")
+    expect(page.get_by_role("dialog", name="Rename")).to_be_visible()
+
+    page.evaluate(TYPE_WHEN_FOCUSED)
+    page.keyboard.press("Escape")
+
+    expect(page.get_by_role("dialog", name="Label")).to_be_visible()
+
+
 def test_a_chat_without_a_mouse(talking: Served, visit: Visitor) -> None:
     seen = visit(talking)
     page = seen.page
