@@ -174,7 +174,10 @@ class PostgresServer(Server):
     def freeze(self) -> None:
         """Stop answering: connections stay open and clients wait, until a kill or stop."""
         self._is_frozen = True
-        self._signal_all(signal.SIGSTOP)
+        # The main process first: it starts no other one while the rest is listed.
+        self._freeze_process(self.pid)
+        for pid in self._children():
+            self._freeze_process(pid)
 
     def restart(self) -> None:
         """Start again on the same data, after a kill or from a running server."""
@@ -229,17 +232,29 @@ class PostgresServer(Server):
         is_its = len(lines) >= 8 and lines[0] == str(pid)
         return lines[7].strip() if is_its else None
 
-    def _signal_all(self, what: signal.Signals) -> None:
+    def _children(self) -> list[int]:
         # Each of its processes leads a group of its own.
         listed = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
-        for pid in (self.pid, *map(int, listed.split())):
-            os.kill(pid, what)
+        return [int(pid) for pid in listed.split()]
+
+    def _freeze_process(self, pid: int) -> None:
+        """Stop a process, and wait until it has stopped or ended."""
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+            os.kill(pid, signal.SIGSTOP)
+            # The state follows the name, which is in parentheses: T is stopped, Z is ended.
+            while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "TZ":
+                time.sleep(0.001)
+
+    def _unfreeze(self) -> None:
+        for pid in (self.pid, *self._children()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
     def _end(self, how: signal.Signals) -> None:
         if self._postgres is None:
             return
         if self._is_frozen:
-            self._signal_all(signal.SIGCONT)
+            self._unfreeze()
             self._is_frozen = False
         self._postgres.send_signal(how)
         try:
