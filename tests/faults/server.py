@@ -4,7 +4,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from tests.support.external_server import port_of, reserved_port
 from tests.support.history import Line, Reading
 
 CONFIGURATION = """
@@ -35,9 +35,9 @@ class Served:
         self.home, self.url = home, url
         home.mkdir(parents=True, exist_ok=True)
         (home / "sessionary.toml").write_text(CONFIGURATION)
-        # Kept for as long as this object lives, also while no server runs: see `_reserved_port`.
-        self._reservation = _reserved_port()
-        self.port: int = self._reservation.getsockname()[1]
+        # Kept for as long as this object lives, also while no server runs.
+        self._reservation = reserved_port()
+        self.port = port_of(self._reservation)
         self.starts = 0
         self._process: subprocess.Popen[bytes] | None = None
         added = self.command("tokens", "add", "--scope", "write", "--json")
@@ -142,18 +142,6 @@ class Served:
 
     def _environ(self) -> dict[str, str]:
         return {**os.environ, "SESSIONARY_HOME": str(self.home)}
-
-
-def _reserved_port() -> socket.socket:
-    """A socket on a port of its own that does not listen.
-
-    A server that sets SO_REUSEADDR, as ours does, can listen there; the system gives the port to
-    nobody who asks for just any.
-    """
-    made = socket.socket()
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    made.bind(("127.0.0.1", 0))
-    return made
 
 
 def wait_until(holds: Any, seconds: float = READY) -> None:

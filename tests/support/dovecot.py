@@ -7,7 +7,13 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.support.external_server import ExternalServer, ServerUnavailable, answers, free_port
+from tests.support.external_server import (
+    ExternalServer,
+    ServerUnavailable,
+    answers,
+    port_of,
+    reserved_port,
+)
 
 if os.name == "posix":
     import fcntl
@@ -66,7 +72,8 @@ class Dovecot:
     def __init__(self) -> None:
         program = _program() or _installed()
         _check_version(program)
-        self.port = free_port()
+        self._reservation = reserved_port()
+        self.port = port_of(self._reservation)
         self._home = Path(tempfile.mkdtemp(prefix="sessionary-imap-")).resolve()
         self._home.chmod(0o755)
         self._owner = _mail_owner()
@@ -99,6 +106,7 @@ class Dovecot:
     def stop(self) -> None:
         """Stop the server and remove its directory."""
         self._server.stop()
+        self._reservation.close()
 
     def _settings(self) -> str:
         is_root = os.geteuid() == 0

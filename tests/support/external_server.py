@@ -69,6 +69,24 @@ class ExternalServer:
         return (lines or ["it wrote no log"])[-1][-_LOG_CHARACTERS:]
 
 
+def reserved_port() -> socket.socket:
+    """A socket that holds a port of loopback without listening; close it when the port is not needed.
+
+    A server that sets SO_REUSEADDR, as most do, can listen there, end and listen again; the system
+    gives the port to nobody who asks for just any, and to no outgoing connection.
+    """
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.bind(("127.0.0.1", 0))
+    return made
+
+
+def port_of(reservation: socket.socket) -> int:
+    """The port that a socket of `reserved_port` holds."""
+    port: int = reservation.getsockname()[1]
+    return port
+
+
 def free_port() -> int:
     """Return a free port of loopback, outside the range from which the system assigns ports by itself.
 

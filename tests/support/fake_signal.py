@@ -62,11 +62,11 @@ class FakeSignal:
         self.cut = self._server.cut
 
     async def __aenter__(self) -> Self:
-        await self.go_online()
+        await self._server.__aenter__()
         return self
 
     async def __aexit__(self, *failure: object) -> None:
-        await self.go_offline()
+        await self._server.__aexit__(*failure)
 
     @property
     def address(self) -> str:

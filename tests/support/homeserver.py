@@ -11,7 +11,7 @@ from sessionary.channels import registry
 from sessionary.channels.files import MEGABYTE
 from sessionary.engine.ports import Adapter
 from sessionary.model.source import Channel
-from tests.support.external_server import free_port
+from tests.support.external_server import port_of, reserved_port
 from tests.support.synapse import Synapse
 
 LARGEST_FILE = 100_000
@@ -44,7 +44,9 @@ class MatrixPlatform:
         self.bot, self.token = synapse.register(f"bot-{uuid.uuid4().hex[:8]}")
         self.room = self.make_room(self.ada)
         self.chat = Channel("matrix", self.room)
-        self._port = 0
+        # Held until the end, also while nobody can reach the platform.
+        self._reservation = reserved_port()
+        self._port = port_of(self._reservation)
         self._events: dict[int, str] = {}
         self._read: set[str] = set()
         self._refusals: list[web.Response] = []
@@ -68,6 +70,7 @@ class MatrixPlatform:
 
     async def __aexit__(self, *_: object) -> None:
         await self.go_offline()
+        self._reservation.close()
 
     @property
     def url(self) -> str:
@@ -200,7 +203,6 @@ class MatrixPlatform:
         app.router.add_route("*", "/{path:.*}", self._pass)
         self._runner = web.AppRunner(app, shutdown_timeout=0.01)
         await self._runner.setup()
-        self._port = self._port or free_port()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True)
         await site.start()
 

@@ -15,7 +15,7 @@ from sessionary.channels.files import MEGABYTE
 from sessionary.engine.ports import Adapter
 from sessionary.model.source import Channel
 from tests.support.dovecot import Dovecot
-from tests.support.external_server import free_port
+from tests.support.external_server import port_of, reserved_port
 from tests.support.proxy import Proxy
 
 DOMAIN = "example.org"
@@ -53,12 +53,14 @@ class MailPlatform:
         self.root = f"<root-{user}@{DOMAIN}>"
         self.chat = Channel("email", self.known, self.root)
         self.sent: list[Taken] = []
-        self.imap = Proxy(dovecot.port)
+        # Held until the end, also while nobody can reach the platform.
+        self._reservations = (reserved_port(), reserved_port())
+        imap_port, self._smtp_port = map(port_of, self._reservations)
+        self.imap = Proxy(imap_port, target=dovecot.port)
         self._dovecot = dovecot
         self.password = uuid.uuid4().hex
         self._box = dovecot.add_user(self.address, self.password)
         self._smtp: asyncio.Server | None = None
-        self._smtp_port = 0
         self._refusals: list[str] = []
         self._to_lose = 0
         self._written = 0
@@ -69,6 +71,8 @@ class MailPlatform:
 
     async def __aexit__(self, *_: object) -> None:
         await self.go_offline()
+        for reservation in self._reservations:
+            reservation.close()
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -161,7 +165,6 @@ class MailPlatform:
     async def go_online(self) -> None:
         """Be reachable, on the same ports each time."""
         await self.imap.open()
-        self._smtp_port = self._smtp_port or free_port()
         loop = asyncio.get_running_loop()
         self._smtp = await loop.create_server(self._speaker, "127.0.0.1", self._smtp_port)
 

@@ -89,11 +89,11 @@ class ModelServer:
         self._server = TcpServer(self._talk)
 
     async def __aenter__(self) -> Self:
-        await self._server.go_online()
+        await self._server.__aenter__()
         return self
 
     async def __aexit__(self, *failure: object) -> None:
-        await self._server.go_offline()
+        await self._server.__aexit__(*failure)
 
     @property
     def url(self) -> str:

@@ -1,14 +1,15 @@
-"""A platform's servers on loopback: HTTP and WebSockets on a free port, ill when a test wants it."""
+"""A platform's servers on loopback: HTTP and WebSockets on a port, ill when a test wants it."""
 
 import asyncio
 import collections
+import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from aiohttp import web
 
-from tests.support.external_server import free_port
+from tests.support.external_server import port_of, reserved_port
 
 HOST = "127.0.0.1"
 Fault = Callable[[], web.StreamResponse | None]
@@ -38,6 +39,7 @@ class PlatformServer:
         self._app = web.Application(client_max_size=64 * 1024 * 1024)
         self._app.add_routes(self.routes())
         self._runner = web.AppRunner(self._app, access_log=None, shutdown_timeout=0.1)
+        self._reservation: socket.socket | None = None
         self._site: web.TCPSite | None = None
 
     def routes(self) -> list[web.RouteDef]:
@@ -45,6 +47,8 @@ class PlatformServer:
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:
+        self._reservation = reserved_port()
+        self.port = port_of(self._reservation)
         await self._runner.setup()
         await self.go_online()
         return self
@@ -52,6 +56,8 @@ class PlatformServer:
     async def __aexit__(self, *_: object) -> None:
         await self.go_offline()
         await self._runner.cleanup()
+        assert self._reservation is not None
+        self._reservation.close()
 
     async def go_offline(self) -> None:
         """Be unreachable: nobody listens, and what was connected is cut."""
@@ -67,7 +73,6 @@ class PlatformServer:
 
     async def go_online(self) -> None:
         """Be reachable again."""
-        self.port = self.port or free_port()
         self._site = web.TCPSite(self._runner, HOST, self.port, reuse_address=True)
         await self._site.start()
 

@@ -3,16 +3,14 @@
 import asyncio
 import contextlib
 
-from tests.support.external_server import free_port
-
 _AT_ONCE = 64 * 1024
 
 
 class Proxy:
-    """Listens on a port of loopback and forwards everything to the target, until it is closed."""
+    """Forwards everything to the target until it is closed; its owner has reserved the port."""
 
-    def __init__(self, target: int) -> None:
-        self.port = 0
+    def __init__(self, port: int, *, target: int) -> None:
+        self.port = port
         self.passed = 0
         self._target = target
         self._server: asyncio.Server | None = None
@@ -20,7 +18,6 @@ class Proxy:
 
     async def open(self) -> None:
         """Accept connections; after a `close`, on the same port as before."""
-        self.port = self.port or free_port()
         self._server = await asyncio.start_server(self._pass, "127.0.0.1", self.port)
 
     async def close(self) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.environment import installed
-from tests.support.external_server import ExternalServer, answers, free_port
+from tests.support.external_server import ExternalServer, answers, port_of, reserved_port
 
 WANTED = "matrix-synapse>=1.150,<2"
 SERVER_NAME = "test"
@@ -26,7 +26,8 @@ class Synapse:
 
     def __init__(self, tools: Path) -> None:
         python = installed(tools, "synapse", (WANTED,))
-        self.port = free_port()
+        self._reservation = reserved_port()
+        self.port = port_of(self._reservation)
         self.url = f"http://127.0.0.1:{self.port}"
         home = Path(tempfile.mkdtemp(prefix="sessionary-matrix-")).resolve()
         seed = base64.b64encode(os.urandom(32)).decode().rstrip("=")
@@ -41,6 +42,7 @@ class Synapse:
     def stop(self) -> None:
         """Stop the server and remove its directory."""
         self._server.stop()
+        self._reservation.close()
 
     def register(self, name: str) -> tuple[str, str]:
         """Make an account; its id and its access token."""

@@ -2,17 +2,18 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Self
 
-from tests.support.external_server import free_port
+from tests.support.external_server import port_of, reserved_port
 
 LINE_LIMIT = 64 * 1024
 ConnectionHandler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class TcpServer:
-    """Serves on a free port of loopback; while offline it refuses connections.
+    """Serves on a port of its own on loopback; while offline it refuses connections.
 
     `handle` owns one connection; when it returns, fails or is cancelled, the connection is closed.
     """
@@ -21,19 +22,23 @@ class TcpServer:
         self.port = 0
         self._handle = handle
         self._line_limit = line_limit
+        self._reservation: socket.socket | None = None
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
+        self._reservation = reserved_port()
+        self.port = port_of(self._reservation)
         await self.go_online()
         return self
 
     async def __aexit__(self, *failure: object) -> None:
         await self.go_offline()
+        assert self._reservation is not None
+        self._reservation.close()
 
     async def go_online(self) -> None:
         """Listen, on the same port as before."""
-        self.port = self.port or free_port()
         self._server = await asyncio.start_server(
             self._serve, "127.0.0.1", self.port, limit=self._line_limit
         )
