@@ -49,6 +49,8 @@ export class OpenSession {
   private deferredTimer: ReturnType<typeof setTimeout> | undefined
   private buffer = { text: '', thinking: '', isNewStep: false }
   private timer: ReturnType<typeof setTimeout> | undefined
+  /** Turns whose end is known. The stream may send the end of a turn before the last text of its reply. */
+  private endedTurns = new Set<string>()
 
   constructor(readonly id: string) {
     live.watch([id])
@@ -87,9 +89,16 @@ export class OpenSession {
       this.moreAfter = found.more_after
       // Entries that the stream sent during the request may be missing from the answer.
       if (!this.moreAfter) this.add(this.received)
-      if (detail.turn && !this.liveReply)
-        this.liveReply = startReply(detail.turn.id, detail.turn.partial ?? '', detail.turn.began_at)
-      if (!detail.turn) this.liveReply = null
+      this.noteEndedTurns(detail)
+      const turn = detail.turn
+      if (!turn) this.liveReply = null
+      else if (!this.liveReply && !this.endedTurns.has(turn.id)) {
+        // The entries may be newer than the details, and contain what was unfinished then.
+        const isStored = this.entries.some(
+          (entry) => entry.turn_id === turn.id && entry.role === 'assistant' && entry.seq > detail.last_seq,
+        )
+        this.liveReply = startReply(turn.id, isStored ? '' : (turn.partial ?? ''), turn.began_at)
+      }
     } catch (error) {
       if (isAbort(error)) return
       this.error = error
@@ -160,6 +169,7 @@ export class OpenSession {
 
   async refresh(): Promise<void> {
     this.detail = await get<SessionDetail>(`/sessions/${this.id}`)
+    this.noteEndedTurns(this.detail)
   }
 
   async markRead(): Promise<void> {
@@ -200,6 +210,7 @@ export class OpenSession {
       const found = await this.fetchWindow(last === undefined ? {} : { after: last })
       this.add(found.items)
       this.moreAfter = found.more_after
+      this.noteEndedTurns(this.detail)
     } catch {
       // The server is unreachable again; the next `hello` of the stream starts this again.
     }
@@ -211,7 +222,27 @@ export class OpenSession {
     if (wasRunning && !summary.running) this.addDeferred()
     this.detail = { ...this.detail, ...summary }
     if (wasRunning !== summary.running || this.detail.queued.length) void this.refresh().catch(() => undefined)
-    if (!summary.running) this.liveReply = null
+    this.noteEndedTurns(summary)
+    if (!summary.running) this.dropReply()
+  }
+
+  /** If no turn was running when the summary was read, the turns of all entries up to then have ended. */
+  private noteEndedTurns(summary: ListedSession): void {
+    if (summary.running) return
+    for (const entry of [...this.entries, ...this.deferred])
+      if (entry.turn_id && entry.seq <= summary.last_seq) this.endedTurns.add(entry.turn_id)
+    if (this.liveReply && this.endedTurns.has(this.liveReply.turnId)) this.dropReply()
+  }
+
+  private dropReply(): void {
+    this.dropBuffer()
+    this.liveReply = null
+  }
+
+  private dropBuffer(): void {
+    clearTimeout(this.timer)
+    this.timer = undefined
+    this.buffer = { text: '', thinking: '', isNewStep: false }
   }
 
   private entryReceived(entry: Entry): void {
@@ -252,14 +283,14 @@ export class OpenSession {
   }
 
   private handleTurnEvent(name: string, turnId: string, data: unknown): void {
-    if (name === 'began') this.liveReply = startReply(turnId, '', null)
+    if (name === 'ended' || name === 'lost') this.endReply(turnId, data as { state?: string; reason?: string } | null)
+    else if (this.endedTurns.has(turnId)) return
+    else if (name === 'began') this.liveReply = startReply(turnId, '', null)
     else if (name === 'so_far') {
       this.buffer = { text: String(data ?? ''), thinking: '', isNewStep: false }
       this.liveReply = startReply(turnId, this.buffer.text, this.detail?.turn?.began_at ?? null)
     } else if (name === 'delta' || name === 'thinking') this.bufferDelta(name, turnId, String(data ?? ''))
     else if (name === 'step') this.buffer.isNewStep = true
-    else if (name === 'ended' || name === 'lost')
-      this.endReply(turnId, data as { state?: string; reason?: string } | null)
   }
 
   private bufferDelta(name: 'delta' | 'thinking', turnId: string, text: string): void {
@@ -277,9 +308,8 @@ export class OpenSession {
   }
 
   private endReply(turnId: string, data: { state?: string; reason?: string } | null): void {
-    clearTimeout(this.timer)
-    this.timer = undefined
-    this.buffer = { text: '', thinking: '', isNewStep: false }
+    this.endedTurns.add(turnId)
+    this.dropBuffer()
     const state = data?.state ?? 'lost'
     if (state !== 'done') {
       this.endedTurn = { reason: data?.reason ?? null }
