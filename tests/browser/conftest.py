@@ -139,6 +139,13 @@ def _watch_requests(page: Page) -> None:
     page.on("requestfailed", ended)
 
 
+def wait_for_reply(page: Page, text: str) -> None:
+    """Wait until the only reply of the open session contains the text, is stored, and is shown as finished."""
+    # Only stored messages have an id. Without it, the unfinished reply would count too.
+    expect(page.locator(".message.assistant[id]")).to_contain_text(text)
+    expect(page.locator(".live-reply")).to_have_count(0)
+
+
 def hold(page: Page, pattern: str) -> list[Route]:
     """Hold back the requests that match the pattern; the test lets each of them go on."""
     waiting: list[Route] = []

@@ -18,6 +18,7 @@ from tests.browser.conftest import (
     install_gated_agent,
     served,
     start,
+    wait_for_reply,
 )
 from tests.browser.test_kept import is_draft
 
@@ -37,8 +38,7 @@ def test_a_reply_goes_on_through_a_reload(gated: GatedAgent, visit: Visitor) -> 
     expect(page.locator(".message.user")).to_contain_text("Write a long answer")
     expect(page.locator(".live-reply .markdown")).to_contain_text("How a message")
     gated.finish()
-    expect(page.locator(".message.assistant")).to_contain_text("That was all.")
-    expect(page.locator(".live-reply")).to_have_count(0)
+    wait_for_reply(page, "That was all.")
     expect(page.locator(".message.assistant table")).to_be_visible()
     whole = page.locator(".message.assistant .markdown").inner_text()
     page.reload()
@@ -63,8 +63,7 @@ def test_a_network_that_goes_and_comes_back_loses_nothing(
         wire.mend()
 
         expect(page.get_by_text("live", exact=True)).to_be_visible()
-        expect(page.locator(".message.assistant")).to_contain_text("That was all.")
-        expect(page.locator(".live-reply")).to_have_count(0)
+        wait_for_reply(page, "That was all.")
         expect(page.get_by_role("textbox", name=WRITE)).to_have_value("typed in the dark")
         came_back = page.locator(".message.assistant .markdown").inner_text()
         page.reload()
@@ -113,7 +112,7 @@ def test_a_draft_is_there_in_another_browser(talking: Served, visit: Visitor) ->
     seen = visit(talking)
     one = seen.page
     seen.asks("hello")
-    expect(one.locator(".message.assistant")).to_be_visible()
+    wait_for_reply(one, "no model was asked")
     with one.expect_response(is_draft):
         one.get_by_role("textbox", name=WRITE).fill("half a thought")
 
@@ -153,8 +152,7 @@ def test_a_reply_can_be_stopped_and_its_text_stays(gated: GatedAgent, visit: Vis
 
     page.keyboard.press("Control+.")
 
-    expect(page.locator(".live-reply")).to_have_count(0)
-    expect(page.locator(".message.assistant")).to_contain_text("interrupted")
+    wait_for_reply(page, "interrupted")
     expect(page.locator(".message.assistant")).to_contain_text("How a message")
 
 
@@ -164,7 +162,7 @@ def test_an_edited_message_leaves_its_old_version_reachable(
     seen = visit(talking)
     page = seen.page
     seen.asks("hello from Ada")
-    expect(page.locator(".message.assistant")).to_contain_text("no model was asked")
+    wait_for_reply(page, "no model was asked")
     page.locator(".message.user").hover()
     page.get_by_role("button", name="Edit and resend").click()
     seen.says("hello from Grace")
@@ -302,7 +300,7 @@ def test_a_command_is_answered_and_leads_where_it_says(talking: Served, visit: V
     seen = visit(talking)
     page = seen.page
     seen.asks("hello")
-    expect(page.locator(".message.assistant")).to_contain_text("no model was asked")
+    wait_for_reply(page, "no model was asked")
     before = page.url
 
     seen.says("/status")

@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, Response, expect
 
-from tests.browser.conftest import WRITE, Served, Visit, Visitor, eventually, hold
+from tests.browser.conftest import (
+    WRITE,
+    Served,
+    Visit,
+    Visitor,
+    eventually,
+    hold,
+    wait_for_reply,
+)
 
 pytestmark = pytest.mark.timeout(300)
 # What a browser has only where a page came encrypted, or from the machine itself.
@@ -22,7 +30,7 @@ def box(page: Page) -> Locator:
 
 def begun(seen: Visit, text: str = "hello") -> Page:
     seen.asks(text)
-    expect(seen.page.locator(".message.assistant")).to_contain_text("no model was asked")
+    wait_for_reply(seen.page, "no model was asked")
     return seen.page
 
 

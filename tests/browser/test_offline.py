@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import CONTROLLED, Served, Visitor
+from tests.browser.conftest import CONTROLLED, Served, Visitor, wait_for_reply
 from tests.browser.wire import Wire
 
 pytestmark = pytest.mark.timeout(300)
@@ -22,7 +22,7 @@ def test_without_a_network_the_shell_is_there_and_no_word_was_kept(
     seen = visit(server)
     page = seen.page
     seen.asks("hello, this is private")
-    expect(page.locator(".message.assistant")).to_contain_text("no model was asked")
+    wait_for_reply(page, "no model was asked")
     page.evaluate(CONTROLLED)
 
     wire.cut()

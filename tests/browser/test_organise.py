@@ -46,6 +46,7 @@ def test_what_is_organised_can_be_undone(own_demo: Served, visit: Visitor) -> No
     expect(row(page, "Mine")).to_have_count(0)
     page.get_by_role("button", name="Undo").click()
     expect(row(page, "Mine")).to_have_count(1)
+    expect(page.locator(".transcript")).to_be_focused()
 
     page.keyboard.press("End")
     page.keyboard.press("p")

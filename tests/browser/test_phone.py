@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.conftest import WRITE, Served, Visitor, eventually, settled
+from tests.browser.conftest import WRITE, Served, Visitor, eventually, settled, wait_for_reply
 
 pytestmark = pytest.mark.timeout(300)
 SMALL = """() => [...document.querySelectorAll('button, a, select, textarea')]
@@ -86,7 +86,7 @@ def test_a_chat_on_a_phone(talking: Served, visit: Visitor) -> None:
     page.get_by_role("textbox", name=WRITE).fill("hello")
     page.get_by_role("button", name="Send").tap()
 
-    expect(page.locator(".message.assistant")).to_contain_text("no model was asked")
+    wait_for_reply(page, "no model was asked")
     box = page.get_by_role("textbox", name=WRITE)
     eventually(
         page, lambda: box.evaluate("box => parseFloat(getComputedStyle(box).fontSize) >= 16")

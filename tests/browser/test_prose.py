@@ -144,8 +144,10 @@ def test_a_very_long_message_is_folded_and_shown_whole_without_a_pause(
     page.locator(".transcript").focus()
     page.keyboard.press("End")
     expect(answer.locator(".slice").last).to_be_in_viewport()
-    expect(answer.locator(".slice").last).to_contain_text("The needle is at the end.")
+    settled(page)
+    # Before the text is read, which is work of the page too.
     assert pauses.longest_ms() < LONGEST_PAUSE_MS
+    expect(answer.locator(".slice").last).to_contain_text("The needle is at the end.")
 
 
 def test_a_hit_far_down_in_a_long_message_is_shown(texts: Texts, visit: Visitor) -> None:

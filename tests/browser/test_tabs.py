@@ -15,6 +15,7 @@ from tests.browser.conftest import (
     eventually,
     install_gated_agent,
     served,
+    wait_for_reply,
 )
 
 pytestmark = pytest.mark.timeout(300)
@@ -36,7 +37,7 @@ def streams_open(page: Page) -> int:
 
 def begun(seen: Visit) -> str:
     seen.asks("hello")
-    expect(seen.page.locator(".message.assistant")).to_contain_text("demo agent")
+    wait_for_reply(seen.page, "demo agent")
     return seen.page.url
 
 
