@@ -17,6 +17,7 @@ from tests.browser.conftest import (
     behind_wire,
     install_gated_agent,
     served,
+    settled,
     start,
     wait_for_reply,
 )
@@ -106,6 +107,25 @@ def test_a_send_that_fails_keeps_the_text_and_is_sent_once(talking: Served, visi
     page.get_by_role("button", name="Retry").click()
     expect(page).to_have_url(re.compile(r"/s/\w+"))
     expect(page.locator(".message.user")).to_have_count(1)
+
+
+def test_details_that_cannot_be_loaded_after_a_message_was_sent_are_reported(
+    talking: Served, visit: Visitor
+) -> None:
+    seen = visit(talking)
+    page = seen.page
+    seen.asks("hello")
+    wait_for_reply(page, "no model was asked")
+    settled(page)
+    details = re.compile(r"/api/v1/sessions/\w{26}$")
+    page.route(details, lambda route: route.abort())
+
+    with page.expect_event("requestfailed", lambda request: bool(details.search(request.url))):
+        seen.says("list the files")
+
+    expect(page.locator(".toast").first).to_contain_text("The server does not answer.")
+    expect(page.locator(".message.user").nth(1)).to_contain_text("list the files")
+    expect(page.locator(".message.assistant[id]").nth(1)).to_contain_text("two files")
 
 
 def test_a_draft_is_there_in_another_browser(talking: Served, visit: Visitor) -> None:
