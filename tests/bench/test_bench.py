@@ -17,7 +17,7 @@ from benchmarks.measure import Case, Contestant, Goal, Results, Sample, measure,
 from sessionary.errors import BadInput
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", command.NAMES)
 def test_a_benchmark_runs_and_prints_its_table(name: str, tmp_path: Path) -> None:
     lines: list[str] = []

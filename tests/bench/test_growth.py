@@ -11,7 +11,7 @@ from benchmarks.fleet import FSYNC_SECONDS, MOST_BUSY, STEPS, Costs
 COST = Costs("SQLite", 0.002, 0.0, 0.001, 0.0, 20_000, 3_000)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_every_operation_is_measured_at_every_size_on_both_databases(tmp_path: Path) -> None:
     lines: list[str] = []
 

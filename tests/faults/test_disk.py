@@ -37,7 +37,7 @@ def test_a_disk_that_fails_to_sync_is_not_trusted(tmp_path: Path) -> None:
     }
     program = Path(__file__).with_name("failing_child.py")
     done = subprocess.run(
-        [sys.executable, program, home], env=environ, capture_output=True, check=True, timeout=60
+        [sys.executable, program, home], env=environ, capture_output=True, check=True, timeout=240
     )
 
     outcomes = json.loads(done.stdout)

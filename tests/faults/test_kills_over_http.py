@@ -58,7 +58,7 @@ def torment(server: Served, crowd: Crowd, rng: random.Random, kills: int) -> Non
     wait_until(lambda: crowd.answered >= wanted)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_server_that_is_killed_keeps_every_promise(
     server: Served, kills: int, record_property: Callable[[str, object], None]
 ) -> None:

@@ -30,7 +30,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[DiskO
         "SESSIONARY_TEST_BELOW": str(home),
     }
     program = Path(__file__).with_name("writing_child.py")
-    subprocess.run([sys.executable, program, home], env=environ, check=True, timeout=100)
+    subprocess.run([sys.executable, program, home], env=environ, check=True, timeout=240)
     return home, read_journal(journal)
 
 

@@ -1,7 +1,8 @@
 """The stores that every test of this room runs on."""
 
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,13 @@ pytest.register_assert_rewrite(
 from sessionary.clock import RandomIds, SystemClock  # noqa: E402
 from sessionary.store.database import Store  # noqa: E402
 from sessionary.store.open import open_store  # noqa: E402
+from sessionary.store.postgres.store import PostgresStore  # noqa: E402
 from tests.support.postgres import Server  # noqa: E402
 from tests.support.shared_database import delete_all_rows  # noqa: E402
 from tests.support.world import World  # noqa: E402
 
+# A store that waits for a condition waits for so long that no busy machine matters.
+PATIENT_SECONDS = 60.0
 KINDS = ("sqlite-memory", "sqlite-file", "postgres")
 
 Opener = Callable[[], Store]
@@ -28,6 +32,21 @@ Opener = Callable[[], Store]
 
 def opened(url: str) -> Store:
     return open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
+
+
+@contextmanager
+def short_waits(store: PostgresStore, seconds: float) -> Iterator[None]:
+    """Within the block the store waits for a connection only so long: for a server that is down."""
+    pool = store._pool
+    usual = pool.timeout, pool.reconnect_timeout
+    pool.timeout = pool.reconnect_timeout = seconds
+    yield
+    pool.timeout, pool.reconnect_timeout = usual
+
+
+def lock_waiters() -> set[threading.Thread]:
+    """The threads of this process that wait for the lock of an SQLite file."""
+    return {each for each in threading.enumerate() if each.name == "sessionary-lock"}
 
 
 @pytest.fixture(scope="session")

@@ -193,7 +193,7 @@ def test_a_backup_that_finds_no_room_leaves_nothing_behind(
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=240,
     )
     assert done.stdout.startswith("Store")
     assert done.stdout.count("\n") == 1

@@ -1,7 +1,6 @@
 """What a store does by itself, and what it gives up, is in the log."""
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +21,7 @@ from sessionary.store.search.index_file import IndexFile
 from sessionary.store.sqlite import db_file
 from sessionary.store.sqlite import store as sqlite_store
 from sessionary.store.sqlite.store import SqliteStore
-from tests.store.conftest import opened
+from tests.store.conftest import PATIENT_SECONDS, lock_waiters, opened, short_waits
 from tests.support.postgres import PostgresServer
 from tests.support.world import World
 
@@ -111,8 +110,9 @@ def test_a_long_wait_for_the_lock(
 ) -> None:
     monkeypatch.setattr(db_file, "LONG_WAIT_SECONDS", 0.0)
     with db_file.write_lock(path, 1):
+        others = lock_waiters()
         pending = file_store.write(note)
-        while "sessionary-lock" not in {each.name for each in threading.enumerate()}:
+        while not lock_waiters() - others:
             time.sleep(0.001)
     pending.result()
 
@@ -252,12 +252,13 @@ def test_a_background_indexer_that_fails_on_postgresql(
 def test_a_server_that_is_lost_and_found(postgres_to_break: PostgresServer, log: Log) -> None:
     url = postgres_to_break.create_database()
     opened(url).close()
-    store = PostgresStore(url, wait_seconds=1)
+    store = PostgresStore(url, wait_seconds=PATIENT_SECONDS)
     store.write(note).result()
     postgres_to_break.kill()
-    with pytest.raises(StoreUnavailable):
-        store.write(note).result()
-    assert log.wait_for("PostgreSQL cannot be reached for 1 s").levelno == logging.WARNING
+    with short_waits(store, 1):
+        with pytest.raises(StoreUnavailable):
+            store.write(note).result()
+        assert log.wait_for("PostgreSQL cannot be reached for 1 s").levelno == logging.WARNING
     postgres_to_break.restart()
 
     store.write(note).result()

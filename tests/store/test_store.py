@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,9 +17,10 @@ from sessionary.actions.sessions import log, read
 from sessionary.errors import BadInput, Conflict, SessionaryError, StoreUnavailable
 from sessionary.model.message import message
 from sessionary.store.database import Pending, RaceLost, Store, Tx
+from sessionary.store.postgres import store as postgres_store
 from sessionary.store.postgres.store import MAX_WRITERS
 from sessionary.store.sqlite import store as sqlite_store
-from tests.store.conftest import Opener, opened
+from tests.store.conftest import PATIENT_SECONDS, Opener, lock_waiters, opened
 from tests.support.world import World
 
 
@@ -286,8 +288,9 @@ def test_a_race_that_is_always_lost_is_a_clear_refusal(store: Store) -> None:
     assert store.read(noted, "never").result() is None
 
 
-def test_close_finishes_what_was_begun(open_again: Opener) -> None:
+def test_close_finishes_what_was_begun(open_again: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     """F2."""
+    monkeypatch.setattr(postgres_store, "FINISH_SECONDS", PATIENT_SECONDS)
     store = open_again()
     gate = threading.Event()
     pending: list[Any] = [store.write(lambda tx: gate.wait(10))]
@@ -416,6 +419,33 @@ def test_many_callers_share_one_commit(file: Store, monkeypatch: pytest.MonkeyPa
     assert len(commits) < 20
 
 
+def test_a_program_that_waits_for_the_lock_is_next_however_much_the_other_has_to_write(
+    file: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_store, "BATCH_SECONDS", -1.0)  # each write commits by itself
+    other = opened(f"sqlite:///{tmp_path}/group.db")
+    others = lock_waiters()
+    order: list[str] = []
+    begun, gate = threading.Event(), threading.Event()
+
+    def hold(tx: Tx) -> None:
+        begun.set()
+        gate.wait(PATIENT_SECONDS)
+
+    file.write(hold)
+    assert begun.wait(PATIENT_SECONDS)
+    busy = [file.write(lambda tx: order.append("busy")) for _ in range(5)]
+    waiting = other.write(lambda tx: order.append("waiting"))
+    while not lock_waiters() - others:
+        time.sleep(0.001)
+    gate.set()
+    for each in (*busy, waiting):
+        each.result()
+    other.close()
+
+    assert order == ["waiting", *["busy"] * 5]
+
+
 def test_whatever_goes_wrong_in_a_commit_reaches_the_callers(file: Store) -> None:
     def break_commit(tx: Tx) -> None:
         connection: apsw.Connection = tx._connection  # type: ignore[attr-defined]
@@ -432,8 +462,13 @@ def test_no_answer_comes_before_the_commit(file: Store, monkeypatch: pytest.Monk
     monkeypatch.setattr(sqlite_store, "BATCH_SECONDS", 60.0)
     world = World(file)
     session = world.session("a")
-    handed_over, reached, gate = threading.Event(), threading.Event(), threading.Event()
+    begun, handed_over = threading.Event(), threading.Event()
+    reached, gate = threading.Event(), threading.Event()
     new_message = message("user", "b")
+
+    def hold(tx: Tx) -> None:
+        begun.set()
+        handed_over.wait(PATIENT_SECONDS)
 
     def append(tx: Tx) -> int:
         done = log.append(tx, session, new_message, profile="main", at=world.clock.now())
@@ -441,14 +476,15 @@ def test_no_answer_comes_before_the_commit(file: Store, monkeypatch: pytest.Monk
 
     def linger(tx: Tx) -> None:
         reached.set()
-        gate.wait(10)
+        gate.wait(PATIENT_SECONDS)
 
     # While this one runs, the two that follow come together.
-    file.write(lambda tx: handed_over.wait(10))
+    file.write(hold)
+    assert begun.wait(PATIENT_SECONDS)
     early = file.write(append)
     file.write(linger)
     handed_over.set()
-    assert reached.wait(10)
+    assert reached.wait(PATIENT_SECONDS)
     try:
         with pytest.raises(TimeoutError):
             early.result(timeout=0.01)

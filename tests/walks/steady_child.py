@@ -11,7 +11,7 @@ from sessionary.clock import RandomIds, SystemClock
 from sessionary.model.message import message
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
-from tests.walks.writing_child import PROFILE, moment_of, nurse, open_with_message
+from tests.walks.writing_child import PROFILE, moment_of, nurse, open_with_message, write_in_time
 
 
 class Appender(threading.Thread):
@@ -29,9 +29,8 @@ class Appender(threading.Thread):
 
     def run(self) -> None:
         try:
-            made = self._store.write(
-                open_with_message, message("user", f"{self.name}.open"), moment_of(), self.name
-            ).result()
+            first = message("user", f"{self.name}.open")
+            made = write_in_time(self._store, open_with_message, first, moment_of(), self.name)
             self.session = made.session_id
             while time.monotonic() < self._until:
                 number = len(self.appended)
@@ -43,14 +42,15 @@ class Appender(threading.Thread):
 
     def _append(self, token: str, session: str) -> None:
         began = time.monotonic()
-        done = self._store.write(
+        done = write_in_time(
+            self._store,
             log.append,
             session,
             message("user", token),
             profile=PROFILE,
             at=SystemClock().now(),
             idempotency_key=token,
-        ).result()
+        )
         self.latencies.append(time.monotonic() - began)
         self.appended.append((session, done.seq, token))
 

@@ -154,7 +154,7 @@ def run(urls: Iterator[str], folder: Path, *, generations: int, kills: int) -> T
     return tally
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_two_hundred_kills_lose_nothing_on_sqlite(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
@@ -168,7 +168,7 @@ def test_two_hundred_kills_lose_nothing_on_sqlite(
     assert tally.interrupted > 0
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_forty_kills_lose_nothing_on_postgresql(
     tmp_path: Path, postgres: Server, record_property: Callable[[str, object], None]
 ) -> None:

@@ -13,13 +13,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sessionary.store.postgres.store  # noqa: F401  # imported before the fork, like everything else
 from sessionary.actions import inbox, sweep, turns
 from sessionary.actions.sessions import edit, log
 from sessionary.clock import Moment, RandomIds, SystemClock
-from sessionary.errors import Conflict, SessionaryError
+from sessionary.errors import Conflict, RetryLater, SessionaryError
 from sessionary.model.message import Message, Text, message
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import Opening
@@ -36,6 +36,9 @@ CALLS_AT_FULL_SPEED = 200
 PAUSE_SECONDS = 0.01
 NEVER = ResetPolicy()
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 
 def moment_of() -> Moment:
     """This moment."""
@@ -50,6 +53,19 @@ def source_of(chat: int) -> Source:
 def key_of(chat: int) -> SessionKey:
     """The key that all children share for a chat."""
     return key_for(source_of(chat), profile=PROFILE)
+
+
+def write_in_time(
+    store: Store, action: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Write, and try again as a caller should whom a busy store refuses without having written."""
+    while True:
+        try:
+            return store.write(action, *args, **kwargs).result()
+        except RetryLater as error:
+            if error.committed != "no":
+                raise
+            time.sleep(PAUSE_SECONDS)
 
 
 def open_with_message(
@@ -113,7 +129,7 @@ class Writer(threading.Thread):
         facts = kwargs.pop("facts", {})
         self._report.tell("try", token, op=op, **facts)
         try:
-            answer = self._store.write(action, *args, **kwargs).result()
+            answer = write_in_time(self._store, action, *args, **kwargs)
         except Conflict as error:
             self._report.tell("no", token, op=op, error=type(error).__name__)
             return None
@@ -157,9 +173,15 @@ class Writer(threading.Thread):
                 idempotency_key=token,
                 facts=facts,
             )
-        return self._store.write(
-            log.append, session, new_message, profile=PROFILE, at=at, idempotency_key=token
-        ).result()
+        return write_in_time(
+            self._store,
+            log.append,
+            session,
+            new_message,
+            profile=PROFILE,
+            at=at,
+            idempotency_key=token,
+        )
 
     def _take_turn(self, chat: int) -> None:
         token = self._token()
@@ -174,11 +196,11 @@ class Writer(threading.Thread):
             idempotency_key=token,
         )
         if self._random.random() < 0.1:
-            self._store.write(sweep.interrupt_dead_turns, moment=moment_of()).result()
+            write_in_time(self._store, sweep.interrupt_dead_turns, moment=moment_of())
         claim = turns.Claim(self.name, LEASE_SECONDS)
-        begun = self._store.write(
-            turns.begin, key_of(chat), policy=NEVER, claim=claim, moment=moment_of()
-        ).result()
+        begun = write_in_time(
+            self._store, turns.begin, key_of(chat), policy=NEVER, claim=claim, moment=moment_of()
+        )
         if begun is not None:
             self._speak(begun.lease, chat)
 
