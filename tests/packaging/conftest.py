@@ -1,12 +1,19 @@
 """What a release is made of, built once for these tests."""
 
+import fcntl
+import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.project.code import ROOT
+
+# The first worker builds or installs while the others wait for it.
+TIMEOUT_SECONDS = 900
 
 
 def build(root: Path, folder: Path, *args: str) -> None:
@@ -18,9 +25,25 @@ def build(root: Path, folder: Path, *args: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def shared_folder(
+    tmp_path_factory: pytest.TempPathFactory, name: str, fill: Callable[[Path], None]
+) -> Path:
+    """Return a folder that all workers of this test run share; the first who needs it fills it."""
+    base = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent
+    folder, filled = base / name, base / f"{name}.filled"
+    with (base / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not filled.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            fill(folder)
+            filled.touch()
+    return folder
+
+
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Wheel and sdist of this checkout. `build` makes the wheel from the sdist."""
-    folder = tmp_path_factory.mktemp("built")
-    build(ROOT, folder)
-    return folder
+    return shared_folder(tmp_path_factory, "built", lambda folder: build(ROOT, folder))

@@ -6,8 +6,12 @@ import zipfile
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
+from tests.packaging.conftest import TIMEOUT_SECONDS
 from tests.project.code import ROOT
 
+pytestmark = pytest.mark.timeout(TIMEOUT_SECONDS)
 DIST = "sessionary/web/dist"
 
 

@@ -1,5 +1,6 @@
 """The pages of docs/plugins: their packages are built, installed into a fresh environment, tested and used."""
 
+import asyncio
 import importlib.util
 import json
 import os
@@ -14,10 +15,11 @@ import pytest
 
 from sessionary.testing.channel_world import until
 from tests.conftest import TOOLS
-from tests.packaging.conftest import build
+from tests.packaging.conftest import TIMEOUT_SECONDS, build, shared_folder
 from tests.project.code import ROOT
 from tests.support.environment import installed
 
+pytestmark = pytest.mark.timeout(TIMEOUT_SECONDS)
 PAGES = ("channel", "agent", "importer", "command")
 # A file of the package: its name in bold, then its content.
 FILE = re.compile(r"^\*\*`([^`]+)`\*\*\n\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -79,18 +81,23 @@ def plugins(tmp_path_factory: pytest.TempPathFactory) -> PluginEnvironment:
             kinds = ("package", "tests") if name == "pyproject.toml" else ("tests",)
             for kind in ("package",) if name.startswith("sessionary_") else kinds:
                 (folder / page / kind / name).write_text(content, encoding="utf-8")
-        build(folder / page / "package", folder / "wheels", "--wheel")
-    if (TOOLS / "bin").exists():
-        (folder / "bin").symlink_to((TOOLS / "bin").resolve())
-    wheels = sorted(map(str, (folder / "wheels").glob("*.whl")))
-    python = installed(folder, "fresh", ("--no-deps", *wheels))
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    packages = python.parents[1] / "lib" / version / "site-packages"
-    ours = (ROOT / "src", sysconfig.get_paths()["purelib"])
-    (packages / "test_environment.pth").write_text("".join(f"{path}\n" for path in ours))
+
+    def install(shared: Path) -> None:
+        for page in PAGES:
+            build(folder / page / "package", shared / "wheels", "--wheel")
+        if (TOOLS / "bin").exists():
+            (shared / "bin").symlink_to((TOOLS / "bin").resolve())
+        wheels = sorted(map(str, (shared / "wheels").glob("*.whl")))
+        python = installed(shared, "fresh", ("--no-deps", *wheels))
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        packages = python.parents[1] / "lib" / version / "site-packages"
+        ours = (ROOT / "src", sysconfig.get_paths()["purelib"])
+        (packages / "test_environment.pth").write_text("".join(f"{path}\n" for path in ours))
+
+    shared = shared_folder(tmp_path_factory, "plugin-environment", install)
     home = folder / "home"
     home.mkdir()
-    return PluginEnvironment(python, folder, home)
+    return PluginEnvironment(shared / "fresh" / "bin" / "python", folder, home)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -123,7 +130,9 @@ async def test_the_channel_delivers_the_reply_of_the_agent(
     checked = plugins.sessionary("channels", "check", "acme")
 
     with plugins.serve() as server:
+        assert server.stdout is not None
         try:
+            await asyncio.to_thread(server.stdout.readline)  # printed when it is ready
             await fake.says("hello", number=1)
             await until(lambda: bool(fake.seen()) or server.poll() is not None, "no reply came")
         finally:

@@ -11,9 +11,11 @@ import pytest
 
 import sessionary
 from tests.conftest import TOOLS
+from tests.packaging.conftest import TIMEOUT_SECONDS, shared_folder
 from tests.project.code import ROOT
 from tests.support.environment import installed
 
+pytestmark = pytest.mark.timeout(TIMEOUT_SECONDS)
 # Python runs this at its start. Whoever is asked for that is not this machine is written down.
 WATCH = """
 import os, sys
@@ -64,23 +66,26 @@ class Installation:
 @pytest.fixture(scope="session")
 def installation(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """The wheel and what it asks for, in the versions of the lock, and nothing else."""
-    folder = tmp_path_factory.mktemp("installed")
-    if (TOOLS / "bin").exists():
-        (folder / "bin").symlink_to((TOOLS / "bin").resolve())
-    (wheel,) = built.glob("*.whl")
-    python = installed(folder, "fresh", (str(wheel), "-c", str(ROOT / "requirements.lock")))
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    packages = python.parents[1] / "lib" / version / "site-packages"
-    # Not as sitecustomize: a distribution's Python may have its own, which comes first.
-    (packages / "watch_over_the_network.py").write_text(WATCH)
-    (packages / "watch_over_the_network.pth").write_text("import watch_over_the_network\n")
-    home = folder / "home"
+
+    def install(folder: Path) -> None:
+        if (TOOLS / "bin").exists():
+            (folder / "bin").symlink_to((TOOLS / "bin").resolve())
+        (wheel,) = built.glob("*.whl")
+        python = installed(folder, "fresh", (str(wheel), "-c", str(ROOT / "requirements.lock")))
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        packages = python.parents[1] / "lib" / version / "site-packages"
+        # Not as sitecustomize: a distribution's Python may have its own, which comes first.
+        (packages / "watch_over_the_network.py").write_text(WATCH)
+        (packages / "watch_over_the_network.pth").write_text("import watch_over_the_network\n")
+
+    folder = shared_folder(tmp_path_factory, "installed", install)
+    home = tmp_path_factory.mktemp("installation") / "home"
     home.mkdir()
-    return Installation(python, home)
+    return Installation(folder / "fresh" / "bin" / "python", home)
 
 
 def get(address: str) -> tuple[int, str]:
-    with urllib.request.urlopen(address, timeout=20) as answer:
+    with urllib.request.urlopen(address, timeout=60) as answer:
         return answer.status, answer.read().decode()
 
 
@@ -103,7 +108,7 @@ def test_it_is_tried_and_served_without_node_and_without_a_network(
             logged_in, _ = get(ready["login_link"])
         finally:
             process.terminate()
-            assert process.wait(30) == 0
+            assert process.wait(120) == 0
 
     assert (status, logged_in) == (200, 200)
     assert 'id="app"' in page

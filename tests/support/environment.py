@@ -12,6 +12,8 @@ if os.name == "posix":
     import fcntl
 
 INSTALL_SECONDS = 600
+# A package index may answer one request with an error that has passed when it is asked again.
+INSTALL_TRIES = 3
 
 
 def installed(tools: Path, name: str, wanted: Sequence[str]) -> Path:
@@ -43,7 +45,15 @@ def _install(uv: Path, environment: Path, python: Path, wanted: Sequence[str]) -
     else:
         _run([sys.executable, "-m", "venv", "--clear", environment], wanted)
         install = [python, "-m", "pip", "install", "--quiet"]
-    _run([*install, *wanted], wanted)
+    for left in reversed(range(INSTALL_TRIES)):
+        try:
+            _run([*install, *wanted], wanted)
+        except ServerUnavailable as error:
+            if left == 0:
+                raise
+            print(f"{error}; it is tried again, {left} more at most", file=sys.stderr)
+        else:
+            return
 
 
 def _run(command: Sequence[str | Path], wanted: Sequence[str]) -> None:
