@@ -32,6 +32,8 @@ from tests.web.conftest import Served, served
 
 PATH = "/v1/traces"
 KINDS = ["sqlite", "postgres"]
+# The exporter drops what the server has not answered in this time; its default is 10 s.
+EXPORT_SECONDS = 120
 
 
 @pytest.fixture(params=KINDS)
@@ -68,6 +70,7 @@ def provider(endpoint: Served, token: str) -> TracerProvider:
         endpoint=endpoint.address + PATH,
         headers={"authorization": f"Bearer {token}"},
         compression=Compression.Gzip,
+        timeout=EXPORT_SECONDS,
     )
     made = TracerProvider(resource=Resource.create({"service.name": "shop"}))
     made.add_span_processor(BatchSpanProcessor(exporter))
@@ -96,6 +99,8 @@ async def test_an_instrumented_agent_needs_no_adapter(endpoint: Served) -> None:
 
         first = await agent.run("where is the ship?", conversation_id="voyage")
         await agent.run("thanks", message_history=first.all_messages(), conversation_id="voyage")
+    # Shutting down waits for 30 s only, and drops what is not sent by then.
+    assert await asyncio.to_thread(tracing.force_flush, EXPORT_SECONDS * 1000)
     await asyncio.to_thread(tracing.shutdown)
 
     target = IngestStore(endpoint.store)

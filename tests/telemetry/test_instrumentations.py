@@ -18,7 +18,7 @@ from tests.support.environment import installed
 from tests.support.external_server import ServerUnavailable
 from tests.support.model_server import Call, ModelServer, Reply, Tokens
 from tests.telemetry.conftest import IngestStore
-from tests.telemetry.test_endpoint import endpoint, store  # noqa: F401
+from tests.telemetry.test_endpoint import EXPORT_SECONDS, endpoint, store  # noqa: F401
 from tests.web.conftest import Served
 
 ROOT = Path(__file__).parents[2]
@@ -84,6 +84,10 @@ async def run(
         environ = {
             "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint.address,
             "OTEL_EXPORTER_OTLP_HEADERS": f"Authorization={quote(f'Bearer {token}')}",
+            # Nothing is sent before the program asks for it, and a busy machine may take its time.
+            "OTEL_BSP_SCHEDULE_DELAY": "600000",
+            "OTEL_BLRP_SCHEDULE_DELAY": "600000",
+            "OTEL_EXPORTER_OTLP_TIMEOUT": str(EXPORT_SECONDS),
             **flags,
         }
         given = {"style": style, "model_url": models.openai_url, "first": first}
@@ -108,7 +112,7 @@ def only(target: IngestStore) -> SessionHead:
     return head
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("first", ["traces", "logs"])
 @pytest.mark.parametrize("style", FLAGS)
 async def test_the_flags_of_the_guide_give_the_whole_conversation(
@@ -139,7 +143,7 @@ async def test_the_flags_of_the_guide_give_the_whole_conversation(
     assert context[2]["content"] == "sunny"
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 async def test_without_the_flags_the_calls_are_counted(
     endpoint: Served,  # noqa: F811
     programs: Programs,

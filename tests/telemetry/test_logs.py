@@ -16,6 +16,7 @@ from tests.telemetry.test_otlp import as_json
 
 SPAN = "1" * 16
 OTHER = "2" * 16
+THIRD = "3" * 16
 
 
 def event(
@@ -42,6 +43,8 @@ def logs_json(*records: LogRecord) -> bytes:
         match given:
             case dict():
                 return {"kvlistValue": {"values": pairs(given)}}
+            case list():
+                return {"arrayValue": {"values": [value(each) for each in given]}}
             case int():
                 return {"intValue": str(given)}
         return {"stringValue": given}
@@ -230,6 +233,71 @@ async def test_events_that_come_before_the_name_of_their_conversation_join_it(
     assert (head.source.chat_id, head.usage.calls) == ("voyage", 2)
     await take_logs(target, chosen("one more thing", at=6, **second))
     assert target.texts(head)[-1] == "a:one more thing"
+
+
+def events_of_three_calls() -> list[LogRecord]:
+    """Two turns, the first with a call of a tool; each call repeats what was said before."""
+    tool_call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    asks_tool = {"role": "assistant", "tool_calls": [tool_call]}
+    found: list[LogRecord] = []
+    for span_id, trace, at in ((SPAN, TRACE, 0), (OTHER, TRACE, 2), (THIRD, "b" * 32, 4)):
+        where: dict[str, Any] = {"span_id": span_id, "trace": trace, "at": at}
+        found += [
+            message_record("system", "Be kind.", **where),
+            message_record("user", "where?", **where),
+        ]
+        if span_id == SPAN:
+            found.append(event("gen_ai.choice", {"index": 0, "message": asks_tool}, **where))
+            continue
+        found += [
+            event("gen_ai.assistant.message", asks_tool, **where),
+            event("gen_ai.tool.message", {"id": "c1", "content": "in the harbour"}, **where),
+        ]
+        if span_id == OTHER:
+            found.append(chosen("At sea.", **where))
+            continue
+        found += [
+            message_record("assistant", "At sea.", **where),
+            message_record("user", "thanks", **where),
+            chosen("You are welcome.", **where),
+        ]
+    return found
+
+
+@pytest.mark.parametrize("spans_come", ["first", "between", "last", "one by one"])
+@pytest.mark.parametrize("sent_first", [2, 3, 6, 12])
+async def test_events_sent_in_the_middle_of_a_conversation_keep_its_order(
+    target: IngestStore, sent_first: int, spans_come: str
+) -> None:
+    """An exporter sends every few seconds, whatever the program is doing."""
+    name: dict[str, Any] = {"gen_ai__conversation__id": "voyage"}
+    spans = [silent(**name), silent(OTHER, at=2, **name)]
+    spans.append(silent(THIRD, trace="b" * 32, at=4, **name))
+    records = events_of_three_calls()
+    begin, rest = records[:sent_first], records[sent_first:]
+    one, two = spans[:1], spans[1:]
+    order: dict[str, list[list[Any]]] = {
+        "first": [spans, begin, rest],
+        "between": [begin, spans, rest],
+        "last": [begin, rest, spans],
+        "one by one": [begin, one, rest, two],
+    }
+    for sent in order[spans_come]:
+        if isinstance(sent[0], LogRecord):
+            assert await take_logs(target, *sent) == {}
+        else:
+            assert await take_spans(target, *sent) == {}
+
+    [head] = [each for each in target.heads() if each.trashed_at is None]
+    assert target.texts(head) == [
+        "u:where?",
+        "a:",
+        "t:",
+        "a:At sea.",
+        "u:thanks",
+        "a:You are welcome.",
+    ]
+    assert (head.usage.calls, head.tool_call_count) == (3, 1)
 
 
 async def test_events_may_tell_their_words_as_a_plain_text(target: IngestStore) -> None:

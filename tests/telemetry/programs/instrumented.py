@@ -41,7 +41,7 @@ def main(style: str, model_url: str, first: str) -> None:
     talk(style, OpenAI(base_url=model_url, api_key="none"))
     # Both kinds go their own ways; the test says which of them is there first.
     for provider in (traces, logs) if first == "traces" else (logs, traces):
-        provider.force_flush()
+        assert provider.force_flush(120_000)
     traces.shutdown()
     logs.shutdown()
 
