@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -26,7 +27,6 @@ from sessionary.model.source import Source
 from sessionary.model.tokens import estimate
 from sessionary.model.usage import Usage
 from tests.mcp.test_server import asked
-from tests.support.external_server import free_port
 
 # A program on a busy machine; nothing waits for so long.
 TIMEOUT_SECONDS = 60
@@ -248,8 +248,8 @@ async def test_a_message_names_the_tools_it_calls_and_shows_their_results(
 class Served:
     """`sessionary mcp --http` as a process of its own, with tokens for it."""
 
-    def __init__(self, port: int, tokens: dict[str, str]) -> None:
-        self.address = f"http://127.0.0.1:{port}/mcp"
+    def __init__(self, address: str, tokens: dict[str, str]) -> None:
+        self.address = address
         self._tokens = tokens
 
     def headers(self, who: str) -> dict[str, str]:
@@ -272,7 +272,6 @@ class Served:
 
 @pytest.fixture
 async def over_http(tmp_path: Path) -> AsyncIterator[Served]:
-    port = free_port()
     given = {}
     for number, (who, profile, scope) in enumerate(
         [
@@ -297,15 +296,16 @@ async def over_http(tmp_path: Path) -> AsyncIterator[Served]:
                 ).result()
             if who == "reader":
                 session(store_client, "Harbour", "hello harbour")
-    program = [sys.executable, "-m", "sessionary", "mcp", "--write", "--http", f"127.0.0.1:{port}"]
+    program = [sys.executable, "-m", "sessionary", "mcp", "--write", "--http", "127.0.0.1:0"]
     environ = {**os.environ, "SESSIONARY_HOME": str(tmp_path)}
-    process = await asyncio.create_subprocess_exec(*program, env=environ)
+    process = await asyncio.create_subprocess_exec(
+        *program, env=environ, stderr=asyncio.subprocess.PIPE
+    )
     try:
-        await _listening(port)
-        yield Served(port, given)
+        yield Served(await _announced_address(process), given)
     finally:
         process.terminate()
-        await process.wait()
+        await process.communicate()
 
 
 async def test_over_http_a_token_is_needed(over_http: Served) -> None:
@@ -370,14 +370,13 @@ async def test_over_http_another_site_is_refused_with_a_token_too(
     assert forged.status_code in (403, 421)
 
 
-async def _listening(port: int) -> None:
+async def _announced_address(process: asyncio.subprocess.Process) -> str:
+    """The address that the program says it listens at; connections wait there until it serves."""
+    assert process.stderr is not None
+    printed = ""
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        while True:
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-            except OSError:
-                await asyncio.sleep(0.02)
-            else:
-                writer.close()
-                await writer.wait_closed()
-                return
+        while (found := re.search(r"served at (http\S+/mcp)\.", printed)) is None:
+            line = await process.stderr.readline()
+            assert line, f"it ended before it listened: {printed}"
+            printed += line.decode()
+    return found[1]
