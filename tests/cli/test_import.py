@@ -142,22 +142,24 @@ def test_the_store_is_not_read_by_whatever_name(
 
 
 def test_it_goes_on_importing_until_it_is_stopped(sessionary: Program, machine: Path) -> None:
-    watching = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "sessionary", "import", "claude-code", "--watch"],
         env={**os.environ, "SESSIONARY_HOME": str(sessionary.home)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    assert watching.stdout is not None
-    first = watching.stdout.readline()
-    tape = a_session(machine, days=1)
-    second = watching.stdout.readline()
-    tape.prompt("And bed 5?")
-    tape.write()
-    third = watching.stdout.readline()
-    watching.send_signal(signal.SIGTERM)
-    _, errors = watching.communicate()
+    ) as watching:
+        try:
+            assert watching.stdout is not None
+            first = watching.stdout.readline()
+            tape = a_session(machine, days=1)
+            second = watching.stdout.readline()
+            tape.prompt("And bed 5?")
+            tape.write()
+            third = watching.stdout.readline()
+        finally:
+            watching.send_signal(signal.SIGTERM)
+        _, errors = watching.communicate()
 
     assert "1 session added" in first
     assert "1 session added" in second

@@ -162,14 +162,20 @@ class Tape:
         return other
 
     def write(self, *, at: float = LONG_AGO) -> Path:
-        """Append what is new."""
+        """Append what is new.
+
+        A new file gets its name when it is complete and has its time: a program that watches the
+        folder must not take it for one that is still written.
+        """
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("ab") as file:
+        path = self.path if self.path.exists() else self.path.with_suffix(".unfinished")
+        with path.open("ab") as file:
             for line in self.lines[self._written :]:
                 file.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode())
                 file.write(b"\n")
         self._written = len(self.lines)
-        os.utime(self.path, (at, at))
+        os.utime(path, (at, at))
+        path.rename(self.path)
         return self.path
 
 
