@@ -7,7 +7,6 @@ so it imports nothing but the standard library.
 
 import contextlib
 import os
-import random
 import select
 import shutil
 import signal
@@ -21,9 +20,6 @@ from pathlib import Path
 STOP_SECONDS = 10.0
 _POLL_SECONDS = 0.5
 _LOG_CHARACTERS = 300
-_PORTS = (20_000, 30_000)
-# Not the module's own generator, which a test may seed: all its workers would choose the same port.
-_RNG = random.SystemRandom()
 
 
 class ServerUnavailable(RuntimeError):
@@ -85,19 +81,6 @@ def port_of(reservation: socket.socket) -> int:
     """The port that a socket of `reserved_port` holds."""
     port: int = reservation.getsockname()[1]
     return port
-
-
-def free_port() -> int:
-    """Return a free port of loopback, outside the range from which the system assigns ports by itself.
-
-    A port of that range could become another program's, or that of an outgoing connection, before
-    it is used, or while a server on it is offline.
-    """
-    while True:
-        port = _RNG.randrange(*_PORTS)
-        with contextlib.suppress(OSError), socket.socket() as found:
-            found.bind(("127.0.0.1", port))
-            return port
 
 
 def answers(port: int) -> bool:
