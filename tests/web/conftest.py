@@ -1,6 +1,7 @@
 """A real server on loopback: a real store, a scripted agent, and a client for it."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ from tests.support.api_schema import api_schema
 from tests.support.engine_world import EngineWorld
 
 API = "/api/v1"
+TIMEOUT_SECONDS = 60.0
 QUICK = Limits(check_seconds=0.1, keep_alive_seconds=0.3, stream_stall_seconds=0.5)
 
 
@@ -118,6 +120,19 @@ def checked_client(address: str, context: WebContext) -> httpx2.AsyncClient:
         schema.check(request.method, request.url.path, response.status_code, media_type, body)
 
     return httpx2.AsyncClient(base_url=address, timeout=60, event_hooks={"response": [check]})
+
+
+async def rest_of(reader: asyncio.StreamReader) -> bytes:
+    """What still comes until the server closes, with what came before a reset.
+
+    Call it before anything can come: a reader forgets what nobody has read when it is reset.
+    """
+    received = b""
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        with contextlib.suppress(ConnectionResetError):
+            while chunk := await reader.read(65536):
+                received += chunk
+    return received
 
 
 @asynccontextmanager

@@ -14,10 +14,9 @@ from sessionary.config.server import Limits
 from sessionary.model.access import Scope
 from sessionary.web import connections
 from sessionary.web.connections import HEALTH_RESERVE
-from tests.web.conftest import API, Client, Served
+from tests.web.conftest import API, TIMEOUT_SECONDS, Client, Served, rest_of
 from tests.web.test_events import listening
 
-TIMEOUT_SECONDS = 60.0
 SLOW = Limits(connections=8, request_head_seconds=600, check_seconds=0.1)
 Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -51,15 +50,6 @@ async def crowd_at(port: int) -> AsyncIterator[Crowd]:
         yield crowd
     finally:
         await crowd.close()
-
-
-async def rest_of(reader: asyncio.StreamReader) -> bytes:
-    """What still comes until the server closes."""
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        try:
-            return await reader.read()
-        except ConnectionResetError:
-            return b""
 
 
 async def metric(client: Client, name: str) -> int:
@@ -127,8 +117,14 @@ async def test_an_open_event_stream_does_not_give_way(
         assert (await listener.until("head"))[-1][1]["last_seq"] == 1
 
 
-async def test_a_client_that_never_sends_its_request_is_hung_up_on(servers: Any) -> None:
-    server: Served = await servers(limits=Limits(request_head_seconds=1.0))
+async def test_a_client_that_never_sends_its_request_is_hung_up_on(
+    servers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The one that keeps sending has the answer when it stops, however busy the machine is.
+    monkeypatch.setattr(connections, "LINGER_SECONDS", 30.0)
+    # uvicorn closes an idle connection after five seconds, without an answer.
+    monkeypatch.setattr(connections.LimitedConnection, "timeout_keep_alive_handler", lambda _: None)
+    server: Served = await servers(limits=Limits(request_head_seconds=5.0))
     async with crowd_at(server.port) as crowd:
         silent, _ = await crowd.join()
         slow, writer = await crowd.join("GET /healthz HTTP/1.1\nHost: localhost\n")
@@ -144,14 +140,17 @@ async def test_a_client_that_never_sends_its_request_is_hung_up_on(servers: Any)
                 await asyncio.sleep(0.02)
 
         dripping = asyncio.ensure_future(drip())
-        assert await rest_of(silent) == b""
-        received = await rest_of(slow)
-        assert received.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
-        assert b"application/problem+json" in received
-        assert (await rest_of(again)).count(b"HTTP/1.1") == 2
-        assert (await rest_of(unread)).startswith(b"HTTP/1.1 200")
+        nothing, received, twice, answered = await asyncio.gather(
+            *map(rest_of, (silent, slow, again, unread))
+        )
         async with asyncio.timeout(TIMEOUT_SECONDS):
             await dripping
+
+    assert nothing == b""
+    assert received.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+    assert b"application/problem+json" in received
+    assert twice.count(b"HTTP/1.1") == 2
+    assert answered.startswith(b"HTTP/1.1 200")
 
 
 async def test_a_body_that_comes_too_slowly_is_refused(servers: Any) -> None:
@@ -162,6 +161,36 @@ async def test_a_body_that_comes_too_slowly_is_refused(servers: Any) -> None:
         )
 
         assert (await rest_of(slow)).startswith(b"HTTP/1.1 408")
+
+
+@pytest.mark.parametrize(
+    ("header", "begin", "end"),
+    [
+        ("Content-Length: 5000000", b"", b"x" * 5_000_000),
+        (
+            "Transfer-Encoding: chunked",
+            b"4c4b40\r\n" + b"x" * 100_000,
+            b"x" * 4_900_000 + b"\r\n0\r\n\r\n",
+        ),
+    ],
+    ids=["of a size it names", "in chunks"],
+)
+async def test_a_client_that_still_sends_a_body_keeps_the_answer_that_it_is_too_large(
+    server: Served, monkeypatch: pytest.MonkeyPatch, header: str, begin: bytes, end: bytes
+) -> None:
+    monkeypatch.setattr(connections, "LINGER_SECONDS", 30.0)
+    async with crowd_at(server.port) as crowd:
+        reader, writer = await crowd.join(
+            f"POST {API}/login HTTP/1.1\nHost: localhost\n{header}\n\n"
+        )
+        writer.write(begin)
+        received = await reader.readuntil(b"}")
+        writer.transport.set_write_buffer_limits(0)
+        writer.write(end)
+        await writer.drain()  # raises if the server has closed
+
+        assert received.startswith(b"HTTP/1.1 413")
+        assert await reader.read() == b""
 
 
 async def test_when_strangers_are_all_busy_the_known_and_health_checks_have_room(

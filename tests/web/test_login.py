@@ -25,7 +25,7 @@ from sessionary.web.openapi import PUBLIC
 from sessionary.web.routes import static
 from sessionary.web.routes.login import offer_link
 from sessionary.web.server import check_exposure, is_loopback, listen, serve
-from tests.web.conftest import API, Client, Served
+from tests.web.conftest import API, Client, Served, rest_of
 
 PASSWORD = "correct horse battery"
 
@@ -223,7 +223,7 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_read(
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     head = f"POST {API}/login HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
     writer.write(head.encode() + (b"8000\r\n" + b"x" * 0x8000 + b"\r\n") * 3)
-    answer = await reader.read()  # until the server hangs up
+    answer = await rest_of(reader)
     writer.close()
 
     assert response.status_code == 413

@@ -31,7 +31,7 @@ ACCEPTED_AT_ONCE = 32
 OTHER_FILES = 128 + 3 * ACCEPTED_AT_ONCE
 LEAST_CONNECTIONS = 32
 STOP_SECONDS = 5
-# How long a client may still send after it was told that it took too long.
+# How long a client may still send after its request was refused.
 LINGER_SECONDS = 1.0
 log = logging.getLogger(__name__)
 

@@ -1,5 +1,7 @@
 """Middleware for every path: checks of host, origin and size, and the headers of every response."""
 
+import asyncio
+import contextlib
 import ipaddress
 from collections.abc import Iterable, Mapping
 
@@ -7,6 +9,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sessionary.config.server import Limits, WebSettings
+from sessionary.web import connections
 from sessionary.web.connections import CONNECTION, BodyBudget, LimitedConnection, classify_peer
 from sessionary.web.context import HEADERS, LOOPBACK, PREFIX
 from sessionary.web.problems import SAFE, RequestRefused, refusal_response
@@ -38,11 +41,12 @@ class RequestGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        guarded = _with_headers(send, is_api=scope["path"].startswith(API))
+        body = self._body(scope, receive)
+        guarded = _with_headers(body.lingering(send), is_api=scope["path"].startswith(API))
         try:
             headers = Headers(scope=scope)
             self._check(scope, headers)
-            body = self._body(scope, receive, headers)
+            body.check_length(headers)
         except RequestRefused as error:
             response = refusal_response(error, is_write=scope["method"] not in SAFE)
             await response(scope, receive, guarded)
@@ -52,14 +56,12 @@ class RequestGuard:
         finally:
             await body.release()
 
-    def _body(self, scope: Scope, receive: Receive, headers: Headers) -> "_LimitedBody":
+    def _body(self, scope: Scope, receive: Receive) -> "_LimitedBody":
         path: str = scope["path"]
         budget = self._webhook_budget if path.startswith(WEBHOOKS) else self._budget
         # Nobody collects the body of a request that only reads: it takes no memory, whatever comes.
         counted = None if scope["method"] in SAFE else budget
-        return _LimitedBody(
-            receive, headers, self._most_bytes(path), self._settings.limits, counted
-        )
+        return _LimitedBody(receive, self._most_bytes(path), self._settings.limits, counted)
 
     def _most_bytes(self, path: str) -> int:
         limits = self._settings.limits
@@ -148,24 +150,22 @@ class _LimitedBody:
     """A body that is refused as soon as it is known to be too large, and read when there is room."""
 
     def __init__(
-        self,
-        receive: Receive,
-        headers: Headers,
-        limit: int,
-        limits: Limits,
-        budget: BodyBudget | None,
+        self, receive: Receive, limit: int, limits: Limits, budget: BodyBudget | None
     ) -> None:
         self._receive = receive
         self._limit = limit
         self._wait_seconds = limits.bodies_wait_seconds
         self._budget = budget
         self._size = 0
+        self._is_whole = False
+
+    def check_length(self, headers: Headers) -> None:
         length = headers.get("content-length")
         if length is not None and (not length.isdecimal() or int(length[:20]) > self._limit):
             raise _too_large(self._limit)
 
     async def receive(self) -> Message:
-        message = await self._receive()
+        message = await self._next()
         if message["type"] == "http.request" and self._budget is not None:
             before, more = self._size, len(message.get("body", b""))
             self._size += more
@@ -179,6 +179,35 @@ class _LimitedBody:
     async def release(self) -> None:
         if self._budget is not None:
             await self._budget.release(self)
+
+    def lingering(self, send: Send) -> Send:
+        """Return a `send` that reads the rest of the body before a response closes the connection.
+
+        A client that still sends would lose the response if we closed at once: TCP resets then.
+        """
+        closes = False
+
+        async def sent(message: Message) -> None:
+            nonlocal closes
+            if message["type"] == "http.response.start":
+                closes = Headers(raw=list(message.get("headers", ()))).get("connection") == "close"
+            elif closes and not message.get("more_body", False):
+                await send({**message, "more_body": True})
+                await self.release()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(connections.LINGER_SECONDS):
+                        while not self._is_whole:
+                            await self._next()
+                message = {"type": "http.response.body", "body": b""}
+            await send(message)
+
+        return sent
+
+    async def _next(self) -> Message:
+        message = await self._receive()
+        # A client that has gone sends nothing more either.
+        self._is_whole = not message.get("more_body", False)
+        return message
 
 
 def _too_large(limit: int) -> RequestRefused:
