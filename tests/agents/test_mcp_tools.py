@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import uvicorn
 
+from sessionary.agents import mcp_tools
 from sessionary.agents.model import ModelOptions, ModelRunner, ToolServer
 from sessionary.config.secret import Secret
 from sessionary.errors import AgentFailed, BadInput
@@ -21,9 +22,14 @@ from tests.agents import tool_server
 from tests.support.model_server import Ask, Call, ModelServer, Reply
 
 AUTH = b"authorization"
-# Enough for a tool that answers, on a busy machine too.
 TOOL_SECONDS = 5
 PROGRAM = (sys.executable, str(Path(__file__).with_name("tool_server.py")))
+
+
+@pytest.fixture(autouse=True)
+def _slow_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give a program as long to start as a busy machine needs."""
+    monkeypatch.setattr(mcp_tools, "_START_SECONDS", 200.0)
 
 
 @pytest.fixture
@@ -79,21 +85,38 @@ async def test_a_program_s_tools_are_offered_and_run(model: ModelServer) -> None
     assert offered == ["calc_add", "calc_fail", "calc_hang", "calc_picture", "calc_die"]
 
 
-async def test_a_tool_that_hangs_or_dies_fails_its_call_and_the_next_turn_has_them_again(
+async def test_a_tool_that_hangs_fails_its_call_and_the_next_turn_has_them_again(
     model: ModelServer,
 ) -> None:
+    late = f"did not answer in {TOOL_SECONDS} seconds."
     agent = runner(model, ToolServer(command=PROGRAM), tool_timeout_seconds=TOOL_SECONDS)
     model.otherwise = asks_for(Call("hang"))
 
     (hung,) = await results(agent)
+    model.otherwise = asks_for(Call("add", {"a": 1, "b": 2}))
+    (added,) = await results(agent)
+    # A machine may be too busy to add in so short a time; then the next turn tries again.
+    while added.content == f"Error: The tool add {late}":
+        (added,) = await results(agent)
+    await agent.close()
+
+    assert hung.content == f"Error: The tool hang {late}"
+    assert added.content == "3"
+
+
+async def test_a_tool_that_dies_fails_its_call_and_the_next_turn_has_them_again(
+    model: ModelServer,
+) -> None:
+    agent = runner(model, ToolServer(command=PROGRAM))
     model.otherwise = asks_for(Call("die"))
+
     (died,) = await results(agent)
     model.otherwise = asks_for(Call("add", {"a": 1, "b": 2}))
     (added,) = await results(agent)
     await agent.close()
 
-    assert hung.content == f"Error: The tool hang did not answer in {TOOL_SECONDS} seconds."
     assert died.is_error
+    assert "did not answer" not in died.content
     assert added.content == "3"
 
 

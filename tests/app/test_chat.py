@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -193,10 +194,12 @@ async def test_a_used_up_budget_is_reported_at_once(
     client: Sessionary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOGNAME", "nobody")
-    scope, today = "person:terminal:nobody", budgets.periods(client.moment().now)[0]
-    await client.store.write(
-        access.add_spending, scope, today, profile="main", tokens=1, cost_microusd=0
-    )
+    scope, now = "person:terminal:nobody", client.moment().now
+    for at in (now, now + timedelta(days=1)):  # midnight may pass during the test
+        day = budgets.periods(at)[0]
+        await client.store.write(
+            access.add_spending, scope, day, profile="main", tokens=1, cost_microusd=0
+        )
     async with TerminalChat(client.app) as talk:
         events = await send(talk, "hello")
 

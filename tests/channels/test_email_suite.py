@@ -4,15 +4,26 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from sessionary.channels.email import adapter as email_adapter
 from sessionary.errors import BadInput, NotAllowed, Unreachable
 from sessionary.testing.adapter_suite import AdapterSuite
-from sessionary.testing.channel_world import RecordingIntake, delivery_to, run_adapter, until
+from sessionary.testing.channel_world import (
+    TIMEOUT_SECONDS,
+    RecordingIntake,
+    delivery_to,
+    run_adapter,
+    until,
+)
 from tests.support.dovecot import Dovecot
 from tests.support.mailbox import MailPlatform
 
 
 @pytest.fixture
-async def platform(dovecot: Dovecot) -> AsyncIterator[MailPlatform]:
+async def platform(
+    dovecot: Dovecot, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[MailPlatform]:
+    # On a busy machine it may take longer than ten seconds to look up a thread.
+    monkeypatch.setattr(email_adapter, "_LOOKUP_SECONDS", TIMEOUT_SECONDS)
     async with MailPlatform(dovecot) as mail:
         yield mail
 

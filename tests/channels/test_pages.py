@@ -34,6 +34,8 @@ from tests.support.synapse import Synapse
 PAGES = Path(__file__).parents[2] / "docs" / "channels"
 NAMES = sorted(path.stem for path in PAGES.glob("*.md"))
 Tables = dict[str, Any]
+# A program on a busy machine; shorter than the time limit of a test.
+TIMEOUT_SECONDS = 240
 
 
 def blocks(name: str, *, until_heading: str = "", under: str = "") -> Tables:
@@ -98,7 +100,10 @@ class Reader:
     async def runs(self, *args: str) -> tuple[int, str, str]:
         """A command; its code, its output and its complaint."""
         process = await self.begins(*args)
-        out, err = await asyncio.wait_for(process.communicate(), 60)
+        try:
+            out, err = await asyncio.wait_for(process.communicate(), TIMEOUT_SECONDS)
+        finally:
+            await _end(process)
         return process.returncode or 0, out.decode(), err.decode()
 
     async def begins(self, *args: str) -> asyncio.subprocess.Process:
@@ -113,7 +118,7 @@ class Reader:
         process = await self.begins("serve", "--port", "0", "--json")
         assert process.stdout is not None
         try:
-            line = await asyncio.wait_for(process.stdout.readline(), 60)
+            line = await asyncio.wait_for(process.stdout.readline(), TIMEOUT_SECONDS)
             assert line, (await process.communicate())[1].decode()
             yield json.loads(line)["address"]
         finally:
@@ -127,6 +132,13 @@ class Reader:
         path = self.home / value.removeprefix("~/")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{secret}\n")
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill a process that has not ended by itself."""
+    if process.returncode is None:
+        process.kill()
+        await process.communicate()
 
 
 def _is_env(name: str) -> bool:

@@ -48,7 +48,7 @@ from tests.support.fake_slack import (
 
 PLACE = Channel("slack", GENERAL)
 # A connection without an answer for four times as long is given up, and what came on it comes again.
-PING_SECONDS = 2.0
+PING_SECONDS = 15.0
 
 
 class SlackPlatform(FakeSlack):

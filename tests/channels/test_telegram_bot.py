@@ -296,11 +296,11 @@ async def test_a_long_delivery_goes_on_where_it_stopped(fake: FakeTelegram) -> N
 
 async def test_during_a_flood_wait_nothing_is_sent_to_telegram(fake: FakeTelegram) -> None:
     adapter = fake.adapter()
-    fake.refuse(429, retry_after=50)
+    fake.refuse(429, retry_after=5000)
     for _ in range(2):
         with pytest.raises(RetryLater) as caught:
             await adapter.send(delivery_to(fake.chat, "hello"))
-        assert 40 < caught.value.after <= 50
+        assert 4000 < caught.value.after <= 5000
     await adapter.send(delivery_to(Channel("telegram", "8"), "other chats go on", id="2"))
 
     assert len(fake.sent()) == 2

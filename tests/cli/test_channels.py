@@ -15,14 +15,16 @@ from tests.support.fake_telegram import TOKEN, FakeTelegram
 def telegram() -> Iterator[FakeTelegram]:
     """A fake that serves in a thread of its own: the program has its own loop."""
     loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    fake = asyncio.run_coroutine_threadsafe(_opened(), loop).result(10)
-    yield fake
-    asyncio.run_coroutine_threadsafe(fake.__aexit__(), loop).result(10)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join(10)
-    loop.close()
+    try:
+        fake = asyncio.run_coroutine_threadsafe(_opened(), loop).result(60)
+        yield fake
+        asyncio.run_coroutine_threadsafe(fake.__aexit__(), loop).result(60)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(60)
+        loop.close()
 
 
 async def _opened() -> FakeTelegram:

@@ -238,7 +238,7 @@ async def test_the_server_runs_from_python(home: Path) -> None:
         task = asyncio.create_task(s.serve(port=0, channels=False, on_ready=on_ready))
         waiting = asyncio.create_task(ready.wait())
         await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        async with httpx2.AsyncClient() as http:
+        async with httpx2.AsyncClient(timeout=60) as http:
             answer = await http.get(f"{addresses[0]}/api/v1/healthz")
         assert answer.status_code == 200
         task.cancel()

@@ -4,11 +4,12 @@ import asyncio
 import json
 import random
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from sessionary.agents.demo import EchoRunner
-from sessionary.clock import RandomIds, SystemClock
+from sessionary.clock import RandomIds, ShiftedClock, SystemClock
 from sessionary.config.engine import AccessPolicy, Budget, EngineSettings
 from sessionary.engine.context import EngineContext
 from sessionary.engine.engine import Engine
@@ -67,7 +68,8 @@ def child(order: dict[str, Any]) -> None:
 
 
 async def _live(order: dict[str, Any]) -> None:
-    store = open_store(order["url"], create=False, clock=SystemClock(), ids=RandomIds())
+    clock = ShiftedClock(SystemClock(), timedelta(days=order.get("clock_days", 0)))
+    store = open_store(order["url"], create=False, clock=clock, ids=RandomIds())
     wire = Wire(order["report"])
     settings, person = SETTINGS, order.get("person")
     agent = scripted_agent(EchoRunner())
@@ -79,7 +81,7 @@ async def _live(order: dict[str, Any]) -> None:
         agent = scripted_agent(ScriptedRunner(_costly_reply))
     context = EngineContext(
         store=store,
-        clock=SystemClock(),
+        clock=clock,
         ids=RandomIds(),
         holder=order["name"],
         agent_for=lambda _, __: agent,

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -22,11 +23,10 @@ from sessionary.store.database import Store
 from sessionary.store.open import open_store
 from sessionary.store.tables import access, upkeep
 from tests.engine.engine_child import TOKENS_PER_TURN
-from tests.support.engine_world import QUICK, EngineWorld
+from tests.support.engine_world import QUICK, TIMEOUT_SECONDS, EngineWorld
 from tests.support.fork_server import ForkedProcess, ForkServer
 
 CHATS = 15
-TIMEOUT_SECONDS = 60.0
 
 
 class GatedRunner:
@@ -250,9 +250,13 @@ def test_two_processes_keep_to_one_budget_although_one_is_killed(
     arrivals = [f"{number}.0" for number in range(80)]
     # No turn loses its lease on a busy machine; what the dead hold is free again after five seconds.
     order = {"person": "u", "budget_tokens": 1000, "lease_seconds": 5 if is_killed else 600}
+    # The middle of a month, so that the budget does not begin again during the test.
+    now = SystemClock().now()
+    clock_days = 15 - now.day
+    month = budgets.periods(now + timedelta(days=clock_days))[1]
     with ForkServer(tmp_path, "tests.engine.engine_child") as forks:
-        first = forks.fork(url, arrivals=arrivals[:40], **order)
-        second = forks.fork(url, arrivals=arrivals[40:], **order)
+        first = forks.fork(url, arrivals=arrivals[:40], clock_days=clock_days, **order)
+        second = forks.fork(url, arrivals=arrivals[40:], clock_days=clock_days, **order)
         if is_killed:
             until = time.monotonic() + TIMEOUT_SECONDS
             while not second.lines():  # it has taken in its first message
@@ -263,7 +267,6 @@ def test_two_processes_keep_to_one_budget_although_one_is_killed(
         else:
             _until_quiet(store, first, len(arrivals) // 2)
             _until_quiet(store, second, len(arrivals) // 2)
-    month = budgets.periods(SystemClock().now())[1]
     found = store.read(access.get_budget_use, "person:loopback:u", month, profile="main").result()
     store.close()
 

@@ -65,7 +65,11 @@ def environ() -> dict[str, str]:
     """What a program may know of the machine: nothing of who runs the tests."""
     known = ("PATH", "LANG", "SESSIONARY_HOME")
     kept = {each: os.environ[each] for each in known if each in os.environ}
-    return kept | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "src")))}
+    return kept | {
+        "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "src"))),
+        # Milliseconds that the Claude Agent SDK waits until its program has started; by default a minute.
+        "CLAUDE_CODE_STREAM_CLOSE_TIMEOUT": "240000",
+    }
 
 
 async def run(

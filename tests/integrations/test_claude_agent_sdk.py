@@ -75,6 +75,7 @@ async def test_the_sdks_own_suite_passes(client: Sessionary) -> None:
     assert broken(client) == []
 
 
+@pytest.mark.timeout(600)
 async def test_an_agent_that_is_killed_goes_on_in_another_process(
     urls: Urls, model: ModelServer
 ) -> None:

@@ -27,10 +27,10 @@ from sessionary.store.tables import upkeep
 from sessionary.testing.fakes import START, FakeClock, LoopbackAdapter, SequentialIds
 
 # Much longer than anything takes on an idle machine, and shorter than the time limit of a test.
-TIMEOUT_SECONDS = 60.0
+TIMEOUT_SECONDS = 200.0
 # While a test waits, its clock runs 200 times as fast as real time. A lease that is short on that clock would run out
-# during one slow write, and its work would be done twice.
-_LEASE_SECONDS = 6 * 3600.0
+# during one slow write, and its work would be done twice: in the longest wait the clock moves by eleven hours.
+_LEASE_SECONDS = 24 * 3600.0
 
 # One clock and one sequence of ids per store: a second world on it is a restarted process, which must not go back in
 # time or use an id again.
