@@ -48,26 +48,37 @@ class ShiftedClock:
 class RandomIds:
     """26 characters that sort by time: 50 bits of milliseconds, then 80 bits of chance."""
 
+    def __init__(self) -> None:
+        # The millisecond of the last id and its letters: ids are made many at a time.
+        self._last = -1, ""
+
     def new(self, at: datetime) -> str:
-        return encode_id(to_micros(at) // 1000, _random_number())
+        milliseconds = to_micros(at) // 1000
+        last, prefix = self._last
+        if milliseconds != last:
+            prefix = encode_id(milliseconds, 0)[:-_RANDOM_LETTERS]
+            self._last = milliseconds, prefix
+        return prefix + _random_letters()
 
 
-# Random numbers that no id has yet: the system is asked for many at once. A forked process takes none of its parent's.
-_RANDOM_BYTES = 10
+# Random letters that no id has yet: the system is asked for many at once. A forked process takes none of its parent's.
+_RANDOM_LETTERS = 16
 _BLOCK = 256
-_unused: list[int] = []
+_unused: list[str] = []
 os.register_at_fork(after_in_child=_unused.clear)
+# Every letter stands for eight of the 256 bytes, so that all letters are equally likely.
+_LETTER_OF_BYTE = _ALPHABET.encode() * 8
 
 
-def _random_number() -> int:
+def _random_letters() -> str:
     while True:
         try:
             return _unused.pop()
         except IndexError:  # another thread may be first to take what this one adds
-            block = os.urandom(_RANDOM_BYTES * _BLOCK)
+            letters = os.urandom(_RANDOM_LETTERS * _BLOCK).translate(_LETTER_OF_BYTE).decode()
             _unused.extend(
-                int.from_bytes(block[first : first + _RANDOM_BYTES])
-                for first in range(0, len(block), _RANDOM_BYTES)
+                letters[first : first + _RANDOM_LETTERS]
+                for first in range(0, len(letters), _RANDOM_LETTERS)
             )
 
 

@@ -1,6 +1,7 @@
 """The contexts that an engine keeps are what a fold of the whole log gives, whatever happened in between."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -18,6 +19,8 @@ from sessionary.model.session import Opening
 from sessionary.model.source import Person, Source
 from sessionary.model.transcript import Chat
 from sessionary.store.database import Store, Tx
+from sessionary.store.tables import entries as log_table
+from sessionary.store.tables.entries import Segment
 from sessionary.testing.fakes import FakeClock, SequentialIds, moment_of
 from tests.support.engine_world import EngineWorld
 
@@ -88,10 +91,10 @@ class RandomWork:
         known = cache.get(begun.lease.session_no, epoch=begun.lease.epoch)
         self.hits += known is not None
         fold, whole, is_shared = self.store.read(_folds, id, known).result()
-        assert fold.copy_chats() == whole
+        assert fold.messages() == whole
         assert fold.is_shared == is_shared
-        _spoil(fold.copy_chats())
-        assert fold.copy_chats() == whole, "an agent may change what it was given"
+        _spoil(fold.messages())
+        assert fold.messages() == whole, "an agent may change what it was given"
         cache.put(begun.lease.session_no, fold, epoch=begun.lease.epoch)
         said = tuple(self.message() for _ in range(self.rng.randrange(3)))
         self.store.write(
@@ -133,7 +136,7 @@ def _folds(
     return read.fold_context(tx, head, known), transcript.context(entries), is_shared
 
 
-def _spoil(chats: list[Chat]) -> None:
+def _spoil(chats: Sequence[Chat]) -> None:
     for chat in chats:
         for call in chat.pop("tool_calls", ()):
             call["function"]["name"] = "spoiled"
@@ -183,15 +186,50 @@ async def test_the_words_of_an_erased_person_are_not_in_the_next_context(
     assert asked == ["", "[Ben] giraffe", "[Ben] who was here?"]
 
 
+async def test_what_a_turn_wrote_is_in_the_next_context_as_it_is_in_the_log(
+    world: EngineWorld,
+) -> None:
+    """The engine adds its own prompts and replies to a kept context without reading them back."""
+    texts = [
+        "plain",
+        "ключ 鍵 🗝",
+        "\ud83d\udd11",
+        "lone \ud800",
+        "nul \x00",
+        'quoted "\\n',
+        "a\u2028b",
+    ]
+    world.runner.answer = lambda request: (
+        f"{len(request.context)}: {texts[len(request.context) % 7]}"
+    )
+    engine = await world.started()
+    for text in texts * 2:
+        await world.asks(engine, text, user_name="Ann \ud800")
+    head = await world.head()
+    await world.store.write(
+        revise.compact, head.id, "a summary", profile="main", through=4, at=world.clock.now()
+    )
+    for text in texts:
+        await world.asks(engine, text)
+    await engine.stop()
+
+    whole = Segment(head.no, head.id, 1, (await world.head()).last_seq)
+    entries = await world.store.read(log_table.read, whole)
+    assert len(world.runner.requests) == 3 * len(texts)
+    for request in world.runner.requests:
+        known = [entry for entry in entries if entry.seq <= request.session.last_seq]
+        assert request.context == transcript.context(known)
+
+
 def test_the_cache_stays_within_its_bytes() -> None:
     cache = ContextCache(10_000)
     fold = transcript.fold_context([], last_seq=0)
     for number in range(100):
-        made = transcript.ContextFold(0, (), fold.speakers, frozenset(), (), 900)
+        made = transcript.ContextFold(0, (), fold.speakers, frozenset(), 900)
         cache.put(number, made, epoch=1)
         cache.put(number, made, epoch=2)
         assert cache.size <= 10_000
     assert cache.get(99, epoch=3) is not None
     assert cache.get(0, epoch=3) is None
-    cache.put(100, transcript.ContextFold(0, (), fold.speakers, frozenset(), (), 90_000), epoch=1)
+    cache.put(100, transcript.ContextFold(0, (), fold.speakers, frozenset(), 90_000), epoch=1)
     assert cache.size == 0

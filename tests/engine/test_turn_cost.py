@@ -34,9 +34,9 @@ class TurnCost:
 
 
 LIMITS = {
-    "sqlite": TurnCost(statements=14.5, commits=3.5, write_jobs=3.5, reads=0.5),
+    "sqlite": TurnCost(statements=13.5, commits=3.5, write_jobs=3.5, reads=0.5),
     # There a transaction that only reads is committed, too.
-    "postgres": TurnCost(statements=15.5, commits=3.5, write_jobs=3.5, reads=0.5, round_trips=9),
+    "postgres": TurnCost(statements=14.5, commits=3.5, write_jobs=3.5, reads=0.5, round_trips=9),
 }
 
 

@@ -22,19 +22,19 @@ from sessionary.actions.sessions.log import Appended, SessionChanged
 from sessionary.actions.turns import Begun, Claim, Ending, with_author
 from sessionary.clock import Moment
 from sessionary.model import codec
-from sessionary.model.message import Message, Role, body_to_json
+from sessionary.model.message import Entry, Message, Role, body_to_json
 from sessionary.model.prompt import HomeAddress
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import SessionFolder, SessionHead
 from sessionary.model.source import SessionKey, Source, check_length
-from sessionary.model.transcript import ContextFold
+from sessionary.model.transcript import ContextFold, fold_context
 from sessionary.model.turn import Delivery, DeliveryState, Lease, TurnState
 from sessionary.store.database import Tx
 from sessionary.store.tables import deliveries, entries, turn_scripts
 from sessionary.store.tables.deliveries import SendClaim
 from sessionary.store.tables.turn_scripts import TakenArrival
 
-# A context that lacks more entries than this is read by a reader: the writer has other sessions to serve.
+# If more entries than this must be read, a reader reads them: the writer has other sessions to serve.
 MOST_NEW_ENTRIES = 50
 KnownContext = Callable[[int, int], ContextFold | None]
 
@@ -82,8 +82,9 @@ def begin(
     head, epoch, seq = found.head, found.epoch + 1, found.head.last_seq + 1
     lease = Lease(moment.new_id(), head.no, head.id, epoch, claim.holder)
     known = known_context(head.no, epoch)
-    if known is not None and head.last_seq - known.last_seq > MOST_NEW_ENTRIES:
-        known = None
+    # A fork shares the entries of its parent: only the whole context of a session of its own is read here.
+    last_known = known.last_seq if known is not None else head.base_seq
+    is_near = head.last_seq - last_known <= MOST_NEW_ENTRIES and (known or not head.base_seq)
     preview = log.preview_of(message) if head.preview is None else None
     newer = turn_scripts.begin_with_prompt(
         tx,
@@ -94,8 +95,12 @@ def begin(
         preview=preview,
         agent=claim.agent,
         until=moment.now + timedelta(seconds=claim.seconds),
-        read_from=None if known is None else known.last_seq + 1,
+        read_from=last_known + 1 if is_near else None,
     )
+    context = None
+    if newer is not None:
+        extend = fold_context if known is None else known.extended
+        context = extend(newer, last_seq=seq)
     tx.after_commit(SessionChanged(key.profile, head.id, seq))
     return BegunWithPrompt(
         Begun(lease, routing.Route(head.id, head.no), (Appended(head.id, head.no, seq),)),
@@ -110,7 +115,7 @@ def begin(
         ),
         found.settings,
         found.homes,
-        None if known is None or newer is None else known.extended(newer, last_seq=seq),
+        context,
     )
 
 
@@ -126,10 +131,14 @@ def _goes_on(head: SessionHead, policy: ResetPolicy, moment: Moment) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A turn that has ended: the deliveries that this process sends now, and whether messages may wait."""
+    """A turn that has ended: the deliveries that this process sends now, and whether messages may wait.
+
+    `reply` is the last entry of the session, if it is all that the turn wrote after its prompt.
+    """
 
     claimed: tuple[Delivery, ...] = ()
     may_wait: bool = True
+    reply: Entry | None = None
 
 
 def end(
@@ -190,6 +199,7 @@ def end(
     written = turn_scripts.write_reply(tx, lease, body, statements, seq=seq, at=moment.now)
     if written is None:
         raise log.turn_lost_error(lease)
+    reply_entry, returned = written
     claimed = tuple(
         Delivery(
             no=rows[0][0],
@@ -205,7 +215,7 @@ def end(
             not_before=moment.now,
             created_at=moment.now,
         )
-        for (id, reply, held), rows in zip(new, written, strict=True)
+        for (id, reply, held), rows in zip(new, returned, strict=True)
         if held is not None
     )
     if len(claimed) < len(new):
@@ -215,4 +225,4 @@ def end(
             tx, lease.session_no, used, profile=profile, moment=moment, turn_id=lease.turn_id
         )
     tx.after_commit(SessionChanged(profile, lease.session_id, seq))
-    return Ended(claimed, freed.has_arrivals)
+    return Ended(claimed, freed.has_arrivals, reply_entry)

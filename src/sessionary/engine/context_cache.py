@@ -3,6 +3,7 @@
 import threading
 from collections import OrderedDict
 
+from sessionary.model.message import Entry
 from sessionary.model.transcript import ContextFold
 
 MAX_BYTES = 32 * 1024 * 1024
@@ -39,6 +40,21 @@ class ContextCache:
                 self.size -= old[1].size
             self._folds[session_no] = epoch, fold
             self.size += fold.size
-            while self.size > self._max_bytes:
-                _, (_, dropped) = self._folds.popitem(last=False)
-                self.size -= dropped.size
+            self._drop_oldest()
+
+    def extend(self, session_no: int, entry: Entry, *, epoch: int) -> None:
+        """Add the entry that the turn with this epoch has just committed, if its context is kept."""
+        with self._lock:
+            found = self._folds.get(session_no)
+            if found is None or found[0] != epoch or found[1].last_seq != entry.seq - 1:
+                return
+            fold = found[1].extended((entry,), last_seq=entry.seq)
+            if fold is not None:
+                self._folds[session_no] = epoch, fold
+                self.size += fold.size - found[1].size
+                self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        while self.size > self._max_bytes:
+            _, (_, dropped) = self._folds.popitem(last=False)
+            self.size -= dropped.size

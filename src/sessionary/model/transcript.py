@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from sys import getsizeof
-from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
+from typing import Any, Literal, NamedTuple, NotRequired, TypedDict, overload
 
 from sessionary.model import codec
 from sessionary.model.message import (
@@ -170,6 +170,53 @@ class Speakers(NamedTuple):
         return Speakers(first)
 
 
+class ContextMessages(Sequence[Chat]):
+    """The messages of a context, each copied when it is read: a caller may change what it is given.
+
+    To copy all of them at once would make every turn of a long conversation slower than the one before.
+    """
+
+    __slots__ = ("_chats",)
+
+    def __init__(self, chats: Sequence[Chat]) -> None:
+        self._chats = chats
+
+    def __len__(self) -> int:
+        return len(self._chats)
+
+    @overload
+    def __getitem__(self, index: int) -> Chat: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Chat]: ...
+    def __getitem__(self, index: int | slice) -> Chat | list[Chat]:
+        if isinstance(index, slice):
+            return [_copied(chat) for chat in self._chats[index]]
+        return _copied(self._chats[index])
+
+    def __iter__(self) -> Iterator[Chat]:
+        return map(_copied, self._chats)
+
+    def __add__(self, more: Iterable[Chat]) -> list[Chat]:
+        return [*self, *more]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, ContextMessages):
+            return self._chats == other._chats
+        return isinstance(other, (list, tuple)) and list(self._chats) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(list(self._chats))
+
+
+def _copied(chat: Chat) -> Chat:
+    if _is_plain(chat):
+        return chat.copy()
+    copied: Chat = codec.decode(codec.encode(chat))
+    return copied
+
+
 @dataclass(frozen=True, slots=True)
 class ContextFold:
     """The context of a log up to `last_seq`, from which the context of the longer log can be made.
@@ -182,8 +229,6 @@ class ContextFold:
     speakers: Speakers
     # The ids of tool calls that have no result yet, and of results that have no call.
     unpaired: frozenset[str]
-    # The positions of chats that contain more than a role and a text.
-    nested: tuple[int, ...]
     # About how many bytes it takes.
     size: int
 
@@ -192,12 +237,9 @@ class ContextFold:
         """Whether several people have spoken."""
         return self.speakers.named_from is not None
 
-    def copy_chats(self) -> list[Chat]:
+    def messages(self) -> "ContextMessages":
         """Return the context as values that the caller may change."""
-        copies = [chat.copy() for chat in self.chats]
-        for position in self.nested:
-            copies[position] = codec.decode(codec.encode(copies[position]))
-        return copies
+        return ContextMessages(self.chats)
 
     def extended(self, newer: Sequence[Entry], *, last_seq: int) -> "ContextFold | None":
         """Return the fold of the log with the entries that follow; None if all of it must be folded again.
@@ -226,24 +268,26 @@ def _fold(
     last_seq: int, chats: list[Chat], speakers: Speakers, before: ContextFold | None = None
 ) -> ContextFold:
     paired, unpaired = _paired(chats)
-    first = 0 if before is None else len(before.chats)
-    nested = tuple(
-        number
-        for number, chat in enumerate(paired, first)
-        if len(chat) > _PLAIN or type(chat["content"]) is not str
-    )
-    size = sum(_BYTES_PER_CHAT + getsizeof(chat["content"]) for chat in paired)
-    size += sum(2 * len(codec.encode(paired[number - first])) for number in nested)
+    size = sum(map(_size, paired))
     if before is None:
-        return ContextFold(last_seq, tuple(paired), speakers, unpaired, nested, size)
+        return ContextFold(last_seq, tuple(paired), speakers, unpaired, size)
     return ContextFold(
         last_seq,
         (*before.chats, *paired),
         speakers,
         before.unpaired | unpaired,
-        before.nested + nested,
         before.size + size,
     )
+
+
+def _is_plain(chat: Chat) -> bool:
+    """Whether a chat consists of a role and a text."""
+    return len(chat) == _PLAIN and type(chat["content"]) is str
+
+
+def _size(chat: Chat) -> int:
+    size = _BYTES_PER_CHAT + getsizeof(chat["content"])
+    return size if _is_plain(chat) else size + 2 * len(codec.encode(chat))
 
 
 def _at_compaction(entries: Sequence[Entry]) -> tuple[int, list[Chat], Speakers]:

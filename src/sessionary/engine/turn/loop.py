@@ -135,7 +135,9 @@ class TurnStart:
 
     begun: turns.Begun | None
     source: Source | None = None
-    scopes: tuple[str, ...] = ()
+    key: SessionKey | None = None
+    # The budgets that the turn counts against; None: those of its source.
+    scopes: tuple[str, ...] | None = None
     # What the agent is given, if it was read in the transaction that began the turn.
     input: TurnInput | None = None
     # No turn began because running turns have reserved the rest of a budget.
@@ -331,6 +333,7 @@ class TurnLoop:
             agent=context.agent_for(source, None),
             to=source.channel if source.platform in context.deliverable else None,
             scopes=start.scopes,
+            key=start.key,
         )
 
     async def _stop_all(self) -> None:
@@ -366,7 +369,7 @@ def begin(tx: Tx, key: SessionKey, *, context: EngineContext, moment: Moment) ->
         budgets.reserve(tx, begun.lease.turn_id, allowed.accounts, expected, profile=key.profile)
     if route.had_activity and route.reason in set(ResetReason) and policy.notifies(source.platform):
         notices.send(tx, context, source, notices.reset(route.reason), moment=moment)
-    return TurnStart(begun, source, allowed.scopes)
+    return TurnStart(begun, source, key, allowed.scopes)
 
 
 def begin_with_message(
@@ -385,9 +388,10 @@ def begin_with_message(
     if context.settings.budgets:
         return None
     policy, claim = _policy_and_claim(source, context)
+    key = context.key(source)
     found = turn_scripts.begin(
         tx,
-        context.key(source),
+        key,
         source,
         message,
         policy=policy,
@@ -410,8 +414,7 @@ def begin_with_message(
             settings=found.settings,
             context=context,
         )
-    start = TurnStart(found.begun, source, budgets.scopes_of(source), turn_input)
-    return found.arrival_id, start
+    return found.arrival_id, TurnStart(found.begun, source, key, input=turn_input)
 
 
 def _policy_and_claim(source: Source, context: EngineContext) -> tuple[ResetPolicy, turns.Claim]:

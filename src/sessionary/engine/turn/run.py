@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -27,7 +27,7 @@ from sessionary.model.redact import Redactor
 from sessionary.model.reset import ResetReason
 from sessionary.model.schedule import SILENT
 from sessionary.model.session import SessionHead
-from sessionary.model.source import Channel, Source
+from sessionary.model.source import Channel, SessionKey, Source
 from sessionary.model.tokens import estimate
 from sessionary.model.transcript import ContextFold
 from sessionary.model.turn import Delivery, DeliveryState, Lease, TurnState
@@ -37,11 +37,13 @@ from sessionary.store.tables import deliveries, meta
 from sessionary.store.tables import turns as table
 
 CHECKPOINT_SECONDS = 1.0
+# How long a cancelled agent may take to end; after that, the turn ends without it.
+CANCEL_GRACE_SECONDS = 5.0
 log = logging.getLogger(__name__)
 
 
 class LeaseHeartbeat:
-    """Renews a lease while `work` runs; cancels the work when the lease is lost or a stop is requested.
+    """Renews a lease while `work` runs; cancels the work when the lease is lost, a stop is requested or time is up.
 
     At least every second it calls `checkpoint`, which stores the agent's output so far, and reads whether a stop was
     requested. It renews the lease after a third of its time. Use it as an asynchronous context manager.
@@ -63,10 +65,19 @@ class LeaseHeartbeat:
         settings = context.settings
         pause = min(settings.lease_seconds / 3, max(settings.poll_seconds, 0.01))
         self._interval = min(pause, CHECKPOINT_SECONDS)
-        # The task is started only when the first check is due: many turns end before that.
-        self._timer = asyncio.get_running_loop().call_later(self._interval, self._start)
+        self._loop = asyncio.get_running_loop()
+        self._began = self._loop.time()
+        # Done when the work is, or when it does not end although it was cancelled.
+        self._finished: asyncio.Future[None] = self._loop.create_future()
+        work.add_done_callback(self._finish)
+        # Everything but this timer is set up only when the first check is due: many turns end before that.
+        first_check = min(self._interval, settings.turn_seconds)
+        self._timer = self._loop.call_later(first_check, self._start)
+        self._time_limit: asyncio.TimerHandle | None = None
+        self._grace: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._renewed_at = time.monotonic(), context.clock.now()
+        self.is_late = False
         self.lost = False
         self.stop: str | None = None
         self.error: BaseException | None = None
@@ -82,13 +93,19 @@ class LeaseHeartbeat:
     ) -> None:
         await self._close()
 
+    async def wait(self) -> None:
+        """Wait until the work has ended, or has not ended within CANCEL_GRACE_SECONDS after it was cancelled."""
+        await self._finished
+
     def check_now(self) -> None:
         """Check now whether a stop was requested."""
         self._start()
         self._wake.set()
 
     async def _close(self) -> None:
-        self._timer.cancel()
+        for timer in (self._timer, self._time_limit, self._grace):
+            if timer is not None:
+                timer.cancel()
         self._closing = True
         self._wake.set()
         if self._task is not None:
@@ -98,13 +115,28 @@ class LeaseHeartbeat:
     def request_stop(self, reason: str) -> None:
         """Cancel the work, as if the stop had been requested in the store."""
         self.stop = self.stop or reason
-        self._work.cancel()
+        self._cancel_work()
 
     def _start(self) -> None:
         self._timer.cancel()
         if self._task is None and not self._closing:
             self._task = asyncio.create_task(self._run())
             self._task.add_done_callback(self._on_ended)
+            limit = self._began + self._context.settings.turn_seconds
+            self._time_limit = self._loop.call_at(limit, self._on_time_limit)
+
+    def _on_time_limit(self) -> None:
+        self.is_late = not self._work.done()
+        self._cancel_work()
+
+    def _cancel_work(self) -> None:
+        self._work.cancel()
+        if self._grace is None:
+            self._grace = self._loop.call_later(CANCEL_GRACE_SECONDS, self._finish)
+
+    def _finish(self, _: object = None) -> None:
+        if not self._finished.done():
+            self._finished.set_result(None)
 
     async def _run(self) -> None:
         """Check and renew until closed, or until the work is cancelled."""
@@ -119,7 +151,7 @@ class LeaseHeartbeat:
                 # If the lease runs out meanwhile, the next renewal raises `TurnLost`.
                 log.warning("turn %s cannot renew its lease: %s", self._lease.turn_id, error)
             if self.lost or self.stop is not None:
-                self._work.cancel()
+                self._cancel_work()
                 return
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._interval):
@@ -129,7 +161,7 @@ class LeaseHeartbeat:
         """Cancel the work if the heartbeat itself failed: nothing renews the lease any more."""
         if not task.cancelled() and task.exception() is not None:
             self.error = task.exception()
-            self._work.cancel()
+            self._cancel_work()
 
     async def _check(self) -> None:
         await self._checkpoint()
@@ -169,8 +201,11 @@ class TurnTarget:
     source: Source
     agent: Agent
     to: Channel | None
-    scopes: tuple[str, ...] = ()
+    # The budgets that its usage counts against; None: those of its source.
+    scopes: tuple[str, ...] | None = None
     is_job: bool = False
+    # The key of its source, if it is known already.
+    key: SessionKey | None = None
 
     def replies(
         self,
@@ -341,7 +376,7 @@ class TurnRecord:
             None if step.usage is None else self._context.priced(step.usage),
             profile=self._context.profile,
             moment=self._context.moment(),
-            spending=self._spending(),
+            spending=self._spending(has_usage=step.usage is not None),
             files=step.files,
         )
         try:
@@ -388,7 +423,7 @@ class TurnRecord:
                 claim = outbox.reserve(channel.platform)
             simple = None
             if not context.settings.budgets:
-                key = context.key(self._target.source)
+                key = self._target.key or context.key(self._target.source)
                 simple = budgets.SimpleEnd(self._last_seq, key, claim)
             pending = context.store.write(
                 budgets.end,
@@ -396,7 +431,7 @@ class TurnRecord:
                 ending,
                 profile=context.profile,
                 moment=context.moment(),
-                spending=self._spending(),
+                spending=self._spending(has_usage=bool(ending.usage)),
                 simple=simple,
             )
             try:
@@ -438,6 +473,9 @@ class TurnRecord:
 
     def _note_ended(self, ended: Ended) -> tuple[Delivery, ...]:
         self.may_wait = ended.may_wait
+        if ended.reply is not None:
+            lease = self._lease
+            self._context.contexts.extend(lease.session_no, ended.reply, epoch=lease.epoch)
         return ended.claimed
 
     async def _has_ended(self, ending: Ending) -> bool:
@@ -461,8 +499,11 @@ class TurnRecord:
                 log.warning("turn %s is waiting for the store: %s", self._lease.turn_id, error)
             await asyncio.sleep(self._context.settings.poll_seconds)
 
-    def _spending(self) -> budgets.Spending:
-        return budgets.Spending(self._target.scopes, self._context.clock.now())
+    def _spending(self, *, has_usage: bool) -> budgets.Spending:
+        scopes = self._target.scopes or ()
+        if has_usage and self._target.scopes is None:
+            scopes = budgets.scopes_of(self._target.source)
+        return budgets.Spending(scopes, self._context.clock.now())
 
     def _count_output(self, characters: int) -> None:
         self._output_length += characters
@@ -478,8 +519,6 @@ async def _wait_uncancellable(write: Pending[T]) -> T:
 
 # After this many events, let other tasks run: a runner may never wait by itself.
 YIELD_EVERY = 64
-# How long a cancelled runner may take to end.
-CANCEL_GRACE_SECONDS = 5.0
 SERVER_STOPPED = "the server stopped"
 
 
@@ -566,8 +605,9 @@ class TurnRun:
 
     async def run(self) -> TurnState:
         """Run the turn and return its final state; a failure is recorded and delivered like a reply."""
+        # A task of its own: an agent that does not end when it is cancelled is left behind.
         work = asyncio.create_task(self._run_agent())
-        is_cancelled = is_late = False
+        is_cancelled = False
         async with LeaseHeartbeat(
             self._context, self._begun.lease, work, self._record.checkpoint
         ) as heartbeat:
@@ -575,15 +615,12 @@ class TurnRun:
             if self._stop is not None:
                 heartbeat.request_stop(self._stop)
             try:
-                await asyncio.wait({work}, timeout=self._context.settings.turn_seconds)
-                is_late = not work.done()
+                await heartbeat.wait()
             except asyncio.CancelledError:
                 is_cancelled = True
                 heartbeat.request_stop(SERVER_STOPPED)
-            if not work.done():
-                work.cancel()
                 await asyncio.wait({work}, timeout=CANCEL_GRACE_SECONDS)
-        state, self.reason = self._outcome(work, heartbeat, is_late=is_late)
+        state, self.reason = self._outcome(work, heartbeat)
         state, self.reason = await self._record.end(state, self.reason)
         if is_cancelled:
             raise asyncio.CancelledError
@@ -624,7 +661,7 @@ class TurnRun:
         )
 
     def _outcome(
-        self, work: "asyncio.Task[None]", heartbeat: LeaseHeartbeat, *, is_late: bool
+        self, work: "asyncio.Task[None]", heartbeat: LeaseHeartbeat
     ) -> tuple[TurnState, str | None]:
         """Return how the turn ended, and the reason to show to people."""
         error = work.exception() if work.done() and not work.cancelled() else None
@@ -635,7 +672,7 @@ class TurnRun:
             return TurnState.DONE, None
         if heartbeat.lost or isinstance(error, TurnLost):
             return TurnState.INTERRUPTED, "another process has taken over"
-        if is_late:
+        if heartbeat.is_late:
             seconds = self._context.settings.turn_seconds
             return TurnState.FAILED, f"it took longer than {seconds:g} s"
         if heartbeat.stop is not None:
@@ -652,25 +689,22 @@ class TurnRun:
     async def _run_agent(self) -> None:
         request = await self._build_request()
         self._record.publish("began")
-        events = 0
-        async for event in self._stream_events(request):
-            match event:
-                case Delta():
-                    self._record.add_delta(event)
-                case Step(message=Message(role=Role.ASSISTANT | Role.TOOL)):
-                    await self._record.add_step(event)
-                case _:
-                    raise BadInput(f"The agent gave {_describe(event)} instead of a step.")
-            events += 1
-            if events % YIELD_EVERY == 0:
-                await asyncio.sleep(0)
-
-    async def _stream_events(self, request: TurnRequest) -> AsyncIterator[Delta | Step]:
         stream = self._target.agent.runner.run(request)
+        events = 0
         try:
             async for event in stream:
-                yield event
+                match event:
+                    case Delta():
+                        self._record.add_delta(event)
+                    case Step(message=Message(role=Role.ASSISTANT | Role.TOOL)):
+                        await self._record.add_step(event)
+                    case _:
+                        raise BadInput(f"The agent gave {_describe(event)} instead of a step.")
+                events += 1
+                if events % YIELD_EVERY == 0:
+                    await asyncio.sleep(0)
         finally:
+            # Not every iterator has it.
             close = getattr(stream, "aclose", None)
             if close is not None:
                 await close()
@@ -682,12 +716,12 @@ class TurnRun:
             turn_input = await context.store.read(
                 read_turn_input, self._target.source, begun=self._begun, context=context
             )
-        lease, chats = self._begun.lease, turn_input.context.copy_chats()
+        lease, chats = self._begun.lease, turn_input.context.messages()
         context.contexts.put(lease.session_no, turn_input.context, epoch=lease.epoch)
         self._has_title = turn_input.head.title is not None
         self._first_prompt = turn_input.head.preview or ""
         if context.settings.compact_at_tokens is not None:
-            self.context_tokens = estimate(chats)
+            self.context_tokens = estimate(turn_input.context.chats)
         return TurnRequest(
             turn_id=lease.turn_id,
             session=turn_input.head,

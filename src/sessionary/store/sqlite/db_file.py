@@ -135,10 +135,7 @@ class SqliteTx:
         try:
             return self._execute(text, params).fetchall()
         except UnicodeDecodeError as error:
-            # All text is written as UTF-8: these bytes are not what was stored.
-            raise Damaged(
-                f"A row of the store is damaged ({error.reason} in a text). {REMEDY}"
-            ) from error
+            raise _damaged_text(error) from error
 
     def run(self, name: str, /, **params: Any) -> int:
         text = self._texts[name]
@@ -153,7 +150,14 @@ class SqliteTx:
         return self._connection.total_changes() - before
 
     def batch(self, statements: Sequence[Statement], /) -> list[list[Row]]:
-        return [self.all(name, **params) for name, params in statements]
+        texts, execute = self._texts, self._execute
+        try:
+            return [
+                execute(text, params).fetchall() if (text := texts[name]) else []
+                for name, params in statements
+            ]
+        except UnicodeDecodeError as error:
+            raise _damaged_text(error) from error
 
     def script(self, text: str) -> None:
         self._connection.execute(text).fetchall()
@@ -183,6 +187,11 @@ class SqliteTx:
 
     def after_commit(self, event: Any) -> None:
         self.events.append(event)
+
+
+def _damaged_text(error: UnicodeDecodeError) -> Damaged:
+    # All text is written as UTF-8: these bytes are not what was stored.
+    return Damaged(f"A row of the store is damaged ({error.reason} in a text). {REMEDY}")
 
 
 def version() -> tuple[int, int, int]:

@@ -123,9 +123,12 @@ def begin_with_prompt(
     ]
     if preview is not None:
         statements.append(("set_preview", {"no": no, "preview": preview}))
-    if read_from is None:
+    if read_from is None or read_from == seq:
         tx.batch(statements)
-        return None
+        if read_from is None:
+            return None
+        row = (number, "message", Role.USER, at, turn_id, prompt)
+        return entries.entries_of(tx, [row], lease.session_id)
     first = entries.entry_no(no, read_from)
     statements.append(
         ("read_entries", {"first": first, "last": number, "limit": number - first + 1})
@@ -166,16 +169,20 @@ def end_with_reply(
 
 def write_reply(
     tx: Tx, lease: Lease, reply: str, deliveries: Sequence[Statement], *, seq: int, at: datetime
-) -> list[list[Row]] | None:
+) -> tuple[Entry, list[list[Row]]] | None:
     """Write the reply, its deliveries and the end of the turn; None if the turn was not running.
 
-    Return what the statements of the deliveries returned.
+    Return the entry, and what the statements of the deliveries returned.
     """
     number, micros = entries.entry_no(lease.session_no, seq), to_micros(at)
     end = {"id": lease.turn_id, "state": "done", "at": micros, "reason": None, "keep_partial": 0}
     entry = _entry(number, Role.ASSISTANT, micros, lease.turn_id, reply)
     results = tx.batch((*entry, *deliveries, ("end_turn", end)))
-    return results[len(entry) : -1] if results[-1] else None
+    if not results[-1]:
+        return None
+    row = (number, "message", Role.ASSISTANT, micros, lease.turn_id, reply)
+    [written] = entries.entries_of(tx, [row], lease.session_id)
+    return written, results[len(entry) : -1]
 
 
 def _entry(number: int, role: Role, at: int, turn_id: str, body: str) -> tuple[Statement, ...]:
