@@ -49,6 +49,16 @@ class LeaseHeartbeat:
     requested. It renews the lease after a third of its time. Use it as an asynchronous context manager.
     """
 
+    # Most turns end before the first check is due: until then there is only a timer, and these are as they are here.
+    is_late = False
+    lost = False
+    stop: str | None = None
+    error: BaseException | None = None
+    _closing = False
+    _task: "asyncio.Task[None] | None" = None
+    _time_limit: "asyncio.TimerHandle | None" = None
+    _grace: "asyncio.TimerHandle | None" = None
+
     def __init__(
         self,
         context: EngineContext,
@@ -60,27 +70,18 @@ class LeaseHeartbeat:
         self._lease = lease
         self._work = work
         self._checkpoint = checkpoint
-        self._wake = asyncio.Event()
-        self._closing = False
-        settings = context.settings
-        pause = min(settings.lease_seconds / 3, max(settings.poll_seconds, 0.01))
-        self._interval = min(pause, CHECKPOINT_SECONDS)
         self._loop = asyncio.get_running_loop()
-        self._began = self._loop.time()
         # Done when the work is, or when it does not end although it was cancelled.
         self._finished: asyncio.Future[None] = self._loop.create_future()
         work.add_done_callback(self._finish)
-        # Everything but this timer is set up only when the first check is due: many turns end before that.
-        first_check = min(self._interval, settings.turn_seconds)
-        self._timer = self._loop.call_later(first_check, self._start)
-        self._time_limit: asyncio.TimerHandle | None = None
-        self._grace: asyncio.TimerHandle | None = None
-        self._task: asyncio.Task[None] | None = None
+        settings = context.settings
+        pause = min(settings.lease_seconds / 3, max(settings.poll_seconds, 0.01))
+        self._interval = min(pause, CHECKPOINT_SECONDS)
+        self._began = self._loop.time()
+        self._timer = self._loop.call_at(
+            self._began + min(self._interval, settings.turn_seconds), self._start
+        )
         self._renewed_at = time.monotonic(), context.clock.now()
-        self.is_late = False
-        self.lost = False
-        self.stop: str | None = None
-        self.error: BaseException | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -100,15 +101,16 @@ class LeaseHeartbeat:
     def check_now(self) -> None:
         """Check now whether a stop was requested."""
         self._start()
-        self._wake.set()
+        if self._task is not None:
+            self._wake.set()
 
     async def _close(self) -> None:
         for timer in (self._timer, self._time_limit, self._grace):
             if timer is not None:
                 timer.cancel()
         self._closing = True
-        self._wake.set()
         if self._task is not None:
+            self._wake.set()
             # Not cancelled: a write in progress must finish before the end of the turn is written.
             await asyncio.gather(self._task, return_exceptions=True)
 
@@ -120,6 +122,7 @@ class LeaseHeartbeat:
     def _start(self) -> None:
         self._timer.cancel()
         if self._task is None and not self._closing:
+            self._wake = asyncio.Event()
             self._task = asyncio.create_task(self._run())
             self._task.add_done_callback(self._on_ended)
             limit = self._began + self._context.settings.turn_seconds
@@ -313,7 +316,8 @@ class TurnRecord:
 
     async def end(self, state: TurnState, reason: str | None) -> tuple[TurnState, str | None]:
         """Write the end of the turn with its last messages and deliveries; return how it ended, and why."""
-        await self._with_retries(self._resolve_unknown_commit)
+        if self._is_commit_unknown:
+            await self._with_retries(self._resolve_unknown_commit)
         step, self._pending_step = self._pending_step, None
         error = await self._write_end(self._build_ending(state, reason, step))
         if isinstance(error, Exception) and not isinstance(
