@@ -1,13 +1,13 @@
 """Costs are the table's, to the microdollar, whatever way they are counted."""
 
 import random
-from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 
 import genai_prices
 import pytest
 from genai_prices.data_snapshot import get_snapshot
+from msgspec.structs import replace
 
 from sessionary.errors import BadInput
 from sessionary.model.usage import CostStatus, Usage

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType
 
+import msgspec
+
 import sessionary
 from sessionary.client.base import OpenStore
 from sessionary.errors import SessionaryError
@@ -124,6 +126,12 @@ def value_section(name: str, value: object) -> Iterator[str]:
             for field in dataclasses.fields(value)
             if not field.name.startswith("_")
         ]
+    elif issubclass(value, msgspec.Struct):
+        hints = _field_texts(value)
+        lines += [
+            f"| `{field.name}: {hints.get(field.name, '')}` | {_struct_default(field)} |"
+            for field in msgspec.structs.fields(value)
+        ]
     elif typing.is_typeddict(value):
         for field, hint in _field_texts(value).items():
             found = re.fullmatch(r"NotRequired\[(.*)\]", hint)
@@ -192,20 +200,34 @@ def _unquoted(match: "re.Match[str]") -> str:
 
 
 def _field_texts(cls: type) -> dict[str, str]:
-    node = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
-    assert isinstance(node, ast.ClassDef)
-    return {
-        each.target.id: _plain(ast.unparse(each.annotation))
-        for each in node.body
-        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
-    }
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if not base.__module__.startswith("sessionary."):
+            continue
+        node = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        assert isinstance(node, ast.ClassDef)
+        found |= {
+            each.target.id: _plain(ast.unparse(each.annotation))
+            for each in node.body
+            if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+        }
+    return found
 
 
 def _default(field: "dataclasses.Field[object]") -> str:
     if field.default is not dataclasses.MISSING:
-        shown = str(field.default) if isinstance(field.default, enum.Enum) else repr(field.default)
-        return f"default `{shown}`"
+        return _shown_default(field.default)
     return "optional" if field.default_factory is not dataclasses.MISSING else ""
+
+
+def _struct_default(field: msgspec.structs.FieldInfo) -> str:
+    if field.default is not msgspec.NODEFAULT:
+        return _shown_default(field.default)
+    return "" if field.required else "optional"
+
+
+def _shown_default(value: object) -> str:
+    return f"default `{str(value) if isinstance(value, enum.Enum) else repr(value)}`"
 
 
 def _document(cls: type) -> str:

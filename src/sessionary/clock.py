@@ -1,9 +1,10 @@
 """Time and chance as arguments: the protocols, and the system's own."""
 
 import os
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
+
+from msgspec import Struct
 
 from sessionary.errors import BadInput
 
@@ -105,8 +106,7 @@ def from_micros(micros: int) -> datetime:
     return _EPOCH + micros * _MICROSECOND
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Struct, frozen=True):
     """The time of a call, and where its fresh ids come from."""
 
     now: datetime

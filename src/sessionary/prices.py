@@ -5,7 +5,7 @@ looked up once and the cost is computed from them, exact to the microdollar.
 """
 
 from bisect import bisect_left
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 from functools import lru_cache
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import genai_prices
 from genai_prices.data_snapshot import get_snapshot
 from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
+from msgspec.structs import replace
 
 from sessionary.model.usage import MAX_COST_MICROUSD, CostStatus, Usage
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from sessionary.actions import access
 from sessionary.config.engine import AccessPolicy, Budget, EngineSettings, Strangers
@@ -77,7 +78,7 @@ async def test_a_stranger_costs_nothing_and_changes_nothing(
     await engine.stop()
 
     after = await store.read(upkeep.stats)
-    assert replace(after, sizes=()) == replace(before, sizes=())
+    assert structs.replace(after, sizes=()) == structs.replace(before, sizes=())
     assert await store.read(access.list_homes, profile="main") == []
     assert await store.read(access.list_pairings, profile="main", now=world.clock.now()) == []
     assert world.runner.requests == []
@@ -294,7 +295,7 @@ def test_wrong_codes_at_the_same_time_are_all_counted(store: Store) -> None:
 
 def spending(world: EngineWorld, **used: Any) -> None:
     """Let every call of the agent use so much."""
-    world.use(priced=lambda found: replace(found, **used))
+    world.use(priced=lambda found: structs.replace(found, **used))
 
 
 @pytest.mark.parametrize(

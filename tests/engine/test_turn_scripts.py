@@ -1,10 +1,10 @@
 """The scripts of a turn leave what the general way leaves, and write nothing where they do not apply."""
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sessionary.actions import inbox, turn_scripts, turns, verify
 from sessionary.actions.sessions import read, routing

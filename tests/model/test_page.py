@@ -1,10 +1,10 @@
 """Nothing that others write can run, fetch, or leave its place on a page."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 
 import pytest
+from msgspec.structs import replace
 
 from sessionary.model import html_page
 from sessionary.model.message import (

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import timedelta
 from typing import Any
 
+from msgspec import Struct
+
 from sessionary.actions import access, outbox, sweep, turns, usage
 from sessionary.actions.sessions import edit, holds, projects, read, revise, routing, titles
 from sessionary.actions.sessions.lists import SessionFilters, list_sessions
@@ -374,8 +376,12 @@ def do(story: Story, operation: Callable[[Story, int, int], Any], a: int, b: int
 
 
 def plain(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        named = (each.name for each in fields(value))
+    if isinstance(value, Struct) or (is_dataclass(value) and not isinstance(value, type)):
+        named = (
+            value.__struct_fields__
+            if isinstance(value, Struct)
+            else [each.name for each in fields(value)]
+        )
         return {name: plain(getattr(value, name)) for name in named if name not in INTERNAL_NUMBERS}
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]

@@ -2,13 +2,13 @@
 
 import json
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sessionary.actions import requests, verify
 from sessionary.actions.retention import erase, pack

@@ -1,10 +1,10 @@
 """Lists of sessions and purging."""
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sessionary.actions import outbox, sweep, usage, verify
 from sessionary.actions.sessions import edit, lists, projects, read, revise

@@ -1,8 +1,7 @@
 """The log: what goes in comes back, once, in order."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from sessionary.actions.sessions import edit
 from sessionary.errors import BadInput, Conflict, NotFound

@@ -1,10 +1,10 @@
 """Which session a key is on: opened, reset, switched."""
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sessionary.actions import sweep, turns
 from sessionary.actions.access import list_homes, set_home

@@ -1,10 +1,10 @@
 """Turns: begun durably, fenced, ended in one step."""
 
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sessionary.actions import inbox, outbox, sweep, turns
 from sessionary.actions.sessions import log

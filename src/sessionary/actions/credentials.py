@@ -3,8 +3,9 @@
 import base64
 import hashlib
 import hmac
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from sessionary.clock import Moment
 from sessionary.errors import Ambiguous, BadInput, NotFound, RetryLater
@@ -27,8 +28,7 @@ list_logins = credentials.list_logins
 get_password_hash = credentials.get_password
 
 
-@dataclass(frozen=True, slots=True)
-class AccessEnded:
+class AccessEnded(Struct, frozen=True):
     """Published after a commit: a token or a login is no longer valid."""
 
     id: str

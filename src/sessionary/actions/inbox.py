@@ -1,7 +1,8 @@
 """The inbox: arrivals are durable before they are acknowledged, stored once, and can be changed while they wait."""
 
 import hashlib
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sessionary.actions.sessions import log, routing
 from sessionary.actions.sessions.log import MAX_IDEMPOTENCY_KEY, check_idempotency_key
@@ -23,8 +24,7 @@ from sessionary.store.database import RaceLost, Tx
 from sessionary.store.tables import arrivals, meta, sessions
 
 
-@dataclass(frozen=True, slots=True)
-class ArrivalReceived:
+class ArrivalReceived(Struct, frozen=True):
     """Published after a commit: something waits for this key."""
 
     profile: str

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sessionary.actions import access, inbox
 from sessionary.clock import Moment
@@ -22,8 +23,7 @@ _CANDIDATES = 6
 _ID_LIKE = re.compile(r"[A-Za-z0-9_-]+")
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryAdded:
+class DeliveryAdded(Struct, frozen=True):
     """Published after a commit: something waits to be sent."""
 
     profile: str
@@ -57,8 +57,7 @@ abandon = deliveries.abandon
 bounce = deliveries.bounce
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryPage:
+class DeliveryPage(Struct, frozen=True):
     """A page of the outbox, and the cursor of the next one."""
 
     items: tuple[Delivery, ...]

@@ -1,8 +1,9 @@
 """Requests with an idempotency key: a repeated one is done once and gets the same answer."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from sessionary.actions.sessions.log import check_idempotency_key
 from sessionary.errors import BadInput, SessionaryError
@@ -14,8 +15,7 @@ KEPT = timedelta(days=7)
 ANOTHER = "That idempotency key belongs to another request; nothing was written. Choose a new one."
 
 
-@dataclass(frozen=True, slots=True)
-class StoredResponse:
+class StoredResponse(Struct, frozen=True):
     """The answer to a request: a status, a JSON text, and the session that it quotes."""
 
     status: int
@@ -23,8 +23,7 @@ class StoredResponse:
     session_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class IdempotentRequest:
+class IdempotentRequest(Struct, frozen=True):
     """The key a caller chose for a request, and what the request said."""
 
     key: str

@@ -1,7 +1,8 @@
 """Scheduled tasks: each occurrence is claimed once and run once, or recorded as skipped or failed."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict, NotFound
@@ -21,8 +22,7 @@ _MOMENT = timedelta(microseconds=1)
 list_schedules = schedules.list_all
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleSpec:
+class ScheduleSpec(Struct, frozen=True):
     """What someone wants to have done, and when."""
 
     name: str
@@ -34,8 +34,7 @@ class ScheduleSpec:
     grace: timedelta = GRACE
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimedRun:
+class ClaimedRun(Struct, frozen=True):
     """An occurrence that this process has claimed and must run."""
 
     schedule: Schedule

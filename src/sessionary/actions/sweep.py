@@ -1,8 +1,9 @@
 """What a periodic sweep does with expired leases, sessions that are due for a reset, finalizers and the trash."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from sessionary.actions.retention import purge
 from sessionary.actions.sessions import routing
@@ -25,8 +26,7 @@ LONGEST_WAIT = timedelta(hours=25)  # adapters wait at most a day
 TRIES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class ExpiredSession:
+class ExpiredSession(Struct, frozen=True):
     """A session that the sweep has ended by its reset policy."""
 
     profile: str

@@ -11,9 +11,11 @@ Both functions return None, before they have written anything, if the turn is no
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sessionary.actions import inbox, usage
 from sessionary.actions.outbox import DeliveryAdded
@@ -39,8 +41,7 @@ MOST_NEW_ENTRIES = 50
 KnownContext = Callable[[int, int], ContextFold | None]
 
 
-@dataclass(frozen=True, slots=True)
-class BegunWithPrompt:
+class BegunWithPrompt(Struct, frozen=True):
     """A turn that has begun with one message, and what its agent is given.
 
     `context` is None if it must be read from the log.
@@ -129,8 +130,7 @@ def _goes_on(head: SessionHead, policy: ResetPolicy, moment: Moment) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """A turn that has ended: the deliveries that this process sends now, and whether messages may wait.
 
     `reply` is the last entry of the session, if it is all that the turn wrote after its prompt.

@@ -4,8 +4,10 @@ A turn begins in one transaction and ends in another. Between them its lease kee
 session.
 """
 
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sessionary.actions import usage
 from sessionary.actions.outbox import DeliveryAdded
@@ -30,8 +32,7 @@ ask_to_stop = turns.ask_to_stop
 list_turns = turns.of_session
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """Who asks for a lease, and for how long."""
 
     holder: str
@@ -39,8 +40,7 @@ class Claim:
     agent: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """A key, the session that it is bound to, and the messages that wait for a turn."""
 
     key: SessionKey
@@ -48,8 +48,7 @@ class Waiting:
     arrivals: tuple[Arrival, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
+class Begun(Struct, frozen=True):
     """A turn that has begun: its lease, its session, and the messages it began with."""
 
     lease: Lease
@@ -57,16 +56,14 @@ class Begun:
     prompts: tuple[Appended, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TurnReply:
+class TurnReply(Struct, frozen=True):
     """A message to deliver when a turn ends."""
 
     channel: Channel
     parts: tuple[Part, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(Struct, frozen=True):
     """How a turn ends, and the last of its output; written in one transaction."""
 
     state: TurnState = TurnState.DONE
@@ -74,7 +71,7 @@ class Ending:
     messages: tuple[Message, ...] = ()
     usage: tuple[Usage, ...] = ()
     replies: tuple[TurnReply, ...] = field(default=())
-    files: tuple[bytes, ...] = field(default=(), repr=False)
+    files: tuple[bytes, ...] = ()
 
 
 def lock_waiting(tx: Tx, key: SessionKey) -> Waiting:

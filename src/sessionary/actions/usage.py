@@ -1,8 +1,9 @@
 """The ledger: one row per model call, counted once."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from sessionary.clock import Moment
 from sessionary.errors import BadInput

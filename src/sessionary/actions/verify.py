@@ -1,9 +1,11 @@
 """Check that the store agrees with itself; `rebuild` derives heads from their logs again."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sessionary.actions.sessions import log
 from sessionary.errors import Damaged
@@ -15,8 +17,7 @@ from sessionary.store.tables import entries, sessions, turns, upkeep, usage
 PAGE = 50
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(Struct, frozen=True):
     """One thing that does not hold."""
 
     invariant: str
@@ -24,8 +25,7 @@ class Broken:
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Struct, frozen=True):
     """How much was looked at, and what is broken."""
 
     sessions: int
@@ -161,7 +161,7 @@ def _check_counts(tx: Tx, head: SessionHead) -> Iterator[Broken]:
         head.preview,
         sessions.details(tx, head.no).compacted_seq,
     )
-    for name in sessions.LogCounts.__dataclass_fields__:
+    for name in sessions.LogCounts.__struct_fields__:
         if getattr(counted, name) != getattr(stored, name):
             what = f"{name} says {getattr(stored, name)!r}, the log {getattr(counted, name)!r}"
             yield Broken("counters", head.id, what)

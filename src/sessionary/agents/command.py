@@ -35,6 +35,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, TypeVar
 
+from msgspec import structs
+
 from sessionary import config
 from sessionary.agents.registry import AgentContext, AgentKind
 from sessionary.config.setting import Seconds, Setting, Texts, TextTable
@@ -160,7 +162,9 @@ class Answers:
         self._is_silent = False
         files, self._files = self._files, []
         attached = tuple(attachment for attachment, _ in files)
-        with_files = replace(message, parts=(*message.parts, *attached)) if files else message
+        with_files = (
+            structs.replace(message, parts=(*message.parts, *attached)) if files else message
+        )
         return Step(with_files, usage, tuple(data for _, data in files))
 
     def _take_usage(self, given: Any) -> None:
@@ -217,7 +221,7 @@ def _sum(one: Usage, other: Usage) -> Usage:
     known = one.cost_microusd is not None and other.cost_microusd is not None
     cost = (one.cost_microusd or 0) + (other.cost_microusd or 0) if known else None
     status = CostStatus.REPORTED if known else CostStatus.UNKNOWN
-    return replace(one, **tokens, cost_microusd=cost, cost_status=status)
+    return structs.replace(one, **tokens, cost_microusd=cost, cost_status=status)
 
 
 def _failure(text: str, retry_after: Any) -> AgentFailed | RetryLater:

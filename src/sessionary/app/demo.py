@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from msgspec import structs
+
 from sessionary import prices
 from sessionary.actions.sessions import append, edit, lists, log, projects, revise, routing
 from sessionary.app.context import AppContext
@@ -109,7 +111,9 @@ def _titled(session: _DemoSession, taken: Counter[str]) -> _DemoSession:
     taken[title] += 1
     if taken[title] == 1:
         return session
-    return replace(session, opening=replace(session.opening, title=f"{title} #{taken[title]}"))
+    return replace(
+        session, opening=structs.replace(session.opening, title=f"{title} #{taken[title]}")
+    )
 
 
 def _write(tx: Tx, session: _DemoSession, *, ids: Ids) -> None:

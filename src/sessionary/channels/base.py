@@ -11,10 +11,12 @@ import sys
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any, Generic, TypeVar
+
+from msgspec.structs import replace
 
 from sessionary.channels import files
 from sessionary.channels.files import (

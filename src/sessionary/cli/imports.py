@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
+from msgspec import structs
 
 from sessionary import config
 from sessionary.actions.sessions.read import get_head as head_of
@@ -70,7 +71,7 @@ class ExportTotal:
         self.extended += report.extended
         self.unchanged += report.unchanged
         self.entries += report.entries
-        self.refused += [asdict(each) for each in report.refused]
+        self.refused += [structs.asdict(each) for each in report.refused]
         self.notes += report.notes
 
 

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from datetime import datetime
 
 import click
+from msgspec import structs
 
 from sessionary.actions.retention import erase as erasing
 from sessionary.actions.retention import pack as packing
@@ -131,7 +132,7 @@ def pack(console: Console, *, older_than: str, apply_it: bool, shrink: bool) -> 
         "messages": done.messages,
         "bytes_before": done.before,
         "bytes_after": done.after,
-        "damaged": [asdict(each) for each in done.damaged],
+        "damaged": [structs.asdict(each) for each in done.damaged],
     }
     console.answer(
         value,

@@ -75,7 +75,7 @@ def _line(name: str, row: UsageTotal) -> list[str]:
 
 
 def _sum(rows: Sequence[UsageTotal]) -> UsageTotal:
-    fields = [name for name in UsageTotal.__dataclass_fields__ if name != "group"]
+    fields = [name for name in UsageTotal.__struct_fields__ if name != "group"]
     return UsageTotal(None, *(sum(getattr(row, name) for row in rows) for name in fields))
 
 

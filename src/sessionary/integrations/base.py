@@ -4,9 +4,10 @@ import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
+
+from msgspec.structs import replace
 
 from sessionary.clock import Moment
 from sessionary.formats.parts import Content

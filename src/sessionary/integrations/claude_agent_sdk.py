@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from msgspec import structs
+
 from sessionary.actions.sessions import append, edit, log
 from sessionary.actions.sessions.append import NewMessage
 from sessionary.clock import Moment, to_micros
@@ -137,7 +139,9 @@ def _append(
 def _parent(tx: Tx, where: ExternalThread) -> SessionHead | None:
     if where.source.thread_id is None:
         return None
-    return thread.find_session(tx, replace(where, source=replace(where.source, thread_id=None)))
+    return thread.find_session(
+        tx, replace(where, source=structs.replace(where.source, thread_id=None))
+    )
 
 
 def _fold(summary: Any, key: SessionKey, lines: Sequence[Any]) -> Any:

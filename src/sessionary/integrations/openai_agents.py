@@ -34,7 +34,8 @@ from sessionary.store.database import Tx
 if TYPE_CHECKING:
     from agents.usage import RequestUsage
 import json
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sessionary.formats import openai_items
 from sessionary.formats.parts import Content

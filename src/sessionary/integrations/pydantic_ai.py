@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from sessionary.actions.sessions import append, edit, log, read, revise, routing
 from sessionary.actions.sessions.append import NewMessage
 from sessionary.clock import Moment
@@ -256,7 +258,7 @@ def _delete_record(tx: Tx, where: ExternalThread, *, expected: str, moment: Mome
 def _read_entry(tx: Tx, entry_id: str, *, profile: str) -> ConversationEntry:
     found = _find(tx, entry_id, profile=profile)
     segments = rows.segments(tx, found.session_no, through=found.seq)
-    last = lines.read(tx, replace(segments[-1], first=found.seq)) if segments else []
+    last = lines.read(tx, structs.replace(segments[-1], first=found.seq)) if segments else []
     if not last:
         raise LookupError(entry_id)
     return entry_of(thread.entry_message(last[0]))

@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from sessionary.actions.search import search
 from sessionary.actions.search.search import Hit, SearchOptions, SearchResult

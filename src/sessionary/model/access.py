@@ -1,13 +1,13 @@
 """Who may reach the agent: people by permits and pairing codes, programs by tokens, browsers by logins; and budgets."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Permit:
+
+class Permit(Struct, frozen=True):
     """Someone who may write to the agent."""
 
     platform: str
@@ -27,8 +27,7 @@ class PairingRequest(NamedTuple):
     expires_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetUse:
+class BudgetUse(Struct, frozen=True):
     """What was used in a period, and what running turns have reserved beside it."""
 
     tokens: int = 0
@@ -50,8 +49,7 @@ class Scope(StrEnum):
         return order.index(self) >= order.index(wanted)
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(Struct, frozen=True):
     """A program's token, without its secret."""
 
     id: str
@@ -62,8 +60,7 @@ class Token:
     revoked_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Login:
+class Login(Struct, frozen=True):
     """A browser that is logged in."""
 
     id: str

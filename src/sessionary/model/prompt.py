@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sessionary.model.redact import Redactor
 from sessionary.model.reset import ResetReason
@@ -53,8 +55,7 @@ _SOURCE_FIELDS = (
 _source_fields = attrgetter(*_SOURCE_FIELDS)
 
 
-@dataclass(frozen=True, slots=True)
-class HomeAddress:
+class HomeAddress(Struct, frozen=True):
     """A platform's default channel, under the name that people gave it."""
 
     platform: str
@@ -63,8 +64,7 @@ class HomeAddress:
     thread_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptContext:
+class PromptContext(Struct, frozen=True, kw_only=True):
     """The facts of one turn that the agent is told.
 
     `platform_notes` are our adapters' own sentences; everything else is other people's text.

@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sessionary.model import tokenizer
 from sessionary.model.tokenizer import Word
@@ -26,8 +28,7 @@ _AGO = re.compile(r"^(\d{1,5})([hdwmy])$")
 _HOURS = {"h": 1, "d": 24, "w": 168, "m": 730, "y": 8766}
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(Struct, frozen=True):
     """One thing to look for: a word, a phrase, or the beginning of a word."""
 
     text: str
@@ -47,8 +48,7 @@ class Term:
         return self.prefix or self.words[-1].is_prefix
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
+class Filters(Struct, frozen=True):
     """Where to look."""
 
     roles: tuple[str, ...] = ()
@@ -61,8 +61,7 @@ class Filters:
     after: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(Struct, frozen=True):
     """A parsed query: one term of each group must match, and no unwanted term may."""
 
     text: str
@@ -136,7 +135,7 @@ def parse(text: str, *, now: datetime | None = None) -> Query:
 
 def narrowed(query: Query, more: Filters) -> Query:
     """The same query with these filters instead of its own, where they are given."""
-    given = {each.name: getattr(more, each.name) for each in fields(Filters)}
+    given = {name: getattr(more, name) for name in Filters.__struct_fields__}
     wanted = {name: value for name, value in given.items() if value}
     return replace(query, filters=replace(query.filters, **wanted)) if wanted else query
 

@@ -8,12 +8,12 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, NoReturn
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from sessionary.errors import BadInput
 from sessionary.model import codec
@@ -487,8 +487,7 @@ _SHORTEST_ID = 5
 Words = Callable[[str], str]
 
 
-@dataclass(frozen=True, slots=True)
-class ExportOptions:
+class ExportOptions(Struct, frozen=True):
     """What an export shows; by default everything. `salt` is the store's, and set by what exports."""
 
     tools: bool = True

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sessionary.model.source import Source
 from sessionary.model.terminal import one_line
@@ -19,8 +21,7 @@ def is_redacted_key(text: str) -> bool:
     return text.rpartition("/")[2].startswith(_REDACTED)
 
 
-@dataclass(frozen=True, slots=True)
-class Redactor:
+class Redactor(Struct, frozen=True):
     """Replaces ids and phone numbers by names that do not show them: always the same for one id and one salt.
 
     The salt is the store's own; without it, nobody can find a number by hashing all numbers.
@@ -127,8 +128,7 @@ _FORMS = (
 _COMPILED = tuple((name, re.compile(form, re.ASCII)) for name, form in _FORMS)
 
 
-@dataclass(frozen=True, slots=True)
-class FoundSecret:
+class FoundSecret(Struct, frozen=True):
     """Something in a text that lets someone in: what it seems to be, and where it stands."""
 
     kind: str

@@ -1,10 +1,12 @@
 """When a session is over by itself."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from zoneinfo import ZoneInfo
+
+from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 from sessionary.errors import BadInput
 from sessionary.model.source import Source
@@ -29,8 +31,7 @@ class ResetMode(StrEnum):
     BOTH = "both"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResetPolicy:
+class ResetPolicy(Struct, frozen=True, kw_only=True):
     """When a session is over by itself, and who is told."""
 
     mode: ResetMode = ResetMode.NONE
@@ -41,7 +42,7 @@ class ResetPolicy:
     notify_exclude: frozenset[str] = frozenset({"webhook", "api"})
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mode", ResetMode(self.mode))
+        force_setattr(self, "mode", ResetMode(self.mode))
         if self.idle <= timedelta(0):
             raise BadInput("the idle time of a reset policy must be longer than nothing")
         if self.daily_at.tzinfo is not None:
@@ -130,13 +131,15 @@ def _utc(moment: datetime) -> datetime:
     return moment.astimezone(UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Policies:
+class Policies(Struct, frozen=True):
     """The reset policies of a configuration."""
 
     default: ResetPolicy = field(default_factory=ResetPolicy)
-    by_type: Mapping[str, ResetPolicy] = field(default_factory=dict, hash=False)
-    by_platform: Mapping[str, ResetPolicy] = field(default_factory=dict, hash=False)
+    by_type: Mapping[str, ResetPolicy] = field(default_factory=dict)
+    by_platform: Mapping[str, ResetPolicy] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash(self.default)
 
     def choose(self, source: Source) -> ResetPolicy:
         """The platform's policy, else the chat type's, else the default."""

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
+from msgspec import Struct
 
 from sessionary.errors import BadInput
 from sessionary.model.source import Source
@@ -37,8 +37,7 @@ class RunState(StrEnum):
     SKIPPED = "skipped"
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(Struct, frozen=True):
     """A written timing, read: `0 9 * * 1-5`, `@daily`, `every 15m`, `at 2026-12-24T18:00`."""
 
     text: str
@@ -61,8 +60,7 @@ class Timing:
         return next((each for each in found if each > moment), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(Struct, frozen=True):
     """A task that runs by itself; each run is a session of its own."""
 
     no: int
@@ -80,8 +78,7 @@ class Schedule:
     next_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """One occurrence of a schedule."""
 
     due_at: datetime

@@ -3,10 +3,12 @@
 import base64
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Self
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sessionary.errors import BadInput
 from sessionary.model.message import MAX_SEQ
@@ -66,8 +68,7 @@ class EndReason(StrEnum):
     TRASH = "trash"
 
 
-@dataclass(frozen=True, slots=True)
-class SessionHead:
+class SessionHead(Struct, frozen=True):
     """What a list shows of a session. It cannot be written back."""
 
     no: int
@@ -123,8 +124,7 @@ class SessionHead:
         return self.ended_at is None
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
+class Opening(Struct, frozen=True):
     """What is known of a session when it is opened."""
 
     profile: str
@@ -142,8 +142,7 @@ class Opening:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
+class Project(Struct, frozen=True):
     """A project of a profile: sessions that someone put together under a name."""
 
     no: int
@@ -154,8 +153,7 @@ class Project:
     sessions: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(Struct, frozen=True):
     """A part of one session's own log that belongs to a conversation's history."""
 
     no: int
@@ -187,8 +185,7 @@ _TEXT = re.compile(r"^t(\d{1,19})\.(.{0,1000})$", re.ASCII | re.DOTALL)
 _LAST = 2**62
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
+class Cursor(Struct, frozen=True):
     """Everything behind this value (a time, a sum, a name) and number is still to come."""
 
     at: int | str

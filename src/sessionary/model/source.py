@@ -3,13 +3,16 @@
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field, fields
 from enum import StrEnum
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Self
 
+from msgspec import Struct, field
+from msgspec.structs import force_setattr
+
 from sessionary.errors import BadInput
-from sessionary.model.codec import mutable_class
+from sessionary.model.codec import unchecked
 
 TERMINAL = "terminal"
 WEB = "web"
@@ -74,6 +77,11 @@ def _text(name: str, value: object) -> str | None:
     return str(value)
 
 
+def _is_clean(value: object) -> bool:
+    """Whether `_text` would return the value itself. Asked first: it is so nearly always, and many are made."""
+    return value.__class__ is str and value.isascii() and value != ""
+
+
 def _required_text(name: str, value: object) -> str:
     if not isinstance(value, str) or not value:
         raise BadInput(f"{name} must be a non-empty text")
@@ -102,8 +110,7 @@ class ChatType(StrEnum):
     THREAD = "thread"
 
 
-@dataclass(frozen=True, slots=True)
-class Channel:
+class Channel(Struct, frozen=True):
     """One address we can deliver to."""
 
     platform: str
@@ -111,10 +118,13 @@ class Channel:
     thread_id: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "platform", _required_text("platform", self.platform))
-        chat_id = _text("chat_id", self.chat_id)
-        object.__setattr__(self, "chat_id", _required_text("chat_id", chat_id))
-        object.__setattr__(self, "thread_id", _text("thread_id", self.thread_id))
+        if not _is_clean(self.platform):
+            force_setattr(self, "platform", _required_text("platform", self.platform))
+        if not _is_clean(self.chat_id):
+            chat_id = _text("chat_id", self.chat_id)
+            force_setattr(self, "chat_id", _required_text("chat_id", chat_id))
+        if self.thread_id is not None and not _is_clean(self.thread_id):
+            force_setattr(self, "thread_id", _text("thread_id", self.thread_id))
 
     def __str__(self) -> str:
         parts = (self.platform, self.chat_id, self.thread_id)
@@ -135,8 +145,7 @@ class Channel:
                 )
 
 
-@dataclass(frozen=True, slots=True)
-class Person:
+class Person(Struct, frozen=True, omit_defaults=True):
     """Who wrote: the platform's id, perhaps a stable alternative id and a name."""
 
     id: str
@@ -144,9 +153,12 @@ class Person:
     name: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "id", _required_text("id", _text("id", self.id)))
-        object.__setattr__(self, "alt_id", _text("alt_id", self.alt_id))
-        object.__setattr__(self, "name", _text("name", self.name))
+        if not _is_clean(self.id):
+            force_setattr(self, "id", _required_text("id", _text("id", self.id)))
+        if self.alt_id is not None and not _is_clean(self.alt_id):
+            force_setattr(self, "alt_id", _text("alt_id", self.alt_id))
+        if self.name is not None and not _is_clean(self.name):
+            force_setattr(self, "name", _text("name", self.name))
 
     @property
     def stable_id(self) -> str:
@@ -172,13 +184,16 @@ class Person:
         return cls(data["id"], data.get("alt_id"), data.get("name"))
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Channel, person and what the platform told us, as of one message."""
+class _Place(Struct, frozen=True):
+    """The fields of a source that may be given without their names."""
 
     platform: str
     chat_id: str | None = None
-    _: KW_ONLY
+
+
+class Source(_Place, frozen=True, kw_only=True):
+    """Channel, person and what the platform told us, as of one message."""
+
     chat_name: str | None = None
     chat_type: str = ChatType.DM
     user_id: str | None = None
@@ -188,14 +203,19 @@ class Source:
     user_id_alt: str | None = None
     chat_id_alt: str | None = None
     platform_message_id: str | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "platform", _required_text("platform", self.platform))
-        object.__setattr__(self, "chat_type", _required_text("chat_type", self.chat_type))
+        force_setattr(self, "platform", _required_text("platform", self.platform))
+        force_setattr(self, "chat_type", _required_text("chat_type", self.chat_type))
         for name in _OPTIONAL_FIELDS:
-            object.__setattr__(self, name, _text(name, getattr(self, name)))
-        object.__setattr__(self, "extra", _extra(self.extra))
+            given = getattr(self, name)
+            if given is not None and not _is_clean(given):
+                force_setattr(self, name, _text(name, given))
+        force_setattr(self, "extra", _extra(self.extra))
+
+    def __hash__(self) -> int:
+        return hash(_hashed(self))
 
     @property
     def channel(self) -> Channel | None:
@@ -250,8 +270,9 @@ class Source:
         return cls(**known, extra=extra)
 
 
-_FIELDS = tuple(item.name for item in fields(Source) if item.name != "extra")
-_SourceTwin = mutable_class(Source)
+_FIELDS = tuple(name for name in Source.__struct_fields__ if name != "extra")
+_KNOWN = frozenset(_FIELDS)
+_hashed = attrgetter(*_FIELDS)
 _OPTIONAL_FIELDS = tuple(name for name in _FIELDS if name not in {"platform", "chat_type"})
 
 
@@ -267,11 +288,14 @@ def source_as_stored(data: Mapping[str, Any]) -> Source:
     """The source that gave this JSON; it was checked then, and is not checked again."""
     if "platform" not in data or "chat_type" not in data:
         return Source.from_json(data)
-    extra = {name: value for name, value in data.items() if name not in _FIELDS}
-    made = _SourceTwin(*[data.get(name) for name in _FIELDS], extra)
-    made.__class__ = Source
-    stored: Source = made
-    return stored
+    if _KNOWN.issuperset(data):
+        return unchecked(_BLANK, data, extra={})
+    known = {name: value for name, value in data.items() if name in _KNOWN}
+    extra = {name: value for name, value in data.items() if name not in _KNOWN}
+    return unchecked(_BLANK, known, extra=extra)
+
+
+_BLANK = Source("unknown")
 
 
 def at_session(session_id: str) -> Source:
@@ -310,16 +334,14 @@ def validate_profile(text: str) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class Isolation:
+class Isolation(Struct, frozen=True):
     """Who shares a conversation where several people write."""
 
     isolate_people_in_groups: bool = True
     isolate_people_in_threads: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionKey:
+class SessionKey(Struct, frozen=True, kw_only=True):
     """The name of one conversation; equal keys are one conversation, and print alike."""
 
     profile: str = DEFAULT_PROFILE

@@ -11,8 +11,9 @@ After the words of a text, behind a gap, come its extras: the parts of camel-cas
 
 import re
 import unicodedata
-from dataclasses import dataclass
 from functools import cache
+
+from msgspec import Struct
 
 LONGEST = 64
 # Between the words of a text and its extras: no phrase reaches across.
@@ -66,8 +67,7 @@ _SIGN = r"(?:[^\w\s]|_)"
 _PUNCTUATION = re.compile(rf"{_SIGN}(?<!\S{_SIGN}){_SIGN}*(?!\S)")
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(Struct, frozen=True):
     """One word of a query; with `is_prefix` it also matches longer words that begin with it."""
 
     text: str

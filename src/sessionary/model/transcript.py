@@ -1,9 +1,11 @@
 """The two folds of the log: what people read, and what the model reads."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from sys import getsizeof
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict, overload
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sessionary.model import codec
 from sessionary.model.message import (
@@ -217,8 +219,7 @@ def _copied(chat: Chat) -> Chat:
     return copied
 
 
-@dataclass(frozen=True, slots=True)
-class ContextFold:
+class ContextFold(Struct, frozen=True):
     """The context of a log up to `last_seq`, from which the context of the longer log can be made.
 
     To read and fold a message takes 10 µs: of a long conversation only what is new should be folded.

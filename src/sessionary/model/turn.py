@@ -1,8 +1,9 @@
 """A turn, and the arrivals and deliveries that it takes and makes."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+from msgspec import Struct
 
 from sessionary.model.message import Message, Part
 from sessionary.model.source import Channel, Source
@@ -17,8 +18,7 @@ class TurnState(StrEnum):
     INTERRUPTED = "interrupted"
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """A turn as the record has it."""
 
     id: str
@@ -35,8 +35,7 @@ class Turn:
     partial: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(Struct, frozen=True):
     """The renewable right to append to one session during one turn."""
 
     turn_id: str
@@ -54,8 +53,7 @@ class ArrivalState(StrEnum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(Struct, frozen=True):
     """One row of the inbox."""
 
     no: int
@@ -81,8 +79,7 @@ class DeliveryState(StrEnum):
     REDIRECTED = "redirected"
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(Struct, frozen=True):
     """One row of the outbox."""
 
     no: int

@@ -1,12 +1,14 @@
 """What one model call used and cost."""
 
-from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
 from sessionary.errors import BadInput
-from sessionary.model.codec import mutable_class
+from sessionary.model.codec import unchecked
 
 
 class CostStatus(StrEnum):
@@ -34,8 +36,7 @@ MAX_TOKENS = 10_000_000_000
 MAX_COST_MICROUSD = 10_000_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """One model call's tokens and cost. A cost of None is unknown, never free.
 
     Each kind of tokens is at most `MAX_TOKENS`, the cost at most `MAX_COST_MICROUSD`; more is refused.
@@ -82,7 +83,7 @@ class Usage:
         if not known and self.cost_status is not CostStatus.UNKNOWN:
             raise BadInput(f"A cost that is {self.cost_status} needs cost_microusd.")
         if known and self.cost_status in (CostStatus.UNKNOWN, CostStatus.PARTIAL):
-            object.__setattr__(self, "cost_status", CostStatus.REPORTED)
+            force_setattr(self, "cost_status", CostStatus.REPORTED)
 
     def _fault(self) -> str:
         for name in _NUMBERS:
@@ -99,17 +100,13 @@ def _is_whole(value: object, most: int = MAX_TOKENS) -> bool:
 
 def as_stored(**facts: Any) -> Usage:
     """A call as the record has it, not checked again: earlier versions took larger numbers."""
-    made = _UsageTwin(*(facts.get(each.name, each.default) for each in fields(Usage)))
-    made.__class__ = Usage
-    found: Usage = made
-    return found
+    return unchecked(_NOTHING, facts)
 
 
-_UsageTwin = mutable_class(Usage)
+_NOTHING = Usage()
 
 
-@dataclass(frozen=True, slots=True)
-class UsageTotal:
+class UsageTotal(Struct, frozen=True):
     """A sum over the ledger."""
 
     group: str | None = None

@@ -15,12 +15,12 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import apsw
+from msgspec import Struct
 
 from sessionary.clock import Clock, Ids
 from sessionary.errors import (
@@ -53,8 +53,7 @@ T = TypeVar("T")
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
+class Contents(Struct, frozen=True):
     """What a store file holds."""
 
     store_id: str
@@ -63,8 +62,7 @@ class Contents:
     entries: int
 
 
-@dataclass(frozen=True, slots=True)
-class BackupReport:
+class BackupReport(Struct, frozen=True):
     """The file that was made, and what is in it."""
 
     file: str
@@ -276,8 +274,7 @@ def _without_room(error: SessionaryError, target: str) -> SessionaryError:
     return StoreFull(f"There is no room in {folder}; nothing was left there. Free space.")
 
 
-@dataclass(frozen=True, slots=True)
-class BackupFile:
+class BackupFile(Struct, frozen=True):
     """A backup in a folder."""
 
     name: str
@@ -316,8 +313,7 @@ def delete_old_backups(folder: Path, keep: int) -> list[str]:
     return older
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreReport:
+class RestoreReport(Struct, frozen=True):
     """What is in the store now, and where the old one is."""
 
     contents: Contents

@@ -8,9 +8,10 @@ source meanwhile: the comparison at the end would find the difference.
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, TypeVar
+
+from msgspec import Struct
 
 from sessionary.errors import Conflict
 from sessionary.model import codec
@@ -37,8 +38,7 @@ _LEAST = {"INTEGER": -(2**62), "TEXT": ""}
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class CopyReport:
+class CopyReport(Struct, frozen=True):
     """What was copied: rows by table."""
 
     store_id: str
@@ -53,8 +53,7 @@ class ReadPage(Protocol):
     def __call__(self, action: Callable[..., T], /, *args: Any) -> T: ...
 
 
-@dataclass(frozen=True, slots=True)
-class CopiedTable:
+class CopiedTable(Struct, frozen=True):
     """A table to copy: its columns, the key by which it is read, and the key's smallest value."""
 
     name: str

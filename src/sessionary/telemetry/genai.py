@@ -1,9 +1,11 @@
 """Reads spans by the semantic conventions for generative AI."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec.structs import replace
 
 from sessionary.model import codec
 from sessionary.model.message import Message, Role, ToolResult, Unknown

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 
+from msgspec import structs
+
 from sessionary.actions import usage
 from sessionary.actions.sessions import edit, revise, routing
 from sessionary.actions.sessions import edit as session_actions
@@ -231,8 +233,8 @@ def _priced(content: SpanContent) -> SpanContent:
     found = prices.priced(used, at=content.span.ended_at)
     if found.cost_microusd is None and used.provider is not None:
         # The program may call its provider by a name that the table does not know.
-        other = prices.priced(replace(used, provider=None), at=content.span.ended_at)
-        found = replace(other, provider=used.provider)
+        other = prices.priced(structs.replace(used, provider=None), at=content.span.ended_at)
+        found = structs.replace(other, provider=used.provider)
     return replace(content, usage=found)
 
 
@@ -277,7 +279,7 @@ def ingest_conversation(
             new = [SpanMessage(genai.placeholder(content), OUT)]
         if new and head is None:
             began_at = _clamp_time(content.span.began_at, moment)
-            head = _open(tx, *keys[0], moment=replace(moment, now=began_at))
+            head = _open(tx, *keys[0], moment=structs.replace(moment, now=began_at))
         if head is None:
             continue
         known += _append_new(tx, head, content, new, retracted, moment=moment)
@@ -320,7 +322,7 @@ def _early_contents(tx: Tx, head: SessionHead) -> list[SpanContent]:
         span = Span(origin["trace"], origin["span"], start_nanos=nanos, end_nanos=nanos)
         content = by_span.setdefault(span.span_id, SpanContent(span, Operation.CALL))
         extra = {name: value for name, value in stored.message.extra.items() if name != "otel"}
-        message = replace(stored.message, extra=extra)
+        message = structs.replace(stored.message, extra=extra)
         if origin["side"] == OUT:
             content = replace(content, outputs=(*content.outputs, message))
         else:
@@ -404,7 +406,7 @@ def _append_moved(
 def _record_details(tx: Tx, head: SessionHead, content: SpanContent, *, moment: Moment) -> None:
     """Record a span's usage, and the system prompt if the session has none."""
     if content.usage is not None:
-        used = replace(content.usage, at=_clamp_time(content.span.ended_at, moment))
+        used = structs.replace(content.usage, at=_clamp_time(content.span.ended_at, moment))
         usage.record(tx, head.no, used, profile=head.profile, moment=moment)
     if content.system and sessions.details(tx, head.no).prompt_hash is None:
         edit.set_system_prompt(tx, head.id, content.system, profile=head.profile)

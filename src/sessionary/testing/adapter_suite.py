@@ -12,7 +12,6 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from hashlib import sha256
@@ -20,6 +19,7 @@ from typing import Protocol
 from zoneinfo import ZoneInfo
 
 import pytest
+from msgspec.structs import replace
 
 from sessionary.actions import schedules
 from sessionary.agents.registry import ConfiguredAgent

@@ -26,10 +26,8 @@ _ENCODER = msgspec.json.Encoder()
 T = TypeVar("T")
 
 
-class StoredAnswer(StoredResponse, Generic[T]):
+class StoredAnswer(StoredResponse, Generic[T], frozen=True):
     """An answer whose JSON is a `T`, stored with its change."""
-
-    __slots__ = ()
 
 
 def encode(value: Any) -> bytes:

@@ -6,8 +6,11 @@ said stays, except for summaries made of what they wrote.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sessionary.actions.retention import purge
 from sessionary.actions.sessions import log
@@ -31,8 +34,7 @@ ERASED = Unknown({"type": "erased"})
 ERASED_SUMMARY = "[a summary was erased with the messages of a person]"
 
 
-@dataclass(frozen=True, slots=True)
-class ErasureSubject:
+class ErasureSubject(Struct, frozen=True):
     """The person who is erased, as a platform knows them, and the names they had."""
 
     platform: str
@@ -62,8 +64,7 @@ class ErasureSubject:
         return self.person_id in (source.user_id, source.user_id_alt, source.chat_id)
 
 
-@dataclass(frozen=True, slots=True)
-class PersonContent:
+class PersonContent(Struct, frozen=True):
     """What of a session is theirs: all of it, or some messages and lines in others' messages."""
 
     head: SessionHead

@@ -1,8 +1,9 @@
 """Pack sessions that have been quiet for long: the same words in less space, read and searched as before."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from sessionary.errors import Damaged
 from sessionary.model.session import SessionFolder
@@ -13,16 +14,14 @@ from sessionary.store.tables.retention import PackedEntries
 PAGE = 200
 
 
-@dataclass(frozen=True, slots=True)
-class DamagedSession:
+class DamagedSession(Struct, frozen=True):
     """A session that was left as it is, because some of its words cannot be read."""
 
     session_id: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class PackResult:
+class PackResult(Struct, frozen=True):
     """What was packed: sessions and messages, and their bytes before and after."""
 
     sessions: int = 0

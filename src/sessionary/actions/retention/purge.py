@@ -1,9 +1,11 @@
 """Purge: the only deletion. What other sessions inherit is kept for them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sessionary.actions.sessions import edit, log, routing
 from sessionary.actions.sessions.log import lock_session
@@ -18,8 +20,7 @@ TRASH_DAYS = 30
 PAGE = 200
 
 
-@dataclass(frozen=True, slots=True)
-class PurgeResult:
+class PurgeResult(Struct, frozen=True):
     """How many entries a purge deleted, of subagents too, and up to which entry the log was kept for others."""
 
     session_id: str
@@ -27,8 +28,7 @@ class PurgeResult:
     kept_for_others: int
 
 
-@dataclass(frozen=True, slots=True)
-class Prunable:
+class Prunable(Struct, frozen=True):
     """A session that may be pruned, and what is deleted with it: its subagents, their entries and bytes."""
 
     session_id: str
@@ -151,8 +151,7 @@ def _prunable_page(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Family:
+class _Family(Struct, frozen=True):
     subagents: tuple[int, ...]
     size: tuple[int, int]
 

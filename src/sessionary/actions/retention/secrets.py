@@ -1,7 +1,8 @@
 """Find keys and tokens in the log. Nothing is changed."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sessionary.actions.sessions import read
 from sessionary.errors import NotFound
@@ -14,8 +15,7 @@ from sessionary.store.tables import entries, sessions
 PAGE = 200
 
 
-@dataclass(frozen=True, slots=True)
-class SecretMatch:
+class SecretMatch(Struct, frozen=True):
     """A secret in a message: where it is, of what kind, and a part of it to recognize it by."""
 
     session: SessionHead

@@ -1,10 +1,12 @@
 """Matches from the index: from a parsed query, through the filters of one search, to their order."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
 from math import log2
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sessionary.actions.sessions import read
 from sessionary.clock import to_micros
@@ -68,8 +70,7 @@ class SearchMatch(NamedTuple):
         return AREAS[self.no & 1]
 
 
-@dataclass(frozen=True, slots=True)
-class SearchScope:
+class SearchScope(Struct, frozen=True):
     """Where to look, besides the words: what the query's filters mean in this store."""
 
     profile: str

@@ -1,9 +1,10 @@
 """Search for messages: options in, a page of hits out."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, cast
+
+from msgspec import Struct
 
 from sessionary.actions.search.index import (
     CANDIDATES,
@@ -44,8 +45,7 @@ _NEIGHBOUR = 200
 _NEAR = 3
 
 
-@dataclass(frozen=True, slots=True)
-class SearchOptions:
+class SearchOptions(Struct, frozen=True):
     """How to search besides the words: the order, the page, and where to look."""
 
     sort: str = "relevance"
@@ -75,8 +75,7 @@ class SearchOptions:
         return queries.narrowed(query, filters)
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(Struct, frozen=True):
     """One message that was found, with the beginning of the messages around it."""
 
     session: SessionHead
@@ -96,8 +95,7 @@ class Hit:
         return f"{self.session.id}-{self.seq}"
 
 
-@dataclass(frozen=True, slots=True)
-class SearchResult:
+class SearchResult(Struct, frozen=True):
     """The result of a search. `more`: there are more matches than were counted.
 
     `behind`: the number of changes that are not in the index yet. `missing`: what the query names and

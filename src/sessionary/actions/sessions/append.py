@@ -1,7 +1,9 @@
 """Append a message outside a turn: to a source's conversation, to a named session, or to a new one."""
 
-from dataclasses import dataclass, field, replace
 from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sessionary.actions import turns, usage
 from sessionary.actions.sessions import edit, log, read, routing
@@ -19,15 +21,14 @@ from sessionary.store.database import Tx
 from sessionary.store.tables import blobs, sessions
 
 
-@dataclass(frozen=True, slots=True)
-class NewMessage:
+class NewMessage(Struct, frozen=True):
     """A message, and what is stored with it: its time, idempotency key, usage and files."""
 
     message: Message
     at: datetime | None = None
     idempotency_key: str | None = None
     usage: Usage | None = None
-    files: tuple[bytes, ...] = field(default=(), repr=False)
+    files: tuple[bytes, ...] = ()
 
 
 def append_to_source(

@@ -1,9 +1,10 @@
 """Changing sessions: open, fork, end, name, label, pin, archive, trash."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
+
+from msgspec.structs import replace
 
 from sessionary.actions.sessions import log, routing, titles
 from sessionary.clock import Moment

@@ -1,7 +1,8 @@
 """Holds: reasons not to reset a session now, by name."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from msgspec import Struct
 
 from sessionary.actions.sessions import log
 from sessionary.actions.sessions.log import lock_session
@@ -19,8 +20,7 @@ _NO_END = datetime(9000, 1, 1, tzinfo=UTC)
 _RESERVED_PREFIX = "hermes/"
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Struct, frozen=True):
     """A reason not to reset a session, and until when; None means until it is released."""
 
     reason: str

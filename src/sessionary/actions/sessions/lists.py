@@ -1,11 +1,13 @@
 """Lists of sessions, made of heads only: a list never reads a transcript."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sessionary.clock import to_micros
 from sessionary.errors import BadInput, NotFound
@@ -73,8 +75,7 @@ _COUNT_SCANNED = 5_000
 _MAX_SCANNED = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class SessionFilters:
+class SessionFilters(Struct, frozen=True):
     """What narrows a list of sessions."""
 
     folder: SessionFolder = SessionFolder.CHATS
@@ -94,8 +95,7 @@ class SessionFilters:
     order: SortOrder = SortOrder.ACTIVITY
 
 
-@dataclass(frozen=True, slots=True)
-class Hidden:
+class Hidden(Struct, frozen=True):
     """How many sessions fit the filters of a list and are not in it, because of their folder."""
 
     automation: int = 0
@@ -117,8 +117,7 @@ class Hidden:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class SessionPage:
+class SessionPage(Struct, frozen=True):
     """One page of a list, where the next begins, and what the list leaves out."""
 
     items: tuple[SessionHead, ...]
@@ -369,8 +368,7 @@ _FOLDERS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SessionCounts:
+class SessionCounts(Struct, frozen=True):
     """Sessions by source in the folders that were asked for, and by folder."""
 
     sources: Mapping[str, int]

@@ -1,8 +1,9 @@
 """A session's log: appends entries, which get their numbers here; counts messages; the errors for refused changes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from sessionary.errors import BadInput, Conflict, NotFound, Purged, TurnLost
 from sessionary.model import codec, title, transcript
@@ -26,8 +27,7 @@ MAX_IDEMPOTENCY_KEY = 512
 _PREVIEW_INPUT = 400
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(Struct, frozen=True):
     """Where an entry is in the log. `repeated`: an earlier append with the same idempotency key wrote it."""
 
     session_id: str
@@ -41,8 +41,7 @@ class Appended:
         return f"{self.session_id}-{self.seq}"
 
 
-@dataclass(frozen=True, slots=True)
-class SessionChanged:
+class SessionChanged(Struct, frozen=True):
     """An event, published after the commit: a session has changed; `seq` is its new entry, if it has one."""
 
     profile: str

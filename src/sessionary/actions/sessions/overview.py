@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct
 
 from sessionary.actions.sessions import read
 from sessionary.model import codec
@@ -21,8 +22,7 @@ _WRITING = ("edit", "write", "replace", "patch", "create", "delete", "move")
 KINDS = ("system", "user", "assistant", "tools", "reasoning")
 
 
-@dataclass(frozen=True, slots=True)
-class SessionPrompt:
+class SessionPrompt(Struct, frozen=True):
     """What a person asked, in short, and where."""
 
     seq: int
@@ -30,8 +30,7 @@ class SessionPrompt:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class SessionFile:
+class SessionFile(Struct, frozen=True):
     """A file that a tool named, and whether one changed it."""
 
     path: str
@@ -39,8 +38,7 @@ class SessionFile:
     seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class Overview:
+class Overview(Struct, frozen=True):
     """A session at a glance; the sizes are estimates in tokens, by kind."""
 
     prompts: tuple[SessionPrompt, ...]

@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sessionary.actions.sessions import log, titles
 from sessionary.actions.sessions.lists import check_limit
@@ -18,8 +20,7 @@ from sessionary.store.tables import blobs, entries, session_lists, sessions
 from sessionary.store.tables.sessions import LogCounts
 
 
-@dataclass(frozen=True, slots=True)
-class TranscriptWindow:
+class TranscriptWindow(Struct, frozen=True):
     """A part of a transcript, and whether there is more before and after it."""
 
     entries: tuple[Entry, ...]
@@ -35,8 +36,7 @@ def get_head(tx: Tx, id: str, *, profile: str) -> SessionHead:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class SessionOrigin:
+class SessionOrigin(Struct, frozen=True):
     """Where a session was held: the directory and branch, and the tool it was imported from."""
 
     workspace: Mapping[str, Any] | None = None
@@ -227,8 +227,7 @@ def _segments(tx: Tx, id: str, *, profile: str, through: int | None = None) -> l
 _UNFINISHED = (TurnState.FAILED, TurnState.INTERRUPTED)
 
 
-@dataclass(frozen=True, slots=True)
-class SessionStatus:
+class SessionStatus(Struct, frozen=True):
     """How many subagents worked for a session, and whether its last turn failed."""
 
     subagents: int = 0

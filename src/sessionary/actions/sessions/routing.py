@@ -1,7 +1,9 @@
 """Which session a key is bound to: open, reset or switch it; holds that prevent a reset; chats that get a new id."""
 
-from dataclasses import dataclass, replace
 from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sessionary.actions import access
 from sessionary.actions.sessions import log, titles
@@ -25,8 +27,7 @@ from sessionary.store.tables import arrivals, entries, meta, sessions
 from sessionary.store.tables.sessions import Inheritance
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """The session that a message goes to, and whether it was opened for this message.
 
     If it replaces another session, `reset_from` is the id of that one, `reason` says why it ended, and `had_activity`
@@ -239,8 +240,7 @@ def _is_only_chat(tx: Tx, head: SessionHead, key: SessionKey) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(Struct, frozen=True):
     """A key and the session it is bound to."""
 
     key: str
@@ -248,16 +248,14 @@ class Binding:
     bound_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Bindings:
+class Bindings(Struct, frozen=True):
     """One page of bindings, and the cursor for the next page."""
 
     items: tuple[Binding, ...]
     next: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class LastReset:
+class LastReset(Struct, frozen=True):
     """The last session of a key that ended, and why."""
 
     session_id: str
@@ -265,8 +263,7 @@ class LastReset:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class NextReset:
+class NextReset(Struct, frozen=True):
     """When the policy will reset a key's session if nobody writes, and how the last one ended.
 
     `held`: a running turn or a hold prevents the reset now.
@@ -330,8 +327,7 @@ def _last_reset(tx: Tx, head: SessionHead) -> LastReset | None:
     return LastReset(ended.id, ended.end_reason, ended.ended_at)
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     """A chat of a platform that got a new id."""
 
     platform: str

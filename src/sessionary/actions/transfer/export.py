@@ -6,7 +6,8 @@ to the entry that was its last when its turn came; writers do not wait, and memo
 
 import base64
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sessionary.actions.sessions import read
 from sessionary.errors import BadInput, Conflict, NotFound

@@ -11,11 +11,13 @@ import base64
 import binascii
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from tempfile import SpooledTemporaryFile
 from typing import BinaryIO, Literal
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sessionary.actions.sessions import log, routing, titles
 from sessionary.actions.sessions.log import SessionChanged
@@ -58,16 +60,14 @@ _FIELDS: dict[type, str] = {
 IN_MEMORY = 4 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedSession:
+class RefusedSession(Struct, frozen=True):
     """A session that was left out, and why."""
 
     session_id: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ImportReport:
+class ImportReport(Struct, frozen=True):
     """What an import did."""
 
     added: int = 0
@@ -83,8 +83,7 @@ class ImportReport:
         return self.added + self.extended + self.unchanged + len(self.refused)
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreOutcome:
+class RestoreOutcome(Struct, frozen=True):
     """What became of one session; None for what only others needed."""
 
     what: Literal["added", "extended", "unchanged"] | None
@@ -367,8 +366,7 @@ def _check_blob(line: BlobLine) -> None:
         raise BadInput("its bytes are not those its hash names")
 
 
-@dataclass(frozen=True, slots=True)
-class _RestoreTarget:
+class _RestoreTarget(Struct, frozen=True):
     """Where a session's lines go: its row, and what of its log is there already."""
 
     no: int

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from sessionary.actions.sessions import log, titles
 from sessionary.actions.sessions.log import SessionChanged
@@ -34,8 +35,7 @@ ONGOING = timedelta(days=1)
 WRITTEN_ELSEWHERE = "another import is writing it; it goes on the next time"
 
 
-@dataclass(frozen=True, slots=True)
-class ParentSession:
+class ParentSession(Struct, frozen=True):
     """Where a session came from: a session here, and how much of its history is shared."""
 
     parent: Imported
@@ -68,8 +68,7 @@ class WriteBatch:
     unit: tuple[str, ReadUnit] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BatchResult:
+class BatchResult(Struct, frozen=True):
     """Where a session stands after a transaction."""
 
     session: Imported

@@ -1,8 +1,10 @@
 """Searches messages, with results in Hermes' form."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from sessionary.actions.search import search
 from sessionary.actions.search.search import Hit, SearchOptions

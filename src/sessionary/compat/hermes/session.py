@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec import structs
+
 from sessionary.actions.sessions import edit, routing
 from sessionary.clock import Moment
 from sessionary.compat.hermes import rows
@@ -459,7 +461,7 @@ def _get_or_create(
         if known.get("suspended"):
             reason = SUSPENDED
         elif not known.get("resume_pending") and not call.force_new:
-            current = replace(head, last_active_at=active_at(head, known))
+            current = structs.replace(head, last_active_at=active_at(head, known))
             reason = routing.get_reset_reason(tx, current, policy=call.policy, moment=moment)
         if reason is None and not call.force_new:
             return _save_entry(tx, key, head.no, lambda known: known | touched, redactor=redactor)

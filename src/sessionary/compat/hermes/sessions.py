@@ -1,9 +1,10 @@
 """What a Hermes program does to one session: lifecycle, messages, titles, token counts, chains of continuations."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+
+from msgspec.structs import replace
 
 from sessionary.actions import usage
 from sessionary.actions.retention import purge
@@ -375,7 +376,7 @@ def _record_usage(
         # Twice the chance of one id: many calls may end in the same second.
         call_id=f"{_call_prefix(head)}{moment.new_id()}{moment.new_id()[-8:]}",
     )
-    counted = replace(call, **dict(used))  # type: ignore[arg-type]
+    counted = replace(call, **dict(used))
     usage.record(tx, head.no, _priced(counted, moment), profile=head.profile, moment=moment)
 
 

@@ -4,11 +4,13 @@ import json
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 from typing import Any, Self, TypeVar
+
+from msgspec.structs import replace
 
 from sessionary.compat.hermes.config import Platform, platform_of, platform_value
 from sessionary.compat.hermes.rows import Json, jsonable

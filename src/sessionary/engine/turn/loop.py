@@ -4,9 +4,11 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
+
+from msgspec.structs import replace
 
 from sessionary.actions import inbox, turn_scripts, turns
 from sessionary.actions.inbox import ArrivalReceived

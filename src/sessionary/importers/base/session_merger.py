@@ -3,11 +3,12 @@
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from sessionary.actions.transfer import merge
 from sessionary.actions.transfer.merge import ParentSession, WriteBatch

@@ -4,9 +4,12 @@ import base64
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sessionary.model import codec, tokens
 from sessionary.model.message import (
@@ -28,8 +31,7 @@ _NAMES = uuid.UUID("6f1d4d2a-5a0e-4b57-9d0e-3f6c2b9a7c11")
 BlobOf = Callable[[str], bytes | None]
 
 
-@dataclass(frozen=True, slots=True)
-class HandoverLine:
+class HandoverLine(Struct, frozen=True):
     """One message that is handed over, and when it was said."""
 
     seq: int
@@ -37,6 +39,7 @@ class HandoverLine:
     message: Message
 
 
+# A dataclass: a Struct cannot leave a field out of its comparison.
 @dataclass(frozen=True, slots=True)
 class HandoverExcerpt:
     """The part of a session that is handed over."""

@@ -1,14 +1,14 @@
 """The tools that a conversation can be handed over to."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sessionary.model.handover import claude_code, codex, hermes, open_webui, openai
 from sessionary.model.handover.excerpt import HandoverExcerpt
 
 
-@dataclass(frozen=True, slots=True)
-class HandoverFormat:
+class HandoverFormat(Struct, frozen=True):
     """One tool: what its file looks like, and how to continue there."""
 
     title: str

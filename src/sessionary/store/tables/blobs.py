@@ -2,9 +2,10 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct
 
 from sessionary.clock import to_micros
 from sessionary.errors import BadInput, NotFound, Unreadable
@@ -182,8 +183,7 @@ def pack_mark(no: int) -> str:
     return f"{PACK_MARK}{no}}}"
 
 
-@dataclass(frozen=True, slots=True)
-class Pack:
+class Pack(Struct, frozen=True):
     """A pack that was made: its number, and the bytes of its words before and after."""
 
     no: int

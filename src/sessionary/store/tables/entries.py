@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from itertools import count as count_from
 from typing import Any, Literal, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sessionary.clock import from_micros, to_micros
 from sessionary.errors import BadInput, Damaged, Purged, Unreadable
@@ -22,6 +24,7 @@ from sessionary.model.message import (
     Role,
     body_from_json,
     body_to_json,
+    encode_body,
     kind_of,
     message_entry,
 )
@@ -31,7 +34,6 @@ from sessionary.store.tables import blobs
 from sessionary.store.tables.blobs import Unpacker
 
 PAGE = FEED_PAGE = 500
-MANY = 100
 MAX_BODY = 32 * 1024 * 1024
 
 _NATIVE_ID = re.compile(r'"platform_message_id":("(?:[^"\\]|\\.)*")')
@@ -98,7 +100,7 @@ def append(
         "is_reply": int(message.role is Role.ASSISTANT),
         "tool_calls": message.tool_calls,
     }
-    text = codec.encode(body_to_json(message))
+    text = encode_body(message)
     is_large = has_large(text)
     if is_large:
         row = tx.one("advance", **head)
@@ -161,11 +163,10 @@ def put(
     """Write one line of the log that the feed hears of later."""
     check_seq(seq)
     number = entry_no(session_no, seq)
-    data = body_to_json(body)
-    text = codec.encode(data)
+    text = encode_body(body)
     if has_large(text):
         check_size(text)
-        text = codec.encode(blobs.move_out(tx, data, entry_no=number))
+        text = codec.encode(blobs.move_out(tx, body_to_json(body), entry_no=number))
     tx.run(
         "insert_entry",
         entry_no=number,
@@ -356,10 +357,7 @@ def count_rounds(tx: Tx, segments: Iterable[Segment]) -> int:
 
 
 def entries_of(tx: Tx, rows: Sequence[Row], session_id: str) -> list[Entry]:
-    """Rows of the log as values; where there are many, messages of texts take a short way."""
-    if len(rows) < MANY and not message.is_ready():
-        unpacker = Unpacker(tx)
-        return [entry_of(tx, row, session_id, unpacker) for row in rows]
+    """Rows of the log as values; messages of texts take a short way."""
     shared: Unpacker | None = None
     decode, failure = message.reader()
     found = []
@@ -458,8 +456,7 @@ def _unreadable(seq: int, session_id: str, error: Exception) -> str:
     return f"Entry {seq} of session {session_id} cannot be read ({error})."
 
 
-@dataclass(frozen=True, slots=True)
-class FeedChange:
+class FeedChange(Struct, frozen=True):
     """One row of the feed. A purged session has no profile to show any more."""
 
     position: int

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
+
 from sessionary.model import codec
 from sessionary.model.session import SessionFolder
 from sessionary.store.database import Tx
@@ -14,8 +16,7 @@ MAX_NAME = 1024
 CLOSED = '"erased":true'
 
 
-@dataclass(frozen=True, slots=True)
-class ReadUnit:
+class ReadUnit(Struct, frozen=True):
     """What a unit looked like when it was last read, and where to read on."""
 
     stamp: str
@@ -23,8 +24,7 @@ class ReadUnit:
     note: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(Struct, frozen=True):
     """A session that came from another tool. Hidden: it is not whole yet.
 
     Purged: it was, or someone was erased from it; in both cases its tool's words stay away.

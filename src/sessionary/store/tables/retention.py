@@ -1,9 +1,10 @@
 """What leaves the store or moves into packs: purged sessions, erased messages, old logs."""
 
 from collections.abc import Container
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from sessionary.clock import to_micros
 from sessionary.model import codec
@@ -173,8 +174,7 @@ def receipts(tx: Tx, *, profile: str) -> list[dict[str, Any]]:
     return [codec.decode(text) for (text,) in tx.all("list_erasures", profile=profile)]
 
 
-@dataclass(frozen=True, slots=True)
-class PackedEntries:
+class PackedEntries(Struct, frozen=True):
     """A pack that was made: its number, how many messages it has, their bytes before and after."""
 
     pack_no: int

@@ -1,8 +1,9 @@
 """Reads of the search index, and of the log around what was found."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
 
 from sessionary.store.database import Tx
 from sessionary.store.queries import pg_array_literal
@@ -24,8 +25,7 @@ class SearchDoc(NamedTuple):
     folder: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class DocFilters:
+class DocFilters(Struct, frozen=True):
     """What a document must meet. Facets hold words of the index: one of each group must be there."""
 
     profile: str

@@ -1,14 +1,14 @@
 """The table of sessions, whose rows are read as `SessionHead`; their locks, holds, drafts and keys."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from sessionary.clock import from_micros, to_micros
 from sessionary.errors import Damaged
 from sessionary.model import codec
-from sessionary.model.codec import mutable_class
 from sessionary.model.session import (
     Kind,
     Lineage,
@@ -32,13 +32,9 @@ FAR_FUTURE = 2**62
 _KINDS = {kind.value: kind for kind in Kind}
 _FOLDERS = {folder.value: folder for folder in SessionFolder}
 _INHERITING = {lineage.value for lineage in Lineage if lineage.inherits}
-# Building these first is faster: see `mutable_class`.
-_MutableHead = mutable_class(SessionHead)
-_MutableTotal = mutable_class(UsageTotal)
 
 
-@dataclass(frozen=True, slots=True)
-class LogCounts:
+class LogCounts(Struct, frozen=True):
     """What a session's head says about its log."""
 
     message_count: int = 0
@@ -48,8 +44,7 @@ class LogCounts:
     compacted_seq: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Inheritance:
+class Inheritance(Struct, frozen=True):
     """What a session takes over from its parent: the history up to `base_seq`, and its counts."""
 
     parent_no: int
@@ -58,8 +53,7 @@ class Inheritance:
     counts: LogCounts = LogCounts()
 
 
-@dataclass(frozen=True, slots=True)
-class Details:
+class Details(Struct, frozen=True):
     """The columns of a session that are not part of its head."""
 
     settings: Any
@@ -557,7 +551,7 @@ def _head(row: Row) -> SessionHead:
         *sums, running_turn, parent_id, lineage,
     ) = row
     # fmt: on
-    made = _MutableHead(
+    return SessionHead(
         no,
         id,
         profile,
@@ -585,21 +579,11 @@ def _head(row: Row) -> SessionHead:
         last_reply_seq,
         message_count,
         tool_call_count,
-        _total(sums),
+        UsageTotal(None, *sums),
         running_turn,
         parent_id,
         None if lineage is None else Lineage(lineage),
     )
-    made.__class__ = SessionHead
-    found: SessionHead = made
-    return found
-
-
-def _total(sums: Iterable[int]) -> UsageTotal:
-    made = _MutableTotal(None, *sums)
-    made.__class__ = UsageTotal
-    found: UsageTotal = made
-    return found
 
 
 def first_entry_no(session_no: int) -> int:

@@ -1,7 +1,8 @@
 """Sessions on their way out of one store and into another: rows in, lines out, and back."""
 
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from sessionary.clock import from_micros, to_micros
 from sessionary.model import codec
@@ -28,8 +29,7 @@ FILLING = "import"
 PAGE = 200
 
 
-@dataclass(frozen=True, slots=True)
-class LineageLink:
+class LineageLink(Struct, frozen=True):
     """The place of a session in its lineage."""
 
     no: int
@@ -40,8 +40,7 @@ class LineageLink:
     base_seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSession:
+class StoredSession(Struct, frozen=True):
     """A session that is in the store already, purged or not."""
 
     no: int

@@ -1,14 +1,15 @@
 """Counts of a store, and what its tables say that cannot be true."""
 
-from dataclasses import dataclass, replace
 from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sessionary.clock import to_micros
 from sessionary.store.database import Tx
 
 
-@dataclass(frozen=True, slots=True)
-class Stats:
+class Stats(Struct, frozen=True):
     """Counts of the store, and the size of each table and index."""
 
     sessions: int
@@ -22,8 +23,7 @@ class Stats:
     sizes: tuple[tuple[str, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Backlog:
+class Backlog(Struct, frozen=True):
     """What is under way and not finished."""
 
     waiting_arrivals: int
@@ -31,8 +31,7 @@ class Backlog:
     open_deliveries: int
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(Struct, frozen=True):
     """Counts for the operator of a store."""
 
     dead_turns: int
