@@ -12,15 +12,15 @@ from sessionary.actions.retention.erase import ErasureSubject
 from sessionary.actions.sessions import edit, log, read, revise
 from sessionary.clock import Moment
 from sessionary.engine.context_cache import ContextCache
+from sessionary.engine.ports import Event, Step, TurnRequest
 from sessionary.errors import SessionaryError
 from sessionary.model import transcript
-from sessionary.model.message import Message, Role, Text, ToolCall, ToolResult
-from sessionary.model.session import Opening
+from sessionary.model.message import Message, Role, Text, ToolCall, ToolResult, message
+from sessionary.model.session import Opening, Segment
 from sessionary.model.source import Person, Source
 from sessionary.model.transcript import Chat
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import entries as log_table
-from sessionary.store.tables.entries import Segment
 from sessionary.testing.fakes import FakeClock, SequentialIds, moment_of
 from tests.support.engine_world import EngineWorld
 
@@ -199,9 +199,12 @@ async def test_what_a_turn_wrote_is_in_the_next_context_as_it_is_in_the_log(
         'quoted "\\n',
         "a\u2028b",
     ]
-    world.runner.answer = lambda request: (
-        f"{len(request.context)}: {texts[len(request.context) % 7]}"
-    )
+
+    def answer(request: TurnRequest) -> list[Event]:
+        count = len(request.context)
+        return [Step(message("assistant", f"{count}: {texts[count % len(texts)]}"))]
+
+    world.runner.answer = answer
     engine = await world.started()
     for text in texts * 2:
         await world.asks(engine, text, user_name="Ann \ud800")
@@ -216,6 +219,7 @@ async def test_what_a_turn_wrote_is_in_the_next_context_as_it_is_in_the_log(
     whole = Segment(head.no, head.id, 1, (await world.head()).last_seq)
     entries = await world.store.read(log_table.read, whole)
     assert len(world.runner.requests) == 3 * len(texts)
+    assert len(entries) == 2 * len(world.runner.requests) + 1, "every turn was done"
     for request in world.runner.requests:
         known = [entry for entry in entries if entry.seq <= request.session.last_seq]
         assert request.context == transcript.context(known)
