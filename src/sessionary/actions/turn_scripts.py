@@ -23,8 +23,7 @@ from sessionary.actions.sessions import log, routing
 from sessionary.actions.sessions.log import Appended, SessionChanged
 from sessionary.actions.turns import Begun, Claim, Ending, with_author
 from sessionary.clock import Moment
-from sessionary.model import codec
-from sessionary.model.message import Entry, Message, Role, body_to_json
+from sessionary.model.message import Entry, Message, Role, encode_body
 from sessionary.model.prompt import HomeAddress
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import SessionFolder, SessionHead
@@ -72,7 +71,7 @@ def begin(
     `known_context` returns the context of the turn before, by the session's number and the epoch of the new turn.
     """
     check_length(key)
-    prompt = codec.encode(body_to_json(with_author(message, source, key)))
+    prompt = encode_body(with_author(message, source, key))
     if message.role is not Role.USER or message.tool_calls or entries.has_large(prompt):
         return None
     arrival_id = moment.new_id()
@@ -158,7 +157,7 @@ def end(
     if ending.state is not TurnState.DONE or ending.files or len(ending.messages) != 1:
         return None
     [message] = ending.messages
-    body = codec.encode(body_to_json(message))
+    body = encode_body(message)
     is_plain = message.role is Role.ASSISTANT and not message.tool_calls
     if not is_plain or entries.has_large(body) or ending.reason is not None:
         return None

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sessionary.actions import access, turns
 from sessionary.actions import inbox as receive
@@ -27,8 +28,7 @@ _LISTED = 10
 _SCANNED = 200
 
 
-@dataclass(frozen=True, slots=True)
-class CommandRequest:
+class CommandRequest(Struct, frozen=True):
     """A command as a person sent it, and where."""
 
     name: str
@@ -39,16 +39,14 @@ class CommandRequest:
     moment: Moment
 
 
-@dataclass(frozen=True, slots=True)
-class CommandResult:
+class CommandResult(Struct, frozen=True):
     """The reply to the person, and the compaction that starts after the commit."""
 
     text: str
     compaction: CompactionRequest | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ChatCommand:
+class ChatCommand(Struct, frozen=True):
     """One entry of the registry."""
 
     name: str
@@ -57,8 +55,7 @@ class ChatCommand:
     run: Callable[[Tx, CommandRequest], CommandResult]
 
 
-@dataclass(frozen=True, slots=True)
-class CommandCall:
+class CommandCall(Struct, frozen=True):
     """A command that was found in a message, and the words after it."""
 
     name: str

@@ -7,6 +7,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
 from sessionary.clock import Clock, Ids, Moment
 from sessionary.config.engine import EngineSettings
 from sessionary.engine.context_cache import ContextCache
@@ -24,8 +26,7 @@ TRUSTED = frozenset({"terminal", "web", "schedule"})
 QUEUE_LENGTH = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class LiveEvent:
+class LiveEvent(Struct, frozen=True):
     """Something that happens in a running turn.
 
     `kind` is "began", "delta", "thinking", "step", "ended" or "lost".

@@ -7,7 +7,8 @@ response together with the message. After the commit the caller passes the resul
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sessionary.actions import access, inbox, turns
 from sessionary.actions.sessions import edit, log, routing
@@ -36,8 +37,7 @@ logger = logging.getLogger(__name__)
 NOBODY = AccessPolicy()
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(Struct, frozen=True):
     """What happened to a message.
 
     `arrival_id` is None if its sender may not write here. `new` is False if it was stored before, or not at all.
@@ -50,8 +50,7 @@ class Received:
     answer: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class InboundMessage:
+class InboundMessage(Struct, frozen=True):
     """A message from a platform, with the bytes of its attachments."""
 
     source: Source
@@ -60,8 +59,7 @@ class InboundMessage:
     files: Sequence[bytes] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Submission:
+class Submission(Struct, frozen=True):
     """A message from an authenticated caller, with the caller's idempotency key.
 
     With `begin` a turn begins at once, if none is running in the session.
@@ -72,8 +70,7 @@ class Submission:
     begin: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class SubmissionResult:
+class SubmissionResult(Struct, frozen=True):
     """The stored arrival, and the turn that began with it.
 
     `session_id` is the session whose log contains the message. It is None while the message waits for a turn: until

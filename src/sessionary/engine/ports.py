@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from sessionary.model.message import Message
 from sessionary.model.session import SessionHead
 from sessionary.model.source import Channel, Source
@@ -12,8 +14,7 @@ from sessionary.model.turn import Delivery
 from sessionary.model.usage import Usage
 
 
-@dataclass(frozen=True, slots=True)
-class TurnRequest:
+class TurnRequest(Struct, frozen=True):
     """What a runner is given for one turn."""
 
     turn_id: str
@@ -22,11 +23,10 @@ class TurnRequest:
     system_prompt: str
     context: Sequence[Chat]
     blob: Callable[[str], Awaitable[bytes]]
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(Struct, frozen=True):
     """Streamed text or reasoning; shown at once, stored when its step is finished."""
 
     text: str
@@ -111,8 +111,7 @@ class Capabilities:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(Struct, frozen=True):
     """A delivery that the platform accepted."""
 
     platform_message_id: str | None = None

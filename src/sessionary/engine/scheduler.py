@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sessionary.actions import access, outbox, schedules, turns
 from sessionary.actions.schedules import ClaimedRun
@@ -27,8 +28,7 @@ MAX_RUNNING = 16
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleTarget:
+class ScheduleTarget(Struct, frozen=True):
     """The channel of a scheduled task's output, or why there is none.
 
     With neither, the output stays in the session, as the schedule asks.

@@ -6,8 +6,9 @@ rest. So a budget is passed only by what running turns use beyond their reservat
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from sessionary.actions import turn_scripts, turns
 from sessionary.actions.sessions.log import Appended
@@ -31,8 +32,7 @@ FIRST_CALL_TOKENS = 4_000
 FIRST_CALL_MICROUSD = 50_000
 
 
-@dataclass(frozen=True, slots=True)
-class Spending:
+class Spending(Struct, frozen=True):
     """Against what a turn's usage is counted, and when."""
 
     scopes: tuple[str, ...]
@@ -53,8 +53,7 @@ def scopes_of(source: Source) -> tuple[str, ...]:
     return tuple(codec.storable_text(scope) for scope in named)
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(Struct, frozen=True):
     """A budget, with what was used of it in its period and what running turns have reserved."""
 
     scope: str
@@ -170,8 +169,7 @@ def step(
     return done
 
 
-@dataclass(frozen=True, slots=True)
-class SimpleEnd:
+class SimpleEnd(Struct, frozen=True):
     """What ends a turn that has reserved nothing: its session's last entry and key, and who sends its delivery."""
 
     last_seq: int

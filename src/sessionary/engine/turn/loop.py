@@ -4,10 +4,10 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sessionary.actions import inbox, turn_scripts, turns
@@ -42,8 +42,7 @@ NOT_COMPACTED = "The conversation was not compacted"
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionRequest:
+class CompactionRequest(Struct, frozen=True):
     """A session to compact, what the summary should focus on, and whom to tell the outcome."""
 
     session_id: str
@@ -131,8 +130,7 @@ def _read_session(tx: Tx, session_id: str, *, profile: str) -> tuple[SessionHead
 KEYS_PER_ROUND = 200
 
 
-@dataclass(frozen=True, slots=True)
-class TurnStart:
+class TurnStart(Struct, frozen=True):
     """The turn that began for a key, and what is needed to run it; `begun` is None if no turn began."""
 
     begun: turns.Begun | None
@@ -434,8 +432,7 @@ def refuse_all(
     _refuse(tx, context, [(arrival, why) for arrival in waiting], moment=moment)
 
 
-@dataclass(frozen=True, slots=True)
-class _WithinBudget:
+class _WithinBudget(Struct, frozen=True):
     """The messages a turn may begin with, the budgets they count against, and whether a budget holds back the rest."""
 
     waiting: turns.Waiting

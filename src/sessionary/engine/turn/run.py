@@ -5,9 +5,10 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
+
+from msgspec import Struct
 
 from sessionary.actions import access, files, turns, usage
 from sessionary.actions.sessions import read, titles
@@ -197,8 +198,7 @@ STORE_WAIT_SECONDS = 600.0
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class TurnTarget:
+class TurnTarget(Struct, frozen=True):
     """Who asked for a turn, which agent runs it, and where its reply goes."""
 
     source: Source
@@ -526,8 +526,7 @@ YIELD_EVERY = 64
 SERVER_STOPPED = "the server stopped"
 
 
-@dataclass(frozen=True, slots=True)
-class TurnInput:
+class TurnInput(Struct, frozen=True):
     """What a turn's agent is given: the session, its messages, facts for the prompt, and its settings."""
 
     head: SessionHead
