@@ -10,11 +10,19 @@ from pathlib import Path
 from benchmarks.measure import Contestant, Sample
 
 EMPTY = "an empty Python"
+# What the script `sessionary` of an installed package does; `python -m` takes longer.
+SESSIONARY = ["-c", "import sys; from sessionary.cli import main; sys.exit(main())"]
 _MEASURE = (
     "import resource, subprocess, sys;"
     "subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True);"
     "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
 )
+
+
+def _cpu_seconds(pid: int) -> float:
+    """The CPU time of a running process; Linux only, as the benchmarks are."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Cold:
@@ -44,6 +52,26 @@ class Cold:
             return Sample(count, sum(latencies), latencies)
 
         return run
+
+    def cpu_to_first_output(self, args: list[str], count: int) -> Callable[[float], Sample]:
+        """A contestant's run: the CPU time that each of so many starts took until something was printed."""
+
+        def run(_: float) -> Sample:
+            used = [self._cpu_to_first_output(args) for _ in range(count)]
+            return Sample(count, sum(used), used)
+
+        return run
+
+    def _cpu_to_first_output(self, args: list[str]) -> float:
+        with subprocess.Popen(
+            [sys.executable, *args], env=self.environ, stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            if not process.stdout.read(1):
+                raise RuntimeError("the program printed nothing")
+            used = _cpu_seconds(process.pid)
+            process.stdout.read()
+        return used
 
     def floor(self, count: int) -> Contestant:
         """A Python that does nothing."""

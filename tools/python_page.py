@@ -63,6 +63,12 @@ awaited. The differences:
 """
 
 
+VALUES = """\
+A value cannot be changed. `copy.replace` of Python 3.13 makes a changed copy; before that, `msgspec.structs.replace` does
+for most of them, which are Structs, and `dataclasses.replace` for the others.
+"""
+
+
 def page() -> str:
     """Return the page."""
     public = {name: getattr(sessionary, name) for name in sessionary.__all__}
@@ -75,7 +81,7 @@ def page() -> str:
     values = [name for name in public if name not in {*CLIENTS, *errors, *twins}]
     parts = [HEAD, ASYNC, "## The client\n"]
     parts += ["\n".join(class_section(name, public[name])) for name in CLIENTS]
-    parts.append("## Values\n")
+    parts.append(f"## Values\n\n{VALUES}")
     parts += ["\n".join(value_section(name, public[name])) for name in values]
     parts.append("## Errors\n")
     parts.append("| error | `kind` | what to do |\n|---|---|---|")

@@ -9,9 +9,10 @@ command line lists plug-ins too, so this module loads little.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from msgspec import Struct
 
 from sessionary.errors import BadInput, Committed, PluginFailed
 
@@ -30,8 +31,7 @@ T = TypeVar("T", bound=Named)
 OUR_PACKAGE = "sessionary"
 
 
-@dataclass(frozen=True, slots=True)
-class Plugin:
+class Plugin(Struct, frozen=True):
     """A name that a package registers, and where the object is."""
 
     name: str

@@ -9,6 +9,7 @@ from tests.cli.conftest import Program
 HEAVY = {
     "asyncio",
     "apsw",
+    "dataclasses",
     "fastapi",
     "genai_prices",
     "sessionary.client",
@@ -16,26 +17,26 @@ HEAVY = {
     "sessionary.model.tokenizer",
     "sessionary.prices",
     "httpx",
+    "json",
     "logging",
     "mcp",
-    "msgspec",
     "platformdirs",
     "psycopg",
     "pydantic_ai",
     "rich",
+    "shutil",
     "socket",
     "sqlite3",
     "starlette",
     "subprocess",
     "tempfile",
     "tomllib",
-    "typing_extensions",
     "uvicorn",
     "zstandard",
 }
 PROGRAM = (
-    "import json, sys; from sessionary.cli import main; main(sys.argv[1:]); "
-    "print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+    "import sys; from sessionary.cli import main; main(sys.argv[1:]); "
+    "print('\", \"'.join(sorted(sys.modules)).join(('[\"', '\"]')), file=sys.stderr)"
 )
 
 
@@ -54,14 +55,15 @@ def loaded(sessionary: Program, *args: str) -> set[str]:
 
 
 # `importlib.metadata` loads them: the help of the whole program lists the commands of plug-ins.
-METADATA = {"socket", "tempfile"}
+METADATA = {"dataclasses", "json", "socket", "tempfile"}
 
 
 @pytest.mark.parametrize("args", [["--help"], ["--version"], ["sessions", "--help"]])
 def test_help_loads_no_store_and_no_command(sessionary: Program, args: list[str]) -> None:
     modules = loaded(sessionary, *args)
 
-    assert modules & HEAVY <= (METADATA if args == ["--help"] else set())
+    # click loads `shutil` to learn the width of the terminal.
+    assert modules & HEAVY <= {"shutil"} | (METADATA if args == ["--help"] else set())
     assert [
         name for name in modules if name.startswith(("sessionary.store", "sessionary.actions"))
     ] == []
@@ -75,7 +77,7 @@ def test_a_reading_command_loads_nothing_heavy(sessionary: Program, args: list[s
 
     modules = loaded(sessionary, *args)
 
-    assert modules & HEAVY == {"apsw"}
+    assert modules & HEAVY == ({"apsw", "json"} if "--json" in args else {"apsw"})
     assert "importlib.metadata" not in modules
 
 
@@ -83,13 +85,27 @@ def test_reading_the_settings_loads_the_parser_and_nothing_else(sessionary: Prog
     sessionary.append("new", "hello")
     (sessionary.home / "sessionary.toml").write_text('zone = "Europe/Berlin"\n[engine]\n')
 
-    assert loaded(sessionary, "sessions", "list") & HEAVY == {"apsw", "tomllib"}
+    modules = loaded(sessionary, "sessions", "list")
+
+    assert modules & HEAVY == {"apsw", "dataclasses", "tomllib"}
 
 
 def test_a_search_loads_the_words_and_little_else(sessionary: Program) -> None:
     sessionary.append("new", "hello", "--title", "Capitals")
 
     assert loaded(sessionary, "search", "hello") & HEAVY == {"apsw", "sessionary.model.tokenizer"}
+
+
+def test_a_model_of_another_provider_does_not_load_openais_library() -> None:
+    import subprocess
+    import sys
+
+    program = "import sys, sessionary.agents.provider; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True, text=True
+    )
+
+    assert {"anthropic", "fastapi", "mcp", "openai"} & set(done.stdout.split()) == set()
 
 
 def test_the_package_gives_its_public_names_and_no_others() -> None:

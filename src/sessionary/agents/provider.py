@@ -48,7 +48,6 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models import Model, ModelRequestParameters, infer_model
-from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers import Provider as LibraryProvider
 from pydantic_ai.providers import infer_provider_class
 from pydantic_ai.settings import ModelSettings
@@ -538,6 +537,9 @@ def _library_provider(kind: str, options: ModelOptions) -> LibraryProvider[Any]:
 
 def _model(kind: str, name: str, library: LibraryProvider[Any]) -> Model:
     if kind == OPENAI:
+        # Loads OpenAI's library: saves 0.6 s of CPU time for the models of other providers.
+        from pydantic_ai.models.openai import OpenAIChatModel
+
         # The API that compatible servers offer too, unlike OpenAI's newer one (`openai-responses`).
         return OpenAIChatModel(name, provider=library)
     return infer_model(f"{kind}:{name}", provider_factory=lambda _: library)

@@ -1,16 +1,13 @@
 """What every command is given: its global options, and how it prints its answer."""
 
-import json
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from io import StringIO
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from sessionary import config
 from sessionary.cli import times
@@ -30,8 +27,7 @@ LONGEST_MARKDOWN = 50_000
 HOW_TO_BEGIN = 'Begin one with: sessionary sessions append new --role user "hello"'
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """A column of a table: aligned right for numbers; a flexible one is cut when the line is too long."""
 
     heading: str
@@ -39,19 +35,28 @@ class Column:
     flexible: bool = False
 
 
-@dataclass(slots=True)
 class Console:
     """The global options of one call; a later option overrides an earlier one."""
 
-    home: str | None = None
-    database: str | None = None
-    profile: str | None = None
-    json: bool = False
-    debug: bool = False
-    utc: bool = False
-    _shows_progress: bool = field(default=False, init=False, repr=False)
-    _pager: "IO[str] | None" = field(default=None, init=False, repr=False)
-    _notes: list[str] = field(default_factory=list, init=False, repr=False)
+    def __init__(
+        self,
+        home: str | None = None,
+        database: str | None = None,
+        profile: str | None = None,
+        *,
+        json: bool = False,
+        debug: bool = False,
+        utc: bool = False,
+    ) -> None:
+        self.home = home
+        self.database = database
+        self.profile = profile
+        self.json = json
+        self.debug = debug
+        self.utc = utc
+        self._shows_progress = False
+        self._pager: IO[str] | None = None
+        self._notes: list[str] = []
 
     def open(self, *, create: bool = False) -> "AppContext":
         """Open the store. Without `create` a missing store raises NotFound."""
@@ -95,10 +100,14 @@ class Console:
 
     def emit(self, value: Any) -> None:
         """Print the one JSON document, in ASCII: it cannot contain control sequences."""
+        import json  # saves 2 ms for everyone without --json
+
         sys.stdout.write(json.dumps(value, indent=2 if self.is_terminal else None) + "\n")
 
     def emit_items(self, items: Iterable[Any], *, before: Mapping[str, Any]) -> None:
         """Print a long list as one JSON document, item by item."""
+        import json
+
         write = sys.stdout.write
         head = json.dumps(dict(before))[:-1]
         write(f'{head}{", " if before else ""}"items": [')
@@ -154,7 +163,12 @@ class Console:
     def paged(self) -> Iterator[None]:
         """Show what is printed inside the block in the person's pager, if this is a terminal."""
         command = config.pager() if self.is_terminal and not self.json else []
-        if not command or shutil.which(command[0]) is None:
+        if not command:
+            yield
+            return
+        import shutil  # saves 2 ms for every command that does not page
+
+        if shutil.which(command[0]) is None:
             yield
             return
         import subprocess  # takes 10 ms, and most commands do not page

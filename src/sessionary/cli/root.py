@@ -5,7 +5,6 @@ Finding ours in the same way would add 35 ms to the 75 ms of a short command, so
 is read only for help, to complete a command's name, and for a name that is not ours.
 """
 
-import json
 from itertools import groupby
 from typing import Any
 
@@ -158,6 +157,8 @@ def _version(ctx: click.Context, _: click.Parameter, value: Any) -> None:
     if not value or ctx.resilient_parsing:
         return
     if ctx.ensure_object(Console).json:
+        import json  # saves 2 ms for everyone without --json
+
         click.echo(json.dumps({"version": sessionary.__version__}))
     else:
         click.echo(f"sessionary {sessionary.__version__}")

@@ -41,6 +41,27 @@ def global_options() -> list[click.Option]:
     ]
 
 
+def _show_help_of(ctx: click.Context, _: click.Parameter, value: Any) -> None:
+    if value and not ctx.resilient_parsing:
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+def _help_option(command: click.Command, ctx: click.Context) -> click.Option | None:
+    """Return the option --help as click makes it, but in English: looking for translations takes 2 ms."""
+    names = command.get_help_option_names(ctx)
+    if command._help_option is None and names:
+        command._help_option = click.Option(
+            [*names, "_help"],
+            is_flag=True,
+            expose_value=False,
+            is_eager=True,
+            help="Show this message and exit.",
+            callback=_show_help_of,
+        )
+    return command._help_option
+
+
 class CliCommand(click.Command):
     """A command with the global options, and an example in its help."""
 
@@ -49,6 +70,10 @@ class CliCommand(click.Command):
         self.context_settings["help_option_names"] = HELP_NAMES
         self.example = example
         self.params.extend(global_options())
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        """Return the option --help."""
+        return _help_option(self, ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the command's own options, then the global ones."""
@@ -111,6 +136,10 @@ class LazyGroup(click.Group):
         """List the commands without loading them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(self.lines.items()))
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        """Return the option --help."""
+        return _help_option(self, ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, then the options."""

@@ -4,10 +4,11 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
+
+from msgspec import Struct, field
 
 from sessionary.config.reset import ResetTable
 from sessionary.config.setting import MAY_HAVE_PASSWORD, Setting, Zone, find_zone
@@ -31,8 +32,7 @@ OTHER_TABLES = (
 COMPLETION_VARIABLE = "_SESSIONARY_COMPLETE"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IsolationSettings:
+class IsolationSettings(Struct, frozen=True, kw_only=True):
     """Who shares a conversation."""
 
     people_in_groups: Annotated[
@@ -43,8 +43,7 @@ class IsolationSettings:
     ] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreSettings:
+class StoreSettings(Struct, frozen=True, kw_only=True):
     """The settings that every command reads: those outside any table, `[isolation]` and `[reset]`."""
 
     # Not in the repr: the URL may contain a password.
@@ -55,7 +54,7 @@ class StoreSettings:
             example="postgresql://sessionary@localhost/sessionary",
         ),
         MAY_HAVE_PASSWORD,
-    ] = field(default=None, repr=False)
+    ] = None
     profile: Annotated[str, Setting("the namespace of sessions, people and schedules")] = "main"
     zone: Annotated[Zone, Setting('for daily resets and schedules, such as "Europe/Berlin"')] = (
         field(default_factory=lambda: ZoneInfo("UTC"))
@@ -75,9 +74,11 @@ class StoreSettings:
         default_factory=ResetTable
     )
 
+    def __repr__(self) -> str:
+        return f"StoreSettings(profile={self.profile!r}, zone={self.zone!r}, agent={self.agent!r})"
 
-@dataclass(frozen=True, slots=True)
-class Config:
+
+class Config(Struct, frozen=True):
     """The configuration: where the store is, and what the file says.
 
     `settings` has the database and the profile of the file; `database` and `profile` are those in force.
@@ -85,10 +86,13 @@ class Config:
 
     home: Path
     # Not in the repr: the URL and the file may contain secrets.
-    database: str = field(repr=False)
+    database: str
     profile: str = "main"
     settings: StoreSettings = field(default_factory=StoreSettings)
-    file: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    file: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"Config(home={self.home!r}, profile={self.profile!r}, settings={self.settings!r})"
 
     @property
     def path(self) -> str:

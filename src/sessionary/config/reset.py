@@ -1,15 +1,15 @@
 """Settings of reset policies."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import time, timedelta
 from typing import Annotated, Literal
+
+from msgspec import Struct, field
 
 from sessionary.config.setting import INHERITS, Minutes, Setting, TimeOfDay
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResetSettings:
+class ResetSettings(Struct, frozen=True, kw_only=True):
     """When a conversation starts afresh by itself."""
 
     mode: Annotated[
@@ -27,8 +27,7 @@ class ResetSettings:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResetTable(ResetSettings):
+class ResetTable(ResetSettings, frozen=True, kw_only=True):
     """The table `[reset]`: the default, and what differs from it."""
 
     type: Annotated[

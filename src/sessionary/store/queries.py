@@ -6,6 +6,8 @@ from functools import cache
 from pathlib import Path
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+# Every line that is a comment, but for those with a name; each command reads all queries.
+_COMMENT = re.compile(r"^[ \t]*--(?! name: \w+$).*(?:\n|\Z)", re.MULTILINE)
 _FRAGMENT = re.compile(r"\{\{(\w+)\}\}")
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
 
@@ -71,21 +73,16 @@ def _read(folder: Path) -> dict[str, str]:
     for file in sorted(folder.iterdir(), key=lambda each: each.name):
         if not file.name.endswith(".sql"):
             continue
-        pieces = _NAME.split(file.read_text(encoding="utf-8"))[1:]
+        pieces = _NAME.split(_COMMENT.sub("", file.read_text(encoding="utf-8")))[1:]
         for name, text in zip(pieces[::2], pieces[1::2], strict=True):
             if name in found:
                 raise RuntimeError(f"query {name!r} is defined twice")
-            found[name] = _without_comments(text)
+            found[name] = text.strip().rstrip(";")
     return found
-
-
-def _without_comments(text: str) -> str:
-    lines = (line for line in text.splitlines() if not line.lstrip().startswith("--"))
-    return "\n".join(lines).strip().rstrip(";")
 
 
 def _expand(text: str, texts: dict[str, str]) -> str:
     """Replace {{name}} by the text of that name, such as a list of columns."""
-    while _FRAGMENT.search(text):
+    while "{{" in text:
         text = _FRAGMENT.sub(lambda found: texts[found[1]], text)
     return text

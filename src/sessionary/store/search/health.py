@@ -1,9 +1,9 @@
 """The health of the index, found without changing it."""
 
 import os
-from dataclasses import dataclass
 
 import apsw
+from msgspec import Struct
 
 from sessionary.errors import Damaged
 from sessionary.store.database import Store, Tx
@@ -17,8 +17,7 @@ _FAR = 2**62
 _LOG_DAMAGED = "the database that it is made from is damaged"
 
 
-@dataclass(frozen=True, slots=True)
-class IndexHealth:
+class IndexHealth(Struct, frozen=True):
     """What an operator wants to know of an index."""
 
     exists: bool

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import starmap
 from typing import Any, NamedTuple
 from zlib import crc32
+
+from msgspec import Struct
 
 from sessionary.clock import from_micros, to_micros
 from sessionary.errors import Damaged
@@ -32,8 +33,7 @@ DOCS_PER_CHANGE = 4
 TITLE_DOC = 2
 
 
-@dataclass(frozen=True, slots=True)
-class IndexState:
+class IndexState(Struct, frozen=True):
     """How far the index has come: every change up to the watermark, and how many it has not seen.
 
     `unsettled` is the distance from the watermark to the newest change, whether that was seen or not.

@@ -6,7 +6,6 @@ this process holds on it.
 
 import errno
 import fcntl
-import json
 import os
 import threading
 import time
@@ -31,6 +30,7 @@ from sessionary.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from sessionary.model import codec
 from sessionary.store import filesystem, queries
 from sessionary.store.database import REMEDY, Row, Statement, logger
 
@@ -546,7 +546,7 @@ def confirm_identity(path: str, store_id: str) -> None:
 def read_identity(path: str) -> str | None:
     """The id of the store that was last opened at this path."""
     try:
-        known = json.loads(identity_file(path).read_text(encoding="utf-8"))
+        known = codec.decode(identity_file(path).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
     except OSError as error:
@@ -568,7 +568,7 @@ def write_identity(path: str, store_id: str) -> None:
             return
         raise StoreUnavailable(f"Cannot write beside {path}: {error.strerror}.") from error
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump({"store_id": store_id}, file)
+        file.write(codec.encode({"store_id": store_id}))
         file.flush()
         filesystem.sync(file.fileno())
     os.replace(draft, target)
