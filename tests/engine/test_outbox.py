@@ -1,17 +1,25 @@
 """What waits in the outbox outlives a platform that is away, and a key that is refused."""
 
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
+
+import pytest
 
 from sessionary.actions import outbox
+from sessionary.clock import RandomIds, SystemClock
 from sessionary.engine.ports import Capabilities
 from sessionary.errors import NotAllowed, RetryLater
 from sessionary.model.message import Text
 from sessionary.model.source import Channel
 from sessionary.model.turn import Delivery, DeliveryState
-from sessionary.store.database import Store
+from sessionary.store.database import Store, Tx
+from sessionary.store.open import open_store
 from sessionary.store.tables.deliveries import SentMark
 from sessionary.testing.fakes import FakeClock, SequentialIds, moment_of
-from tests.support.engine_world import EngineWorld
+from tests.support.engine_world import QUICK, EngineWorld
 
 OUTAGE = timedelta(minutes=10)
 
@@ -108,6 +116,44 @@ async def test_a_reply_is_being_sent_when_it_is_written(world: EngineWorld) -> N
 
     assert seen == [DeliveryState.SENDING] * 2
     assert [each.state for each in await world.deliveries()] == [DeliveryState.SENT] * 2
+
+
+async def test_a_reply_that_is_added_while_the_one_before_is_marked_is_sent_at_once(
+    migrated_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On PostgreSQL neither transaction sees the other: the mark finds nothing more, the reply waits for the mark."""
+    store = open_store(migrated_url, create=True, clock=SystemClock(), ids=RandomIds())
+    has_marked, may_commit = threading.Event(), threading.Event()
+    mark_all_sent, claim, claims = outbox.mark_all_sent, outbox.claim, []
+
+    def mark_and_wait(tx: Tx, marks: Sequence[SentMark], *, holder: str) -> bool:
+        found = mark_all_sent(tx, marks, holder=holder)
+        has_marked.set()
+        may_commit.wait()
+        return found
+
+    def note_claim(tx: Tx, **facts: Any) -> list[Delivery]:
+        claimed = claim(tx, **facts)
+        claims.append(claimed)
+        return claimed
+
+    monkeypatch.setattr(outbox, "mark_all_sent", mark_and_wait)
+    monkeypatch.setattr(outbox, "claim", note_claim)
+    world = EngineWorld(store, settings=replace(QUICK, poll_seconds=300))
+    try:
+        engine = await world.started()
+        await world.says(engine, "first", number="1")
+        await world.until(has_marked.is_set)
+        claims.clear()
+        await world.says(engine, "second", number="2")
+        await world.until(lambda: bool(claims))
+        assert claims[0] == [], "the first one is still being sent"
+        may_commit.set()
+        await world.until(lambda: len(world.adapter.sent) == 2)
+        await engine.stop()
+    finally:
+        may_commit.set()
+        store.close()
 
 
 async def test_marks_are_written_for_all_that_this_process_still_holds(store: Store) -> None:

@@ -61,6 +61,7 @@ class Outbox:
         # What was sent and is not marked yet; one task at a time marks it, for all.
         self._sent: list[SentMark] = []
         self._is_marking = False
+        self._last_added: DeliveryAdded | None = None
 
     async def run(self) -> None:
         """Send until cancelled; attempts that have begun are finished first."""
@@ -68,7 +69,7 @@ class Outbox:
             return
         self._wake = WakeSignal(
             self._context.store,
-            lambda event: isinstance(event, DeliveryAdded),
+            self._note_added,
             seconds=self._context.settings.poll_seconds,
         )
         self._is_open = True
@@ -84,6 +85,12 @@ class Outbox:
             self._wake.close()
             sending = [task for tasks in self._sending.values() for task in tasks]
             await asyncio.gather(*sending, return_exceptions=True)
+
+    def _note_added(self, event: object) -> bool:
+        if not isinstance(event, DeliveryAdded):
+            return False
+        self._last_added = event
+        return True
 
     def reserve(self, platform: str) -> SendClaim | None:
         """Reserve the sending of a delivery that is about to be written; None if this process cannot send it now.
@@ -195,10 +202,13 @@ class Outbox:
             while self._sent:
                 marks, self._sent = self._sent, []
                 ids = [mark.id for mark in marks]
+                last_added = self._last_added
                 try:
                     is_more_due |= await self._record(
                         outbox.mark_all_sent, marks, ids, holder=self._context.holder
                     )
+                    # What was added meanwhile waited for these, and on PostgreSQL their marks may not have seen it.
+                    is_more_due |= self._last_added is not last_added
                 except (RetryLater, StoreUnavailable) as error:
                     # They are sent again when their claims have run out, marked as possibly duplicates.
                     log.warning("deliveries %s could not be marked: %s", ", ".join(ids), error)
