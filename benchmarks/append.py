@@ -8,9 +8,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import populate
+from benchmarks import first_usage, populate
 from benchmarks.goals import at_least, at_most, steady
 from benchmarks.measure import Case, Contestant, Goal, Sample, Scale, attempts, repeat
 from benchmarks.raw import TEXT, KnownStore, RawLog, RawSync, SharedRawLog, steadily
@@ -22,11 +23,13 @@ from sessionary.store.database import Pending, Store
 SESSIONS = 64
 STEADY_RATE = 300.0
 PROCESSES = 4
+MOST_CPU_US = 58
 SHARED = "raw SQLite, one fsync for all"
 THREADS_SHARE = "raw SQLite, threads share an fsync"
 ALONE = "raw SQLite, one fsync each"
 KNOWN = "one commit each, FTS trigger"
 OURS = "sessionary"
+INDEXED = "sessionary, indexer on, until all is found"
 
 
 class Product:
@@ -99,11 +102,15 @@ def cases(folder: Path, _: Scale) -> Iterator[Case]:
         sync = stack.enter_context(closing(RawSync(folder / "sync")))
         peer = Contestant(KNOWN, "peer", repeat(known.append))
         yield _many(ours, raw, peer)
+        fed = stack.enter_context(closing(populate.opened(folder / "fed.db")))
+        fed.index_in_background()
+        yield _indexed(fed, raw, peer)
         yield _threads(ours, raw, shared, peer, count=16, goal=0.75)
         yield _threads(ours, raw, shared, peer, count=SESSIONS, goal=0.6)
         yield _alone(ours, raw, peer, Contestant("raw fsync", "peer", repeat(sync.sync)))
         yield _steady(ours, raw, known)
         yield _four_processes(folder / "append.db", raw)
+        yield first_usage.case(folder)
 
 
 def _many(ours: Product, raw: RawLog, peer: Contestant) -> Case:
@@ -120,6 +127,33 @@ def _many(ours: Product, raw: RawLog, peer: Contestant) -> Case:
             at_least(
                 40, "times one commit each", lambda got: got.ratio(OURS, KNOWN), only_slow=True
             ),
+            at_most(MOST_CPU_US, "us of CPU", lambda got: got.cpu_ms(OURS) * 1000),
+        ),
+    )
+
+
+def _indexed(fed: Store, raw: RawLog, peer: Contestant) -> Case:
+    """The same with the indexer beside it: its time counts until a search finds the last message."""
+    ours = Product(fed, fed.write(populate.open_plain, SESSIONS).result())
+    append = ours.coroutines(SESSIONS)
+
+    def until_found(seconds: float) -> Sample:
+        began = time.perf_counter()
+        sample = append(seconds)
+        fed.catch_up(None).result()
+        return replace(sample, seconds=time.perf_counter() - began)
+
+    return Case(
+        f"{SESSIONS} sessions, asyncio, with the indexer",
+        (
+            Contestant(OURS, "product", append),
+            Contestant(INDEXED, "product", until_found),
+            Contestant(SHARED, "floor", repeat(lambda: raw.append(SESSIONS))),
+            peer,
+        ),
+        (
+            at_least(0.6, "of the floor", lambda got: got.ratio(OURS, SHARED), only_slow=True),
+            at_least(5000, "a second", lambda got: got.rate(INDEXED), of="the index keeping up"),
         ),
     )
 
@@ -195,9 +229,11 @@ def _four_processes(path: Path, raw: RawLog) -> Case:
             assert process.stdout is not None
             process.stdout.readline()
         began = time.perf_counter()
-        printed = _begin_together(started)
-        latencies = [late for text in printed for late in json.loads(text)]
-        return Sample(len(latencies), time.perf_counter() - began, latencies)
+        printed = [json.loads(text) for text in _begin_together(started)]
+        took = time.perf_counter() - began
+        latencies = [late for each in printed for late in each["latencies"]]
+        used = sum(each["cpu_seconds"] for each in printed)
+        return Sample(len(latencies), took, latencies, used)
 
     return Case(
         f"{PROCESSES} processes, {STEADY_RATE:.0f}/s in all",

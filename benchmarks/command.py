@@ -1,16 +1,16 @@
 """The whole table with one call: each benchmark in its own process, on each disk."""
 
 import importlib.util
-import json
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks import machine, slow_disk, table
-from benchmarks.measure import AS_IT_IS, SLOW, Row
+from benchmarks import comparison, machine, revisions, slow_disk, table
+from benchmarks.measure import AS_IT_IS, SCALES, SLOW, Row
+from benchmarks.revisions import Revision
+from benchmarks.sides import Measured, Older, Side, WorkerError, measure
 from sessionary.clock import SystemClock
 from sessionary.errors import BadInput, SessionaryError
 
@@ -22,6 +22,7 @@ NAMES = (
 WRITING = ("append", "turn", "engine", "sdk")
 # What an installation may not have, and a benchmark needs.
 SDKS = ("agents", "sqlalchemy", "aiosqlite", "langgraph.checkpoint.sqlite")
+_LEGEND = "_ floor   ~ peer   ratios are of the same round; spread: lowest and highest round"
 
 
 def main(
@@ -29,29 +30,137 @@ def main(
     *,
     scale: str = "normal",
     output: Path | None = None,
+    against: str | None = None,
+    resume: bool = False,
     echo: Callable[[str], None],
 ) -> list[Row]:
-    """Run the named benchmarks, or all; print the table as it grows, write it to `output` too."""
+    """Run the named benchmarks, or all; print the table as it grows, write it to `output` too.
+
+    With `against`, an older revision runs in the same rounds; its rows go to a file beside `output`.
+    Rows in `output` of benchmarks that are not named are kept. With `resume` those that it has of the
+    named ones are kept too, and not measured again.
+    """
     for name in names:
         if name not in NAMES:
             raise BadInput(f"There is no benchmark {name!r}: choose from {', '.join(NAMES)}.")
-    rows: list[Row] = []
-    described = machine.described(SystemClock().now())
-    with tempfile.TemporaryDirectory(prefix="sessionary-bench-") as made:
-        folder = Path(made)
-        library = slow_disk.build(folder)
-        echo("_ floor   ~ peer   ratios are of the same round; spread: lowest and highest round")
-        if library is None:
+    if resume and output is None:
+        raise BadInput("What is to be resumed? Name the file with -o.")
+    kept = _Kept(output, against, fresh=not names and not resume)
+    made: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="sessionary-bench-") as scratch:
+        run = _Run(Path(scratch), scale, against)
+        echo(_LEGEND)
+        if run.library is None:
             echo("No C compiler here: the slow disk is left out.")
         for name in _there(names, echo):
-            for disk, environ in _disks(name, library):
-                found = list(_run(name, disk, scale, folder, environ))
-                rows.extend(found)
-                for line in table.lines(found):
+            for disk in run.disks(name):
+                if resume and kept.has(name, disk):
+                    echo(f"{name}, disk {disk}: kept")
+                    continue
+                after: list[Row] = []
+                before: list[Row] = []
+                for measured in run.measure(name, disk):
+                    after += measured.after
+                    before += measured.before
+                made += after
+                for line in table.lines(after):
                     echo(line)
-                if output is not None:  # at once: if the run is ended, the rows so far are kept
-                    table.write(rows, output, described)
-    return rows
+                if against is not None:
+                    for line in comparison.lines(after, before):
+                        echo(line)
+                # At once: if the run is ended, the rows so far are kept.
+                kept.replace(name, disk, after, before, run.described)
+    return made
+
+
+class _Run:
+    """What all benchmarks of a run share: the revisions, the slow disk, the large stores."""
+
+    def __init__(self, scratch: Path, scale: str, against: str | None) -> None:
+        self.library = slow_disk.build(scratch)
+        self.described = machine.described(SystemClock().now())
+        self._scale = scale
+        # Large stores are made once by each revision, and stay for its other benchmarks.
+        self._folders = {side: scratch / side for side in ("after", "before")}
+        for folder in self._folders.values():
+            folder.mkdir()
+        self._tree = revisions.working_tree()
+        self._older: Revision | None = None
+        if against is not None:
+            self._older = revisions.checked_out(against, scratch)
+            self.described |= {"before": self._older.name, "after": self._tree.name}
+
+    def disks(self, name: str) -> Iterator[str]:
+        """The disks that a benchmark is measured on."""
+        yield AS_IT_IS
+        if name in WRITING and self.library is not None:
+            yield SLOW
+
+    def measure(self, name: str, disk: str) -> Iterator[Measured]:
+        """Measure a benchmark in every revision."""
+        older = self._older
+        with ExitStack() as stack:
+
+            def open_side(side: str, revision: Revision, benchmarks: Path) -> Side:
+                own = tempfile.TemporaryDirectory(dir=self._folders[side])
+                folder = Path(stack.enter_context(own))
+                return stack.enter_context(
+                    Side(
+                        revision,
+                        name,
+                        disk=disk,
+                        scale=self._scale,
+                        folder=folder,
+                        environ=self._environ(disk),
+                        benchmarks=benchmarks,
+                    )
+                )
+
+            after = open_side("after", self._tree, revisions.ROOT)
+            before = None
+            if older is not None:
+                if name == "web":
+                    revisions.build_workbench(older)
+                before = Older(lambda path: open_side("before", older, path), older.root)
+            try:
+                yield from measure(after, before, SCALES[self._scale])
+            except WorkerError as error:
+                raise SessionaryError(f"The benchmark {name!r} failed: {error}") from error
+
+    def _environ(self, disk: str) -> dict[str, str]:
+        if disk == SLOW and self.library is not None:
+            return slow_disk.environment(self.library)
+        return dict(os.environ)
+
+
+class _Kept:
+    """The rows in the files of results: those of the working tree, and those before it."""
+
+    def __init__(self, output: Path | None, against: str | None, *, fresh: bool) -> None:
+        self._paths = [] if output is None else [output]
+        if output is not None and against is not None:
+            self._paths.append(comparison.before_path(output))
+        self._rows: list[list[Row]] = [
+            [] if fresh or not path.exists() else table.read(path) for path in self._paths
+        ]
+
+    def has(self, name: str, disk: str) -> bool:
+        """Whether every file has rows of a benchmark."""
+        return all(
+            any((row.bench, row.disk) == (name, disk) for row in rows) for rows in self._rows
+        )
+
+    def replace(
+        self, name: str, disk: str, after: list[Row], before: list[Row], machine: dict[str, str]
+    ) -> None:
+        """Write the rows of a benchmark, beside those of the others."""
+        for place, new in enumerate((after, before)[: len(self._paths)]):
+            others = [row for row in self._rows[place] if (row.bench, row.disk) != (name, disk)]
+            self._rows[place] = sorted(
+                others + new, key=lambda row: (NAMES.index(row.bench), row.disk)
+            )
+            described = machine if place == 0 else None
+            table.write(self._rows[place], self._paths[place], described)
 
 
 def _there(names: Sequence[str], echo: Callable[[str], None]) -> Iterator[str]:
@@ -73,21 +182,3 @@ def _is_there(name: str) -> bool:
         return importlib.util.find_spec(name) is not None
     except ModuleNotFoundError:
         return False
-
-
-def _disks(name: str, library: Path | None) -> Iterator[tuple[str, dict[str, str]]]:
-    yield AS_IT_IS, dict(os.environ)
-    if name in WRITING and library is not None:
-        yield SLOW, slow_disk.environment(library)
-
-
-def _run(name: str, disk: str, scale: str, folder: Path, environ: dict[str, str]) -> Iterator[Row]:
-    # Large stores are beside this folder, for all benchmarks of a run; the rest is made for each.
-    with tempfile.TemporaryDirectory(dir=folder) as own:
-        command = [sys.executable, "-m", "benchmarks.worker", name, disk, scale, own]
-        worker = subprocess.run(command, env=environ, capture_output=True, check=False)
-        if worker.returncode != 0:
-            reason = worker.stderr.decode(errors="replace").strip().splitlines()[-1:]
-            raise SessionaryError(f"The benchmark {name!r} failed: {' '.join(reason)}")
-        for line in worker.stdout.splitlines():
-            yield Row(**json.loads(line))

@@ -1,6 +1,5 @@
 """Measuring side by side: every contestant in every round, ratios within a round."""
 
-import gc
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -42,6 +41,8 @@ class Sample:
     count: int
     seconds: float
     latencies: Sequence[float]
+    # Where a contestant leaves out what is not its work; otherwise that of the whole run counts.
+    cpu_seconds: float | None = None
 
     @property
     def rate(self) -> float:
@@ -97,6 +98,7 @@ class Row:
     met: str = ""
     figure: str = ""
     load: float = 0.0
+    cpu_us: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The row as a dictionary."""
@@ -105,9 +107,14 @@ class Row:
 
 @dataclass
 class Results:
-    """The samples of a case, by contestant."""
+    """The samples of a case, and the CPU seconds of one piece of work in each, by contestant."""
 
     samples: dict[str, list[Sample]] = field(default_factory=dict)
+    cpu: dict[str, list[float]] = field(default_factory=dict)
+
+    def cpu_ms(self, name: str) -> float:
+        """The CPU time of one piece of work, in milliseconds: the median of the rounds."""
+        return statistics.median(self.cpu[name]) * 1000
 
     def rate(self, name: str) -> float:
         """The median of the rounds."""
@@ -142,19 +149,6 @@ class Results:
         return statistics.median(self.ratios(name, other, by) or [0.0])
 
 
-def measure(case: Case, scale: Scale) -> Results:
-    """Let everyone run in every round, each time in another order."""
-    results = Results({each.name: [] for each in case.contestants})
-    for each in case.contestants:
-        each.run(scale.seconds / 5)  # once unmeasured, to be warm
-    for turn in range(scale.rounds):
-        shift = turn % len(case.contestants)
-        for each in case.contestants[shift:] + case.contestants[:shift]:
-            gc.collect()
-            results.samples[each.name].append(each.run(scale.seconds))
-    return results
-
-
 def rows(bench: str, disk: str, case: Case, results: Results) -> list[Row]:
     """The lines of a case: the contestants, then the goals that they had."""
     floor = next((each.name for each in case.contestants if each.kind == "floor"), None)
@@ -176,6 +170,7 @@ def rows(bench: str, disk: str, case: Case, results: Results) -> list[Row]:
                 statistics.median(found) if found else None,
                 min(found, default=None),
                 max(found, default=None),
+                cpu_us=results.cpu_ms(each.name) * 1000 if each.name in results.cpu else None,
             )
         )
     for goal in case.goals:

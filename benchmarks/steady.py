@@ -1,7 +1,8 @@
-"""One of several processes that append to a store at a steady rate; prints its latencies."""
+"""One of several processes that append to a store at a steady rate; prints its latencies and CPU time."""
 
 import json
 import sys
+import time
 from pathlib import Path
 
 from benchmarks import populate
@@ -19,9 +20,11 @@ def main(path: str, rate: str, seconds: str) -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     sys.stdin.readline()
+    began = time.process_time()
     sample = steadily(lambda: product.append().result(), float(rate), float(seconds))
+    used = time.process_time() - began
     store.close()
-    sys.stdout.write(json.dumps(list(sample.latencies)))
+    sys.stdout.write(json.dumps({"latencies": list(sample.latencies), "cpu_seconds": used}))
 
 
 if __name__ == "__main__":

@@ -7,10 +7,12 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from benchmarks.measure import Row
 
-_HEAD = ("", "per s", "p50 ms", "p99 ms", "of floor", "spread")
-_WIDTHS = (42, 10, 9, 9, 9, 15)
+_HEAD = ("", "per s", "p50 ms", "p99 ms", "CPU us", "of floor", "spread")
+_WIDTHS = (42, 10, 9, 9, 9, 9, 15)
 
 
 def lines(rows: Iterable[Row]) -> Iterator[str]:
@@ -27,19 +29,34 @@ def lines(rows: Iterable[Row]) -> Iterator[str]:
         yield _line(row)
 
 
-def write(rows: Sequence[Any], path: Path, machine: Mapping[str, str]) -> None:
-    """The rows as JSON, or as CSV where the name says so; the machine in a file beside them."""
-    described = json.dumps(machine, indent=1, ensure_ascii=False) + "\n"
-    path.with_suffix(".machine.json").write_text(described, encoding="utf-8")
+def write(rows: Sequence[Any], path: Path, machine: Mapping[str, str] | None = None) -> None:
+    """Write the rows as JSON, or as CSV where the name says so; the machine in a file beside them."""
+    if machine is not None:
+        described = json.dumps(machine, indent=1, ensure_ascii=False) + "\n"
+        path.with_suffix(".machine.json").write_text(described, encoding="utf-8")
     with path.open("w", encoding="utf-8", newline="") as file:
         if path.suffix == ".csv":
-            writer = csv.DictWriter(
-                file, [each.name for each in fields(rows[0])], lineterminator="\n"
-            )
+            names = [each.name for each in fields(rows[0])] if rows else []
+            writer = csv.DictWriter(file, names, lineterminator="\n")
             writer.writeheader()
             writer.writerows(asdict(row) for row in rows)
         else:
             json.dump([asdict(row) for row in rows], file, indent=1)
+
+
+def read(path: Path) -> list[Row]:
+    """Return the rows of a file that `write` made, or an older version of it."""
+    with path.open(encoding="utf-8", newline="") as file:
+        found = list(csv.DictReader(file)) if path.suffix == ".csv" else json.load(file)
+    return [msgspec.convert(_without_empty(row), Row, strict=False) for row in found]
+
+
+def _without_empty(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what has no value: it gets its default."""
+    required = ("bench", "disk", "case", "name", "kind")
+    return {
+        name: value for name, value in row.items() if name in required or value not in ("", None)
+    }
 
 
 def _line(row: Row) -> str:
@@ -50,9 +67,9 @@ def _line(row: Row) -> str:
     spread = "" if row.lowest is None else f"{row.lowest:.2f}-{row.highest:.2f}"
     ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
     rate = f"{row.rate:,.0f}" if row.rate >= 100 else f"{row.rate:.1f}"
-    return _aligned(
-        (f"    {mark} {row.name}", rate, f"{row.p50_ms:.3f}", f"{row.p99_ms:.3f}", ratio, spread)
-    )
+    cpu = "" if row.cpu_us is None else f"{row.cpu_us:,.0f}"
+    times = (f"{row.p50_ms:.3f}", f"{row.p99_ms:.3f}", cpu)
+    return _aligned((f"    {mark} {row.name}", rate, *times, ratio, spread))
 
 
 def _aligned(cells: Sequence[str]) -> str:

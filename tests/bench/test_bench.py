@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import command, slow_disk
+from benchmarks import command, slow_disk, table
 from benchmarks.append import in_threads
-from benchmarks.measure import SCALES as SCALE_BY_NAME
-from benchmarks.measure import Case, Contestant, Goal, Results, Sample, measure, rows
+from benchmarks.measure import Case, Contestant, Goal, Results, Sample, rows
 from sessionary.errors import BadInput
 
 
@@ -75,7 +74,30 @@ def test_a_ratio_is_taken_round_by_round_and_a_goal_is_judged() -> None:
         return got.ratio("fast", "slow") == 3
 
     case = Case("race", (fast, slow), (Goal("three times", thrice),))
-    found = rows("sample", "as it is", case, measure(case, SCALE_BY_NAME["tiny"]))
+    results = Results({"fast": [fast.run(1)], "slow": [slow.run(1)]}, {"fast": [0.002]})
+    found = rows("sample", "as it is", case, results)
 
     assert [row.ratio for row in found] == [3, None, None]
+    assert [row.cpu_us for row in found] == [2000, None, None]
     assert found[-1].met == "met"
+
+
+def test_a_second_run_keeps_the_rows_of_the_other_benchmarks(tmp_path: Path) -> None:
+    output = tmp_path / "rows.csv"
+    for name in ("load", "open"):
+        command.main([name], scale="tiny", output=output, echo=lambda _: None)
+
+    assert {row.bench for row in table.read(output)} == {"load", "open"}
+
+
+def test_a_resumed_run_measures_only_what_the_file_does_not_have(tmp_path: Path) -> None:
+    output = tmp_path / "rows.csv"
+    command.main(["open"], scale="tiny", output=output, echo=lambda _: None)
+    written = table.read(output)
+    lines: list[str] = []
+
+    found = command.main(["open"], scale="tiny", output=output, resume=True, echo=lines.append)
+
+    assert found == []
+    assert "open, disk as it is: kept" in lines
+    assert table.read(output) == written
