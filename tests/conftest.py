@@ -61,17 +61,23 @@ def pytest_make_collect_report(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the counts of the fault tests: kills, requests, acknowledged, lost, doubled."""
-    counted = [
-        (report.nodeid, value)
-        for report in terminalreporter.stats.get("passed", [])
-        for name, value in report.user_properties
-        if name == "counts"
-    ]
-    if counted:
-        terminalreporter.section("faults")
-    for nodeid, value in sorted(counted):
-        terminalreporter.write_line(f"{nodeid.rpartition('::')[2]}: {value}")
+    """Print what tests have counted.
+
+    The fault tests: kills, requests, acknowledged, lost, doubled. The cost of a turn: statements, transactions, round
+    trips.
+    """
+    for title, property_name in (("faults", "counts"), ("cost of a turn", "turn cost")):
+        counted = [
+            (report.nodeid, value)
+            for outcome in ("passed", "failed")
+            for report in terminalreporter.stats.get(outcome, [])
+            for name, value in report.user_properties
+            if name == property_name
+        ]
+        if counted:
+            terminalreporter.section(title)
+        for nodeid, value in sorted(counted):
+            terminalreporter.write_line(f"{nodeid.rpartition('::')[2]}: {value}")
 
 
 def _fail_if_skipped(report: Report) -> Report:

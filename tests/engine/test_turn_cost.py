@@ -1,7 +1,7 @@
 """What a turn costs the database: statements, commits, write jobs and round trips, which must not creep up."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +31,11 @@ class TurnCost:
     reads: float
     # SQLite has none.
     round_trips: float = 0.0
+
+    def __str__(self) -> str:
+        counts = f"{self.statements:g} statements in {self.commits:g} transactions"
+        jobs = f"{self.write_jobs:g} write jobs, {self.reads:g} reads"
+        return f"{counts}, {jobs}, {self.round_trips:g} round trips"
 
 
 LIMITS = {
@@ -96,7 +101,10 @@ def _echo(request: TurnRequest) -> list[Event]:
 
 
 async def test_a_turn_costs_no_more_than_it_did(
-    store: CountingStore, counter: StatementCounter, database: str
+    store: CountingStore,
+    counter: StatementCounter,
+    database: str,
+    record_property: Callable[[str, object], None],
 ) -> None:
     # Only what a turn causes is counted: nothing polls meanwhile.
     rarely = replace(QUICK, poll_seconds=300, sweep_seconds=300, lease_seconds=3000)
@@ -133,7 +141,8 @@ async def test_a_turn_costs_no_more_than_it_did(
         counter.round_trips / TURNS if database == "postgres" else 0.0,
     )
     found = "\n".join(f"{count / TURNS:5.2f} {name}" for name, count in counter.names.most_common())
-    print(f"a turn on {database}: {cost}\n{found}")
+    print(f"a turn on {database}:\n{found}")
+    record_property("turn cost", str(cost))
     await engine.stop()
 
     limit = LIMITS[database]
