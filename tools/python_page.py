@@ -64,8 +64,8 @@ awaited. The differences:
 
 
 VALUES = """\
-A value cannot be changed. `copy.replace` of Python 3.13 makes a changed copy; before that, `msgspec.structs.replace` does
-for most of them, which are Structs, and `dataclasses.replace` for the others.
+A value cannot be changed. `copy.replace` of Python 3.13 makes a changed copy; before that, `msgspec.structs.replace`
+does for most of them, which are Structs, and `dataclasses.replace` for the others.
 """
 
 
