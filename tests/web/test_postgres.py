@@ -11,8 +11,10 @@ import pytest
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.store.open import open_store
 from tests.web.conftest import Client, Served, served
+from tests.web.test_arrival_waits import queued, until_waiting, without_engine
 from tests.web.test_arrivals import ADA
 from tests.web.test_events import listening
+from tests.web.test_sessions import end_elsewhere
 
 HOSTILE = ["nul \x00 inside", "\x00", "lone \ud800 half", "'; DROP TABLE sessions; --", "%_\\"]
 
@@ -42,6 +44,22 @@ async def test_a_day_on_postgresql(server: Served, client: Client) -> None:
     assert (await client.get("/sessions"))["items"][0]["message_count"] == 8
     forked = await client.post(f"/sessions/{id}/fork", {"title": "copy"}, status=201)
     assert (await client.call("DELETE", f"/sessions/{forked['id']}")).json()["trashed"] is True
+
+
+async def test_a_wait_ends_with_the_reply_on_postgresql(server: Served, client: Client) -> None:
+    arrival_id, begun = await queued(server, client)
+    async with without_engine(server) as other:
+        there = Client(other.http, client.token)
+        asking = [
+            asyncio.create_task(each.get(f"/arrivals/{arrival_id}?wait=60"))
+            for each in (client, there)
+        ]
+        await until_waiting(client, 1)
+        await until_waiting(there, 1)
+
+        await end_elsewhere(server, begun)
+
+        assert [(await each)["reply"]["text"] for each in asking] == ["re: next"] * 2
 
 
 async def test_one_request_sent_by_many_at_once_is_done_once(

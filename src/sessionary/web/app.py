@@ -7,7 +7,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
+from starlette.middleware.errors import ServerErrorMiddleware
+from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.responses import Response
+from starlette.types import ASGIApp
 
 from sessionary.web import openapi, problems
 from sessionary.web.auth import read_access
@@ -38,6 +41,7 @@ from sessionary.web.routes import (
     webhooks,
 )
 from sessionary.web.routes.login import LoginAttempts
+from sessionary.web.routing import api_router
 from sessionary.web.stream import EventStreams
 from sessionary.web.waits import ArrivalWaits
 
@@ -63,9 +67,26 @@ _ROUTERS = (
 )
 
 
+class Application(FastAPI):
+    """FastAPI with only the layers that our routes need around them.
+
+    Its own are one more for telemetry, which instruments nothing here, and one for dependencies that have to be closed,
+    of which we have none.
+    """
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Errors outside, then our middleware, then errors that become responses, then the routes."""
+        handlers = dict(self.exception_handlers)
+        unexpected = handlers.pop(Exception)
+        app: ASGIApp = ExceptionMiddleware(self.router, handlers=handlers)
+        for cls, args, kwargs in reversed(self.user_middleware):
+            app = cls(app, *args, **kwargs)
+        return ServerErrorMiddleware(app, handler=unexpected)
+
+
 def create_app(context: WebContext) -> FastAPI:
     """Build the HTTP application, for `serve` or for a test."""
-    app = FastAPI(
+    app = Application(
         title="Sessionary",
         version=VERSION,
         description="The session layer for AI agents: sessions, messages, turns, search and usage over HTTP.",
@@ -94,13 +115,9 @@ def create_app(context: WebContext) -> FastAPI:
     _add_routes(app, health.probes)
     _add_routes(app, login.pages)
     _add_routes(app, static.router_for(static.built()))
-    app.add_api_route(
-        f"{PREFIX}/openapi.json",
-        _openapi_document,
-        methods=["GET"],
-        include_in_schema=False,
-        dependencies=[read_access],
-    )
+    description = api_router(prefix=PREFIX, include_in_schema=False)
+    description.add_api_route("/openapi.json", _openapi_document, dependencies=[read_access])
+    _add_routes(app, description)
     problems.install(app)
     app.add_middleware(RequestGuard, settings=context.settings, webhook_bytes=context.webhook_bytes)
     app.add_middleware(health.AnswerCounter, counts=counts)
@@ -109,7 +126,7 @@ def create_app(context: WebContext) -> FastAPI:
 
 def create_webhook_app(context: WebContext) -> FastAPI:
     """The paths of webhooks and nothing else, for an address that platforms can reach."""
-    app = FastAPI(
+    app = Application(
         title="Sessionary", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False
     )
     app.state.context = context

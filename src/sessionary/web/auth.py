@@ -4,13 +4,16 @@ import hashlib
 import hmac
 import re
 from collections.abc import Awaitable, Callable
-from typing import Annotated
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 
 from sessionary.actions import credentials
 from sessionary.errors import BadInput
 from sessionary.model.access import Scope
+from sessionary.store.database import Tx
 from sessionary.web.connections import CONNECTION, LimitedConnection
 from sessionary.web.context import Caller, WebContext
 from sessionary.web.problems import SAFE, RequestRefused
@@ -21,6 +24,7 @@ IDEMPOTENCY_KEY = re.compile("[A-Za-z0-9._-]+")
 MAX_IDEMPOTENCY_KEY = 200
 _BEARER = "bearer "
 _MAX_SECRET = 200
+T = TypeVar("T")
 
 
 def context_of(request: Request) -> WebContext:
@@ -44,9 +48,7 @@ def require_scope(scope: Scope) -> Callable[[Request], Awaitable[Caller]]:
 
     async def caller(request: Request) -> Caller:
         found = await identify(request)
-        connection: LimitedConnection | None = request.scope.get(CONNECTION)
-        if connection is not None:
-            connection.name_caller(found.id)
+        _name_caller(request, found)
         if not found.scope.allows(scope):
             raise RequestRefused(403, f"This needs the scope {scope}; the token has {found.scope}.")
         if request.method not in SAFE:
@@ -57,28 +59,94 @@ def require_scope(scope: Scope) -> Callable[[Request], Awaitable[Caller]]:
     return caller
 
 
-async def identify(request: Request) -> Caller:
-    """Find the caller by a bearer token or a cookie; refuse anything else."""
-    context = context_of(request)
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What a request shows: a program's token, or the cookie of a browser's login."""
+
+    secret: str
+    is_browser: bool = False
+
+
+def credential_of(request: Request) -> Credential:
+    """The bearer token or the cookie of a request; refuse a request without either."""
     header = request.headers.get("authorization")
     if header is not None:
         token = header[len(_BEARER) :].strip() if header.lower().startswith(_BEARER) else ""
         if token and len(token) <= _MAX_SECRET:
-            found = await context.store.read(credentials.find_token, token)
-            if found is not None:
-                return Caller(found.profile, found.scope, found.id)
+            return Credential(token)
         raise RequestRefused(401, "The token is not valid.")
     cookie = request.cookies.get(cookie_name(request))
     if not cookie or len(cookie) > _MAX_SECRET:
         raise RequestRefused(401, "A token or a login is needed.")
-    login = await context.store.read(credentials.find_login, cookie, now=context.clock.now())
-    if login is None:
-        raise RequestRefused(401, "The login is over.")
-    if request.method not in SAFE:
+    return Credential(cookie, is_browser=True)
+
+
+def find_caller(tx: Tx, shown: Credential, *, now: datetime) -> Caller:
+    """The caller whose token or login is valid at this moment; refuse anything else."""
+    if shown.is_browser:
+        login = credentials.find_login(tx, shown.secret, now=now)
+        if login is None:
+            raise RequestRefused(401, "The login is over.")
+        return Caller(login.profile, Scope.ADMIN, login.id, is_browser=True)
+    token = credentials.find_token(tx, shown.secret)
+    if token is None:
+        raise RequestRefused(401, "The token is not valid.")
+    return Caller(token.profile, token.scope, token.id)
+
+
+async def identify(request: Request) -> Caller:
+    """Find the caller by a bearer token or a cookie; refuse anything else."""
+    context = context_of(request)
+    shown = credential_of(request)
+    caller = await context.store.read(find_caller, shown, now=context.clock.now())
+    if caller.is_browser and request.method not in SAFE:
         given = request.headers.get(CSRF_HEADER, "").encode()
-        if not hmac.compare_digest(given, csrf_token(cookie).encode()):
+        if not hmac.compare_digest(given, csrf_token(shown.secret).encode()):
             raise RequestRefused(403, f"The header {CSRF_HEADER} is missing or wrong.")
-    return Caller(login.profile, Scope.ADMIN, login.id, is_browser=True)
+    return caller
+
+
+class CallerReads:
+    """Reads for the caller of a request, whom the same transaction finds.
+
+    One way to the store's threads and back instead of two: 0.1 ms of CPU. Only for requests that change nothing: a
+    stranger must not begin a write transaction, nor have a body read. Nothing is kept from one request to the next, so
+    a token that is revoked, by whatever process, is refused from the next read on.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._shown = credential_of(request)
+
+    async def read(self, action: Callable[[Tx, Caller], T]) -> tuple[Caller, T]:
+        """Find the caller and run an action for them, on one snapshot."""
+        context = context_of(self._request)
+        caller, found = await context.store.read(
+            _read_for_caller, self._shown, action, now=context.clock.now()
+        )
+        _name_caller(self._request, caller)
+        return caller, found
+
+
+def _read_for_caller(
+    tx: Tx, shown: Credential, action: Callable[[Tx, Caller], T], *, now: datetime
+) -> tuple[Caller, T]:
+    # Whoever is known may read: that is the least scope.
+    caller = find_caller(tx, shown, now=now)
+    return caller, action(tx, caller)
+
+
+def _name_caller(request: Request, caller: Caller) -> None:
+    connection: LimitedConnection | None = request.scope.get(CONNECTION)
+    if connection is not None:
+        connection.name_caller(caller.id)
+
+
+async def _caller_reads(request: Request) -> CallerReads:
+    return CallerReads(request)
+
+
+_caller_reads.__dict__["scope"] = Scope.READ
 
 
 def idempotency_key(request: Request) -> str | None:
@@ -95,17 +163,26 @@ def idempotency_key(request: Request) -> str | None:
     return key
 
 
+def has_access(tx: Tx, caller: Caller, *, now: datetime) -> bool:
+    """Whether a caller's token or login is valid at this moment."""
+    if caller.is_browser:
+        return credentials.is_valid_login(tx, caller.id, now=now)
+    return credentials.is_valid_token(tx, caller.id)
+
+
 async def is_still_valid(context: WebContext, caller: Caller) -> bool:
     """Whether a caller's token or login is still valid."""
-    if caller.is_browser:
-        return await context.store.read(
-            credentials.is_valid_login, caller.id, now=context.clock.now()
-        )
-    return await context.store.read(credentials.is_valid_token, caller.id)
+    return await context.store.read(has_access, caller, now=context.clock.now())
 
 
-ContextDep = Annotated[WebContext, Depends(context_of)]
+async def _context(request: Request) -> WebContext:
+    """The context as a dependency. FastAPI runs one that is not a coroutine in a thread: 0.2 ms of CPU a request."""
+    return context_of(request)
+
+
+ContextDep = Annotated[WebContext, Depends(_context)]
 read_access = Depends(require_scope(Scope.READ))
 Reader = Annotated[Caller, read_access]
+ReaderReads = Annotated[CallerReads, Depends(_caller_reads)]
 Writer = Annotated[Caller, Depends(require_scope(Scope.WRITE))]
 Admin = Annotated[Caller, Depends(require_scope(Scope.ADMIN))]

@@ -9,6 +9,7 @@ import ipaddress
 import logging
 import resource
 from collections import Counter
+from functools import lru_cache
 from typing import Any, Literal, cast
 
 import h11
@@ -358,6 +359,7 @@ class BodyBudget:
         return self.used + size <= self._most or next(iter(self._held)) is holder
 
 
+@lru_cache(maxsize=1024)
 def classify_peer(peer: str, trusted: tuple[Network, ...]) -> tuple[str, bool, bool]:
     """What counts as one address (of IPv6 a network of 64 bits), is it a proxy, is it this machine."""
     try:

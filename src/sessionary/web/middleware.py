@@ -5,7 +5,7 @@ import contextlib
 import ipaddress
 from collections.abc import Iterable, Mapping
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sessionary.config.server import Limits, WebSettings
@@ -21,6 +21,13 @@ CLIENT = "sessionary.client"
 # A body of this size or less is not counted with the others: it costs no more than a connection.
 UNCOUNTED_BYTES = 64 * 1024
 _FRIENDLY = frozenset({"same-origin", "none"})
+_RawHeaders = tuple[tuple[bytes, bytes], ...]
+# Encoded once, not for each response; names in lower case, as ASGI has them.
+_HEADERS: _RawHeaders = tuple(
+    (name.lower().encode(), value.encode()) for name, value in HEADERS.items()
+)
+_API_HEADERS: _RawHeaders = (*_HEADERS, (b"cache-control", b"no-store"))
+_CLOSE = (b"connection", b"close")
 
 
 class RequestGuard:
@@ -42,7 +49,7 @@ class RequestGuard:
             await self._app(scope, receive, send)
             return
         body = self._body(scope, receive)
-        guarded = _with_headers(body.lingering(send), is_api=scope["path"].startswith(API))
+        guarded = body.lingering(send, _API_HEADERS if scope["path"].startswith(API) else _HEADERS)
         try:
             headers = Headers(scope=scope)
             self._check(scope, headers)
@@ -180,8 +187,8 @@ class _LimitedBody:
         if self._budget is not None:
             await self._budget.release(self)
 
-    def lingering(self, send: Send) -> Send:
-        """Return a `send` that reads the rest of the body before a response closes the connection.
+    def lingering(self, send: Send, added: "_RawHeaders") -> Send:
+        """Return a `send` that adds headers, and reads the rest of the body before a response closes the connection.
 
         A client that still sends would lose the response if we closed at once: TCP resets then.
         """
@@ -190,7 +197,11 @@ class _LimitedBody:
         async def sent(message: Message) -> None:
             nonlocal closes
             if message["type"] == "http.response.start":
-                closes = Headers(raw=list(message.get("headers", ()))).get("connection") == "close"
+                headers = list(message.get("headers", ()))
+                closes = _CLOSE in headers
+                present = {name for name, _ in headers}
+                headers += [each for each in added if each[0] not in present]
+                message = {**message, "headers": headers}
             elif closes and not message.get("more_body", False):
                 await send({**message, "more_body": True})
                 await self.release()
@@ -212,16 +223,3 @@ class _LimitedBody:
 
 def _too_large(limit: int) -> RequestRefused:
     return RequestRefused(413, f"A request has {limit:,} bytes at most.")
-
-
-def _with_headers(send: Send, *, is_api: bool) -> Send:
-    async def guarded(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            for name, value in HEADERS.items():
-                headers.setdefault(name, value)
-            if is_api:
-                headers.setdefault("Cache-Control", "no-store")
-        await send(message)
-
-    return guarded

@@ -157,11 +157,12 @@ class EventStreams:
 
     def _on_commit(self, events: Sequence[Any]) -> None:
         # This runs in the thread that committed; the loop may be gone already.
-        if self._loop is not None and any(
+        loop = self._loop if self._open else None
+        if loop is not None and any(
             isinstance(event, SessionChanged | AccessEnded) for event in events
         ):
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self.wake)
+                loop.call_soon_threadsafe(self.wake)
 
     def wake(self) -> None:
         """Let every stream check for changes."""

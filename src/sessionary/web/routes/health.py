@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -16,7 +16,7 @@ from sessionary.web.openapi import PUBLIC, response_content
 from sessionary.web.routing import api_router
 
 public = api_router(prefix=PREFIX, tags=["health"])
-probes = APIRouter(include_in_schema=False)  # the same where orchestrators look for them
+probes = api_router(include_in_schema=False)  # the same where orchestrators look for them
 router = api_router(prefix=PREFIX, tags=["health"])
 READY_SECONDS = 2.0
 # Those that are counted by name: a client may make up others without end.

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, TypeVar
 from urllib.parse import parse_qs
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import Path, Query, Request
 from msgspec import Meta, Struct
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from typing_extensions import TypedDict
@@ -37,7 +37,7 @@ MAX_ADDRESSES = 10_000
 FORGOTTEN_AFTER = timedelta(days=1)
 OTHER_WAY = "on the server's machine `sessionary password link` makes a link that lets a browser in"
 router = api_router(prefix=PREFIX, tags=["login"])
-pages = APIRouter(include_in_schema=False)
+pages = api_router(include_in_schema=False)
 SECRET_BYTES = 32
 SALT_BYTES = 16
 _WRONG = "The password is wrong."

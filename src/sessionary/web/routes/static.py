@@ -9,6 +9,7 @@ from starlette.responses import HTMLResponse, Response
 
 from sessionary.web.openapi import PUBLIC
 from sessionary.web.pages import not_built
+from sessionary.web.routing import api_router
 
 DIST = Path(__file__).parent.parent / "dist"
 _SHELL = "index.html"
@@ -83,7 +84,7 @@ def built() -> WebBundle:
 
 def router_for(bundle: WebBundle) -> APIRouter:
     """The workbench's pages and files; they hold nothing of the record and are open to all."""
-    router = APIRouter(include_in_schema=False)
+    router = api_router(include_in_schema=False)
 
     async def shell(request: Request) -> Response:
         """The workbench, whatever its page."""

@@ -8,6 +8,7 @@ from sessionary.web.auth import Writer
 from sessionary.web.context import Caller, Traces
 from sessionary.web.problems import RequestRefused
 from sessionary.web.requests import read_raw
+from sessionary.web.routing import api_router
 
 PATH = "/v1/traces"
 LOGS_PATH = "/v1/logs"
@@ -16,7 +17,7 @@ MEDIA_TYPES = ("application/json", "application/x-protobuf")
 
 def router_for(traces: Traces, logs: Traces) -> APIRouter:
     """The paths at which exporters look for it; a token that may write opens them."""
-    router = APIRouter(include_in_schema=False)
+    router = api_router(include_in_schema=False)
 
     @router.post(PATH)
     async def receive(request: Request, caller: Writer) -> Response:
