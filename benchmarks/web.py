@@ -1,5 +1,6 @@
 """The workbench and what it asks for: a real server on a large store, and a real browser."""
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -80,9 +81,9 @@ def _turns(web: Web, ids: Iterator[str]) -> Callable[[float], Sample]:
         began = time.perf_counter()
         while not latencies or time.perf_counter() - began < seconds:
             id = next(ids)
-            latencies.append(web.ask("POST", f"/sessions/{id}/turns", {"text": "hi"}).seconds)
-            while web.json(f"/sessions/{id}")["running"]:
-                pass
+            asked = web.ask("POST", f"/sessions/{id}/turns", {"text": "hi"})
+            latencies.append(asked.seconds)
+            web.json(f"/arrivals/{json.loads(asked.body)['arrival_id']}?wait=30")
         return Sample(len(latencies), sum(latencies), latencies)
 
     return run
