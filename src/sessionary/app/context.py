@@ -26,7 +26,7 @@ LEAST_SHIFT = timedelta(seconds=1)
 
 @cache
 def load_prices() -> None:
-    """Load the table of prices, once: it takes half a second of CPU, so nobody does it without need."""
+    """Load the table of prices, once: it takes 3 ms of CPU, so nobody does it without need."""
     from sessionary import prices
 
     prices.load()

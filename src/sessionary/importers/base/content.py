@@ -11,7 +11,8 @@ from sessionary.formats import coerce
 from sessionary.formats.parts import Content
 from sessionary.importers.base.events import Branch, Compacted, MessageEvent, Skipped, TokenUsage
 from sessionary.model.usage import MAX_COST_MICROUSD, CostStatus, Usage
-from sessionary.prices import VERSION, Tokens, cost_of, cost_of_tokens
+from sessionary.prices import Tokens, cost_of, cost_of_tokens
+from sessionary.prices import version as price_version
 from sessionary.store.tables import usage
 from sessionary.store.tables.sessions import column
 from sessionary.store.tables.usage import UsageRow
@@ -205,7 +206,7 @@ def _of_tokens(used: TokenUsage) -> UsageRow:
         return UsageRow(*known, None, None, None, *tokens[:5])
     status = CostStatus.ESTIMATED
     return UsageRow(
-        *known, None, None, None, *tokens[:5], cost.microusd, status, cost.source, VERSION
+        *known, None, None, None, *tokens[:5], cost.microusd, status, cost.source, price_version()
     )
 
 
@@ -218,7 +219,7 @@ def _of_usage(used: Usage, *, now: datetime) -> UsageRow:
         cost_microusd=cost.microusd,
         cost_status=CostStatus.ESTIMATED,
         price_source=cost.source,
-        price_version=VERSION,
+        price_version=price_version(),
     )
 
 
