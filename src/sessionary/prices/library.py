@@ -115,5 +115,5 @@ def _rates(price: types.ModelPrice, sent: int) -> Rates | None:
     for scale in (SCALE, SCALE**2):
         scaled = [value * scale for value in each]
         if all(value == int(value) for value in scaled):
-            return Rates(*map(int, scaled), scale=scale)
+            return msgspec.structs.replace(Rates(*map(int, scaled)), scale=scale)
     raise ValueError(f"The price {price} has more digits than a rate can hold.")

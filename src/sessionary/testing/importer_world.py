@@ -26,7 +26,8 @@ from sessionary.importers.base.events import (
     Unit,
     check_event,
 )
-from sessionary.importers.base.session_merger import ImportTarget, body_text
+from sessionary.importers.base.prepared import body_text
+from sessionary.importers.base.session_merger import ImportTarget
 from sessionary.model import message, transcript
 from sessionary.model.message import Entry, Message
 from sessionary.model.session import SessionHead

@@ -1,21 +1,15 @@
 """What importers build messages from: content, times, token usage, trees of messages."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
 from typing import Any, Generic, TypeVar
 
-from sessionary.clock import to_micros
 from sessionary.formats import coerce
 from sessionary.formats.parts import Content
-from sessionary.importers.base.events import Branch, Compacted, MessageEvent, Skipped, TokenUsage
+from sessionary.importers.base.events import Branch, Compacted, MessageEvent, Skipped
 from sessionary.model.usage import MAX_COST_MICROUSD, CostStatus, Usage
-from sessionary.prices import Tokens, cost_of, cost_of_tokens
-from sessionary.prices import version as price_version
-from sessionary.store.tables import usage
-from sessionary.store.tables.sessions import column
-from sessionary.store.tables.usage import UsageRow
 
 
 class MessageContent(Content):
@@ -180,47 +174,6 @@ def uncached_input(sent: object, *cached: object) -> int:
     """Return the input tokens without the cached ones, which some providers count among them."""
     total, rest = coerce.count(sent), sum(map(coerce.count, cached))
     return total - rest if total >= rest else total
-
-
-def ledger_rows(used: Iterable[Usage | TokenUsage], *, now: datetime) -> list[UsageRow]:
-    """Return calls as rows of the ledger, with our price if their tool gave none."""
-    return [
-        _of_tokens(each) if isinstance(each, TokenUsage) else _of_usage(each, now=now)
-        for each in used
-    ]
-
-
-def _of_tokens(used: TokenUsage) -> UsageRow:
-    tokens = Tokens(
-        used.input_tokens,
-        used.output_tokens,
-        used.cache_read_tokens,
-        used.cache_write_tokens,
-        cache_write_1h=used.cache_write_1h_tokens,
-    )
-    cost = cost_of_tokens(tokens, used.model, at=used.at)
-    provider = None if cost is None else cost.provider
-    # The ledger counts all cache writes together: the sixth number is only for the price.
-    known = column(used.call_id), to_micros(used.at), usage.word(used.model), provider
-    if cost is None:
-        return UsageRow(*known, None, None, None, *tokens[:5])
-    status = CostStatus.ESTIMATED
-    return UsageRow(
-        *known, None, None, None, *tokens[:5], cost.microusd, status, cost.source, price_version()
-    )
-
-
-def _of_usage(used: Usage, *, now: datetime) -> UsageRow:
-    call, cost = usage.call_of(used, at=now), cost_of(used, at=now)
-    if cost is None:
-        return call
-    return call._replace(
-        provider=call.provider or cost.provider,
-        cost_microusd=cost.microusd,
-        cost_status=CostStatus.ESTIMATED,
-        price_source=cost.source,
-        price_version=price_version(),
-    )
 
 
 def _microdollars(dollars: object) -> int | None:

@@ -1,9 +1,11 @@
 """Imports the units of one tool, such as files, one after the other; of each only what is new."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import NamedTuple, Protocol
 
 from sessionary.actions.transfer import merge
 from sessionary.errors import BadInput, Conflict
@@ -25,7 +27,13 @@ from sessionary.importers.base.events import (
     Skipped,
     SourceRewritten,
     Unit,
-    UsageEvent,
+)
+from sessionary.importers.base.prepared import (
+    PreparedBranch,
+    PreparedEvent,
+    PreparedMessage,
+    PreparedUsage,
+    prepared_events,
 )
 from sessionary.importers.base.session_merger import ImportTarget, SessionMerger
 from sessionary.store.tables import imports
@@ -98,15 +106,80 @@ class ToolImportReport:
         self.held_back += 1
         self.held_back_until = max(event.until, self.held_back_until or event.until)
 
+    def reading_counts(self) -> "_ReadingCounts":
+        """Return what is counted while a unit is read, whether or not it is stored then."""
+        return _ReadingCounts(
+            self.bytes,
+            self.skipped,
+            len(self.faults),
+            Counter(self.left_out),
+            self.held_back,
+            self.held_back_until,
+        )
+
+    def restore_counts(self, before: "_ReadingCounts") -> None:
+        """Go back to earlier counts, because a unit is read again from its beginning."""
+        self.bytes, self.skipped = before.bytes, before.skipped
+        del self.faults[before.faults :]
+        self.left_out = before.left_out
+        self.held_back, self.held_back_until = before.held_back, before.held_back_until
+
     def note(self, text: str) -> None:
         """Add a note for the person who imports, up to a limit."""
         if len(self.notes) < SHOWN and text not in self.notes:
             self.notes.append(text)
 
 
+class _ReadingCounts(NamedTuple):
+    bytes: int
+    skipped: int
+    faults: int
+    left_out: Counter[str]
+    held_back: int
+    held_back_until: datetime | None
+
+
 OnUnitProgress = Callable[[ToolImportReport, Unit], None]
 # Returns why a unit must not be read; None if it may be.
 Check = Callable[[Unit], str | None]
+
+
+class ReaderLost(Exception):
+    """Another process read a unit, and has ended: the unit must be read again."""
+
+
+# Closed if not all of it is read.
+EventStream = Generator[PreparedEvent]
+
+
+class EventSource(Protocol):
+    """Reads units: in this process, or in others."""
+
+    # How many units after the one that is merged may be read.
+    lookahead: int
+
+    def expect(self, unit: Unit, resume: Resume | None) -> bool:
+        """Begin to read a unit whose events will be asked for soon; return whether that is possible now."""
+
+    def read(self, unit: Unit, resume: Resume | None) -> EventStream:
+        """Yield the events of a unit; raises what the importer raises, or `ReaderLost`."""
+
+
+class LocalSource:
+    """Reads units in this process."""
+
+    lookahead = 0
+
+    def __init__(self, importer: Importer, *, now: datetime) -> None:
+        self._importer, self._now = importer, now
+
+    def expect(self, unit: Unit, resume: Resume | None) -> bool:
+        """Do nothing: a unit is read when its events are asked for."""
+        return False
+
+    def read(self, unit: Unit, resume: Resume | None) -> EventStream:
+        """Yield the events of a unit."""
+        return prepared_events(self._importer, unit, resume, now=self._now)
 
 
 def run(
@@ -117,22 +190,57 @@ def run(
     own_files: Iterable[tuple[int, int]] = (),
     check: Check = lambda _: None,
     progress: OnUnitProgress = lambda *_: None,
+    source: EventSource | None = None,
 ) -> ToolImportReport:
-    """Import each unit that changed since it was last read and that `check` allows."""
+    """Import each unit that changed since it was last read and that `check` allows.
+
+    By default this process reads the units itself.
+    """
     report = ToolImportReport()
     own = frozenset(own_files)
+    local = LocalSource(importer, now=target.moment.now)
+    reading = source or local
 
     def refusal(unit: Unit) -> str | None:
         if any(files.identity(path) in own for path in (unit.path, *unit.beside)):
             return "it belongs to the store itself; it was left alone"
         return check(unit)
 
+    # Inspected, perhaps being read, not merged yet.
+    ahead: deque[_Inspection] = deque()
+
+    def merge_until(most: int) -> None:
+        while len(ahead) > most:
+            if reading.lookahead:
+                # The first unit that must wait lets the others wait: they are read in their order.
+                all(each.announce(reading) for each in ahead)
+            _import_unit(ahead.popleft(), reading, local, report, progress)
+
     for unit in units:
-        to = _target_for(target, unit, report)
-        reader = UnitImport(to, unit, report, progress=progress)
-        _take_unit(reader, to, importer, unit, report, check=refusal)
-        progress(report, unit)
+        if any(each.unit.name == unit.name for each in ahead):
+            # Someone named it twice: the second time, nothing in it is new.
+            merge_until(0)
+        ahead.append(_inspect(_target_for(target, unit, report), unit, check=refusal))
+        merge_until(reading.lookahead)
+    merge_until(0)
     return report
+
+
+def _import_unit(
+    found: "_Inspection",
+    source: EventSource,
+    local: EventSource,
+    report: ToolImportReport,
+    progress: OnUnitProgress,
+) -> None:
+    assert found.target is not None
+    unit = found.unit
+    _take_unit(
+        UnitImport(found.target, unit, report, source=source, local=local, progress=progress),
+        found,
+        report,
+    )
+    progress(report, unit)
 
 
 def preview(
@@ -146,7 +254,9 @@ def preview(
     report = ToolImportReport()
     for unit in units:
         to = None if target is None else _target_for(target, unit, report)
-        _take_unit(_UnitPreview(to, unit, report), to, importer, unit, report, check=check)
+        _take_unit(
+            _UnitPreview(to, importer, unit, report), _inspect(to, unit, check=check), report
+        )
     return report
 
 
@@ -177,31 +287,61 @@ def _find_read_unit(target: ImportTarget, unit: Unit) -> ReadUnit | None:
     ).result()
 
 
-def _take_unit(
-    reader: "UnitImport | _UnitPreview",
-    target: ImportTarget | None,
-    importer: Importer,
-    unit: Unit,
-    report: ToolImportReport,
-    *,
-    check: Check,
-) -> None:
-    """Read a unit, unless it need not or must not be read, and count it in the report."""
-    report.units += 1
+@dataclass(slots=True)
+class _Inspection:
+    """What is known about a unit before it is read."""
+
+    unit: Unit
+    target: ImportTarget | None
+    known: ReadUnit | None
+    is_unchanged: bool = False
+    # Why an earlier import found nothing in it, if it would find nothing again.
+    omission: str | None = None
+    # Why it must not be read.
+    refusal: str | None = None
+    is_announced: bool = False
+
+    def announce(self, source: EventSource) -> bool:
+        """Let the unit be read ahead, unless it need not or must not be read; return whether the next one may be."""
+        if self.is_announced or self.is_unchanged or self.omission or self.refusal:
+            return True
+        try:
+            resume = _resume_point(self.known, self.unit)
+        except (BadInput, OSError):
+            # It is reported when it is the unit's turn.
+            return True
+        self.is_announced = source.expect(self.unit, resume)
+        return self.is_announced
+
+
+def _inspect(target: ImportTarget | None, unit: Unit, *, check: Check) -> _Inspection:
     known = None if target is None else _find_read_unit(target, unit)
     if target is not None and known is not None and known.stamp == unit.stamp:
         note = known.note if isinstance(known.note, dict) else {}
         if "omitted" not in note:
-            report.unchanged_units += 1
-            return
+            return _Inspection(unit, target, known, is_unchanged=True)
         # Nothing was imported from it before. Another version of this program may be able to read it.
         if note.get("version") == target.version:
-            report.omit(unit, str(note["omitted"]))
-            return
-    failure = check(unit)
+            return _Inspection(unit, target, known, omission=str(note["omitted"]))
+    return _Inspection(unit, target, known, refusal=check(unit))
+
+
+def _take_unit(
+    reader: "UnitImport | _UnitPreview", found: _Inspection, report: ToolImportReport
+) -> None:
+    """Read a unit, unless it need not or must not be read, and count it in the report."""
+    report.units += 1
+    unit = found.unit
+    if found.is_unchanged:
+        report.unchanged_units += 1
+        return
+    if found.omission is not None:
+        report.omit(unit, found.omission)
+        return
+    failure = found.refusal
     if failure is None:
         try:
-            reader.read(importer, known)
+            reader.read(found.known)
         except (BadInput, Conflict) as error:
             failure = str(error)
         except OSError as error:
@@ -228,8 +368,11 @@ def _resume_point(known: ReadUnit | None, unit: Unit) -> Resume | None:
 class _UnitPreview:
     """Counts what an import of one unit would do."""
 
-    def __init__(self, target: ImportTarget | None, unit: Unit, report: ToolImportReport) -> None:
+    def __init__(
+        self, target: ImportTarget | None, importer: Importer, unit: Unit, report: ToolImportReport
+    ) -> None:
         self._target, self._unit, self._report = target, unit, report
+        self._importer = importer
         self._begun: SessionBegin | None = None
         self._messages = 0
         self._has_conversation = False
@@ -237,16 +380,16 @@ class _UnitPreview:
         self.sessions = 0
         self.omission = _NOTHING
 
-    def read(self, importer: Importer, known: ReadUnit | None) -> None:
+    def read(self, known: ReadUnit | None) -> None:
         """Count what is new since the unit was last read."""
         resume = _resume_point(known, self._unit)
         self._report.bytes += self._unit.size - (0 if resume is None else resume.place)
         try:
             try:
-                for event in importer.read(self._unit, resume):
+                for event in self._importer.read(self._unit, resume):
                     self._add(event)
             except SourceRewritten:
-                for event in importer.read(self._unit, None):
+                for event in self._importer.read(self._unit, None):
                     self._add(event)
         finally:
             self._end()
@@ -311,22 +454,28 @@ class UnitImport:
         unit: Unit,
         report: ToolImportReport,
         *,
+        source: EventSource,
+        local: EventSource,
         progress: OnUnitProgress,
     ) -> None:
         self._target, self._unit, self._report = target, unit, report
+        self._source, self._local = source, local
         self._progress = progress
         self._start_at(None, None)
 
-    def read(self, importer: Importer, known: ReadUnit | None) -> None:
+    def read(self, known: ReadUnit | None) -> None:
         """Import what is new since the unit was last read; all of it if that place is lost."""
         resume = _resume_point(known, self._unit)
+        before = self._report.reading_counts()
         try:
             seq = None if resume is None or known is None else known.note.get("seq")
             self._start_at(resume, seq)
-            self._run(importer)
-        except (_Unresumable, SourceRewritten):
+            self._run(self._source)
+        except (_Unresumable, SourceRewritten, ReaderLost):
+            # What is stored already is recognised; what only the report counts would count twice.
+            self._report.restore_counts(before)
             self._start_at(None, None)
-            self._run(importer)
+            self._run(self._local)
 
     def _start_at(self, resume: Resume | None, seq: int | None) -> None:
         self._resume = resume
@@ -345,18 +494,10 @@ class UnitImport:
         self.sessions = 0
         self.omission = _NOTHING
 
-    def _run(self, importer: Importer) -> None:
+    def _run(self, source: EventSource) -> None:
         """Import the events of the unit, and record that it was read."""
-        for event in importer.read(self._unit, self._resume):
-            merger = self._merger
-            if type(event) is MessageEvent and merger is not None:
-                # A shortcut for speed: nearly all events are messages.
-                self._is_past_checkpoint = True
-                merger.add_message(event)
-                if self._checkpoint is None and merger.is_full:
-                    self._flush_without_checkpoint(merger)
-            else:
-                self._handle(event)
+        with closing(source.read(self._unit, self._resume)) as events:
+            self._merge(events)
         self._end()
         self._report_bytes(self._unit.size)
         # Record that the unit was read, and where the next import can resume.
@@ -372,9 +513,28 @@ class UnitImport:
             moment=to.moment,
         ).result()
 
-    def _handle(self, event: Event) -> None:
+    def _merge(self, events: EventStream) -> None:
+        for event in events:
+            merger = self._merger
+            if type(event) is PreparedMessage and merger is not None:
+                # A shortcut for speed: nearly all events are messages.
+                self._is_past_checkpoint = True
+                merger.add_message(event)
+                if self._checkpoint is None and merger.is_full:
+                    self._flush_without_checkpoint(merger)
+            else:
+                self._handle(event)
+
+    def _handle(self, event: PreparedEvent) -> None:
         match event:
-            case MessageEvent() | Compacted() | Retracted() | Branch() | UsageEvent() | Facts():
+            case (
+                PreparedMessage()
+                | Compacted()
+                | Retracted()
+                | PreparedBranch()
+                | PreparedUsage()
+                | Facts()
+            ):
                 self._is_past_checkpoint = True
                 if self._merger is not None:
                     self._merger.add(event)

@@ -7,36 +7,30 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import msgspec
-from msgspec.structs import replace
-
 from sessionary.actions.transfer import merge
 from sessionary.actions.transfer.merge import ParentSession, WriteBatch
 from sessionary.clock import Moment, encode_id, from_micros, to_micros
-from sessionary.importers.base.content import RecentEntries, ledger_rows
+from sessionary.importers.base.content import RecentEntries
 from sessionary.importers.base.events import (
     FOLLOWS,
-    Branch,
     Compacted,
     Facts,
-    MessageEvent,
     Retracted,
     SessionBegin,
-    TokenUsage,
-    UsageEvent,
 )
+from sessionary.importers.base.prepared import PreparedBranch, PreparedMessage, PreparedUsage
 from sessionary.model import codec
 from sessionary.model.codec import storable_text
 from sessionary.model.record import ProjectFact, SessionLine
 from sessionary.model.session import Lineage, Segment, TitleBy
 from sessionary.model.terminal import one_line
 from sessionary.model.title import MAX_TITLE, clean_title, derive_title, preview
-from sessionary.model.usage import Usage
 from sessionary.store.database import Store
 from sessionary.store.tables import imports
 from sessionary.store.tables.blobs import hash_of
 from sessionary.store.tables.entries import MAX_BODY, LogRow
 from sessionary.store.tables.imports import Added, Imported, ReadUnit
+from sessionary.store.tables.usage import UsageRow
 
 # The fields that `Facts` may have.
 FIELDS = frozenset(
@@ -49,48 +43,6 @@ FIELDS = frozenset(
 
 
 _PREVIEWED = 400
-
-
-class _Body(msgspec.Struct, omit_defaults=True, gc=False):
-    """The stored fields of a message, in their order; defaults are left out."""
-
-    parts: list[dict[str, Any]]
-    person: dict[str, Any] | None = None
-    model: str | None = None
-    finish_reason: str | None = None
-    token_count: int | None = None
-    platform_message_id: str | None = None
-    extra: dict[str, Any] | None = None
-
-
-_encode = msgspec.json.Encoder().encode
-
-
-def body_text(message: MessageEvent, tool: str) -> str:
-    """Return a message as the log stores it."""
-    extra = message.extra
-    if message.role == "system":
-        # Another system's instructions: people may read them, no model shall follow them.
-        extra = {"imported": tool} | (extra or {})
-    body = _Body(
-        message.parts,
-        message.person,
-        message.model,
-        message.finish_reason,
-        message.token_count,
-        message.id,
-        extra or None,
-    )
-    try:
-        return _encode(body).decode()
-    except UnicodeEncodeError:
-        # Half of a surrogate pair.
-        known = ((name, getattr(body, name)) for name in body.__struct_fields__)
-        return codec.encode({name: value for name, value in known if value is not None})
-
-
-def _text_of(message: MessageEvent) -> str:
-    return "\n".join(part["text"] for part in message.parts if part["type"] == "text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +240,7 @@ class SessionMerger:
     """
 
     def __init__(self, target: ImportTarget, begin: SessionBegin, *, is_resumed: bool) -> None:
-        self._target, self._tool = target, target.tool
+        self._target = target
         self._begin = begin
         self.fields: dict[str, Any] = {}
         self.skipped = 0
@@ -303,7 +255,7 @@ class SessionMerger:
         self._last_active = 0
         self._added = Added()
         self._rows: list[LogRow] = []
-        self._usage: list[Usage | TokenUsage] = []
+        self._usage: list[UsageRow] = []
         self._blobs: dict[str, bytes] = {}
         self._bytes = 0
         self._recent_seqs = RecentEntries[int]()
@@ -342,34 +294,35 @@ class SessionMerger:
         return self._session is None
 
     def add(
-        self, event: MessageEvent | Compacted | Retracted | Branch | UsageEvent | Facts
+        self,
+        event: PreparedMessage | Compacted | Retracted | PreparedBranch | PreparedUsage | Facts,
     ) -> None:
         """Merge an event."""
         match event:
-            case MessageEvent():
+            case PreparedMessage():
                 self.add_message(event)
             case Compacted():
                 self._add_compaction(event)
             case Retracted():
                 self._retract(event)
-            case Branch(items=items, is_current=is_current):
+            case PreparedBranch(items=items, is_current=is_current):
                 self._follow_branch(items, is_current=is_current)
-            case UsageEvent(usage=usage):
+            case PreparedUsage(usage=usage):
                 self._usage.extend(usage)
             case Facts(fields=fields):
                 self.fields.update((n, value) for n, value in fields.items() if n in FIELDS)
 
-    def add_message(self, message: MessageEvent) -> None:
+    def add_message(self, message: PreparedMessage) -> None:
         """Append a message after its parent, unless it is stored already."""
         position = self._place_of(message.parent)
-        role, text = message.role, body_text(message, self._tool)
+        role, text = message.role, message.text
         if role != "system" and role != "tool":
             self.has_conversation = True
             if role == "user" and self._first_prompt is None:
                 self._note_prompt(message)
-        micros = to_micros(message.at)
+        micros = message.at
         if self._began_at is None:
-            self._began_at = message.at
+            self._began_at = from_micros(micros)
         if micros > self._last_active and (role == "user" or role == "assistant"):
             self._last_active = micros
         if message.usage:
@@ -411,7 +364,7 @@ class SessionMerger:
             self._start_branch(to_micros(taken.at))
 
     def _follow_branch(
-        self, items: Sequence[MessageEvent | Compacted], *, is_current: bool
+        self, items: Sequence[PreparedMessage | Compacted], *, is_current: bool
     ) -> None:
         """Make a branch of a tree the current one, unless all of it is stored already."""
         path = self._current_path()
@@ -439,10 +392,11 @@ class SessionMerger:
         del path[shared:]
         self._position = path[-1][2] if path else self._base
         if is_known and path:
-            self._start_branch(to_micros(items[-1].at))
+            last = items[-1]
+            self._start_branch(to_micros(last.at) if isinstance(last, Compacted) else last.at)
         for key, item in keyed[shared:]:
             before = self._position
-            if isinstance(item, MessageEvent):
+            if isinstance(item, PreparedMessage):
                 item.parent = FOLLOWS
                 self.add_message(item)
             else:
@@ -555,10 +509,9 @@ class SessionMerger:
         self._history_left, self._path = None, path
         return path
 
-    def _key(self, item: MessageEvent | Compacted) -> tuple[str, int]:
-        if isinstance(item, MessageEvent):
-            text = body_text(item, self._target.tool)
-            return item.id or "", digest("message", item.role, text)
+    def _key(self, item: PreparedMessage | Compacted) -> tuple[str, int]:
+        if isinstance(item, PreparedMessage):
+            return item.id or "", digest("message", item.role, item.text)
         return "", digest("compaction", None, codec.encode({"summary": item.summary}))
 
     # The position in the log
@@ -660,24 +613,22 @@ class SessionMerger:
             return self._rows[-1].seq + 1
         return (self._base if self._session is None else self._session.last_seq) + 1
 
-    def _count(self, message: MessageEvent) -> None:
+    def _count(self, message: PreparedMessage) -> None:
         self.messages += 1
         added = self._added
         added.messages += 1
-        for part in message.parts:
-            if part["type"] == "tool_call":
-                added.tool_calls += 1
+        added.tool_calls += message.tool_calls
         if message.role == "assistant":
             added.last_reply_seq = self._position
         elif message.role == "user" and added.preview is None:
-            added.preview = preview(_text_of(message)[:_PREVIEWED]) or None
+            added.preview = preview((message.words or "")[:_PREVIEWED]) or None
         added.active_at = self._last_active
         if message.model is not None:
             self.fields["model"] = message.model
 
-    def _note_prompt(self, message: MessageEvent) -> bool:
+    def _note_prompt(self, message: PreparedMessage) -> bool:
         """Note the first prompt; return whether it is one, and no command."""
-        text = _text_of(message).strip()
+        text = (message.words or "").strip()
         is_prompt = bool(text) and not _is_command(text)
         self._first_prompt = text[:_LOOKED_AT] if is_prompt else None
         self._begins_with_command = self._begins_with_command or not is_prompt
@@ -708,7 +659,7 @@ class SessionMerger:
             descent=self._origin,
             aliases=self._begin.aliases,
             rows=self._rows,
-            usage=ledger_rows(self._usage, now=self._target.moment.now),
+            usage=self._usage,
             blobs=list(self._blobs.values()),
             added=self._added,
             is_involved=self._needs_rebuild,

@@ -1,0 +1,287 @@
+"""Worker processes that read units for an import, so that reading and merging use different cores.
+
+A worker runs the importer and prepares its events; this process merges and writes them, in the order of the units. A
+worker is a fresh interpreter that talks through its standard input and output: jobs go in, frames of events come
+out. A pipe that is full makes the worker wait, so memory stays bounded. A worker ends when its input does, also if
+this process was killed. If a worker fails, its unit is read again, by this process.
+"""
+
+import logging
+import os
+import pickle
+import queue
+import signal
+import struct
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Generator
+from datetime import datetime
+from typing import IO, Any, BinaryIO, Self
+
+import msgspec
+
+from sessionary.importers.base.driver import EventStream, ReaderLost
+from sessionary.importers.base.events import Importer, Resume, Unit
+from sessionary.importers.base.prepared import PreparedEvent, PreparedMessage, prepared_events
+
+logger = logging.getLogger(__name__)
+# A worker takes 0.2 s to start. Below this size, reading in this process is faster.
+WORTHWHILE_BYTES = 32 * 1024 * 1024
+# Merging takes as long as reading: more workers would only wait.
+MOST_WORKERS = 2
+# How many units a worker may be given before it has read the first of them.
+_MOST_QUEUED = 2
+_BATCH_CHARACTERS = 256 * 1024
+_PIPE_BYTES = 1024 * 1024
+_FRAME = struct.Struct("<cI")
+_EVENTS, _END, _FAILED = b"E", b".", b"!"
+
+# Nearly all events are messages, which msgspec encodes and decodes fastest. The others are pickled.
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[PreparedMessage | bytes]).decode
+Job = tuple[Unit, Resume | None]
+
+
+def default_count(unread_bytes: int) -> int:
+    """Return how many workers pay for themselves: none on one core or for little to read."""
+    if unread_bytes < WORTHWHILE_BYTES or not sys.executable:
+        return 0
+    return min(MOST_WORKERS, _cores() - 1)
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class WorkerPool:
+    """Reads units in worker processes. Leaving a `with` block ends them."""
+
+    def __init__(self, importer: Importer, count: int, *, now: datetime) -> None:
+        self._importer, self._count, self._now = importer, count, now
+        self._workers: list[_Worker] = []
+        # After a worker has failed, none is started any more: this process reads instead.
+        self._may_start = True
+        # How many units after the one that is merged may be read.
+        self.lookahead = max(0, count * _MOST_QUEUED - 1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self._workers:
+            worker.end()
+
+    def expect(self, unit: Unit, resume: Resume | None) -> bool:
+        """Give a unit to a worker; return whether one takes it. Units are given in the order in which they are read."""
+        if len(self._workers) < self._count and self._may_start:
+            self._workers.append(_Worker(self._importer.name, self._now))
+        free = [each for each in self._workers if len(each.jobs) < _MOST_QUEUED]
+        if not free:
+            return False
+        worker = min(free, key=lambda each: sum(unit.size for unit, _ in each.jobs))
+        worker.give((unit, resume))
+        return True
+
+    def read(self, unit: Unit, resume: Resume | None) -> EventStream:
+        """Yield the events of a unit; raises what the importer raises, and `ReaderLost` if a worker fails."""
+        for worker in list(self._workers):
+            if (unit, resume) in worker.jobs:
+                if worker.jobs[0] == (unit, resume):
+                    return self._events_of(worker)
+                # It reads a unit that nobody wants any more.
+                self._end(worker)
+        return prepared_events(self._importer, unit, resume, now=self._now)
+
+    def _end(self, worker: "_Worker") -> None:
+        self._workers.remove(worker)
+        worker.end()
+
+    def _events_of(self, worker: "_Worker") -> EventStream:
+        is_finished = False
+        try:
+            yield from worker.events()
+            is_finished = True
+        except ReaderLost:
+            self._may_start = False
+            raise
+        except Exception:
+            # What the importer raised: the worker is ready for the next unit.
+            is_finished = True
+            raise
+        finally:
+            worker.jobs.popleft()
+            if not is_finished:
+                # The rest of the unit is not wanted, and the worker may have gigabytes of it to send.
+                self._end(worker)
+
+
+class _Worker:
+    """One process, and the units that it has been given; the first is the one that it reads."""
+
+    def __init__(self, tool: str, now: datetime) -> None:
+        self.jobs: deque[Job] = deque()
+        # The paths of this process: a script's own folder, or those of a test, are not in the environment.
+        code = f"import sys; sys.path[:] = {sys.path!r}; from sessionary.importers import workers; workers.main()"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._input, self._output = self._process.stdin, self._process.stdout
+        _enlarge(self._output)
+        self._send((tool, now))
+
+    def give(self, job: Job) -> None:
+        """Add a unit to those that the worker reads."""
+        self.jobs.append(job)
+        self._send(job)
+
+    def _send(self, value: Any) -> None:
+        data = pickle.dumps(value)
+        try:
+            self._input.write(_FRAME.pack(_EVENTS, len(data)) + data)
+            self._input.flush()
+        except OSError:
+            # It has ended. Whoever reads from it will notice.
+            logger.debug("A worker process has ended.", exc_info=True)
+
+    def events(self) -> Generator[PreparedEvent]:
+        """Yield the events of its first unit."""
+        while True:
+            frame = _read_frame(self._output)
+            if frame is None:
+                code = self._process.wait()
+                unit = self.jobs[0][0]
+                logger.warning(
+                    "A worker process ended with code %s; %s is read again by this process.",
+                    code,
+                    unit.name,
+                )
+                raise ReaderLost
+            kind, data = frame
+            if kind == _END:
+                return
+            if kind == _FAILED:
+                raise pickle.loads(data)
+            for each in _decode(data):
+                yield pickle.loads(each) if isinstance(each, bytes) else each
+
+    def end(self) -> None:
+        """End the process: it has nothing to finish."""
+        self._process.kill()
+        self._process.wait()
+        self._output.close()
+        try:
+            self._input.close()
+        except OSError:
+            logger.debug("A worker process had ended.", exc_info=True)
+
+
+def _enlarge(pipe: IO[bytes]) -> None:
+    """Let a pipe hold more where the system can: the worker waits less often for us."""
+    import fcntl  # not on every system
+
+    set_size: int | None = getattr(fcntl, "F_SETPIPE_SZ", None)
+    if set_size is None:
+        return
+    try:
+        fcntl.fcntl(pipe.fileno(), set_size, _PIPE_BYTES)
+    except OSError:
+        logger.debug("A pipe keeps its size.", exc_info=True)
+
+
+def _read_frame(source: IO[bytes]) -> tuple[bytes, bytes] | None:
+    """Return kind and content of the next frame; None if the other side has ended."""
+    head = source.read(_FRAME.size)
+    if len(head) < _FRAME.size:
+        return None
+    kind, size = _FRAME.unpack(head)
+    data = source.read(size)
+    return None if len(data) < size else (kind, data)
+
+
+def main() -> None:
+    """Read units until the input ends: what a worker process runs."""
+    # Ctrl-C goes to all processes of a terminal; the one that started us ends us.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What an importer prints must not get between the frames.
+    output = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)
+    jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(jobs.put,), daemon=True).start()
+    # After the thread has started: this process may be orphaned while it imports.
+    from sessionary.importers import registry
+
+    tool, now = jobs.get()
+    importer = registry.importer(tool)
+    while True:
+        unit, resume = jobs.get()
+        _send_events(output, prepared_events(importer, unit, resume, now=now))
+
+
+def _receive(put: Callable[[Any], None]) -> None:
+    """Pass on what comes in. At the end of the input this process is not needed any more."""
+    while (frame := _read_frame(sys.stdin.buffer)) is not None:
+        put(pickle.loads(frame[1]))
+    os._exit(0)
+
+
+def _send_events(output: BinaryIO, events: Generator[PreparedEvent]) -> None:
+    batch: list[PreparedMessage | bytes] = []
+    size = 0
+    try:
+        for event in events:
+            if type(event) is PreparedMessage:
+                batch.append(event)
+                size += len(event.text) + 100
+                if event.blobs:
+                    size += sum(map(len, event.blobs))
+            else:
+                data = pickle.dumps(event)
+                batch.append(data)
+                size += len(data)
+            if size > _BATCH_CHARACTERS:
+                _send_batch(output, batch)
+                batch, size = [], 0
+    except Exception as error:
+        _send_batch(output, batch)
+        _write_frame(output, _FAILED, _pickled(error))
+        return
+    _send_batch(output, batch)
+    _write_frame(output, _END, b"")
+
+
+def _send_batch(output: BinaryIO, batch: list[PreparedMessage | bytes]) -> None:
+    if not batch:
+        return
+    try:
+        data = _encode(batch)
+    except UnicodeEncodeError:
+        # Half of a surrogate pair, in an id.
+        data = _encode([each if isinstance(each, bytes) else pickle.dumps(each) for each in batch])
+    _write_frame(output, _EVENTS, data)
+
+
+def _write_frame(output: BinaryIO, kind: bytes, data: bytes) -> None:
+    rest = memoryview(_FRAME.pack(kind, len(data)) + data)
+    try:
+        while rest:
+            rest = rest[output.write(rest) :]
+    except BrokenPipeError:
+        # Nobody reads any more.
+        os._exit(0)
+
+
+def _pickled(error: Exception) -> bytes:
+    """Return an error that the other side can raise; one that cannot be sent becomes its text."""
+    try:
+        data = pickle.dumps(error)
+        pickle.loads(data)
+    except Exception:
+        logger.debug("An error cannot be sent.", exc_info=True)
+        return pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
+    return data
