@@ -13,7 +13,7 @@ from sessionary import config
 from sessionary.app.context import AppContext
 from sessionary.clock import SystemClock
 from sessionary.errors import BadInput, NotFound
-from sessionary.importers import registry
+from sessionary.importers import registry, worker_pool
 from sessionary.importers.base import driver, files
 from sessionary.importers.base.driver import SHOWN, Fault, ToolImportReport
 from sessionary.importers.base.events import Importer, Unit, UserEnvironment
@@ -221,10 +221,14 @@ def run(
     on_progress: OnProgress = lambda _: None,
     *,
     is_profile_chosen: bool = False,
+    workers: int | None = None,
 ) -> ImportResult:
-    """Import what is new. A tool's profiles become profiles here, unless one was chosen."""
+    """Import what is new. A tool's profiles become profiles here, unless one was chosen.
+
+    `workers` is how many other processes read the records: by default as many as pay for themselves.
+    """
     plan = _plan_imports(client, requests, is_profile_chosen=is_profile_chosen)
-    return plan.result(_run(client, part, on_progress) for part in plan.parts)
+    return plan.result(_run(client, part, on_progress, workers=workers) for part in plan.parts)
 
 
 def refuse_own_store(database: str | None, path: Path) -> None:
@@ -392,22 +396,29 @@ def _refuse_closed(place: Path) -> None:
         raise BadInput(f"{place} cannot be read ({error.strerror}); it was left alone.") from error
 
 
-def _run(client: AppContext, part: _ToolPlan, on_progress: OnProgress) -> ToolImportReport:
-    assert part.target is not None
+def _run(
+    client: AppContext, part: _ToolPlan, on_progress: OnProgress, *, workers: int | None
+) -> ToolImportReport:
+    target = part.target
+    assert target is not None
     own = [
         found
         for path in _own_paths(_database(client))
         if (found := files.identity(path)) is not None
     ]
-    progress = _progress_reporter(part, part.target, on_progress)
-    return driver.run(
-        part.target,
-        part.importer,
-        part.units,
-        own_files=own,
-        check=part.check,
-        progress=progress,
-    )
+    total = sum(driver.unread_bytes(target, unit) or 0 for unit in part.units)
+    if workers is None:
+        workers = worker_pool.default_count(total)
+    with worker_pool.WorkerPool(part.importer, workers, now=target.moment.now) as pool:
+        return driver.run(
+            target,
+            part.importer,
+            part.units,
+            own_files=own,
+            check=part.check,
+            progress=_progress_reporter(part, total, on_progress),
+            source=pool,
+        )
 
 
 def _found(importer: Importer, place: Path) -> list[Unit]:
@@ -472,9 +483,8 @@ def _target(
 
 
 def _progress_reporter(
-    part: _ToolPlan, target: ImportTarget, on_progress: OnProgress
+    part: _ToolPlan, total: int, on_progress: OnProgress
 ) -> driver.OnUnitProgress:
-    total = sum(driver.unread_bytes(target, unit) or 0 for unit in part.units)
     name = part.importer.name
 
     def progress(report: ToolImportReport, unit: Unit) -> None:

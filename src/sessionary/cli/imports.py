@@ -85,9 +85,21 @@ class ExportTotal:
 @click.option("--all", "is_all", is_flag=True, help="Everything found on this machine.")
 @click.option("--dry-run", is_flag=True, help="Read everything, change nothing.")
 @click.option("--watch", is_flag=True, help="Keep importing as the files grow, until Ctrl-C.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(0, 64),
+    metavar="N",
+    help="Read with N more processes; by default, large imports use up to two. 0: none.",
+)
 @pass_console
 def import_(
-    console: Console, what: tuple[str, ...], *, is_all: bool, dry_run: bool, watch: bool
+    console: Console,
+    what: tuple[str, ...],
+    *,
+    is_all: bool,
+    dry_run: bool,
+    watch: bool,
+    jobs: int | None,
 ) -> None:
     """Import the records of other tools, or Sessionary's own; nothing is added twice.
 
@@ -97,6 +109,8 @@ def import_(
     """
     if watch and dry_run:
         raise click.UsageError("--watch imports; it cannot be a --dry-run.")
+    if jobs is not None and (watch or dry_run):
+        raise click.UsageError("--jobs is only for an import that is run once.")
     if not what and not is_all and not watch:
         _discover(console)
         return
@@ -106,7 +120,7 @@ def import_(
     elif dry_run:
         _preview(console, plan)
     else:
-        _run(console, plan)
+        _run(console, plan, jobs=jobs)
 
 
 def _discover(console: Console) -> None:
@@ -117,7 +131,7 @@ def _discover(console: Console) -> None:
     console.answer(value, discovery_text(found, now=now, width=console.width))
 
 
-def _run(console: Console, plan: ImportPlan) -> None:
+def _run(console: Console, plan: ImportPlan, *, jobs: int | None) -> None:
     with console.open(create=True) as app:
         total = import_exports(console, app, plan.exports)
         result = imports.run(
@@ -125,6 +139,7 @@ def _run(console: Console, plan: ImportPlan) -> None:
             plan.requests,
             ProgressMeter(console.progress).show,
             is_profile_chosen=console.profile is not None,
+            workers=jobs,
         )
     console.end_progress()
     _answer(console, total, result, dry_run=False)

@@ -54,12 +54,13 @@ def add_result(
     is_error: bool = False,
 ) -> None:
     """Add what a tool answered: its text as one, or its parts; its images follow."""
+    if not isinstance(given, list):
+        content.parts.append(parts.tool_result(call_id, given, name=name, is_error=is_error))
+        return
     inner = Content()
-    result: Any = given
-    if isinstance(given, list):
-        add(inner, given)
-        rest = [part for part in inner.parts if part["type"] != "attachment"]
-        result = inner.text if all(part["type"] == "text" for part in rest) else rest
+    add(inner, given)
+    rest = [part for part in inner.parts if part["type"] != "attachment"]
+    result: Any = inner.text if all(part["type"] == "text" for part in rest) else rest
     files = [part for part in inner.parts if part["type"] == "attachment"]
     content.add(parts.tool_result(call_id, result, name=name, is_error=is_error), *files)
     content.blobs.extend(inner.blobs)

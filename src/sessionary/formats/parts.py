@@ -21,7 +21,9 @@ def text(words: str) -> Json:
 def tool_call(id: object, name: str, arguments: Any = None) -> Json:
     """Return a request to run a tool; an id that is no text becomes an empty one."""
     made: Json = {"type": "tool_call", "id": coerce.text(id), "name": name}
-    return made if arguments is None else made | {"arguments": arguments}
+    if arguments is not None:
+        made["arguments"] = arguments
+    return made
 
 
 def tool_result(
@@ -31,7 +33,7 @@ def tool_result(
     made: Json = {"type": "tool_result", "call_id": coerce.text(call_id)}
     if content is not None and content != "":
         made["content"] = content
-    if coerce.name(name) is not None:
+    if name is not None and coerce.name(name) is not None:
         made["name"] = name
     if is_error:
         made["is_error"] = True

@@ -331,14 +331,16 @@ class PartialAnswer:
         for block in self._blocks:
             anthropic_blocks.add_block(content, block)
         # Texts that the program writes in place of the model are not the model's, errors excepted.
-        is_system = message.model == _SYNTHETIC and not self._last.isApiErrorMessage
-        return content.to_message(
-            "system" if is_system else "assistant",
-            self._at,
+        is_error, is_synthetic = self._last.isApiErrorMessage, message.model == _SYNTHETIC
+        return events.MessageEvent(
+            role="system" if is_synthetic and not is_error else "assistant",
+            parts=content.parts,
+            blobs=content.blobs,
+            at=self._at,
             id=self.id,
             parent=self._parent,
-            model=None if message.model == _SYNTHETIC else message.model,
-            finish_reason="error" if self._last.isApiErrorMessage else message.stop_reason,
+            model=None if is_synthetic else message.model,
+            finish_reason="error" if is_error else message.stop_reason,
             usage=_usage(self._used, self._at, self._call),
         )
 
@@ -590,7 +592,10 @@ class TranscriptReader:
         if line.isCompactSummary:
             self._take_summary(line, blocks)
             return
-        results = [each for each in blocks if is_result(each)]
+        # A plain text is most often a prompt, and a list the results of tools.
+        results = (
+            [] if type(message.content) is str else [each for each in blocks if is_result(each)]
+        )
         if results:
             self._take_results(line, results)
             if self._answer is not None:
@@ -610,7 +615,15 @@ class TranscriptReader:
             given = block.get("content")
             anthropic_blocks.add_result(content, id, given, name=name, is_error=is_error)
         parent = events.FOLLOWS if is_awaited else self._parent(line)
-        self._put(line, content.to_message("tool", self._at, id=line.uuid, parent=parent))
+        message = events.MessageEvent(
+            role="tool",
+            parts=content.parts,
+            blobs=content.blobs,
+            at=self._at,
+            id=line.uuid,
+            parent=parent,
+        )
+        self._put(line, message)
 
     def _take_words(
         self, line: TranscriptLine, blocks: list[Any], *, is_second: bool = False

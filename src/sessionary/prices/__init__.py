@@ -12,10 +12,20 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from sessionary.model.usage import MAX_COST_MICROUSD, CostStatus, Usage
-from sessionary.prices import table
-from sessionary.prices.table import ModelPrices, PriceTable, Tokens
+from sessionary.prices.table import ModelPrices, PriceTable, Tokens, read_table
 
-__all__ = ["SOURCE", "Cost", "Tokens", "cost_of", "cost_of_tokens", "load", "priced", "version"]
+__all__ = [
+    "SOURCE",
+    "Cost",
+    "PricedModel",
+    "Tokens",
+    "cost_of",
+    "cost_of_tokens",
+    "find_model",
+    "load",
+    "priced",
+    "version",
+]
 
 SOURCE = "genai-prices"
 # Programs that run models on the user's machine: their calls have no price.
@@ -40,7 +50,7 @@ class Cost(NamedTuple):
 @lru_cache(maxsize=1)
 def load() -> PriceTable:
     """Return the table; the first call reads it."""
-    return table.load()
+    return read_table()
 
 
 def version() -> str:
@@ -83,43 +93,54 @@ def cost_of_tokens(
     tokens: Tokens, model: str, *, at: datetime, by: tuple[str | None, str | None] = (None, None)
 ) -> Cost | None:
     """Return what a model's tokens cost, by a provider's name or address; None if unknown."""
-    if not any(tokens):
-        return None  # nothing was counted: the cost is unknown, not zero
-    found = _find(model, *by)
-    if found is None:
+    found = find_model(model, *by)
+    microusd = None if found is None else found.microusd(tokens, at)
+    if found is None or microusd is None:
         return None
-    provider, prices, source = found
-    microusd = prices.microusd(tokens, at)
-    # An implausible cost is treated as unknown; the tokens are kept.
-    if microusd is None or microusd > MAX_COST_MICROUSD:
-        return None
-    return Cost(microusd, provider, source)
+    return Cost(microusd, found.provider, found.source)
+
+
+class PricedModel(NamedTuple):
+    """A model whose price is known: whose price it is, and where it is from."""
+
+    provider: str
+    prices: ModelPrices
+    source: str
+    version: str
+
+    def microusd(self, tokens: Tokens, at: datetime) -> int | None:
+        """Return what a call costs at a time; None if that is unknown."""
+        if not any(tokens):
+            return None  # nothing was counted: the cost is unknown, not zero
+        found = self.prices.microusd(tokens, at)
+        # An implausible cost is treated as unknown; the tokens are kept.
+        return None if found is None or found > MAX_COST_MICROUSD else found
 
 
 @lru_cache(maxsize=1024)
-def _find(
-    name: str, provider: str | None, base_url: str | None
-) -> tuple[str, ModelPrices, str] | None:
-    """Return the provider, the model's prices, and where they are from.
+def find_model(
+    name: str, provider: str | None = None, base_url: str | None = None
+) -> PricedModel | None:
+    """Return a model, found by the provider's name, its address, or the model's name alone; None if it is unknown.
 
-    They are looked up by the provider's name, its address, or the model alone. People give a provider any name
-    (`model_provider = "codex"`): if the table does not have it but knows the model, the price is its maker's,
-    and the source says so. Not for an address or a program that runs models locally: that service may charge
-    another price, or nothing.
+    People give a provider any name (`model_provider = "codex"`): if the table does not have it but knows the
+    model, the price is its maker's, and the source says so. Not for an address or a program that runs models
+    locally: that service may charge another price, or nothing.
     """
-    prices = load()
+    table = load()
     # The name comes before the address.
-    found = prices.find(name, provider, None if provider is not None else base_url)
+    found = table.find(name, provider, None if provider is not None else base_url)
     if found is not None:
-        return found[0].id, found[1], SOURCE
+        return PricedModel(found[0].id, found[1], SOURCE, table.version)
     if provider is None or base_url is not None or _is_local(provider):
         return None
-    if prices.provider_named(provider) is not None:
+    if table.provider_named(provider) is not None:
         return None
-    maker = _find(name, None, None)
+    maker = find_model(name)
     if maker is None:
         return None
-    return maker[0], maker[1], f"{SOURCE}: price of {maker[0]}, provider {provider} is unknown"
+    source = f"{SOURCE}: price of {maker.provider}, provider {provider} is unknown"
+    return maker._replace(source=source)
 
 
 def _is_local(provider: str) -> bool:

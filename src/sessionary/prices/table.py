@@ -216,7 +216,7 @@ def _with_dashes(found: re.Match[str]) -> str:
     return f"-{year:04d}-{month:02d}-{day:02d}"
 
 
-def load() -> PriceTable:
+def read_table() -> PriceTable:
     """Read the table that was built; without one, make it from the library."""
     try:
         return decode(PATH.read_bytes())

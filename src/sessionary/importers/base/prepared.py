@@ -24,7 +24,7 @@ from sessionary.importers.base.events import (
 )
 from sessionary.model import codec
 from sessionary.model.usage import CostStatus, Usage
-from sessionary.prices import Tokens, cost_of, cost_of_tokens
+from sessionary.prices import Tokens, cost_of, find_model
 from sessionary.prices import version as price_version
 from sessionary.store.tables import usage
 from sessionary.store.tables.sessions import column
@@ -86,13 +86,14 @@ def prepared_events(
 
 def prepare(message: MessageEvent, tool: str, *, now: datetime) -> PreparedMessage:
     """Return a message as the log stores it."""
-    role, calls = message.role, 0
-    words: str | None = None
-    if role == "user":
-        words = "\n".join([part["text"] for part in message.parts if part["type"] == "text"])
-    for part in message.parts:
+    role, given, calls = message.role, message.parts, 0
+    for part in given:
         if part["type"] == "tool_call":
             calls += 1
+    words: str | None = None
+    if role == "user":
+        words = "\n".join([part["text"] for part in given if part["type"] == "text"])
+    used, blobs = message.usage, message.blobs
     return PreparedMessage(
         role,
         body_text(message, tool),
@@ -102,9 +103,13 @@ def prepare(message: MessageEvent, tool: str, *, now: datetime) -> PreparedMessa
         words,
         calls,
         message.model,
-        ledger_rows(message.usage, now=now) if message.usage else [],
-        list(message.blobs) if message.blobs else [],
+        ledger_rows(used, now=now) if used else _NOTHING,
+        list(blobs) if blobs else _NOTHING,
     )
+
+
+# Never changed; most messages have neither calls nor attachments.
+_NOTHING: list[Any] = []
 
 
 class _Body(msgspec.Struct, omit_defaults=True, gc=False):
@@ -154,29 +159,23 @@ def ledger_rows(used: Iterable[Usage | TokenUsage], *, now: datetime) -> list[Us
 
 
 def _of_tokens(used: TokenUsage) -> UsageRow:
-    sent, output = used.input_tokens, used.output_tokens
-    cache_read, cache_write = used.cache_read_tokens, used.cache_write_tokens
     # The ledger counts all cache writes together: the sixth number is only for the price.
-    tokens = Tokens(sent, output, cache_read, cache_write, 0, used.cache_write_1h_tokens)
-    cost = cost_of_tokens(tokens, used.model, at=used.at)
-    return UsageRow(
-        column(used.call_id),
-        to_micros(used.at),
-        usage.word(used.model),
-        None if cost is None else cost.provider,
-        None,
-        None,
-        None,
-        sent,
-        output,
-        cache_read,
-        cache_write,
+    tokens = Tokens(
+        used.input_tokens,
+        used.output_tokens,
+        used.cache_read_tokens,
+        used.cache_write_tokens,
         0,
-        None if cost is None else cost.microusd,
-        CostStatus.UNKNOWN if cost is None else CostStatus.ESTIMATED,
-        None if cost is None else cost.source,
-        None if cost is None else price_version(),
+        used.cache_write_1h_tokens,
     )
+    model = find_model(used.model)
+    microusd = None if model is None else model.microusd(tokens, used.at)
+    known = column(used.call_id), to_micros(used.at), usage.word(used.model)
+    if model is None or microusd is None:
+        return UsageRow(*known, None, None, None, None, *tokens[:5])
+    sums = (*tokens[:5], microusd)
+    status, source, version = CostStatus.ESTIMATED, model.source, model.version
+    return UsageRow(*known, model.provider, None, None, None, *sums, status, source, version)
 
 
 def _of_usage(used: Usage, *, now: datetime) -> UsageRow:

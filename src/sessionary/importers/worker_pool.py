@@ -9,22 +9,18 @@ this process was killed. If a worker fails, its unit is read again, by this proc
 import logging
 import os
 import pickle
-import queue
-import signal
-import struct
 import subprocess
 import sys
-import threading
 from collections import deque
-from collections.abc import Callable, Generator
 from datetime import datetime
-from typing import IO, Any, BinaryIO, Self
+from typing import IO, Any, Self
 
 import msgspec
 
 from sessionary.importers.base.driver import EventStream, ReaderLost
 from sessionary.importers.base.events import Importer, Resume, Unit
-from sessionary.importers.base.prepared import PreparedEvent, PreparedMessage, prepared_events
+from sessionary.importers.base.prepared import PreparedMessage, prepared_events
+from sessionary.importers.worker import END, FAILED, FRAME, JOB, read_frame
 
 logger = logging.getLogger(__name__)
 # A worker takes 0.2 s to start. Below this size, reading in this process is faster.
@@ -33,13 +29,7 @@ WORTHWHILE_BYTES = 32 * 1024 * 1024
 MOST_WORKERS = 2
 # How many units a worker may be given before it has read the first of them.
 _MOST_QUEUED = 2
-_BATCH_CHARACTERS = 256 * 1024
 _PIPE_BYTES = 1024 * 1024
-_FRAME = struct.Struct("<cI")
-_EVENTS, _END, _FAILED = b"E", b".", b"!"
-
-# Nearly all events are messages, which msgspec encodes and decodes fastest. The others are pickled.
-_encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[PreparedMessage | bytes]).decode
 Job = tuple[Unit, Resume | None]
 
@@ -125,7 +115,7 @@ class _Worker:
     def __init__(self, tool: str, now: datetime) -> None:
         self.jobs: deque[Job] = deque()
         # The paths of this process: a script's own folder, or those of a test, are not in the environment.
-        code = f"import sys; sys.path[:] = {sys.path!r}; from sessionary.importers import workers; workers.main()"
+        code = f"import sys; sys.path[:] = {sys.path!r}; from sessionary.importers import worker; worker.main()"
         self._process = subprocess.Popen(
             [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
@@ -143,16 +133,16 @@ class _Worker:
     def _send(self, value: Any) -> None:
         data = pickle.dumps(value)
         try:
-            self._input.write(_FRAME.pack(_EVENTS, len(data)) + data)
+            self._input.write(FRAME.pack(JOB, len(data)) + data)
             self._input.flush()
         except OSError:
             # It has ended. Whoever reads from it will notice.
             logger.debug("A worker process has ended.", exc_info=True)
 
-    def events(self) -> Generator[PreparedEvent]:
+    def events(self) -> EventStream:
         """Yield the events of its first unit."""
         while True:
-            frame = _read_frame(self._output)
+            frame = read_frame(self._output)
             if frame is None:
                 code = self._process.wait()
                 unit = self.jobs[0][0]
@@ -163,9 +153,9 @@ class _Worker:
                 )
                 raise ReaderLost
             kind, data = frame
-            if kind == _END:
+            if kind == END:
                 return
-            if kind == _FAILED:
+            if kind == FAILED:
                 raise pickle.loads(data)
             for each in _decode(data):
                 yield pickle.loads(each) if isinstance(each, bytes) else each
@@ -192,96 +182,3 @@ def _enlarge(pipe: IO[bytes]) -> None:
         fcntl.fcntl(pipe.fileno(), set_size, _PIPE_BYTES)
     except OSError:
         logger.debug("A pipe keeps its size.", exc_info=True)
-
-
-def _read_frame(source: IO[bytes]) -> tuple[bytes, bytes] | None:
-    """Return kind and content of the next frame; None if the other side has ended."""
-    head = source.read(_FRAME.size)
-    if len(head) < _FRAME.size:
-        return None
-    kind, size = _FRAME.unpack(head)
-    data = source.read(size)
-    return None if len(data) < size else (kind, data)
-
-
-def main() -> None:
-    """Read units until the input ends: what a worker process runs."""
-    # Ctrl-C goes to all processes of a terminal; the one that started us ends us.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # What an importer prints must not get between the frames.
-    output = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)
-    jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    threading.Thread(target=_receive, args=(jobs.put,), daemon=True).start()
-    # After the thread has started: this process may be orphaned while it imports.
-    from sessionary.importers import registry
-
-    tool, now = jobs.get()
-    importer = registry.importer(tool)
-    while True:
-        unit, resume = jobs.get()
-        _send_events(output, prepared_events(importer, unit, resume, now=now))
-
-
-def _receive(put: Callable[[Any], None]) -> None:
-    """Pass on what comes in. At the end of the input this process is not needed any more."""
-    while (frame := _read_frame(sys.stdin.buffer)) is not None:
-        put(pickle.loads(frame[1]))
-    os._exit(0)
-
-
-def _send_events(output: BinaryIO, events: Generator[PreparedEvent]) -> None:
-    batch: list[PreparedMessage | bytes] = []
-    size = 0
-    try:
-        for event in events:
-            if type(event) is PreparedMessage:
-                batch.append(event)
-                size += len(event.text) + 100
-                if event.blobs:
-                    size += sum(map(len, event.blobs))
-            else:
-                data = pickle.dumps(event)
-                batch.append(data)
-                size += len(data)
-            if size > _BATCH_CHARACTERS:
-                _send_batch(output, batch)
-                batch, size = [], 0
-    except Exception as error:
-        _send_batch(output, batch)
-        _write_frame(output, _FAILED, _pickled(error))
-        return
-    _send_batch(output, batch)
-    _write_frame(output, _END, b"")
-
-
-def _send_batch(output: BinaryIO, batch: list[PreparedMessage | bytes]) -> None:
-    if not batch:
-        return
-    try:
-        data = _encode(batch)
-    except UnicodeEncodeError:
-        # Half of a surrogate pair, in an id.
-        data = _encode([each if isinstance(each, bytes) else pickle.dumps(each) for each in batch])
-    _write_frame(output, _EVENTS, data)
-
-
-def _write_frame(output: BinaryIO, kind: bytes, data: bytes) -> None:
-    rest = memoryview(_FRAME.pack(kind, len(data)) + data)
-    try:
-        while rest:
-            rest = rest[output.write(rest) :]
-    except BrokenPipeError:
-        # Nobody reads any more.
-        os._exit(0)
-
-
-def _pickled(error: Exception) -> bytes:
-    """Return an error that the other side can raise; one that cannot be sent becomes its text."""
-    try:
-        data = pickle.dumps(error)
-        pickle.loads(data)
-    except Exception:
-        logger.debug("An error cannot be sent.", exc_info=True)
-        return pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
-    return data
