@@ -4,7 +4,9 @@ Used by the command, the web and `sessionary serve`. The results are plain value
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,7 +15,7 @@ from sessionary import config
 from sessionary.app.context import AppContext
 from sessionary.clock import SystemClock
 from sessionary.errors import BadInput, NotFound
-from sessionary.importers import registry, worker_pool
+from sessionary.importers import registry
 from sessionary.importers.base import driver, files
 from sessionary.importers.base.driver import SHOWN, Fault, ToolImportReport
 from sessionary.importers.base.events import Importer, Unit, UserEnvironment
@@ -25,6 +27,10 @@ from sessionary.version import __version__
 
 # Records that their tool will delete within this time are counted apart.
 SOON = timedelta(days=7)
+# A worker process takes 0.2 s to start. Below this size, reading in this process is faster.
+WORTHWHILE_BYTES = 32 * 1024 * 1024
+# Merging takes as long as reading: more workers would only wait.
+MOST_WORKERS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,8 +414,8 @@ def _run(
     ]
     total = sum(driver.unread_bytes(target, unit) or 0 for unit in part.units)
     if workers is None:
-        workers = worker_pool.default_count(total)
-    with worker_pool.WorkerPool(part.importer, workers, now=target.moment.now) as pool:
+        workers = default_workers(total)
+    with _event_source(part, target, workers) as source:
         return driver.run(
             target,
             part.importer,
@@ -417,8 +423,30 @@ def _run(
             own_files=own,
             check=part.check,
             progress=_progress_reporter(part, total, on_progress),
-            source=pool,
+            source=source,
         )
+
+
+def default_workers(unread_bytes: int) -> int:
+    """Return how many worker processes pay for themselves: none on one core or for little to read."""
+    if unread_bytes < WORTHWHILE_BYTES or not sys.executable:
+        return 0
+    if hasattr(os, "sched_getaffinity"):
+        return min(MOST_WORKERS, len(os.sched_getaffinity(0)) - 1)
+    return min(MOST_WORKERS, (os.cpu_count() or 1) - 1)
+
+
+def _event_source(
+    part: _ToolPlan, target: ImportTarget, workers: int
+) -> AbstractContextManager[driver.EventSource | None]:
+    """Return what reads the units: worker processes, or None for this process."""
+    # An importer of another package may keep something between `find` and `read`.
+    if not workers or not registry.is_ours(part.importer.name):
+        return nullcontext()
+    # Subprocess and pickle take 25 ms, which small imports need not pay.
+    from sessionary.importers.worker_pool import WorkerPool
+
+    return WorkerPool(part.importer, workers, now=target.moment.now)
 
 
 def _found(importer: Importer, place: Path) -> list[Unit]:

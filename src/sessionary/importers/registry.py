@@ -56,8 +56,13 @@ def importers(*wanted: str) -> tuple[Importer, ...]:
 def importer(name: str) -> Importer:
     """Return the importer of that name; raises `BadInput` if none is installed, `PluginFailed` if it cannot be used."""
     loaded = IMPORTERS.load(name)
+    return loaded if is_ours(name) else _PluginImporter(loaded)
+
+
+def is_ours(name: str) -> bool:
+    """Return whether an importer is part of this program, and not of another package."""
     (plugin,) = IMPORTERS.require(name)
-    return loaded if plugin.is_ours else _PluginImporter(loaded)
+    return plugin.is_ours
 
 
 class _PluginImporter(Importer):

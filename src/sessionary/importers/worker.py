@@ -81,6 +81,9 @@ def _send_events(output: BinaryIO, events: Generator[PreparedEvent]) -> None:
                 _send_batch(output, batch)
                 batch, size = [], 0
     except Exception as error:
+        import traceback  # only an error needs it
+
+        error.add_note(f"In a worker process:\n{traceback.format_exc()}")
         _send_batch(output, batch)
         _write_frame(output, FAILED, _pickled(error))
         return

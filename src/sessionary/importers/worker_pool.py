@@ -7,7 +7,6 @@ this process was killed. If a worker fails, its unit is read again, by this proc
 """
 
 import logging
-import os
 import pickle
 import subprocess
 import sys
@@ -23,28 +22,11 @@ from sessionary.importers.base.prepared import PreparedMessage, prepared_events
 from sessionary.importers.worker import END, FAILED, FRAME, JOB, read_frame
 
 logger = logging.getLogger(__name__)
-# A worker takes 0.2 s to start. Below this size, reading in this process is faster.
-WORTHWHILE_BYTES = 32 * 1024 * 1024
-# Merging takes as long as reading: more workers would only wait.
-MOST_WORKERS = 2
 # How many units a worker may be given before it has read the first of them.
 _MOST_QUEUED = 2
 _PIPE_BYTES = 1024 * 1024
 _decode = msgspec.msgpack.Decoder(list[PreparedMessage | bytes]).decode
 Job = tuple[Unit, Resume | None]
-
-
-def default_count(unread_bytes: int) -> int:
-    """Return how many workers pay for themselves: none on one core or for little to read."""
-    if unread_bytes < WORTHWHILE_BYTES or not sys.executable:
-        return 0
-    return min(MOST_WORKERS, _cores() - 1)
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class WorkerPool:

@@ -461,6 +461,8 @@ class UnitImport:
         self._target, self._unit, self._report = target, unit, report
         self._source, self._local = source, local
         self._progress = progress
+        # The sessions that were not stored before, also if the unit is read a second time.
+        self._new_sessions: set[str] = set()
         self._start_at(None, None)
 
     def read(self, known: ReadUnit | None) -> None:
@@ -573,6 +575,8 @@ class UnitImport:
             self._report.note(f"{begin.native_id}: {self.omission}; it was left out")
             return
         self._merger, self._was_new = merger, merger.is_new
+        if merger.is_new:
+            self._new_sessions.add(begin.native_id)
 
     def _flush_without_checkpoint(self, merger: SessionMerger) -> None:
         """Write a full batch of a unit without checkpoints, which is always read from its beginning."""
@@ -627,6 +631,7 @@ class UnitImport:
             self.omission = _ONLY_COPIED
             return
         self.sessions += 1
-        report.added += self._was_new
-        report.extended += not self._was_new and changed
-        report.unchanged += not self._was_new and not changed
+        is_added = merger.native_id in self._new_sessions
+        report.added += is_added
+        report.extended += not is_added and changed
+        report.unchanged += not is_added and not changed
