@@ -2,17 +2,19 @@
 
 A worker runs the importer and prepares its events; this process merges and writes them, in the order of the units. A
 worker is a fresh interpreter that talks through its standard input and output: jobs go in, frames of events come
-out. A pipe that is full makes the worker wait, so memory stays bounded. A worker ends when its input does, also if
-this process was killed. If a worker fails, its unit is read again, by this process.
+out. At most `_MOST_FRAMES` of them wait here; then the pipe is full, and the worker waits. A worker ends when its
+input does, also if this process was killed. If a worker fails, its unit is read again, by this process.
 """
 
 import logging
 import pickle
+import queue
 import subprocess
 import sys
+import threading
 from collections import deque
 from datetime import datetime
-from typing import IO, Any, Self
+from typing import Any, Self
 
 import msgspec
 
@@ -24,7 +26,8 @@ from sessionary.importers.worker import END, FAILED, FRAME, JOB, read_frame
 logger = logging.getLogger(__name__)
 # How many units a worker may be given before it has read the first of them.
 _MOST_QUEUED = 2
-_PIPE_BYTES = 1024 * 1024
+# Frames that wait to be merged, of about 256 kB each: as much as a worker reads while a batch is written.
+_MOST_FRAMES = 24
 _decode = msgspec.msgpack.Decoder(list[PreparedMessage | bytes]).decode
 Job = tuple[Unit, Resume | None]
 
@@ -104,8 +107,25 @@ class _Worker:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._input, self._output = self._process.stdin, self._process.stdout
-        _enlarge(self._output)
+        # A thread takes the frames: while a batch is written, the worker goes on. None is the end.
+        self._frames: queue.Queue[tuple[bytes, bytes] | None] = queue.Queue(_MOST_FRAMES)
+        self._is_over = False
+        self._thread = threading.Thread(target=self._receive, name="import-frames", daemon=True)
+        self._thread.start()
         self._send((tool, now))
+
+    def _receive(self) -> None:
+        frame: tuple[bytes, bytes] | None = (JOB, b"")
+        while frame is not None:
+            frame = read_frame(self._output)
+            self._frames.put(frame)
+
+    def _next_frame(self) -> tuple[bytes, bytes] | None:
+        if self._is_over:
+            return None
+        frame = self._frames.get()
+        self._is_over = frame is None
+        return frame
 
     def give(self, job: Job) -> None:
         """Add a unit to those that the worker reads."""
@@ -124,7 +144,7 @@ class _Worker:
     def events(self) -> EventStream:
         """Yield the events of its first unit."""
         while True:
-            frame = read_frame(self._output)
+            frame = self._next_frame()
             if frame is None:
                 code = self._process.wait()
                 unit = self.jobs[0][0]
@@ -146,21 +166,12 @@ class _Worker:
         """End the process: it has nothing to finish."""
         self._process.kill()
         self._process.wait()
+        while self._next_frame() is not None:
+            # The thread may wait for room.
+            continue
+        self._thread.join()
         self._output.close()
         try:
             self._input.close()
         except OSError:
             logger.debug("A worker process had ended.", exc_info=True)
-
-
-def _enlarge(pipe: IO[bytes]) -> None:
-    """Let a pipe hold more where the system can: the worker waits less often for us."""
-    import fcntl  # not on every system
-
-    set_size: int | None = getattr(fcntl, "F_SETPIPE_SZ", None)
-    if set_size is None:
-        return
-    try:
-        fcntl.fcntl(pipe.fileno(), set_size, _PIPE_BYTES)
-    except OSError:
-        logger.debug("A pipe keeps its size.", exc_info=True)
