@@ -236,6 +236,21 @@ def test_what_a_worker_cannot_finish_is_read_by_this_process(
     archive.check()
 
 
+def test_without_workers_this_process_reads(
+    archive: ImportedStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    some_talks(tmp_path / "projects", count=3, turns=2)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
+
+    report = take(archive, CLAUDE_CODE, tmp_path / "projects", workers=2)
+
+    assert (report.added, report.messages) == (3, 12)
+    assert caplog.text.count("No worker process can be started") == 1
+
+
 def test_an_interrupted_import_ends_its_workers_and_goes_on_the_next_time(
     archive: ImportedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

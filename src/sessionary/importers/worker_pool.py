@@ -53,7 +53,11 @@ class WorkerPool:
     def expect(self, unit: Unit, resume: Resume | None) -> bool:
         """Give a unit to a worker; return whether one takes it. Units are given in the order in which they are read."""
         if len(self._workers) < self._count and self._may_start:
-            self._workers.append(_Worker(self._importer.name, self._now))
+            try:
+                self._workers.append(_Worker(self._importer.name, self._now))
+            except OSError as error:
+                self._may_start = False
+                logger.warning("No worker process can be started (%s); this process reads.", error)
         free = [each for each in self._workers if len(each.jobs) < _MOST_QUEUED]
         if not free:
             return False
