@@ -115,17 +115,20 @@ def build(root: Path) -> None:
 
 
 def build_prices(root: Path) -> None:
-    """Make the table of prices from the installed library, unless it is that version's already."""
+    """Make the table of prices from the installed library, unless it or what makes the table is unchanged."""
     path = root / PRICES
-    wanted = importlib.metadata.version("genai-prices")
-    if path.is_file() and json.loads(path.read_bytes())["version"] == wanted:
+    makers = [(path.with_name(name)).read_bytes() for name in ("library.py", "table.py")]
+    version = importlib.metadata.version("genai-prices")
+    made_from = hashlib.sha256(b"\0".join([version.encode(), *makers])).hexdigest()
+    if path.is_file() and json.loads(path.read_bytes()).get("made_from") == made_from:
         return
     # In a process of its own: this one may not be able to import the sources.
     code = "import sys; from sessionary.prices import library; sys.stdout.buffer.write(library.encoded_table())"
     env = os.environ | {"PYTHONPATH": str(root / "src")}
-    made = subprocess.run([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, check=True)
+    done = subprocess.run([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, check=True)
+    made = json.loads(done.stdout) | {"made_from": made_from}
     fresh = path.with_name(f"table.{os.getpid()}.new")
-    fresh.write_bytes(made.stdout)
+    fresh.write_text(json.dumps(made, separators=(",", ":")))
     fresh.replace(path)
 
 

@@ -3,7 +3,6 @@
 `hatch_build.py` makes the file from the library. A checkout in which nothing was built yet uses the library directly.
 """
 
-import logging
 import re
 from bisect import bisect_left
 from datetime import UTC, date, datetime, time
@@ -13,7 +12,6 @@ from typing import NamedTuple
 
 import msgspec
 
-logger = logging.getLogger(__name__)
 PATH = Path(__file__).with_name("table.json")
 # A rate is a whole number of billionths of a microdollar, unless its `scale` says otherwise.
 SCALE = 1_000_000_000
@@ -224,9 +222,6 @@ def read_table() -> PriceTable:
         # A checkout that was not built: 0.6 s of CPU.
         from sessionary.prices import library
 
-        logger.debug(
-            "There is no table of prices beside %s; it is made from the library.", __file__
-        )
         return decode(library.encoded_table())
 
 
