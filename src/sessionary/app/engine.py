@@ -1,5 +1,6 @@
 """Builds the engine from a configuration and an open store."""
 
+import threading
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING
 from sessionary import config
 from sessionary.actions import schedules
 from sessionary.agents import registry
-from sessionary.app.context import AppContext
+from sessionary.app.context import AppContext, load_prices
 from sessionary.config.engine import AgentTable, EngineConfig, read_engine
 from sessionary.engine.context import EngineContext, EventBus
 from sessionary.engine.engine import Engine
@@ -114,12 +115,13 @@ def build_engine(
         redact_people=app.config.settings.redact_people,
         bus=bus or EventBus(),
     )
+    # The first usage would hold the event loop for a few milliseconds, until the table of prices is loaded.
+    threading.Thread(target=load_prices, name="load-prices", daemon=True).start()
     return Engine(context)
 
 
 def _priced(app: AppContext, used: Usage) -> Usage:
-    # Loaded with the first usage: it takes 3 ms.
-    from sessionary import prices
+    from sessionary import prices  # loaded by a thread of `build_engine`
 
     return prices.priced(used, at=app.clock.now())
 
