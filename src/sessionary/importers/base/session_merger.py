@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from msgspec.structs import replace
+
 from sessionary.actions.transfer import merge
 from sessionary.actions.transfer.merge import ParentSession, WriteBatch
 from sessionary.clock import Moment, encode_id, from_micros, to_micros
