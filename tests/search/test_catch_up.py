@@ -182,6 +182,41 @@ def test_changes_that_come_during_a_catch_up_are_indexed_too(
     assert len(library.texts_of("meanwhile")) == 15
 
 
+def test_a_catch_up_reads_every_change_once(
+    library: Library, connection: psycopg.Connection[Row]
+) -> None:
+    behind = indexer.state(PostgresTx(connection)).behind
+    connection.rollback()
+
+    steps = all_steps(connection)
+
+    assert sum(taken for taken, _, _ in steps) == behind
+    # Each change is read from the index of the table and from the table itself.
+    assert sum(read for _, read, _ in steps) <= 3 * behind
+
+
+def test_asking_how_far_the_index_is_does_not_count_a_long_backlog(
+    library: Library, connection: psycopg.Connection[Row]
+) -> None:
+    before = one(connection, ROWS_READ)[0]
+
+    state = indexer.state(PostgresTx(connection))
+
+    assert state.behind >= 4_000
+    assert one(connection, ROWS_READ)[0] - before <= 1_100
+
+
+def test_the_words_of_a_batch_are_sent_in_parts(
+    library: Library, connection: psycopg.Connection[Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexer, "BATCH", LIMIT // 4)
+
+    _, _, counts = step(connection)
+
+    assert counts["insert_doc"] >= 4
+    assert one(connection, "SELECT COUNT(*) FROM search_docs")[0] >= LIMIT
+
+
 def test_the_titles_of_many_sessions_are_indexed_in_one_batch(
     library: Library, connection: psycopg.Connection[Row]
 ) -> None:

@@ -23,7 +23,7 @@ from tests.search.conftest import Library, opened
 from tests.store.conftest import Opener
 from tests.store.raw import execute
 
-TEXTS = [f"message {number} about walrus number{number}" for number in range(600)]
+TEXTS = [f"message {number} about walrus number{number}" for number in range(480)]
 NOBODY = 65_534
 
 
@@ -107,7 +107,7 @@ def check_complete(path: Path) -> None:
     library.session("a new walrus")
     found = library.find("walrus", all_hits=True)
     assert (found.total, found.behind) == (len(TEXTS) + 1, 0)
-    for number in (0, 1, 299, 599):
+    for number in (0, 1, 299, 479):
         assert library.find(f"number{number}").total == 1
     store.close()
 
@@ -289,7 +289,7 @@ def test_an_index_that_cannot_be_written_says_how_far_it_is_behind(filled: Path)
 def test_an_index_that_cannot_be_made_beside_the_log_is_made_elsewhere(filled: Path) -> None:
     index_of(filled).unlink()
 
-    assert as_nobody(filled, "walrus") == "600 0"
+    assert as_nobody(filled, "walrus") == "480 0"
 
 
 def test_a_complete_index_is_read_where_nothing_can_be_written(filled: Path) -> None:

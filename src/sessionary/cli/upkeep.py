@@ -11,6 +11,7 @@ import click
 
 from sessionary import __version__, config
 from sessionary.actions import verify as checking
+from sessionary.cli import indexing
 from sessionary.cli.console import HOW_TO_BEGIN, Column, Console, count, shown_url, size, table
 from sessionary.cli.tree import command, pass_console
 from sessionary.errors import NotFound, SessionaryError
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from sessionary.app.context import AppContext
 
 SHOWN_SIZES = 12
-# How long the index is updated between two progress messages.
-STEP_SECONDS = 0.5
 
 
 @command("verify", example="sessionary verify && echo clean")
@@ -83,12 +82,7 @@ def rebuild(console: Console, *, index: bool) -> None:
 def _rebuild_index(console: Console) -> None:
     with console.open() as app:
         app.store.rebuild_index().result()
-        state = app.store.catch_up(0).result()
-        total = state.behind
-        while state.behind:
-            console.progress(f"{max(0, total - state.behind):,} of {total:,} changes indexed")
-            state = app.store.catch_up(STEP_SECONDS).result()
-    console.end_progress()
+        total = indexing.catch_up(console, app)
     console.answer({"indexed": total}, f"{count(total, 'change')} indexed.")
 
 

@@ -4,7 +4,7 @@ A message is one or two documents: one for its text, and one for its steps (tool
 reasoning), which a search leaves out unless it is asked for.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -19,6 +19,8 @@ TITLE = "title"
 SUMMARY = "summary"
 _FACET = "\ue000"
 _SESSION = f"{_FACET}no"
+# Every document has one facet of each of these kinds; it may have several people and tools.
+_SINGLE = tuple(f"{_FACET}{kind}" for kind in ("profile", "role", "source", "no", "in"))
 _SIGN = 0xE200
 MOST_NAME_WORDS = 8
 
@@ -81,6 +83,11 @@ def facet(kind: str, value: str) -> str:
         for char in tokenizer.fold(value)[: tokenizer.LONGEST]
     )
     return f"{_FACET}{kind}{plain}"
+
+
+def has_one_of(group: Sequence[str]) -> bool:
+    """Whether a document that has one of these facets has no other of them."""
+    return len(group) == 1 or all(word.startswith(_SINGLE) for word in group)
 
 
 def is_facet(word: str) -> bool:

@@ -28,6 +28,7 @@ NOT_COPIED = frozenset({"meta", "schema_migrations", "session_orders"}) | {
     "search_taken",
     "search_docs",
     "search_titles",
+    "search_blocks",
 }
 MARKER = "copy"
 GENERATION = "generation"

@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -54,6 +55,10 @@ class RaceLost(Exception):
     """Another transaction changed the same data first. The store runs the function again on fresh data."""
 
 
+# For a search of everything that matches.
+MANY = 2**31
+
+
 class Tx(Protocol):
     """What an action can do in its transaction. An action never commits and never waits for the network.
 
@@ -78,6 +83,12 @@ class Tx(Protocol):
     def batch(self, statements: Sequence[Statement], /) -> list[list[Row]]:
         """Run named statements one after the other; return the rows of each. PostgreSQL is asked once for all."""
 
+    def overlapped(self) -> AbstractContextManager[object]:
+        """Within the block, PostgreSQL works on what `many` and `run` sent while we go on.
+
+        They return no counts then, and an error may come with a later statement or with the block's end.
+        """
+
     def script(self, text: str) -> None:
         """Run several statements without parameters; for migrations."""
 
@@ -89,8 +100,11 @@ class Tx(Protocol):
         without: Sequence[str] = (),
         between: tuple[int, int] | None = None,
         below: int | None = None,
-    ) -> list[dict[str, Any]]:
-        """Return the parameter sets for this database's search queries, to be run one after the other.
+        limit: int = MANY,
+    ) -> Generator[dict[str, Any], int | None, None]:
+        """Yield the parameters of this database's search queries, to be run one after the other.
+
+        Who wants only `limit` matches sends how many each query has found, and stops when they are enough.
 
         A document matches if it has one facet of each group and none of `without`. `is_sure` says
         whether every match lies between the two times, or must still be checked.

@@ -19,13 +19,13 @@ from sessionary.model.session import Segment, SessionFolder
 from sessionary.store.database import Tx
 from sessionary.store.tables import entries, projects, sessions
 from sessionary.store.tables import search as search_table
-from sessionary.store.tables.search import DocFilters, FoundDoc
+from sessionary.store.tables.search import DocFilters
 
-CANDIDATES = 1000
+CANDIDATES = 500
 # The index is asked for this many documents at a time, because some are of other areas; once
 # ENOUGH of the asked areas were found, or after ROUNDS, it is not asked again.
-ASKED = 1400
-ENOUGH = 600
+ASKED = 700
+ENOUGH = 300
 ROUNDS = 10
 MOST_SESSIONS = 1000
 MOST_HIDDEN = 200
@@ -186,9 +186,9 @@ class IndexSearch:
         filters = self._scope.doc_filters(query.filters)
         wanted = {AREAS.index(area) for area in areas}
         below = None if from_newest else self._below
-        docs: list[FoundDoc] = []
+        docs: list[tuple[int, float]] = []
         for _ in range(ROUNDS):
-            docs = search_table.find_docs(
+            docs, unsure = search_table.find_docs(
                 self._tx,
                 query,
                 filters,
@@ -197,34 +197,41 @@ class IndexSearch:
                 last_area=max(wanted),
                 limit=ASKED,
             )
-            matching = [
-                (no, score)
-                for no, score, is_long in docs
-                if not is_long or self._text_matches(no, query)
-            ]
-            known = len(found)
-            found.update((no, score) for no, score in matching if no & 1 in wanted)
-            others += len(matching) - (len(found) - known)
+            matching = docs
+            if unsure:
+                matching = [
+                    doc for doc in docs if doc[0] not in unsure or self._text_matches(doc[0], query)
+                ]
+            if len(wanted) < len(AREAS):
+                [area] = wanted
+                of_areas = [doc for doc in matching if doc[0] & 1 == area]
+                others += len(matching) - len(of_areas)
+                matching = of_areas
+            found.update(matching)
             if len(docs) < ASKED or len(found) >= ENOUGH:
                 break
             below = docs[-1][0]
         more = len(docs) == ASKED or len(found) > CANDIDATES
-        return Candidates(dict(islice(found.items(), CANDIDATES)), others, more)
+        if len(found) > CANDIDATES:
+            found = dict(islice(found.items(), CANDIDATES))
+        return Candidates(found, others, more)
 
     def matches(self, numbers: Sequence[int], scores: Mapping[int, float]) -> list[SearchMatch]:
         """What documents stand for, in the given order, without those that must not be shown."""
         docs = search_table.docs(self._tx, numbers)
+        is_everywhere = self._scope.segments is None
         found = []
         for no in numbers:
-            if no not in docs:
+            doc = docs.get(no)
+            if doc is None:
                 continue
-            _, entry_no, at, length, folder = docs[no]
+            _, entry_no, at, length, folder = doc
             session_no = entry_no >> SEQ_BITS
             if folder is None:
                 raise sessions.missing(session_no)
             if folder in _HIDDEN:
                 session_no = _visible_fork(self._tx, session_no, entry_no & MAX_SEQ)
-            if session_no and self._scope.includes(entry_no):
+            if session_no and (is_everywhere or self._scope.includes(entry_no)):
                 found.append(SearchMatch(no, entry_no, at, length, scores[no], session_no))
         return found
 
@@ -284,6 +291,7 @@ class Ranking:
         self._index = index
         self._found = found
         self._ranks = _ranks(found) if by_relevance else None
+        self._numbers = list(found)
         self._matches = self._in_order()
         self._known: list[SearchMatch] = []
         self._shown: list[SearchMatch] = []
@@ -316,13 +324,17 @@ class Ranking:
         return self._sessions[match.session_no]
 
     def _in_order(self) -> Iterator[SearchMatch]:
-        ranks = self._ranks
-        ordered = list(self._found) if ranks is None else sorted(ranks, key=ranks.__getitem__)
+        ranks, numbers = self._ranks, self._numbers
+        places: Sequence[int] = range(len(numbers))
+        if ranks is not None:
+            places = sorted(places, key=ranks.__getitem__)
         entries: set[int] = set()
-        for first in range(0, len(ordered), RANKED_TOGETHER):
-            found = self._index.matches(ordered[first : first + RANKED_TOGETHER], self._found)
+        for first in range(0, len(places), RANKED_TOGETHER):
+            group = places[first : first + RANKED_TOGETHER]
+            found = self._index.matches([numbers[place] for place in group], self._found)
             if ranks is not None:
-                found.sort(key=lambda match: _rank_by_length(match, ranks[match.no]))
+                rank_of = {numbers[place]: ranks[place] for place in group}
+                found.sort(key=lambda match: _rank_by_length(match, rank_of[match.no]))
             for match in found:
                 # What was said and its steps are one message.
                 if match.entry_no not in entries:
@@ -330,13 +342,11 @@ class Ranking:
                     yield match
 
 
-def _ranks(found: Scores) -> dict[int, float]:
+def _ranks(found: Scores) -> list[float]:
     """Lower is better. Scores are scaled, as each database has its own range; age counts half as much."""
     highest = max(found.values(), default=0.0) or 1.0
     older = RECENCY / (len(found) or 1)
-    return {
-        no: place * older - 1 - score / highest for place, (no, score) in enumerate(found.items())
-    }
+    return [place * older - 1 - score / highest for place, score in enumerate(found.values())]
 
 
 def _rank_by_length(match: SearchMatch, rank: float) -> float:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from msgspec import Struct
 
@@ -288,8 +288,7 @@ def _hits(
         for number in numbers:
             if number in near:
                 data = entries.readable(tx, number, near[number][1], unpacker) or {}
-                text = message.text_of(tuple(map(message.from_json, data.get("parts", ()))))
-                if text:
+                if text := _words_of(data.get("parts", ())):
                     return text[:_NEIGHBOUR]
         return None
 
@@ -323,6 +322,13 @@ def _hits(
         )
 
     return tuple(map(hit, page))
+
+
+def _words_of(parts: Sequence[Mapping[str, Any]]) -> str:
+    """What `message.text_of` returns, mostly without making a value of each part."""
+    if len(parts) == 1 and parts[0].get("type") == "text" and type(parts[0].get("text")) is str:
+        return str(parts[0]["text"])
+    return message.text_of(tuple(map(message.from_json, parts)))
 
 
 def result_json(found: SearchResult) -> "SearchPage":

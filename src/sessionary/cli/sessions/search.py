@@ -2,7 +2,7 @@
 
 import sys
 from datetime import datetime, tzinfo
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -17,7 +17,7 @@ from sessionary.actions.search.search import (
     result_json,
 )
 from sessionary.actions.search.search import search as run_search
-from sessionary.cli import times
+from sessionary.cli import indexing, times
 from sessionary.cli.console import Console, count
 from sessionary.cli.sessions.refs import REF, find_head
 from sessionary.cli.tree import command, pass_console
@@ -25,12 +25,6 @@ from sessionary.model.search_text import TITLE
 from sessionary.model.snippet import CLOSE, OPEN
 from sessionary.model.terminal import display_width, fit, one_line, safe_terminal
 
-if TYPE_CHECKING:
-    from sessionary.app.context import AppContext
-
-
-# How long the index is updated between two progress messages.
-STEP_SECONDS = 0.3
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 
 
@@ -67,7 +61,7 @@ def search(console: Console, query: tuple[str, ...], **asked: Any) -> None:
     with console.open() as app:
         if asked["session"] is not None:
             asked["session"] = find_head(app, asked["session"]).id
-        _catch_up(console, app)
+        indexing.catch_up(console, app)
         options = SearchOptions(
             sort=asked["sort"],
             limit=asked["limit"],
@@ -87,21 +81,6 @@ def search(console: Console, query: tuple[str, ...], **asked: Any) -> None:
     for hit in found:
         _print_hit(console, hit, now=now, zone=zone)
     _tell_the_rest(console, found)
-
-
-def _catch_up(console: Console, app: "AppContext") -> None:
-    """Bring the index up to date; show the progress if that takes long."""
-    state = app.store.catch_up(STEP_SECONDS).result()
-    total = state.behind
-    while state.behind:
-        known = state.watermark
-        done = max(0, total - state.behind)
-        console.progress(f"Indexing: {done:,} of {total:,} changes")
-        state = app.store.catch_up(STEP_SECONDS).result()
-        if state.watermark == known and state.behind >= total:
-            break  # no progress: the answer says what is missing
-        total = max(total, state.behind)
-    console.end_progress()
 
 
 def _print_hit(console: Console, hit: Hit, *, now: datetime, zone: tzinfo | None) -> None:

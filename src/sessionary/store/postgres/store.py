@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import psycopg
@@ -192,8 +193,8 @@ class PostgresStore(BaseStore):
         while state.behind and not self._closed:
             if until is not None and time.monotonic() > until:
                 return
-            if self._writer.run_alone(indexer.step) < indexer.BATCH:
-                # To be asked only now: counting a long backlog takes longer than a batch of it.
+            limit = indexer.batch_for(state.behind)
+            if self._writer.run_alone(partial(indexer.step, limit=limit)) < limit:
                 state = self._read(indexer.state)
         if state.unsettled > MAX_UNSETTLED and not self._closed:
             self._writer.run_alone(indexer.step)  # nothing new: the watermark moves up

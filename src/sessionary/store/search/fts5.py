@@ -6,8 +6,9 @@ costs no more than one shard has. A full shard is merged into one segment and no
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from itertools import groupby, starmap
+from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
 import apsw
@@ -15,11 +16,17 @@ import apsw
 from sessionary.clock import from_micros
 from sessionary.model.message import SEQ_BITS
 from sessionary.model.query import Query, Term
-from sessionary.model.search_text import is_session_facet, month_facet, session_of_facet
-from sessionary.store.database import Row
+from sessionary.model.search_text import (
+    has_one_of,
+    is_session_facet,
+    month_facet,
+    session_of_facet,
+)
+from sessionary.store.database import MANY, Row
 from sessionary.store.queries import pg_array_literal
 from sessionary.store.sqlite import db_file
 from sessionary.store.sqlite.db_file import SqliteTx
+from sessionary.store.tables.search import saturated
 
 SHARD_BITS = 19
 BLOCK_BITS = 12
@@ -27,8 +34,7 @@ BLOCK_BITS = 12
 MAX_RANGES = 8
 # More sessions than this are searched for only in the shards where they are.
 FEW_SESSIONS = 8
-SCORE = "sessionary_score"
-_SATURATION = 1.2
+SCORE, COUNT = "sessionary_score", "sessionary_count"
 _FAR = 2**62
 _WORDS, _VOCABULARY = "search_words", "search_vocabulary"
 _IN_NEWEST = ("near_words",)
@@ -108,13 +114,13 @@ class IndexTx(SqliteTx):
         without: Sequence[str] = (),
         between: tuple[int, int] | None = None,
         below: int | None = None,
-    ) -> list[dict[str, Any]]:
-        """Return the parameters of an FTS5 query for one shard after the other, newest first."""
+        limit: int = MANY,
+    ) -> Generator[dict[str, Any], int | None, None]:
+        """Yield the parameters of an FTS5 query for one shard after the other, newest first."""
         last = _FAR if below is None else below
         after, before = between or (-_FAR, _FAR)
         shards = self._shards()
         places = self._places(facets) if len(shards) > 1 else None
-        found = []
         for shard in shards:
             if shard.docs[0] >= last or shard.first_at >= before or shard.last_at < after:
                 continue
@@ -130,8 +136,7 @@ class IndexTx(SqliteTx):
                     query, [*groups, months] if months else groups, without=without
                 )
                 params |= {"shard": shard.no, "above": docs.above, "below": min(docs.below, last)}
-                found.append(params | {"is_sure": docs.is_inside})
-        return found
+                yield params | {"is_sure": docs.is_inside}
 
     def clear(self) -> None:
         """Drop every shard."""
@@ -227,23 +232,22 @@ def match_params(
     if unwanted:
         match = f"({match}) NOT {_any(unwanted)}"
     phrases = sum(1 + (term.with_signs is not None) for group in query.groups for term in group)
-    # A facet that is alone in its group occurs once in every match: `score` subtracts these.
-    given = len(facets) if all(len(group) == 1 for group in facets) else -1
-    return {"match": match, "loose": "", "rank": phrases, "given": given}
+    # Of a group of facets, every match has one, once: what is left of all occurrences are the phrase's.
+    is_counted = phrases == 1 and all(map(has_one_of, facets))
+    return {"match": match, "rank": phrases, "given": len(facets), "is_counted": is_counted}
+
+
+# How often the words of a query occur in a document, all of them together. It is asked for thousands of documents:
+# without a frame of Python's it takes a third of the time of `score`.
+count: Callable[..., int] = attrgetter("inst_count")
 
 
 def score(api: apsw.FTS5ExtensionApi, /, *params: Any) -> float:
-    """How well a document matches: each further occurrence counts less."""
-    phrases: int
-    given: int
-    phrases, given = params
-    if phrases == 1 and given >= 0:
-        times = api.inst_count - given
-        return times / (times + _SATURATION)
+    """How well a document matches a query of so many phrases: each further occurrence counts less."""
+    [phrases] = params
     total = 0.0
     for phrase in range(phrases):
-        times = len(api.phrase_column_offsets(phrase, 0))
-        total += times / (times + _SATURATION)
+        total += saturated(len(api.phrase_column_offsets(phrase, 0)))
     return total
 
 

@@ -15,8 +15,8 @@ from functools import cache
 import apsw
 
 from sessionary.store.database import logger
-from sessionary.store.search import indexer
-from sessionary.store.search.fts5 import SCORE, IndexTx, score
+from sessionary.store.search import fts5, indexer
+from sessionary.store.search.fts5 import IndexTx
 from sessionary.store.sqlite import db_file
 from sessionary.store.sqlite.db_file import translate
 from sessionary.store.tables.meta import get as get_meta
@@ -163,7 +163,7 @@ class IndexFile:
     @staticmethod
     def make_in(tx: IndexTx) -> None:
         """Create the index's tables in a database in memory."""
-        tx.connection.register_fts5_function(SCORE, score)
+        _register_functions(tx.connection)
         tx.script(db_file.script("search"))
         tx.run("begin_index", store_id="")
 
@@ -214,7 +214,12 @@ class IndexFile:
             raise IndexLost("it is of another store")
         if watermark > last_position:
             raise LogSetBack
-        connection.register_fts5_function(SCORE, score)
+        _register_functions(connection)
+
+
+def _register_functions(connection: apsw.Connection) -> None:
+    connection.register_fts5_function(fts5.SCORE, fts5.score)
+    connection.register_fts5_function(fts5.COUNT, fts5.count)
 
 
 def _closed_on_failure(

@@ -22,6 +22,8 @@ from sessionary.store.tables.blobs import Unpacker
 from sessionary.store.tables.sessions import missing as missing_session
 
 BATCH = 400
+# A long backlog is taken in larger batches: fewer commits here, fewer merges in SQLite.
+LARGE_BATCH = 4000
 # Longer texts are indexed without the positions of their words: see `_is_long`.
 MAX_POSITIONS = 8000
 MAX_OF_ONE_WORD = 250
@@ -68,6 +70,11 @@ def state(tx: Tx) -> IndexState:
     return IndexState(*row)
 
 
+def batch_for(behind: int) -> int:
+    """How many changes to take in at a time, with so many before us."""
+    return BATCH if behind <= 2 * BATCH else LARGE_BATCH
+
+
 def step(tx: Tx, limit: int = BATCH) -> int:
     """Take the next changes into the index; return how many. Fewer than `limit` were the last ones.
 
@@ -95,9 +102,11 @@ def step(tx: Tx, limit: int = BATCH) -> int:
     elif not rows:
         tx.one("sort_words")
     batch = _Batch(tx, rows)
-    for row in rows:
-        batch.take(row)
-    batch.finish()
+    # PostgreSQL sorts in the words of one part while we split the texts of the next.
+    with tx.overlapped():
+        for row in rows:
+            batch.take(row)
+        batch.finish()
     tx.run(
         "advance_watermark",
         last=max((row.position for row in rows), default=0),
@@ -213,6 +222,7 @@ class _Batch:
             self._tx.many("forget_title", gone)
 
     def _flush(self) -> None:
+        """Write the documents that were made so far."""
         if self._docs:
             self._tx.many("insert_doc", self._docs)
             self._tx.many("insert_words", self._docs)
@@ -230,6 +240,8 @@ class _Batch:
             "loose": " ".join(_loose(made.words)) if is_long else "",
         }
         self._docs.append(row)
+        if len(self._docs) >= BATCH:
+            self._flush()
 
     def _index_title(self, position: int, title: str | None, origin: Origin) -> None:
         """Index a session's title when it is not the one that was indexed last."""

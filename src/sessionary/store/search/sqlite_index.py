@@ -21,8 +21,7 @@ from sessionary.store.sqlite.db_file import SqliteTx, translate
 from sessionary.store.sqlite.store import Job
 
 MAX_REBUILDS = 3
-# A long backlog is taken in large batches: fewer, larger segments are merged less often.
-BATCH, LARGE_BATCH = indexer.BATCH, 4000
+BATCH = indexer.BATCH
 # While others write, feeding waits: until it is quiet, or the backlog grows long.
 QUIET_SECONDS = 0.02
 MAX_DELAY_SECONDS = 0.5
@@ -141,7 +140,7 @@ class SqliteIndex:
                 if self._closing or (until is not None and time.monotonic() > until):
                     self.wake()
                     return
-                _step(connection, BATCH if behind <= 2 * BATCH else LARGE_BATCH)
+                _step(connection, indexer.batch_for(behind))
         except _CANNOT_WRITE as error:
             logger(__name__).info("The search index cannot be fed now: %s", error)
 

@@ -9,8 +9,8 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ from sessionary.errors import (
 )
 from sessionary.model import codec
 from sessionary.store import filesystem, queries
-from sessionary.store.database import REMEDY, Row, Statement, logger
+from sessionary.store.database import MANY, REMEDY, Row, Statement, logger
 
 if TYPE_CHECKING:
     from sessionary.model.query import Query
@@ -159,6 +159,9 @@ class SqliteTx:
         except UnicodeDecodeError as error:
             raise _damaged_text(error) from error
 
+    def overlapped(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
     def script(self, text: str) -> None:
         self._connection.execute(text).fetchall()
 
@@ -181,7 +184,8 @@ class SqliteTx:
         without: Sequence[str] = (),
         between: tuple[int, int] | None = None,
         below: int | None = None,
-    ) -> list[dict[str, Any]]:
+        limit: int = MANY,
+    ) -> Generator[dict[str, Any], int | None, None]:
         """Only a transaction on the index can search: see `IndexTx`."""
         raise NotImplementedError
 

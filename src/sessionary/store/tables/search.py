@@ -11,18 +11,21 @@ from sessionary.store.queries import pg_array_literal
 if TYPE_CHECKING:
     from sessionary.model.query import Query
 
-# A document's number, its score, and 1 if its words have no positions and the text must be checked.
-FoundDoc = tuple[int, float, int]
+# Each further occurrence of a word counts less.
+_SATURATION = 1.2
+_SCORES = [times / (times + _SATURATION) for times in range(64)]
 
 
-class SearchDoc(NamedTuple):
-    """A document of the index; `folder` is None when its session's row is missing."""
+class FoundDocs(NamedTuple):
+    """Documents that match, newest first: number and score. `unsure`: those whose text must be checked."""
 
-    no: int
-    entry_no: int
-    at: int
-    length: int
-    folder: str | None
+    scores: list[tuple[int, float]]
+    unsure: frozenset[int] = frozenset()
+
+
+# A document of the index: its number, its entry's, its time, its length in words, and the folder of its session,
+# which is None when the session's row is missing.
+SearchDoc = tuple[int, int, int, int, str | None]
 
 
 class DocFilters(Struct, frozen=True):
@@ -57,42 +60,62 @@ def find_docs(
     below: int | None,
     last_area: int,
     limit: int,
-) -> list[FoundDoc]:
+) -> FoundDocs:
     """Return the newest documents that match, with numbers below one; scores only where asked for.
 
     Documents of areas after `last_area` are only counted by the caller and need no score.
     """
-    exact, filtered = (
-        ("find_scored", "find_scored_filtered")
-        if scored
-        else ("find_newest", "find_newest_filtered")
-    )
     after, before = filters.between or (-_FAR, _FAR)
-    rows: list[FoundDoc] = []
-    for params in tx.match(
-        query, filters.facets, without=filters.without, between=filters.between, below=below
-    ):
-        params |= {"limit": limit - len(rows), "last_area": last_area}
-        if params.pop("is_sure") and filters.is_exact:
-            rows += tx.all(exact, **params)
+    found: list[tuple[int, float]] = []
+    unsure: set[int] = set()
+    asked = tx.match(
+        query,
+        filters.facets,
+        without=filters.without,
+        between=filters.between,
+        below=below,
+        limit=limit,
+    )
+    params = next(asked, None)
+    while params is not None:
+        # Where one word or phrase is looked for, SQLite says how often it occurs, and the score is made here.
+        is_counted = params.pop("is_counted", False) and scored
+        name = "find_counted" if is_counted else "find_scored" if scored else "find_newest"
+        params |= {"limit": limit - len(found), "last_area": last_area}
+        if not (params.pop("is_sure") and filters.is_exact):
+            name += "_filtered"
+            params |= {
+                "profile": filters.profile,
+                "after": after,
+                "before": before,
+                "projects": filters.projects,
+            }
+        rows = tx.all(name, **params)
+        if is_counted:
+            found += [(no, _SCORES[n] if n < 64 else saturated(n)) for no, n in rows]
+        elif rows and len(rows[0]) == 3:  # from PostgreSQL, where long texts have no positions
+            found += [(no, score) for no, score, _ in rows]
+            unsure.update(no for no, _, is_long in rows if is_long)
         else:
-            rows += tx.all(
-                filtered,
-                **params,
-                profile=filters.profile,
-                after=after,
-                before=before,
-                projects=filters.projects,
-            )
-        if len(rows) >= limit:
+            found += rows
+        if len(found) >= limit:
             break
-    return rows
+        try:
+            params = asked.send(len(rows))
+        except StopIteration:
+            break
+    return FoundDocs(found, frozenset(unsure))
+
+
+def saturated(times: int) -> float:
+    """The score of a word that occurs so often."""
+    return times / (times + _SATURATION)
 
 
 def docs(tx: Tx, numbers: Iterable[int]) -> dict[int, SearchDoc]:
     """Return documents by their numbers, as far as they are there."""
     rows = tx.all("get_docs", numbers=pg_array_literal(numbers))
-    return {row[0]: SearchDoc(*row) for row in rows}
+    return {row[0]: row for row in rows}
 
 
 def entries_around(

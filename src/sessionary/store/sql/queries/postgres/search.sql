@@ -12,11 +12,18 @@ SELECT CASE WHEN horizon < pg_snapshot_xmin(pg_current_snapshot()) THEN 1 ELSE 0
 FROM search_state, pg_advisory_xact_lock(hashtextextended('sessionary/index', 0)) FOR UPDATE OF search_state;
 
 -- name: index_state
-SELECT s.watermark, (SELECT COUNT(*) FROM (
-    SELECT 1 FROM feed f WHERE f.position > s.watermark
-      AND NOT EXISTS (SELECT 1 FROM search_taken t WHERE t.position = f.position) LIMIT 1000000
-) AS missing), (SELECT COALESCE(MAX(position), 0) FROM feed) - s.watermark
-FROM (SELECT COALESCE(MAX(watermark), 0) AS watermark FROM search_state) s;
+-- What is missing is counted up to a thousand. Of a long backlog the positions tell how many they are, or somewhat more:
+-- a transaction that was rolled back has used some up. Counting a million would take longer than indexing a batch.
+SELECT watermark, CASE WHEN counted < 1000 THEN counted ELSE GREATEST(counted, newest - watermark - (
+    SELECT COUNT(*) FROM search_taken WHERE position > watermark
+)) END, newest - watermark
+FROM (
+    SELECT s.watermark, (SELECT COALESCE(MAX(position), 0) FROM feed) AS newest, (SELECT COUNT(*) FROM (
+        SELECT 1 FROM feed f WHERE f.position > s.watermark
+          AND NOT EXISTS (SELECT 1 FROM search_taken t WHERE t.position = f.position) LIMIT 1000
+    ) AS missing) AS counted
+    FROM (SELECT COALESCE(MAX(watermark), 0) AS watermark FROM search_state) s
+) AS state;
 
 -- name: newest_taken
 SELECT COALESCE(MAX(position), 0) FROM search_taken;
@@ -60,12 +67,25 @@ WITH moved AS (
 DELETE FROM search_taken WHERE position <= (SELECT watermark FROM moved);
 
 -- name: insert_doc
--- A whole batch in one statement. The words of a long text have no places; `loose` are all of them, once each.
+-- A whole batch in one statement; the words come as vectors.
+WITH new AS (
+    SELECT no, entry_no, at, length, is_long, words FROM json_to_recordset(CAST(:rows AS JSON))
+        AS d (no BIGINT, entry_no BIGINT, at BIGINT, length BIGINT, is_long BIGINT, words TEXT)
+), blocks AS (
+    INSERT INTO search_blocks (no, first_at, last_at)
+    SELECT no >> 14, MIN(at), MAX(at) FROM new GROUP BY no >> 14
+    ON CONFLICT (no) DO UPDATE SET
+        first_at = LEAST(search_blocks.first_at, excluded.first_at),
+        last_at = GREATEST(search_blocks.last_at, excluded.last_at)
+)
 INSERT INTO search_docs (no, entry_no, at, length, is_long, words)
-SELECT no, entry_no, at, length, is_long, search_vector(CASE WHEN is_long = 1 THEN '' ELSE words END, loose, no)
-FROM json_to_recordset(CAST(:rows AS JSON))
-    AS d (no BIGINT, entry_no BIGINT, at BIGINT, length BIGINT, is_long BIGINT, words TEXT, loose TEXT)
+SELECT no, entry_no, at, length, is_long, CAST(words AS TSVECTOR) FROM new
 ON CONFLICT (no) DO NOTHING;
+
+-- name: blocks_between
+-- The blocks that may have documents of these times, newest first, and whether all of theirs are.
+SELECT no, CASE WHEN first_at >= :after AND last_at < :before THEN 1 ELSE 0 END FROM search_blocks
+WHERE first_at < :before AND last_at >= :after ORDER BY no DESC;
 
 -- name: index_in_bulk
 -- New words wait in a list before they are sorted into the index. Every search reads the list, so it is short; while
@@ -91,6 +111,16 @@ UNION ALL
 SELECT no, entry_no, at, is_long, ctid FROM search_docs
 WHERE words @@ CAST(:loose AS TSQUERY) AND is_long = 1
 
+-- name: session_of_doc
+-- Looked up for each match: joined plainly, all sessions of the store would be read, whatever there are.
+LEFT JOIN LATERAL (
+    SELECT no, profile, project_no, folder FROM sessions WHERE no = d.entry_no >> 24 OFFSET 0
+) s ON TRUE
+
+-- name: among_sessions
+-- Many sessions are compared here: as words of the query, all of them would be looked at for each match.
+(:sessions = '{}' OR d.entry_no >> 24 IN (SELECT unnest(CAST(:sessions AS BIGINT[]))))
+
 -- name: ranked
 -- The row is read again where it was found a moment ago: its words would have been carried along in vain.
 -- What is only counted, because its area is not asked for, needs no score.
@@ -111,15 +141,15 @@ WITH found AS MATERIALIZED ({{matching_docs}}), newest AS (
 -- name: find_newest_filtered
 WITH found AS MATERIALIZED ({{matching_docs}})
 SELECT d.no, 0.0, d.is_long
-FROM found d LEFT JOIN sessions s ON s.no = d.entry_no >> 24
-WHERE d.no < :below AND {{search_filters}}
+FROM found d {{session_of_doc}}
+WHERE d.no < :below AND {{among_sessions}} AND {{search_filters}}
 ORDER BY d.no DESC LIMIT :limit;
 
 -- name: find_scored_filtered
 WITH found AS MATERIALIZED ({{matching_docs}}), newest AS (
     SELECT d.no, d.is_long, d.place
-    FROM found d LEFT JOIN sessions s ON s.no = d.entry_no >> 24
-    WHERE d.no < :below AND {{search_filters}}
+    FROM found d {{session_of_doc}}
+    WHERE d.no < :below AND {{among_sessions}} AND {{search_filters}}
     ORDER BY d.no DESC LIMIT :limit
 )
 {{ranked}};
@@ -135,7 +165,7 @@ SELECT word, CAST(ndoc AS BIGINT) FROM ts_stat(
 
 -- name: clear_index
 WITH state AS (UPDATE search_state SET watermark = 0, seen = 0, horizon = '0'),
-    taken AS (DELETE FROM search_taken), titles AS (DELETE FROM search_titles)
+    taken AS (DELETE FROM search_taken), titles AS (DELETE FROM search_titles), blocks AS (DELETE FROM search_blocks)
 DELETE FROM search_docs;
 
 -- name: add_index_state

@@ -28,33 +28,44 @@ SELECT d.no FROM search_words JOIN search_docs d ON d.no = search_words.rowid
 WHERE search_words MATCH :match
   AND NOT EXISTS (SELECT 1 FROM entries e WHERE e.entry_no = d.entry_no);
 
--- name: find_newest
+-- name: found_words
 -- Newest first, limited inside the index; nothing else is touched.
-SELECT rowid, 0.0, 0 FROM search_words
+FROM search_words
 WHERE search_words MATCH :match AND rowid >= :above AND rowid < :below
-ORDER BY rowid DESC LIMIT :limit;
+ORDER BY rowid DESC LIMIT :limit
+
+-- name: found_words_filtered
+-- What the index does not know is looked up as the matches come.
+FROM search_words CROSS JOIN search_docs d ON d.no = search_words.rowid
+LEFT JOIN sessions s ON s.no = d.entry_no >> 24
+WHERE search_words MATCH :match AND search_words.rowid >= :above AND search_words.rowid < :below
+  AND {{search_filters}}
+ORDER BY search_words.rowid DESC LIMIT :limit
+
+-- name: occurrences
+-- What is only counted, because its area is not asked for, needs no score.
+CASE WHEN search_words.rowid & 1 <= :last_area THEN sessionary_count(search_words) - :given ELSE 0 END
+
+-- name: scored
+CASE WHEN search_words.rowid & 1 <= :last_area THEN sessionary_score(search_words, :rank) ELSE 0.0 END
+
+-- name: find_newest
+SELECT rowid, 0.0 {{found_words}};
+
+-- name: find_counted
+SELECT rowid, {{occurrences}} {{found_words}};
 
 -- name: find_scored
-SELECT rowid, sessionary_score(search_words, :rank, :given), 0 FROM search_words
-WHERE search_words MATCH :match AND rowid >= :above AND rowid < :below
-ORDER BY rowid DESC LIMIT :limit;
+SELECT rowid, {{scored}} {{found_words}};
 
 -- name: find_newest_filtered
--- What the index does not know is looked up as the matches come.
-SELECT d.no, 0.0, 0
-FROM search_words CROSS JOIN search_docs d ON d.no = search_words.rowid
-LEFT JOIN sessions s ON s.no = d.entry_no >> 24
-WHERE search_words MATCH :match AND search_words.rowid >= :above AND search_words.rowid < :below
-  AND {{search_filters}}
-ORDER BY search_words.rowid DESC LIMIT :limit;
+SELECT d.no, 0.0 {{found_words_filtered}};
+
+-- name: find_counted_filtered
+SELECT d.no, {{occurrences}} {{found_words_filtered}};
 
 -- name: find_scored_filtered
-SELECT d.no, sessionary_score(search_words, :rank, :given), 0
-FROM search_words CROSS JOIN search_docs d ON d.no = search_words.rowid
-LEFT JOIN sessions s ON s.no = d.entry_no >> 24
-WHERE search_words MATCH :match AND search_words.rowid >= :above AND search_words.rowid < :below
-  AND {{search_filters}}
-ORDER BY search_words.rowid DESC LIMIT :limit;
+SELECT d.no, {{scored}} {{found_words_filtered}};
 
 -- name: these_numbers
 json_each('[' || TRIM(:numbers, '{}') || ']') w
