@@ -14,11 +14,20 @@ from sessionary.errors import SessionaryError
 @click.option("--quick", "scale", flag_value="quick", help="Less than a minute.")
 @click.option("--full", "scale", flag_value="full", help="Up to 1,000,000 sessions.")
 @click.option("--scale", "scale", default="normal", hidden=True)
+@click.option(
+    "--only", multiple=True, type=click.Choice(growth.PARTS), help="Of growth, only this part."
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the table to a file.")
 @click.option("--against", metavar="REV", help="Measure this revision too, in the same rounds.")
 @click.option("--resume", is_flag=True, help="Keep what the file of -o has; measure the rest.")
 def main(
-    names: tuple[str, ...], *, scale: str, output: Path | None, against: str | None, resume: bool
+    names: tuple[str, ...],
+    *,
+    scale: str,
+    output: Path | None,
+    only: tuple[str, ...],
+    against: str | None,
+    resume: bool,
 ) -> None:
     """Print the benchmark table, beside raw SQLite and the disk's own rate.
 
@@ -28,7 +37,7 @@ def main(
     """
     try:
         if names == ("growth",):
-            growth.main(scale=scale, output=output, echo=click.echo)
+            growth.main(scale=scale, output=output, echo=click.echo, only=only)
         elif names[:1] == ("profile",):
             profiles.main(names[1:], scale=scale, against=against, output=output, echo=click.echo)
         else:

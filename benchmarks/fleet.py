@@ -1,7 +1,8 @@
 """What a fleet needs, simulated from measured costs: `python -m benchmarks.fleet growth.csv`.
 
-A turn takes CPU of its process four times (taken in and begun, ended, claimed, sent), waits each time for a
-commit that it shares with the others that wait, and in between for its model, which costs us nothing.
+A turn writes three times, as the engine does (taken in and begun; ended, with its reply as being sent; marked as sent),
+takes a third of its CPU each time, and waits for a commit that it shares with the others that wait. After the first it
+waits for its model, which costs us nothing. The reply is sent after the second: nobody waits for the third.
 """
 
 import csv
@@ -15,7 +16,7 @@ from pathlib import Path
 
 DAY, YEAR_DAYS = 86_400, 365
 MESSAGES_A_TURN = 2
-STEPS = 4
+STEPS, STEPS_TO_REPLY = 3, 2
 # The busiest minutes of a day, over its mean.
 PEAK = 3.0
 FSYNC_SECONDS = 0.002
@@ -141,10 +142,11 @@ def simulate(cost: Costs, rate: float, *, seconds: float = SIMULATED_SECONDS) ->
             sync_ends = sync_began + FSYNC_SECONDS
             syncs += is_counted
         late += sync_ends - came
-        if step == STEPS:
+        if step == STEPS_TO_REPLY:
             added.append(late)
+        if step == STEPS:
             continue
-        thinking = rng.expovariate(1 / THINKING_SECONDS) if step == 2 else 0.0
+        thinking = rng.expovariate(1 / THINKING_SECONDS) if step == 1 else 0.0
         heapq.heappush(waiting, (sync_ends + thinking, turn, step + 1, late))
     added.sort()
     counted = seconds - WARM_SECONDS

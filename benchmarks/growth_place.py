@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from benchmarks import server_copy
 from benchmarks.texts import sql
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.store.database import Store
@@ -69,10 +70,10 @@ class ServerPlace:
 
     name = POSTGRES
 
-    def __init__(self, server: Any, psycopg: Any) -> None:
-        self.url: str = server.create_database()
-        self._pid: int = server.pid
-        self._ask: Any = psycopg.connect(self.url, autocommit=True)
+    def __init__(self, url: str, *, pid: int, connection: Any) -> None:
+        self.url = url
+        self._pid = pid
+        self._ask = connection
 
     def used(self) -> Used:
         """Of this process and of the server's; written is what went to its log."""
@@ -84,24 +85,39 @@ class ServerPlace:
         whole, index = self._ask.execute(sql()["server_size"]).fetchone()
         return int(whole) - int(index), int(index)
 
+
+class Server:
+    """A PostgreSQL of our own, as durable as one in use; it starts when it is first needed."""
+
+    def __init__(self) -> None:
+        self._started: Any = None
+
+    @contextmanager
+    def copy_of(self, file: Path) -> Iterator[ServerPlace]:
+        """A database with all that the store in a file has."""
+        # Both are loaded here only: the one is for tests, the other an extra.
+        testing = importlib.import_module("tests.support.postgres")
+        psycopg = importlib.import_module("psycopg")
+        if self._started is None:
+            self._started = testing.start_own_server(durable=True)
+        url: str = self._started.create_database()
+        with closing(psycopg.connect(url, autocommit=True)) as connection:
+            place = ServerPlace(url, pid=self._started.pid, connection=connection)
+            with closing(opened(place)) as store:
+                server_copy.fill(store, connection, file)
+            yield place
+
     def close(self) -> None:
-        """Close the connection."""
-        self._ask.close()
+        """Stop the server."""
+        if self._started is not None:
+            self._started.stop()
 
 
 @contextmanager
-def postgres() -> Iterator[ServerPlace]:
-    """A server of our own, as durable as one in use."""
-    # Both are loaded here only: the one is for tests, the other an extra.
-    testing = importlib.import_module("tests.support.postgres")
-    psycopg = importlib.import_module("psycopg")
-    server = testing.start_own_server(durable=True)
-    try:
-        place = ServerPlace(server, psycopg)
-        yield place
-        place.close()
-    finally:
-        server.stop()
+def running() -> Iterator[Server]:
+    """A server for the length of a block."""
+    with closing(Server()) as server:
+        yield server
 
 
 def _pages(path: Path) -> int:

@@ -105,7 +105,9 @@ FROM messages_fts JOIN messages m ON m.id = messages_fts.rowid
 WHERE messages_fts MATCH ? AND m.session_id % 5 = 1 ORDER BY rank LIMIT 20;
 
 -- name: known_scan
-SELECT id, session_id, role, content FROM messages WHERE content LIKE ? ORDER BY id DESC LIMIT 20;
+-- Such stores order by the time of a message, which has no index: every message is read. Here the id stands for the time,
+-- with a sign, because in the order of ids the scan would end at the twentieth match.
+SELECT id, session_id, role, content FROM messages WHERE content LIKE ? ORDER BY +id DESC LIMIT 20;
 
 -- name: floor_search
 SELECT rowid FROM search_words WHERE search_words MATCH ? ORDER BY rowid DESC LIMIT 20;
@@ -115,3 +117,17 @@ SELECT no FROM search_shards ORDER BY no DESC;
 
 -- name: unindexed_tables
 CREATE TABLE messages (id INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT NOT NULL, role TEXT, content TEXT);
+
+-- A store's tables, from a file to a server.
+
+-- name: rows_of_file
+SELECT some_columns FROM some_table;
+
+-- name: copy_in
+COPY some_table (some_columns) FROM STDIN;
+
+-- name: vacuum
+VACUUM (ANALYZE);
+
+-- name: checkpoint
+CHECKPOINT;
