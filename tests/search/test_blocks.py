@@ -30,11 +30,12 @@ def asked(
     return made
 
 
-def test_a_word_that_is_not_in_the_newest_blocks_is_looked_up_everywhere_at_once() -> None:
-    made = asked(DocBlocks(range(99, -1, -1)), 0, 5)
+def test_a_word_that_is_not_in_the_newest_blocks_is_looked_up_in_more_and_then_everywhere() -> None:
+    made = asked(DocBlocks(range(99, -1, -1)), 0, 0, 5)
 
-    assert [blocks_of(each) for each in made] == [2, 0]
+    assert [blocks_of(each) for each in made] == [2, 32, 0]
     assert made[1]["below"] == 98 << tsquery.BLOCK_BITS
+    assert made[2]["below"] == 66 << tsquery.BLOCK_BITS
 
 
 def test_how_common_a_word_is_tells_how_many_blocks_are_searched_next() -> None:
@@ -55,11 +56,26 @@ def test_a_search_by_time_names_only_the_blocks_of_that_time() -> None:
     assert [each["is_sure"] for each in asked(DocBlocks([6], frozenset([6])), 0)] == [True]
 
 
-def test_many_sessions_are_not_words_of_the_query() -> None:
+def test_of_many_sessions_those_of_the_blocks_are_words_of_the_query() -> None:
     many = [session_facet(number) for number in range(1, 501)]
+    places = [(number // 5, number) for number in range(1, 501)]
 
-    [made] = asked(DocBlocks([]), facets=[many])
+    first, second = asked(DocBlocks(range(200)).of_sessions(places), 400, facets=[many])
 
-    assert "no1f4" not in made["match"]
-    assert made["sessions"].endswith(",500}")
-    assert made["is_sure"] is False
+    assert first["match"].count("\ue000no") == 16
+    assert session_facet(500) in first["match"]
+    assert 10 <= second["match"].count("\ue000no") <= 20
+    assert first["is_sure"]
+    assert second["below"] == first["above"]
+
+
+def test_a_rare_word_in_many_sessions_is_looked_up_once_and_its_sessions_are_compared() -> None:
+    many = [session_facet(number) for number in range(1, 501)]
+    places = [(number // 5, number) for number in range(1, 501)]
+
+    made = asked(DocBlocks(range(200)).of_sessions(places), 0, 1, facets=[many])
+
+    assert len(made) == 2
+    assert "\ue000no" not in made[1]["match"]
+    assert made[1]["sessions"].endswith("500}")
+    assert made[1]["is_sure"] is False

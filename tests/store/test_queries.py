@@ -47,7 +47,6 @@ ONLY_SQLITE = {
     "index_shards",
     "insert_words",
     "occurrences",
-    "places_of_sessions",
     "scored",
     "widen_block",
     "widen_shard",

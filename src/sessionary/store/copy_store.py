@@ -29,6 +29,7 @@ NOT_COPIED = frozenset({"meta", "schema_migrations", "session_orders"}) | {
     "search_docs",
     "search_titles",
     "search_blocks",
+    "search_places",
 }
 MARKER = "copy"
 GENERATION = "generation"

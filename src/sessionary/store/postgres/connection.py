@@ -253,6 +253,10 @@ class PostgresTx:
                 rows = [row for row in rows if row[0] << tsquery.BLOCK_BITS < below]
             inside = frozenset(no for no, is_inside in rows if is_inside)
             blocks = tsquery.DocBlocks([no for no, _ in rows], inside)
+        _, sessions = tsquery.without_many_sessions(facets)
+        if sessions:
+            places = self.all("places_of_sessions", numbers=queries.pg_array_literal(sessions))
+            blocks = blocks.of_sessions(places)
         return tsquery.match_params(
             query, facets, without=without, blocks=blocks, below=below, limit=limit
         )

@@ -1,33 +1,39 @@
 """Queries in PostgreSQL's tsquery language. Words are letters and digits only, so quoting is safe."""
 
+from collections import defaultdict
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 from sessionary.model.query import Query, Term
-from sessionary.model.search_text import is_session_facet, session_of_facet
+from sessionary.model.search_text import is_session_facet, session_facet, session_of_facet
 from sessionary.store.queries import pg_array_literal
 from sessionary.store.search.indexer import DOCS_PER_CHANGE, HASHED, MAX_POSITIONS, hashed
 
 BLOCK_BITS = 14
 # How many blocks are searched first: enough for a common word.
 FIRST_BLOCKS = 2
-# At most so many blocks are words of a query: each is looked at for each match.
-MOST_BLOCKS = 128
-# More sessions than this are not words of a query, but compared with those of the matches.
+NEXT_BLOCKS = 32
+# At most so many blocks, or sessions, are words of a query: GIN looks at each of them for each match.
+MOST_WORDS = 128
+# Of more sessions than this, only those are words of a query that are in the blocks that it searches. The first one has
+# about as many as FIRST_SESSIONS.
 FEW_SESSIONS = 16
+FIRST_SESSIONS = 32
 _FAR = 2**62
 
 
 class DocBlocks(NamedTuple):
-    """The blocks that may have documents of the times that are asked for, newest first.
+    """The blocks that may have documents of the times and sessions that are asked for, newest first.
 
     `inside`: those of which all documents are between the times; None when no times are asked for.
+    `sessions`: those of each block, if many sessions are asked for.
     """
 
     numbers: Sequence[int]
     inside: frozenset[int] | None = None
+    sessions: Mapping[int, Sequence[int]] | None = None
 
     @classmethod
     def up_to(cls, position: int, below: int | None) -> "DocBlocks":
@@ -36,9 +42,37 @@ class DocBlocks(NamedTuple):
         last = (beyond if below is None else min(beyond, below)) - 1
         return cls(range(last >> BLOCK_BITS, -1, -1))
 
+    def of_sessions(self, places: Iterable[tuple[int, int]]) -> "DocBlocks":
+        """Those of some sessions, given each place of each of them: a block, and the session's number."""
+        sessions = defaultdict[int, list[int]](list)
+        for block, session_no in places:
+            sessions[block].append(session_no)
+        known = set(self.numbers)
+        numbers = sorted(known.intersection(sessions), reverse=True)
+        return DocBlocks(numbers, self.inside, sessions)
+
     def are_inside(self, numbers: Sequence[int]) -> bool:
         """Whether all documents of these blocks are between the times."""
         return self.inside is None or self.inside.issuperset(numbers)
+
+    def words(self, numbers: Sequence[int]) -> list[str]:
+        """The words that only documents of these blocks have, or of their sessions."""
+        if self.sessions is None:
+            return [_block(number) for number in numbers]
+        return list(map(session_facet, sorted(self._sessions_of(numbers))))
+
+    def first(self) -> int:
+        """How many blocks to search first."""
+        count = FIRST_BLOCKS
+        while self.sessions and count < len(self.numbers):
+            if len(self._sessions_of(self.numbers[: 2 * count])) > FIRST_SESSIONS:
+                break
+            count *= 2
+        return count
+
+    def _sessions_of(self, numbers: Sequence[int]) -> set[int]:
+        assert self.sessions is not None
+        return {no for number in numbers for no in self.sessions[number]}
 
 
 def match_params(
@@ -52,37 +86,41 @@ def match_params(
 ) -> Generator[dict[str, Any], int | None, None]:
     """Yield the parameters of the queries to run: first on the newest blocks, at last on everything.
 
-    GIN finds all matches before it returns one; with blocks as words of the query it finds few. The
-    caller sends how many each query has found, which tells how many blocks it takes to find `limit`.
+    GIN finds all matches before it returns one; with blocks or their sessions as words of the query it
+    finds few. The caller sends how many each query has found, which tells how many blocks it takes to
+    find `limit`.
     """
     below = _FAR if below is None else below
     has_times = blocks.inside is not None
-    facets, sessions = _without_many_sessions(facets)
-    given = {"sessions": pg_array_literal(sessions)}
+    facets, sessions = without_many_sessions(facets)
     rest = blocks.numbers
     found = searched = 0
-    count = FIRST_BLOCKS
+    count = blocks.first()
     while rest:
         if len(rest) <= 2 * count:
             count = len(rest)  # hardly more is left: all of it at once
-        if count > MOST_BLOCKS or (count == len(rest) and not has_times):
+        if count == len(rest) and not (has_times or sessions):
+            break
+        words = blocks.words(rest[:count]) if count <= MOST_WORDS else ()
+        if not 0 < len(words) <= MOST_WORDS:
             break
         some, rest = rest[:count], rest[count:]
-        is_sure = not sessions and blocks.are_inside(some)
-        params = _params(query, [*facets, list(map(_block, some))], without) | given
-        found += (yield params | {"below": below, "is_sure": is_sure}) or 0
+        above = some[-1] << BLOCK_BITS
+        params = _params(query, [*facets, words], without) | {"sessions": "{}"}
+        params |= {"above": above, "below": below, "is_sure": blocks.are_inside(some)}
+        found += (yield params) or 0
         searched += count
-        below = min(below, some[-1] << BLOCK_BITS)
-        # As many as it takes if the rest is like what was searched, and some more.
-        needed = (limit - found) * searched * 5 // (4 * found) if found else len(rest)
-        count = max(1, needed)
-    if rest or not has_times:
-        is_sure = not sessions and blocks.are_inside(rest)
-        params = _params(query, facets, without) | given
-        yield params | {"below": below, "is_sure": is_sure and not has_times}
+        below = min(below, above)
+        # As many as it takes if the rest is like what was searched, and some more. From the first few blocks that
+        # is only guessed: a word that is common elsewhere may be missing there.
+        count = (limit - found) * searched * 5 // (4 * found) if found else len(rest)
+        count = max(1, count if searched > FIRST_BLOCKS else min(count, NEXT_BLOCKS))
+    if rest or not (has_times or sessions):
+        params = _params(query, facets, without) | {"sessions": pg_array_literal(sessions)}
+        yield params | {"above": 0, "below": below, "is_sure": not (has_times or sessions)}
 
 
-def _without_many_sessions(
+def without_many_sessions(
     facets: Sequence[Sequence[str]],
 ) -> tuple[list[Sequence[str]], list[int]]:
     """The facets without a long list of sessions, and the numbers of those."""

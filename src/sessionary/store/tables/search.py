@@ -80,17 +80,23 @@ def find_docs(
     while params is not None:
         # Where one word or phrase is looked for, SQLite says how often it occurs, and the score is made here.
         is_counted = params.pop("is_counted", False) and scored
-        name = "find_counted" if is_counted else "find_scored" if scored else "find_newest"
+        exact, filtered = (
+            ("find_counted", "find_counted_filtered")
+            if is_counted
+            else ("find_scored", "find_scored_filtered")
+            if scored
+            else ("find_newest", "find_newest_filtered")
+        )
         params |= {"limit": limit - len(found), "last_area": last_area}
-        if not (params.pop("is_sure") and filters.is_exact):
-            name += "_filtered"
+        is_exact = params.pop("is_sure") and filters.is_exact
+        if not is_exact:
             params |= {
                 "profile": filters.profile,
                 "after": after,
                 "before": before,
                 "projects": filters.projects,
             }
-        rows = tx.all(name, **params)
+        rows = tx.all(exact if is_exact else filtered, **params)
         if is_counted:
             found += [(no, _SCORES[n] if n < 64 else saturated(n)) for no, n in rows]
         elif rows and len(rows[0]) == 3:  # from PostgreSQL, where long texts have no positions

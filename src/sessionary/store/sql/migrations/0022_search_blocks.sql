@@ -7,3 +7,12 @@ CREATE TABLE search_blocks (
 );
 INSERT INTO search_blocks (no, first_at, last_at)
 SELECT no >> 14, MIN(at), MAX(at) FROM search_docs GROUP BY no >> 14;
+
+-- Which blocks have documents of a session.
+CREATE TABLE search_places (
+    session_no BIGINT NOT NULL,
+    block      BIGINT NOT NULL,
+    PRIMARY KEY (session_no, block)
+);
+INSERT INTO search_places (session_no, block)
+SELECT DISTINCT entry_no >> 24, no >> 14 FROM search_docs;

@@ -14,16 +14,17 @@ FROM search_state, pg_advisory_xact_lock(hashtextextended('sessionary/index', 0)
 -- name: index_state
 -- What is missing is counted up to a thousand. Of a long backlog the positions tell how many they are, or somewhat more:
 -- a transaction that was rolled back has used some up. Counting a million would take longer than indexing a batch.
-SELECT watermark, CASE WHEN counted < 1000 THEN counted ELSE GREATEST(counted, newest - watermark - (
-    SELECT COUNT(*) FROM search_taken WHERE position > watermark
-)) END, newest - watermark
-FROM (
+WITH state AS MATERIALIZED (
     SELECT s.watermark, (SELECT COALESCE(MAX(position), 0) FROM feed) AS newest, (SELECT COUNT(*) FROM (
         SELECT 1 FROM feed f WHERE f.position > s.watermark
           AND NOT EXISTS (SELECT 1 FROM search_taken t WHERE t.position = f.position) LIMIT 1000
     ) AS missing) AS counted
     FROM (SELECT COALESCE(MAX(watermark), 0) AS watermark FROM search_state) s
-) AS state;
+)
+SELECT watermark, CASE WHEN counted < 1000 THEN counted ELSE GREATEST(counted, newest - watermark - (
+    SELECT COUNT(*) FROM search_taken WHERE position > watermark
+)) END, newest - watermark
+FROM state;
 
 -- name: newest_taken
 SELECT COALESCE(MAX(position), 0) FROM search_taken;
@@ -77,10 +78,16 @@ WITH new AS (
     ON CONFLICT (no) DO UPDATE SET
         first_at = LEAST(search_blocks.first_at, excluded.first_at),
         last_at = GREATEST(search_blocks.last_at, excluded.last_at)
+), places AS (
+    INSERT INTO search_places (session_no, block) SELECT DISTINCT entry_no >> 24, no >> 14 FROM new
+    ON CONFLICT (session_no, block) DO NOTHING
 )
 INSERT INTO search_docs (no, entry_no, at, length, is_long, words)
 SELECT no, entry_no, at, length, is_long, CAST(words AS TSVECTOR) FROM new
 ON CONFLICT (no) DO NOTHING;
+
+-- name: places_of_sessions
+SELECT block, session_no FROM search_places WHERE session_no {{among_numbers}};
 
 -- name: blocks_between
 -- The blocks that may have documents of these times, newest first, and whether all of theirs are.
@@ -118,7 +125,7 @@ LEFT JOIN LATERAL (
 ) s ON TRUE
 
 -- name: among_sessions
--- Many sessions are compared here: as words of the query, all of them would be looked at for each match.
+-- Very many sessions are compared here: as words of the query, all of them would be looked at for each match.
 (:sessions = '{}' OR d.entry_no >> 24 IN (SELECT unnest(CAST(:sessions AS BIGINT[]))))
 
 -- name: ranked
@@ -130,11 +137,11 @@ FROM newest n JOIN search_docs w ON w.ctid = n.place ORDER BY n.no DESC
 -- name: find_newest
 WITH found AS MATERIALIZED ({{matching_docs}})
 SELECT d.no, 0.0, d.is_long FROM found d
-WHERE d.no < :below ORDER BY d.no DESC LIMIT :limit;
+WHERE d.no >= :above AND d.no < :below ORDER BY d.no DESC LIMIT :limit;
 
 -- name: find_scored
 WITH found AS MATERIALIZED ({{matching_docs}}), newest AS (
-    SELECT no, is_long, place FROM found WHERE no < :below ORDER BY no DESC LIMIT :limit
+    SELECT no, is_long, place FROM found WHERE no >= :above AND no < :below ORDER BY no DESC LIMIT :limit
 )
 {{ranked}};
 
@@ -142,14 +149,14 @@ WITH found AS MATERIALIZED ({{matching_docs}}), newest AS (
 WITH found AS MATERIALIZED ({{matching_docs}})
 SELECT d.no, 0.0, d.is_long
 FROM found d {{session_of_doc}}
-WHERE d.no < :below AND {{among_sessions}} AND {{search_filters}}
+WHERE d.no >= :above AND d.no < :below AND {{among_sessions}} AND {{search_filters}}
 ORDER BY d.no DESC LIMIT :limit;
 
 -- name: find_scored_filtered
 WITH found AS MATERIALIZED ({{matching_docs}}), newest AS (
     SELECT d.no, d.is_long, d.place
     FROM found d {{session_of_doc}}
-    WHERE d.no < :below AND {{among_sessions}} AND {{search_filters}}
+    WHERE d.no >= :above AND d.no < :below AND {{among_sessions}} AND {{search_filters}}
     ORDER BY d.no DESC LIMIT :limit
 )
 {{ranked}};
@@ -165,7 +172,8 @@ SELECT word, CAST(ndoc AS BIGINT) FROM ts_stat(
 
 -- name: clear_index
 WITH state AS (UPDATE search_state SET watermark = 0, seen = 0, horizon = '0'),
-    taken AS (DELETE FROM search_taken), titles AS (DELETE FROM search_titles), blocks AS (DELETE FROM search_blocks)
+    taken AS (DELETE FROM search_taken), titles AS (DELETE FROM search_titles), blocks AS (DELETE FROM search_blocks),
+    places AS (DELETE FROM search_places)
 DELETE FROM search_docs;
 
 -- name: add_index_state
