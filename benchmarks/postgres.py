@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from benchmarks import populate, search, search_store
+from benchmarks import populate, search, search_store, server_copy
 from benchmarks.append import OURS, Product, in_threads
 from benchmarks.corpus import Language, corpus
 from benchmarks.goals import at_least, at_most
@@ -48,7 +48,8 @@ def cases(folder: Path, scale: Scale) -> Iterator[Case]:
             )
         count = max(LEAST, scale.messages)
         yield _catching_up(stack, [server.create_database() for _ in range(2)], count)
-        yield from _searches(stack, server.create_database(), folder, count)
+        for size in sorted({count, *(size for size in scale.sizes if size > count)}):
+            yield from _searches(psycopg, server.create_database(), folder, size)
 
 
 def _catching_up(stack: ExitStack, urls: list[str], count: int) -> Case:
@@ -82,30 +83,27 @@ def _catching_up(stack: ExitStack, urls: list[str], count: int) -> Case:
     )
 
 
-def _searches(stack: ExitStack, url: str, folder: Path, count: int) -> Iterator[Case]:
-    """The same words in the same messages."""
-    language = Language()
-    there = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
-    stack.enter_context(closing(there))
-    # A language goes on where it stopped: for the same messages, each begins with its own.
-    search_store.fill(there, corpus(Language(), count))
-    here = populate.opened(search_store.build(folder, Language(), count))
-    stack.enter_context(closing(here))
-    for store in (there, here):
-        store.catch_up(None).result()
-    for name, words in (
-        ("medium", language.words[2_000:2_400:10]),
-        ("common", language.words[:40]),
+def _searches(psycopg: Any, url: str, folder: Path, count: int) -> Iterator[Case]:
+    """Every kind of query, in the same messages on both."""
+    path = search_store.build(folder, Language(), count)
+    with (
+        closing(populate.opened(path)) as here,
+        closing(open_store(url, create=True, clock=SystemClock(), ids=RandomIds())) as there,
     ):
-        yield Case(
-            f"search a {name} word, {count:,} messages",
-            (
-                Contestant(OURS, "product", search.asking(words, there)),
-                Contestant(ON_SQLITE, "floor", search.asking(words, here)),
-            ),
-            (at_most(3, "times SQLite's", lambda got: got.ratio(OURS, ON_SQLITE, "p50")),),
-            by="p50",
-        )
+        with closing(psycopg.connect(url, autocommit=True)) as connection:
+            server_copy.fill(there, connection, path)
+        for store in (there, here):
+            store.catch_up(None).result()
+        for kind in search.kinds(Language(), count):
+            yield Case(
+                f"search {kind.name}, {count:,} messages",
+                (
+                    Contestant(OURS, "product", search.asking(kind.asked, there)),
+                    Contestant(ON_SQLITE, "floor", search.asking(kind.asked, here)),
+                ),
+                (at_most(3, "times SQLite's", lambda got: got.ratio(OURS, ON_SQLITE, "p50")),),
+                by="p50",
+            )
 
 
 class Bare:

@@ -52,12 +52,13 @@ def cases(folder: Path, scale: Scale) -> Iterator[Case]:
         raw = _Raw(path)
         stack.callback(raw.close)
         peer = stack.enter_context(closing(apsw.Connection(str(known))))
-        for kind in _kinds(language, count):
+        for kind in kinds(language, count):
             yield _case(kind, count, store=store, raw=raw, peer=peer)
     yield from search_index.cases(folder, path, language=language, count=count)
 
 
-def _kinds(language: Language, count: int) -> Iterator[Kind]:
+def kinds(language: Language, count: int) -> Iterator[Kind]:
+    """The kinds of queries; a language that has written nothing yet gives the same ones."""
     words = language.words
     rng = random.Random(5)
     rare, medium, common = words[60_000::500], words[2_000:2_400:10], words[0:40]
