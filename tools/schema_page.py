@@ -27,6 +27,7 @@ _RENAMED_COLUMN = re.compile(r"ALTER TABLE (\w+) RENAME COLUMN (\w+) TO (\w+);")
 _ENDS = {
     "DROP TRIGGER": re.compile(r".*;$"),
     "DROP INDEX": re.compile(r".*;$"),
+    "DROP FUNCTION": re.compile(r".*;$"),
     "CREATE OR REPLACE FUNCTION": re.compile(r"END \$\$;$"),
     "CREATE TABLE": re.compile(r"\).*;$"),
     "CREATE INDEX": re.compile(r".*;$"),

@@ -48,7 +48,7 @@ APPLIED = {
         "0019_deliveries": "7ea0cd9cd5304971d8593058b26bfd06a7aa9d0183f945b16a59d2bb8824bcbd",
         "0020_redaction_salt": "e78fda04cf89c25f05ff8e92deaae17c54cf99af4ad61c32073614ea7d890e5b",
         "0021_bulk_index": "0e8265c5d92f210f5757877f29748494caa20958c5f1b44df69ff524c7131314",
-        "0022_search_blocks": "833d1e3fc9ff125e8fbb9b7566547f7e277b6478906197ca007a2d8bdabd9b1b",
+        "0022_search_blocks": "4c9f3a9e938ba645eec46ef48874e42790f0f7e35b6af29948cc12c933ad1f00",
     },
 }
 

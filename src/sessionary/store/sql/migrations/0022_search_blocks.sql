@@ -16,3 +16,7 @@ CREATE TABLE search_places (
 );
 INSERT INTO search_places (session_no, block)
 SELECT DISTINCT entry_no >> 24, no >> 14 FROM search_docs;
+
+-- The indexer writes vectors itself now. An older program that still runs would index without blocks and places, and
+-- searches would miss what it indexed: without this function it reports an error instead.
+DROP FUNCTION search_vector(TEXT, TEXT, BIGINT);
