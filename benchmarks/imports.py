@@ -47,6 +47,11 @@ _IMPORT = (
 )
 
 
+_BY_CLOCK = at_least(
+    50_000, "messages", lambda got: got.rate(WITH_WORKERS), of="in the log, on two cores"
+)
+
+
 def cases(folder: Path, scale: Scale) -> Iterator[Case]:
     """Half of it in one file, the rest in many."""
     size = _SIZES[scale.largest] * MEGABYTE
@@ -67,10 +72,9 @@ def cases(folder: Path, scale: Scale) -> Iterator[Case]:
         ),
         (
             at_least(35_000, "messages", lambda got: got.rate(DURABLE), of="in the log"),
-            at_least(30, "times single commits", lambda got: got.ratio(DURABLE, SINGLE)),
             at_least(11_000, "messages", lambda got: got.rate(SEARCHABLE), of="searchable"),
             at_most(150, "MB", lambda _: alone[0], of="memory"),
-            at_most(150, "MB", lambda _: sum(shared), of=f"memory with {_WORKERS} worker(s)"),
+            at_most(150, "MB", lambda _: sum(shared), of="memory with workers"),
         ),
     )
     yield Case(
@@ -80,14 +84,8 @@ def cases(folder: Path, scale: Scale) -> Iterator[Case]:
             Contestant(DURABLE, "product", _once(written, _by_clock(written, folder, workers=0))),
             Contestant(PARSED, "floor", _once(written, _parsed_by_clock(written))),
         ),
-        (
-            at_least(
-                50_000,
-                "messages",
-                lambda got: got.rate(WITH_WORKERS),
-                of="in the log, on two cores",
-            ),
-        ),
+        # Below this size an import uses no workers.
+        () if written.bytes < WORTHWHILE_BYTES else (_BY_CLOCK,),
     )
 
 
