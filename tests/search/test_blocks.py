@@ -79,3 +79,14 @@ def test_a_rare_word_in_many_sessions_is_looked_up_once_and_its_sessions_are_com
     assert "\ue000no" not in made[1]["match"]
     assert made[1]["sessions"].endswith("500}")
     assert made[1]["is_sure"] is False
+
+
+def test_a_word_of_many_sessions_that_is_not_rare_is_searched_in_parts() -> None:
+    many = [session_facet(number) for number in range(1, 501)]
+    places = [(number // 5, number) for number in range(1, 501)]
+
+    made = asked(DocBlocks(range(200)).of_sessions(places), 60, 60, 60, facets=[many])
+
+    counts = [each["match"].count("\ue000no") for each in made]
+    assert len(counts) == 4
+    assert all(16 <= count <= tsquery.MOST_WORDS for count in counts)

@@ -15,6 +15,8 @@ BLOCK_BITS = 14
 # How many blocks are searched first: enough for a common word.
 FIRST_BLOCKS = 2
 NEXT_BLOCKS = 32
+# A word is rare if so many times the blocks that are left would not have enough matches.
+RARE = 4
 # At most so many blocks, or sessions, are words of a query: GIN looks at each of them for each match.
 MOST_WORDS = 128
 # Of more sessions than this, only those are words of a query that are in the blocks that it searches. The first one has
@@ -61,6 +63,13 @@ class DocBlocks(NamedTuple):
             return [_block(number) for number in numbers]
         return list(map(session_facet, sorted(self._sessions_of(numbers))))
 
+    def fitting(self, numbers: Sequence[int], count: int) -> tuple[int, list[str]]:
+        """Up to `count` of these blocks that are not too many words, and the words; at least one block."""
+        count = min(count, MOST_WORDS)
+        while len(words := self.words(numbers[:count])) > MOST_WORDS and count > 1:
+            count //= 2
+        return count, words
+
     def first(self) -> int:
         """How many blocks to search first."""
         count = FIRST_BLOCKS
@@ -101,8 +110,8 @@ def match_params(
             count = len(rest)  # hardly more is left: all of it at once
         if count == len(rest) and not (has_times or sessions):
             break
-        words = blocks.words(rest[:count]) if count <= MOST_WORDS else ()
-        if not 0 < len(words) <= MOST_WORDS:
+        count, words = blocks.fitting(rest, count)
+        if len(words) > MOST_WORDS:
             break
         some, rest = rest[:count], rest[count:]
         above = some[-1] << BLOCK_BITS
@@ -113,8 +122,11 @@ def match_params(
         below = min(below, above)
         # As many as it takes if the rest is like what was searched, and some more. From the first few blocks that
         # is only guessed: a word that is common elsewhere may be missing there.
-        count = (limit - found) * searched * 5 // (4 * found) if found else len(rest)
-        count = max(1, count if searched > FIRST_BLOCKS else min(count, NEXT_BLOCKS))
+        count = max(1, (limit - found) * searched * 5 // (4 * found) if found else _FAR)
+        if searched <= FIRST_BLOCKS:
+            count = min(count, NEXT_BLOCKS)
+        elif count > RARE * len(rest) and (sessions or not has_times or len(rest) > MOST_WORDS):
+            break  # it is rare: looked up everywhere, there are not many more matches
     if rest or not (has_times or sessions):
         params = _params(query, facets, without) | {"sessions": pg_array_literal(sessions)}
         yield params | {"above": 0, "below": below, "is_sure": not (has_times or sessions)}
