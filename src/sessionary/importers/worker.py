@@ -117,7 +117,7 @@ def _pickled(error: Exception) -> bytes:
     try:
         data = pickle.dumps(error)
         pickle.loads(data)
-    except Exception as failure:  # an error of foreign code may refuse in any way to be copied
-        logger.debug("%r cannot be sent: %r", error, failure)
+    except Exception:
+        logger.exception("An error cannot be sent: %r", error)
         return pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
     return data

@@ -123,7 +123,7 @@ class ModelPrices(msgspec.Struct, array_like=True, frozen=True, gc=False):
         return (total + scale // 2) // scale
 
 
-class Provider(msgspec.Struct, frozen=True, dict=True):
+class PricedProvider(msgspec.Struct, frozen=True, dict=True):
     """A company that serves models, and how it is recognized."""
 
     id: str
@@ -149,11 +149,11 @@ class PriceTable(msgspec.Struct, frozen=True):
     """All prices, and the version of the library that they are from."""
 
     version: str
-    providers: list[Provider]
+    providers: list[PricedProvider]
 
     def find(
         self, name: str, provider_id: str | None, address: str | None
-    ) -> tuple[Provider, ModelPrices] | None:
+    ) -> tuple[PricedProvider, ModelPrices] | None:
         """Return the provider and the prices of a model, by the provider's name, its address, or the model alone."""
         name = name.lower()
         if provider_id is not None and provider_id.lower() == "litellm":
@@ -171,7 +171,7 @@ class PriceTable(msgspec.Struct, frozen=True):
                 return provider, found
         return None
 
-    def provider_named(self, provider_id: str) -> Provider | None:
+    def provider_named(self, provider_id: str) -> PricedProvider | None:
         """Return the provider with an id, or with a name that is known for it."""
         name = provider_id.lower().strip()
         for each in self.providers:
@@ -182,7 +182,9 @@ class PriceTable(msgspec.Struct, frozen=True):
                 return each
         return None
 
-    def _provider(self, name: str, provider_id: str | None, address: str | None) -> Provider | None:
+    def _provider(
+        self, name: str, provider_id: str | None, address: str | None
+    ) -> PricedProvider | None:
         if provider_id is not None:
             found = self.provider_named(provider_id)
             if found is not None or provider_id.lower() != "litellm":
@@ -195,7 +197,7 @@ class PriceTable(msgspec.Struct, frozen=True):
                 return each
         return None
 
-    def _model(self, provider: Provider, name: str) -> ModelPrices | None:
+    def _model(self, provider: PricedProvider, name: str) -> ModelPrices | None:
         found = provider.find_own(name)
         for id in provider.fallbacks:
             if found is not None:
