@@ -14,7 +14,6 @@ WIDTH = 160
 _LEAD = 40
 _LOOKED_AT = 200_000
 _MOST_WINDOWS, _MOST_IN_WINDOW = 200, 20
-_SPACE = re.compile(r"\s+")
 
 
 def snippet(text: str, query: Query, *, width: int = WIDTH) -> str:
@@ -121,7 +120,7 @@ def _marked(
         pieces += [_cut(text, origin, at, a), OPEN, _cut(text, origin, a, b), CLOSE]
         at = b
     pieces.append(_cut(text, origin, at, end))
-    line = _SPACE.sub(" ", "".join(pieces)).strip()
+    line = " ".join("".join(pieces).split())
     before = "…" if begin > 0 else ""
     after = "…" if end < len(origin) or whole > _LOOKED_AT else ""
     return f"{before}{line}{after}"
