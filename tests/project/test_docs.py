@@ -168,7 +168,9 @@ def test_every_page_is_in_an_index() -> None:
 
 def test_every_error_is_explained() -> None:
     direct = errors.SessionaryError.__subclasses__()
-    tree = [*direct, *(below for one in direct for below in one.__subclasses__())]
+    below = [each for one in direct for each in one.__subclasses__()]
+    # The benchmarks have errors of their own.
+    tree = [each for each in (*direct, *below) if each.__module__.startswith("sessionary.")]
     explained = {(row[0], row[1]) for row in rows("operate.md")}
 
     missing = [one for one in tree if (f"`{one.__name__}`", f"`{one.kind}`") not in explained]

@@ -24,7 +24,16 @@ from tests.support.postgres import Server
 from tests.support.world import World
 
 # On SQLite the index of the search is a file of its own.
-SEARCH_TABLES = {"search_docs", "search_state", "search_taken", "search_titles"}
+SEARCH_TABLES = {
+    *(
+        "search_blocks",
+        "search_docs",
+        "search_places",
+        "search_state",
+        "search_taken",
+        "search_titles",
+    ),
+}
 
 
 @pytest.fixture
