@@ -9,6 +9,8 @@ export class Draft {
   private stored: string
   private timer: ReturnType<typeof setTimeout> | undefined
   private isStoring = false
+  // What this page has asked the server to store, whether or not it answered.
+  private readonly own = new Set<string>()
 
   constructor(
     private readonly sessionId: string | null,
@@ -53,10 +55,13 @@ export class Draft {
     void this.store()
   }
 
-  /** Put the server's draft, which was loaded later, before the text typed meanwhile. */
+  /** Put the server's draft, which was loaded later, before the text typed meanwhile; unless it is from this page. */
   mergeServerDraft(serverDraft: string | null): void {
     this.stored = serverDraft ?? ''
-    if (serverDraft && this.text !== serverDraft) this.setText(this.text ? `${serverDraft}\n${this.text}` : serverDraft)
+    if (this.text === this.stored) return
+    // A text of this page may have been sent as a message since: it must not come back.
+    if (!serverDraft || this.own.has(serverDraft)) this.scheduleStore()
+    else this.setText(this.text ? `${serverDraft}\n${this.text}` : serverDraft)
   }
 
   /** Store the text on the server now. */
@@ -79,6 +84,7 @@ export class Draft {
     }
     const text = this.text
     this.isStoring = true
+    this.own.add(text)
     try {
       await send('PATCH', `/sessions/${this.sessionId}`, { draft: text })
       this.stored = text
