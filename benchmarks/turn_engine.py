@@ -95,9 +95,14 @@ class Talk:
             poll_seconds=poll_seconds,
         )
 
-    def replies(self, concurrent: int) -> Callable[[float], Sample]:
-        """So many at once, until their reply is sent."""
-        return lambda seconds: asyncio.run(self._run(concurrent, seconds, self._until_reply))
+    def replies(self, concurrent: int, *, begun_before: bool = False) -> Callable[[float], Sample]:
+        """So many at once, until their reply is sent.
+
+        With `begun_before`, every chat has had a turn before, as in a server that runs.
+        """
+        return lambda seconds: asyncio.run(
+            self._run(concurrent, seconds, self._until_reply, begun_before=begun_before)
+        )
 
     def replies_in(
         self, groups: Iterator[range], concurrent: int = CHATS
@@ -191,7 +196,7 @@ def cases(folder: Path, scale: Scale) -> Iterator[Case]:
             yield Case(
                 f"message to reply, {concurrent} at once",
                 (
-                    Contestant(OURS, "product", talk.replies(concurrent)),
+                    Contestant(OURS, "product", talk.replies(concurrent, begun_before=True)),
                     Contestant(FLOOR, "floor", _floor(raw, concurrent, COMMITS)),
                 ),
                 (
