@@ -54,7 +54,7 @@ class Cold:
         return run
 
     def cpu_to_first_output(self, args: list[str], count: int) -> Callable[[float], Sample]:
-        """A contestant's run: the CPU time that each of so many starts took until something was printed."""
+        """A contestant's run: the CPU time that each start took until something was printed."""
 
         def run(_: float) -> Sample:
             used = [self._cpu_to_first_output(args) for _ in range(count)]

@@ -96,7 +96,7 @@ class Talk:
         )
 
     def replies(self, concurrent: int, *, begun_before: bool = False) -> Callable[[float], Sample]:
-        """So many at once, until their reply is sent.
+        """Let this many people write at once, each until the reply is sent.
 
         With `begun_before`, every chat has had a turn before, as in a server that runs.
         """
@@ -107,7 +107,7 @@ class Talk:
     def replies_in(
         self, groups: Iterator[range], concurrent: int = CHATS
     ) -> Callable[[float], Sample]:
-        """So many at once in the chats of the next group, each of which has had a turn before that."""
+        """The same in the chats of the next group, each of which has had a turn before that."""
 
         def run(seconds: float) -> Sample:
             self._numbers = next(groups)
@@ -233,7 +233,7 @@ def _by_length(store: Store, raw: RawLog, *, runs: int) -> Case:
         return f"{OURS}, {length:,} messages before"
 
     def groups(place: int, length: int) -> Iterator[range]:
-        """Chats with so many messages, others for each run."""
+        """Chats with `length` messages each, others for each run."""
         size = CHATS * EVERY
         for run in range(place * runs, (place + 1) * runs):
             numbers = range(run * size, (run + 1) * size, EVERY)

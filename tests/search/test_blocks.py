@@ -17,7 +17,7 @@ def blocks_of(params: dict[str, Any]) -> int:
 def asked(
     blocks: DocBlocks, *finds: int, facets: list[list[str]] | None = None
 ) -> list[dict[str, Any]]:
-    """The queries of a search in which each finds so many, until there are enough."""
+    """The queries of a search, one after the other, until they have found enough."""
     search = tsquery.match_params(
         queries.parse("walrus"), facets or [], without=(), blocks=blocks, below=None, limit=LIMIT
     )

@@ -142,7 +142,7 @@ class _Worker:
             self._input.write(FRAME.pack(JOB, len(data)) + data)
             self._input.flush()
         except OSError:
-            # It has ended. Whoever reads from it will notice.
+            # It has ended: the next read from it says so.
             logger.debug("A worker process has ended.", exc_info=True)
 
     def events(self) -> EventStream:

@@ -131,7 +131,7 @@ class CallerReads:
 def _read_for_caller(
     tx: Tx, shown: Credential, action: Callable[[Tx, Caller], T], *, now: datetime
 ) -> tuple[Caller, T]:
-    # Whoever is known may read: that is the least scope.
+    # Every known caller may read: that is the least scope.
     caller = find_caller(tx, shown, now=now)
     return caller, action(tx, caller)
 

@@ -4,7 +4,7 @@
 caller was admitted, and the description of the interface shows both types.
 
 FastAPI reads the signatures and describes the interface; it does not run the handlers. Its own way through a route
-solves a tree of dependencies anew for each request, under two exit stacks and a second layer of error handling: a
+solves a tree of dependencies for each request, under two exit stacks and a second layer of error handling: a
 quarter of the CPU of a request. Ours calls what the signature names, one after the other.
 """
 

@@ -28,7 +28,7 @@ MAX_SECONDS = 60.0
 # Commits that follow a look this closely share the next one; looks take at most a fifth of the time.
 _PAUSE_SECONDS = 0.02
 _PAUSE_FACTOR = 4
-# A session that is not among so many counts as changed.
+# The most sessions whose changes are remembered; any other counts as changed.
 MAX_CHANGES = 1024
 
 

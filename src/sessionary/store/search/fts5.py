@@ -243,7 +243,7 @@ count: Callable[..., int] = attrgetter("inst_count")
 
 
 def score(api: apsw.FTS5ExtensionApi, /, *params: Any) -> float:
-    """How well a document matches a query of so many phrases: each further occurrence counts less."""
+    """How well a document matches a query of this many phrases: each further occurrence counts less."""
     [phrases] = params
     total = 0.0
     for phrase in range(phrases):

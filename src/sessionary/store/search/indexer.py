@@ -71,7 +71,7 @@ def state(tx: Tx) -> IndexState:
 
 
 def batch_for(behind: int) -> int:
-    """How many changes to take in at a time, with so many before us."""
+    """How many changes to index at a time, for a backlog of this size."""
     return BATCH if behind <= 2 * BATCH else LARGE_BATCH
 
 

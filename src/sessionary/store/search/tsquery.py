@@ -15,9 +15,9 @@ BLOCK_BITS = 14
 # How many blocks are searched first: enough for a common word.
 FIRST_BLOCKS = 2
 NEXT_BLOCKS = 32
-# A word is rare if so many times the blocks that are left would not have enough matches.
+# A word is rare if this many times the blocks that are left would not have enough matches.
 RARE = 4
-# At most so many blocks, or sessions, are words of a query: GIN looks at each of them for each match.
+# The most blocks, or sessions, that are words of a query: GIN looks at each of them for each match.
 MOST_WORDS = 128
 # Of more sessions than this, only those are words of a query that are in the blocks that it searches. The first one has
 # about as many as FIRST_SESSIONS.
