@@ -1,11 +1,10 @@
 """`sessionary channels`: what there is, and what is missing."""
 
-import asyncio
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from anyio.from_thread import start_blocking_portal
 
 from tests.cli.conftest import Program
 from tests.support.fake_telegram import TOKEN, FakeTelegram
@@ -14,21 +13,11 @@ from tests.support.fake_telegram import TOKEN, FakeTelegram
 @pytest.fixture
 def telegram() -> Iterator[FakeTelegram]:
     """A fake that serves in a thread of its own: the program has its own loop."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    try:
-        fake = asyncio.run_coroutine_threadsafe(_opened(), loop).result(60)
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(FakeTelegram()) as fake,
+    ):
         yield fake
-        asyncio.run_coroutine_threadsafe(fake.__aexit__(), loop).result(60)
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(60)
-        loop.close()
-
-
-async def _opened() -> FakeTelegram:
-    return await FakeTelegram().__aenter__()
 
 
 def configure(sessionary: Program, fake: FakeTelegram, secret: Path) -> None:
