@@ -61,14 +61,14 @@ class WorkbenchHook(BuildHookInterface):  # type: ignore[type-arg, misc]
         """Return Node, unless the bundle is already built, and the prices, unless their table is."""
         root = Path(self.root)
         needed = [] if is_fresh(root) else [NODE]
-        return needed if (root / PRICES).is_file() else [*needed, *_FOR_PRICES]
+        return needed if has_prices(root) else [*needed, *_FOR_PRICES]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build before Hatchling collects the files; `./dev` builds an editable checkout."""
         root = Path(self.root)
         if version != "editable":
             build(root)
-            if not (root / PRICES).is_file():
+            if not has_prices(root):
                 build_prices(root)
 
 
@@ -114,14 +114,28 @@ def build(root: Path) -> None:
         fresh.rename(dist)
 
 
-def build_prices(root: Path) -> None:
-    """Make the table of prices from the installed library, unless it or what makes the table is unchanged."""
+def has_prices(root: Path, version: str | None = None) -> bool:
+    """Return whether the table of prices was made by these sources, and from that version of the library if given."""
     path = root / PRICES
-    makers = [(path.with_name(name)).read_bytes() for name in ("library.py", "table.py")]
-    version = importlib.metadata.version("genai-prices")
-    made_from = hashlib.sha256(b"\0".join([version.encode(), *makers])).hexdigest()
-    if path.is_file() and json.loads(path.read_bytes()).get("made_from") == made_from:
+    if not path.is_file():
+        return False
+    made = json.loads(path.read_bytes())
+    is_same = version is None or made.get("version") == version
+    return bool(is_same and made.get("made_from") == _price_makers(root))
+
+
+def _price_makers(root: Path) -> str:
+    """Return a hash of the sources that make the table of prices."""
+    makers = [(root / PRICES).with_name(name).read_bytes() for name in ("library.py", "table.py")]
+    return hashlib.sha256(b"\0".join(makers)).hexdigest()
+
+
+def build_prices(root: Path) -> None:
+    """Make the table of prices from the installed library, unless neither it nor what makes the table has changed."""
+    path = root / PRICES
+    if has_prices(root, importlib.metadata.version("genai-prices")):
         return
+    made_from = _price_makers(root)
     # In a process of its own: this one may not be able to import the sources.
     code = "import sys; from sessionary.prices import library; sys.stdout.buffer.write(library.encoded_table())"
     env = os.environ | {"PYTHONPATH": str(root / "src")}

@@ -66,7 +66,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     The fault tests: kills, requests, acknowledged, lost, doubled. The cost of a turn: statements, transactions, round
     trips.
     """
-    for title, property_name in (("faults", "counts"), ("cost of a turn", "turn cost")):
+    for title, property_name in (
+        ("faults", "counts"),
+        ("cost of a turn", "turn cost"),
+        ("long chats", "long chat"),
+    ):
         counted = [
             (report.nodeid, value)
             for outcome in ("passed", "failed")

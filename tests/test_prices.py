@@ -1,5 +1,6 @@
 """Costs are the table's, to the microdollar, whatever way they are counted."""
 
+import json
 import random
 import subprocess
 import sys
@@ -182,6 +183,51 @@ def test_the_table_that_is_built_has_all_prices_and_their_version(tmp_path: Path
     assert {each.id: len(each.models) for each in table.providers} == {
         each.id: len(each.models) for each in get_snapshot().providers
     }
+
+
+def test_every_window_is_the_library_s() -> None:
+    for provider in get_snapshot().providers:
+        for model in provider.models:
+            found = provider.find_model(model.id)
+            if found is not None and found.context_window:
+                assert prices.window_of(model.id, provider.id) == found.context_window, model.id
+
+
+@pytest.mark.parametrize(
+    ("model", "provider", "window"),
+    [
+        ("claude-sonnet-4-5", None, 200_000),
+        ("claude-sonnet-4-5", "anthropic", 200_000),
+        ("gpt-5-codex", "codex", 400_000),
+        # Their provider's entry has no window.
+        ("gemini-2.5-pro", "google", 1_048_576),
+        ("anthropic/claude-3.5-sonnet", "openrouter", 200_000),
+        ("no-such-model", None, None),
+        ("no-such-model", "openai", None),
+        ("gpt-5", "ollama", None),
+        ("gpt-5", "127.0.0.1:8000", None),
+    ],
+)
+def test_a_window_is_found_by_name(model: str, provider: str | None, window: int | None) -> None:
+    assert prices.window_of(model, provider) == window
+
+
+def test_a_window_depends_on_the_endpoint() -> None:
+    assert prices.window_of("gpt-5", base_url="https://api.openai.com/v1") == 400_000
+    assert prices.window_of("gpt-5", base_url="http://127.0.0.1:8000/v1") is None
+
+
+def test_a_table_without_windows_is_still_read() -> None:
+    old = json.loads(library.encoded_table())
+    for provider in old["providers"]:
+        provider["encoded_models"] = [model[:2] for model in provider["encoded_models"]]
+
+    table = decode(json.dumps(old).encode())
+
+    found = table.find("claude-sonnet-4-5", "anthropic", None)
+    assert found is not None
+    assert found[1].window is None
+    assert found[1].microusd(prices.Tokens(input=1_000_000), NOON) == 6_000_000
 
 
 def test_a_cost_needs_neither_the_library_nor_the_other_providers() -> None:

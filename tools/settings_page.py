@@ -23,6 +23,7 @@ from sessionary.config.engine import (
     Budget,
     ChannelTable,
     EngineSettings,
+    PersonaTable,
 )
 from sessionary.config.reader import MISSING, Declared, settings_of
 from sessionary.config.reset import ResetSettings, ResetTable
@@ -100,6 +101,8 @@ def example() -> str:
             without=["prompt"],
             is_active=False,
         ),
+        _text("--- Texts that a session may choose: /persona teacher. See docs/choose.md."),
+        _table("personas.teacher", PersonaTable, is_active=False),
         _text(
             "--- Channels: see docs/channels for each platform, and docs/settings.md for all its settings."
         ),
@@ -107,7 +110,8 @@ def example() -> str:
         _text("--- Who may reach the agent. A platform without a table here is closed."),
         _table("access.telegram", AccessPolicy),
         _text(
-            "--- Budgets for each person, channel or schedule, or for one by name. Default: no limit."
+            "--- Budgets for each person, channel, schedule, session, agent or model, or for one by name,",
+            "--- and for the whole profile: see docs/engine.md. Default: no limit.",
         ),
         _table("budget.person", Budget, is_active=False)
         + _table(
@@ -246,6 +250,11 @@ def page() -> str:
         "For a `model`: the MCP servers whose tools it may call.",
         level=3,
     )
+    parts += _section(
+        "[personas.NAME]",
+        [PersonaTable],
+        "[Choose the agent and the model](choose.md) explains them.",
+    )
     parts += [
         "## [channels.PLATFORM]\n",
         "Each channel has its own settings; every one of them also has these:\n",
@@ -264,8 +273,8 @@ def page() -> str:
     parts += _section(
         "[budget.SCOPE]",
         [Budget],
-        'SCOPE is `person`, `channel` or `schedule`, or one of them by name: `[budget."person:telegram:42"]`. It\n'
-        "needs `tokens` or `usd`.",
+        "SCOPE is `person`, `channel`, `schedule`, `session`, `agent`, `model` or `profile`, or one of them by name:\n"
+        '`[budget."person:telegram:42"]`. It needs `tokens` or `usd`. [Budgets](engine.md#budgets) explains them.',
     )
     parts += _section("[engine]", [EngineSettings], "[How turns run](engine.md) explains them.")
     for name, table in SINGLE_TABLES.items():

@@ -29,6 +29,19 @@ class BadInput(SessionaryError):
     http_status = 422
 
 
+class ContextTooLong(BadInput):
+    """The conversation is longer than the model can read; compact it.
+
+    `window` is how many tokens it reads, if the provider says so.
+    """
+
+    kind = "context-too-long"
+
+    def __init__(self, message: str, window: int | None = None) -> None:
+        super().__init__(message)
+        self.window = window
+
+
 class PluginFailed(BadInput):
     """An installed plug-in cannot be used; update or uninstall its package. Everything else goes on."""
 

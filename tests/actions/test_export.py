@@ -7,20 +7,30 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sessionary.actions import verify
 from sessionary.actions.retention import pack
-from sessionary.actions.sessions import revise
+from sessionary.actions.sessions import model_calls, read, revise
 from sessionary.actions.transfer import export
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import BadInput, Conflict, NotFound
-from sessionary.model.message import Attachment, Message, Role, Text, ToolCall, ToolResult
+from sessionary.model.message import (
+    Attachment,
+    Compaction,
+    Message,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from sessionary.model.record import ExportOptions
 from sessionary.model.source import Source
-from sessionary.store.database import Store
+from sessionary.store.database import Store, Tx
 from sessionary.store.open import open_store
+from sessionary.store.tables import retention, upkeep
 from tests.support.postgres import Server
-from tests.support.transfer import PICTURE, attach, exported, fill, imported
+from tests.support.transfer import PICTURE, asks_a_model, attach, exported, fill, imported
 from tests.support.world import World
 
 Fresh = Callable[[], Store]
@@ -54,6 +64,11 @@ def memory() -> Iterator[Fresh]:
     yield fresh
     for store in made:
         store.close()
+
+
+def count_blobs(tx: Tx) -> int:
+    """How many blobs a store has."""
+    return upkeep.stats(tx).blobs
 
 
 def test_export_import_export_gives_equal_bytes_on_the_other_database(stores: list[Store]) -> None:
@@ -148,6 +163,61 @@ def test_each_attachment_stands_once_in_a_session_before_its_first_use(memory: F
     kinds = [line.get("line") for line in lines]
     assert kinds.count("blob") == 1
     assert "attachment" in json.dumps(lines[kinds.index("blob") + 1])
+
+
+def test_what_a_model_was_sent_goes_along(stores: list[Store]) -> None:
+    here, there = stores
+    session = asks_a_model(World(here))
+    text = exported(here)
+
+    imported(there, text)
+    imported(there, text)
+
+    kinds = [json.loads(line).get("line") for line in text.splitlines()]
+    assert kinds.count("blob") == 2
+    assert kinds.index("blob") < kinds.index("turn")
+    assert exported(there) == text
+    for store in stores:
+        [listed] = store.read(model_calls.list_turns, session, profile="main").result().items
+        sent = store.read(model_calls.read_sent_context, listed.turn.id, profile="main").result()
+        assert sent.system_prompt == "You talk with Ann, there."
+        assert listed.turn.resumed == 1
+    World(there).purge(session)
+    assert there.read(count_blobs).result() == 0
+
+
+def test_an_export_that_leaves_something_out_has_no_requests(memory: Fresh) -> None:
+    world = World(memory())
+    asks_a_model(world)
+    for options in (ExportOptions(redact=True), ExportOptions(tools=False)):
+        text = "".join(export.export_jsonl(world.store, None, profile="main", options=options))
+        assert '"line":"blob"' not in text
+        assert '"request":' not in text
+        there = memory()
+        assert not imported(there, text.encode()).refused
+
+
+def test_what_was_erased_does_not_come_back_with_an_old_export(memory: Fresh) -> None:
+    world = World(memory())
+    session = asks_a_model(world)
+    text = exported(world.store)
+    world.write(retention.delete_requests, world.head(session))
+
+    imported(world.store, text)
+
+    assert world.read(count_blobs) == 0
+
+
+def test_a_request_that_is_not_in_the_file_is_refused(memory: Fresh) -> None:
+    world = World(memory())
+    asks_a_model(world)
+    lines = exported(world.store).splitlines(keepends=True)
+    text = b"".join(line for line in lines if b'"line":"blob"' not in line)
+    text = text.replace(b'"blobs":2,', b"").replace(b',"blobs":2', b"")
+
+    report = imported(memory(), text)
+
+    assert "names a request that does not come before it" in report.refused[0].reason
 
 
 def test_a_running_turn_is_left_out_and_its_messages_are_not(memory: Fresh) -> None:
@@ -246,7 +316,7 @@ messages = st.builds(
 steps = st.lists(
     st.tuples(st.just("say"), st.integers(0, 5), messages)
     | st.tuples(
-        st.sampled_from(["fork", "retract", "compact", "purge"]),
+        st.sampled_from(["fork", "retract", "compact", "shorten", "purge"]),
         st.integers(0, 5),
         st.integers(1, 9),
     ),
@@ -277,6 +347,18 @@ def live(world: World, script: list[tuple[str, int, object]]) -> None:
                         profile="main",
                         through=what,
                         at=world.clock.tick(),
+                    )
+                case "shorten", int():
+                    head = world.read(read.get_head, session, profile="main")
+                    mark = Compaction("", 0, kept=(1,), shortened=what, longest_output=400)
+                    world.write(
+                        revise.store_compaction,
+                        session,
+                        mark if what % 2 else replace(mark, summary="s", through=head.last_seq),
+                        None,
+                        profile="main",
+                        moment=world.moment(),
+                        last_seq=head.last_seq,
                     )
                 case "purge", int():
                     world.purge(session)

@@ -56,7 +56,9 @@ async def results(agent: ModelRunner) -> list[ToolResult]:
     steps = steps_of(await events_of(agent, turn_request("hello")))
     assert steps[-1].message.text == "Done."
     parts = [part for step in steps for part in step.message.parts]
-    return [part for part in parts if isinstance(part, ToolResult)]
+    found = [part for part in parts if isinstance(part, ToolResult)]
+    # They come as they finish.
+    return sorted(found, key=lambda each: each.call_id)
 
 
 async def test_a_program_s_tools_are_offered_and_run(model: ModelServer) -> None:
@@ -82,7 +84,30 @@ async def test_a_program_s_tools_are_offered_and_run(model: ModelServer) -> None
     assert "iVBORw==" in str(model.requests[1].messages)
     assert again[0] == added
     offered = [tool["function"]["name"] for tool in model.requests[0].body["tools"]]
-    assert offered == ["calc_add", "calc_fail", "calc_hang", "calc_picture", "calc_die"]
+    assert offered[:5] == ["calc_add", "calc_fail", "calc_hang", "calc_picture", "calc_die"]
+
+
+async def test_a_session_has_only_the_tools_that_it_chose(model: ModelServer) -> None:
+    agent = runner(model, ToolServer(command=PROGRAM, name="calc"))
+    model.otherwise = asks_for(Call("calc_fail", {}))
+    unknown = agent.tool_names
+    for chosen in (["calc_a*", "calc_picture"], []):
+        request = turn_request("hello", settings={"tools": chosen})
+        steps = steps_of(await events_of(agent, request))
+        (refused,) = [
+            part for step in steps for part in step.message.parts if isinstance(part, ToolResult)
+        ]
+        assert "There is no tool 'calc_fail'" in refused.content
+    await agent.close()
+
+    offered = [
+        [tool["function"]["name"] for tool in request.body.get("tools", ())]
+        for request in model.requests
+    ]
+    assert offered == [["calc_add", "calc_picture", "read_output"]] * 2 + [[], []]
+    assert unknown is None
+    assert agent.tool_names is not None
+    assert {"calc_add", "calc_fail"} < set(agent.tool_names)
 
 
 async def test_a_tool_that_hangs_fails_its_call_and_the_next_turn_has_them_again(

@@ -288,3 +288,20 @@ def without_marks(messages: list[dict[str, Any]]) -> list[Any]:
         return [cleaned(each) for each in value] if isinstance(value, list) else value
 
     return [cleaned(each) for each in messages]
+
+
+async def test_a_turn_that_has_its_answer_asks_nothing_more(
+    runner: Runner, server: ModelServer
+) -> None:
+    """Its process died after the answer was recorded and before the end of the turn was."""
+    server.will(Reply(" and milk."))
+    half = Message(Role.ASSISTANT, (Text("Tea"),), finish_reason="interrupted")
+
+    answered = turn_request("hello", resumed=1, steps=(message("assistant", "Tea."),))
+    begun = turn_request("hello", resumed=1, steps=(half,))
+
+    assert await events_of(runner, answered) == []
+    assert server.requests == []
+    assert [step.message.text for step in steps_of(await events_of(runner, begun))] == [
+        " and milk."
+    ]

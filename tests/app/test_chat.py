@@ -9,13 +9,13 @@ import pytest
 
 from sessionary import Sessionary
 from sessionary.actions import inbox, turns
+from sessionary.actions.budgets import periods
 from sessionary.actions.sessions import routing
 from sessionary.actions.turns import Claim, Ending
 from sessionary.app.chat import TerminalChat
 from sessionary.app.engine import build_engine
 from sessionary.engine.context import LiveEvent
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
-from sessionary.engine.turn import budgets
 from sessionary.model.message import Message, Text, ToolCall, ToolResult, message
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.source import SessionKey, Source, key_for
@@ -89,7 +89,8 @@ def wait_elsewhere(client: Sessionary, text: str = "hello from elsewhere") -> st
 
 
 async def test_an_answer_that_comes_whole_is_received_whole(client: Sessionary) -> None:
-    async with TerminalChat(client.app, agent="silent") as talk:
+    async with TerminalChat(client.app) as talk:
+        await talk.begin(chosen={"agent": "silent"})
         events = await send(talk, "What time is it?")
 
     assert words(events) == ["Let me look.", "Half past nine."]
@@ -97,7 +98,8 @@ async def test_an_answer_that_comes_whole_is_received_whole(client: Sessionary) 
 
 
 async def test_no_word_is_missed_however_fast_they_come(client: Sessionary) -> None:
-    async with TerminalChat(client.app, agent="busy") as talk:
+    async with TerminalChat(client.app) as talk:
+        await talk.begin(chosen={"agent": "busy"})
         events = await send(talk, "Count.")
 
     assert words(events) == ["".join(f"{number} " for number in range(3000))]
@@ -182,7 +184,8 @@ def _answer_elsewhere(tx: Tx, key: SessionKey, lease: Lease, client: Sessionary)
 
 
 async def test_a_question_that_is_asked_again_is_followed_to_its_answer(client: Sessionary) -> None:
-    async with TerminalChat(client.app, agent="silent") as talk:
+    async with TerminalChat(client.app) as talk:
+        await talk.begin(chosen={"agent": "silent"})
         await send(talk, "What time is it?")
         events = await send(talk, "/retry")
 
@@ -196,7 +199,7 @@ async def test_a_used_up_budget_is_reported_at_once(
     monkeypatch.setenv("LOGNAME", "nobody")
     scope, now = "person:terminal:nobody", client.moment().now
     for at in (now, now + timedelta(days=1)):  # midnight may pass during the test
-        day = budgets.periods(at)[0]
+        day = periods(at)[0]
         await client.store.write(
             access.add_spending, scope, day, profile="main", tokens=1, cost_microusd=0
         )

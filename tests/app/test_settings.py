@@ -117,7 +117,7 @@ def test_the_example_fits_the_schema_also_with_its_comments_taken_away(
     [
         "agnet = 'a'",
         "[engine]\nturn_seconds = 0",
-        "[engine]\nwhile_running = 'steer'",
+        "[engine]\nwhile_running = 'ask'",
         "[web.limits]\nconnections = 0",
         "[agents.a]\nkind = 'oracle'",
         "[agents.a]\nkind = 'echo'\nmodel = 'm'",
@@ -154,7 +154,7 @@ def test_forms_know_titles_help_defaults_choices_and_secrets(schema: dict[str, A
         "exclusiveMinimum": 0,
         "maximum": 1_000_000_000,
     }
-    assert engine["while_running"]["enum"] == ["queue", "interrupt"]
+    assert engine["while_running"]["enum"] == ["queue", "interrupt", "steer"]
     assert telegram["properties"]["token_env"]["x-secret"] == "token"
     assert telegram["allOf"] == [
         {"anyOf": [{"required": ["token_env"]}, {"required": ["token_file"]}]}

@@ -76,7 +76,7 @@ def test_a_command_is_answered_and_a_retry_is_followed(talking: Program) -> None
 
     assert titled.json["state"] == "answered"
     assert again.json["reply"] == "Then the answer."
-    assert talking("sessions", "list", "--json").json["items"][0]["message_count"] == 3
+    assert talking("sessions", "list", "--json").json["items"][0]["message_count"] == 4
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_ctrl_c_stops_the_turn_and_keeps_its_text(talking: Program) -> None:
     assert err == "(interrupted: stopped by you; /retry asks again)\n"
     [head] = talking("sessions", "list", "--json").json["items"]
     shown = talking("sessions", "show", head["id"], "--json").json["items"]
-    assert [item["text"] for item in shown] == ["hello", "It begins"]
+    assert [item["text"] for item in shown[1:]] == ["hello", "It begins"]
     assert not head["running"]
 
 
@@ -165,3 +165,38 @@ def _wait_until_stop_is_asked(
 ) -> None:
     while client.store.read(turns.get_stop_reason, lease).result() is None:
         assert process.poll() is None
+
+
+def test_a_session_is_given_another_agent_and_persona(talking: Program) -> None:
+    with (talking.home / "sessionary.toml").open("a") as file:
+        file.write('[personas.pirate]\nprompt = "Ahoy."\n')
+    talking("chat", "hello", "--agent", "whole", "--persona", "pirate")
+    (id,) = talking.ids()
+
+    changed = talking(
+        "sessions",
+        "choose",
+        id,
+        "--agent",
+        "default",
+        "--persona",
+        "none",
+        "--tools",
+        "a b",
+        "--json",
+    )
+    refused = talking("sessions", "choose", id, "--model", "huge")
+    nothing = talking("sessions", "choose", id)
+
+    assert [changed.json[name] for name in ("agent", "persona", "tools")] == [
+        None,
+        None,
+        ["a", "b"],
+    ]
+    texts = [each["text"] for each in talking("sessions", "show", id, "--json").json["items"]]
+    assert texts[0].endswith(" chose the agent whole and the persona pirate.")
+    assert texts[-1].endswith(" chose the default agent, no persona and the tools a, b.")
+    assert refused.code == 1
+    assert "offers no models" in refused.err
+    assert nothing.code == 2
+    assert "pirate" in talking("agents", "list").err

@@ -15,6 +15,7 @@ import pytest
 
 from sessionary.agents.command import CommandOptions, CommandRunner
 from sessionary.cli import console
+from sessionary.cli.sessions import show
 from sessionary.engine.ports import Event, Step, TurnRequest
 from sessionary.errors import BadInput
 from sessionary.model.message import Message, Role, ToolCall, ToolResult, message
@@ -240,6 +241,14 @@ def test_chat_shows_what_tools_do(talking: Program) -> None:
     assert '-> read_file {"path": "notes.md"}' in shown
     assert "<- three lines" in shown
     assert "It has three lines." in shown
+
+
+def test_a_call_of_unknown_outcome_is_not_called_failed() -> None:
+    failed = ToolResult("c1", "no such file", "read_file", is_error=True)
+    unknown = ToolResult("c1", "It is not known.", is_error=True, extra={"outcome": "unknown"})
+
+    assert show.tool_line(failed) == "  <- failed: no such file"
+    assert show.tool_line(unknown) == "  <- It is not known."
 
 
 def test_chat_in_a_pipe_prints_the_reply_and_nothing_else(talking: Program) -> None:

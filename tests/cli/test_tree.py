@@ -27,6 +27,11 @@ WORK = {
     "sessionary sessions show": ["Capitals"],
     "sessionary sessions append": ["Capitals", "hi"],
     "sessionary sessions rename": ["Capitals", "Rivers"],
+    "sessionary sessions choose": ["Capitals", "--tools", "none"],
+    "sessionary sessions pin-message": ["Capitals", "1"],
+    "sessionary sessions unpin-message": ["Capitals", "1"],
+    "sessionary turns list": ["Capitals"],
+    "sessionary turns context": ["TURN"],
     "sessionary sessions pin": ["Capitals"],
     "sessionary sessions unpin": ["Capitals"],
     "sessionary sessions archive": ["Capitals"],
@@ -171,6 +176,15 @@ def _asks_with_a_code(home: Path) -> str:
     return "K7QM2XPA"
 
 
+def _turn(home: Path) -> str:
+    """A turn has ended; its id."""
+    with Sessionary(home=str(home)) as client:
+        chat = client.session("asked")
+        with chat.turn("hello") as turn:
+            turn.append("assistant", "hi")
+        return chat.turns().items[0].turn.id
+
+
 def _delivery(home: Path) -> str:
     """Something waits in the outbox, and there is another channel for it; its id."""
     with Sessionary(home=str(home)) as client:
@@ -186,6 +200,8 @@ def _delivery(home: Path) -> str:
 def test_every_command_prints_exactly_one_json_document(
     working: Program, tmp_path: Path, path: str
 ) -> None:
+    if path == "sessionary sessions unpin-message":
+        working("sessions", "pin-message", "Capitals", "1")
     if path == "sessionary restore":
         working("backup", str(tmp_path / "copy.db"))
     words = {"FILE": str(tmp_path / "export.jsonl"), "COPY": str(tmp_path / "copy.db")}
@@ -198,6 +214,8 @@ def test_every_command_prints_exactly_one_json_document(
         words["TOKEN"] = working("tokens", "add", "--json").json["id"]
     if "CODE" in WORK[path]:
         words["CODE"] = _asks_with_a_code(working.home)
+    if "TURN" in WORK[path]:
+        words["TURN"] = _turn(working.home)
     if "DELIVERY" in WORK[path]:
         words["DELIVERY"] = _delivery(working.home)
     args = [words.get(word, word) for word in WORK[path]]

@@ -3,12 +3,15 @@
 import csv
 import io
 import sqlite3
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sessionary import Sessionary
 from sessionary.model.source import Source
+from sessionary.store.tables import access
 from tests.cli.conftest import Program
 
 
@@ -110,6 +113,34 @@ def test_usage_is_csv_that_a_spreadsheet_does_not_run(filled: Program) -> None:
 
     assert [row["group"] for row in rows] == ["'=cmd()", "gpt-5-mini"]
     assert rows[0]["cost_microusd"] == ""
+
+
+def test_budgets_are_a_table_and_json(filled: Program) -> None:
+    assert "There are no budgets" in filled("usage", "--budgets").err
+    (filled.home / "sessionary.toml").write_text(
+        '[budget."agent:helper"]\ntokens = 2000\nusd = 3\nper = "month"\n'
+        "[budget.person]\ntokens = 10\n"
+    )
+    now = datetime.now(UTC)
+    used: dict[str, Any] = {"profile": "main", "tokens": 1000, "cost_microusd": 1_200_000}
+    with Sessionary(filled.database) as s:
+        # A month may end during the test.
+        for month in {f"{at:%Y-%m}" for at in (now, now + timedelta(days=1))}:
+            s.store.write(access.add_spending, "agent:helper", month, **used).result()
+
+    table = filled("usage", "--budgets").out.splitlines()
+    items = filled("usage", "--budgets", "--json").json["items"]
+    refused = filled("usage", "--budgets", "--since", "7d")
+
+    assert table[0].split()[:3] == ["BUDGET", "PER", "USED"]
+    assert table[1].split()[:6] == ["agent:helper", "month", "1,000", "2,000", "0", "50"]
+    assert table[2].split()[:5] == ["agent:helper", "month", "$1.20", "$3.00", "$0.00"]
+    assert table[3].split()[:5] == ["each", "person", "day", "0", "10"]
+    assert [(each["scope"], each["used_tokens"]) for each in items] == [
+        ("agent:helper", 1000),
+        ("person", 0),
+    ]
+    assert "leave out --since" in refused.err
 
 
 def test_a_route_is_explained_and_followed(filled: Program, tmp_path: Path) -> None:

@@ -103,15 +103,16 @@ async def test_what_a_summary_used_is_recorded(home: Path, url: str) -> None:
         model.will(Reply("They talked about plums.", tokens=Tokens(fresh=40, output=6)))
         async with AsyncSessionary(url, home=home) as s:
             chat = s.session("alice")
-            await chat.append("user", "What is a plum?")
+            await chat.append("user", "What is a plum? " * 20)
             await chat.append("assistant", "A fruit.")
 
             head = await chat.compact(agent="writer", focus="fruit")
 
-            (context,) = await chat.context()
+            context, last = await chat.context()
             (total,) = await s.usage("model")
             with pytest.raises(BadInput, match="use `through` with a summary"):
                 await chat.compact(through=1)
     assert str(context["content"]).endswith("They talked about plums.")
+    assert last["content"] == "A fruit."
     assert (total.group, total.calls, total.input_tokens, total.output_tokens) == ("m", 1, 40, 6)
     assert (head.usage.input_tokens, head.usage.output_tokens) == (40, 6)

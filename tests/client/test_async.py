@@ -15,6 +15,7 @@ from sessionary import (
     Conflict,
     InputMessage,
     NotFound,
+    Sessionary,
     StoreUnavailable,
     Usage,
 )
@@ -297,3 +298,19 @@ def test_the_table_of_prices_is_loaded_beside_the_event_loop(append: str) -> Non
     )
 
     assert (done.stdout, done.stderr) == ("[False]\n", "")
+
+
+async def test_budgets_are_listed_by_both_clients(url: str, home: Path) -> None:
+    (home / "sessionary.toml").write_text(
+        "[budget.person]\ntokens = 10\n[budget.profile]\nusd = 2\n"
+    )
+    async with AsyncSessionary(url) as s:
+        found = await s.budgets()
+    with Sessionary(url) as blocking:
+        same = blocking.budgets()
+
+    assert [(each.scope, each.percent, each.is_used_up) for each in found] == [
+        ("person", 0.0, False),
+        ("profile:main", 0.0, False),
+    ]
+    assert [each.limit_microusd for each in same] == [None, 2_000_000]

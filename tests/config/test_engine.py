@@ -115,13 +115,13 @@ def test_what_is_written_reaches_the_engine(tmp_path: Path) -> None:
         ("[engine]\nturn_seconds = nan", "turn_seconds must be a number above 0"),
         ("[engine]\nmost_turns = 0", "most_turns must be a whole number above 0, not 0"),
         ("[engine]\nmost_turns = 1.5", "most_turns must be a whole number above 0, not 1.5"),
-        ("[engine]\nwhile_running = 'steer'", "while_running must be one of queue, interrupt"),
+        ("[engine]\nwhile_running = 'ask'", "while_running must be one of queue, interrupt, steer"),
         ("engine = 5", "engine must be a table, not 5"),
         ("[access.x]\neveryone = 1", "everyone must be true or false, not 1"),
         ("[access.x]\nallow = [1]", "allow must be a list of texts, but number 1 is 1"),
         ("[access.x]\nalow = []", "Did you mean 'allow'?"),
         ("[access.x]\nstrangers = 'shoot'", "strangers must be one of ignore, pair"),
-        ("[budget.persn]\ntokens = 1", "a budget is of a person, channel or schedule"),
+        ("[budget.persn]\ntokens = 1", "a budget is of a person, channel, schedule"),
         ("[budget.person]\nper = 'day'", "[budget.person]: it sets no limit"),
         ("[budget.person]\nusd = -1", "usd must be a number above 0, not -1"),
         ("[budget.person]\neur = 1", "no setting 'eur'"),
@@ -188,3 +188,32 @@ def test_an_empty_file_is_as_good_as_none(tmp_path: Path) -> None:
     assert loaded(tmp_path, "") == EngineConfig()
     (tmp_path / config.FILE).unlink()
     assert read_engine(config.load(home=str(tmp_path))) == EngineConfig()
+
+
+def test_models_personas_and_who_may_choose_are_read(tmp_path: Path) -> None:
+    found = loaded(
+        tmp_path,
+        '[agents.a]\nmodel = "openai:gpt-5"\nmodels = ["openai:gpt-5-mini"]\n'
+        '[personas.teacher]\nprompt = "Explain."\ntitle = "Teacher"\n'
+        '[access.telegram]\nmay_choose = ["model", "persona"]\n',
+    )
+
+    assert found.agents["a"].models == ("openai:gpt-5-mini",)
+    assert found.agents["a"].options == {"model": "openai:gpt-5"}
+    assert found.personas["teacher"].prompt == "Explain."
+    assert found.engine.access["telegram"].may_choose == {"model", "persona"}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            '[agents.a]\nmodel = "openai:gpt-5"\nmodels = ["anthropic:claude"]',
+            "'anthropic:claude' is of another provider than 'openai:gpt-5'",
+        ),
+        ('[access.telegram]\nmay_choose = ["colour"]', "agent, model, persona, tools"),
+        ("[personas.teacher]\ntitle = 'Teacher'", "prompt"),
+    ],
+)
+def test_what_cannot_be_chosen_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    assert says in refused(tmp_path, text)

@@ -10,18 +10,19 @@ from pathlib import Path
 import pytest
 
 from sessionary.actions import verify
+from sessionary.actions.budgets import periods
 from sessionary.actions.inbox import receive
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.config.engine import Budget
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
-from sessionary.engine.turn import budgets, loop
+from sessionary.engine.turn import loop
 from sessionary.model.access import BudgetUse
-from sessionary.model.message import message
+from sessionary.model.message import message, text_of
 from sessionary.model.turn import TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
-from sessionary.store.tables import access, upkeep
+from sessionary.store.tables import access, deliveries, upkeep
 from tests.engine.engine_child import TOKENS_PER_TURN
 from tests.support.engine_world import QUICK, TIMEOUT_SECONDS, EngineWorld
 from tests.support.fork_server import ForkedProcess, ForkServer
@@ -51,7 +52,7 @@ def limited(store: Store, budget: Budget) -> EngineWorld:
 
 
 async def spent(world: EngineWorld, scope: str = "person:loopback:u") -> BudgetUse:
-    day = budgets.periods(world.clock.now())[0]
+    day = periods(world.clock.now())[0]
     return await world.store.read(access.get_budget_use, scope, day, profile="main")
 
 
@@ -218,7 +219,7 @@ async def test_messages_that_wait_for_a_budget_keep_nobody_else_waiting(
     runner.gate.set()
     await world.settle(engine)
     await engine.stop()
-    assert world.adapter.texts("loopback:hers") == ["done"]
+    assert world.adapter.texts("loopback:hers")[0] == "done"
 
 
 def test_a_reservation_without_its_turn_is_found_and_taken_away(store: Store) -> None:
@@ -253,7 +254,7 @@ def test_two_processes_keep_to_one_budget_although_one_is_killed(
     # The middle of a month, so that the budget does not begin again during the test.
     now = SystemClock().now()
     clock_days = 15 - now.day
-    month = budgets.periods(now + timedelta(days=clock_days))[1]
+    month = periods(now + timedelta(days=clock_days))[1]
     with ForkServer(tmp_path, "tests.engine.engine_child") as forks:
         first = forks.fork(url, arrivals=arrivals[:40], clock_days=clock_days, **order)
         second = forks.fork(url, arrivals=arrivals[40:], clock_days=clock_days, **order)
@@ -268,14 +269,19 @@ def test_two_processes_keep_to_one_budget_although_one_is_killed(
             _until_quiet(store, first, len(arrivals) // 2)
             _until_quiet(store, second, len(arrivals) // 2)
     found = store.read(access.get_budget_use, "person:loopback:u", month, profile="main").result()
+    sent = store.read(deliveries.list_page, profile="main", before=2**62, limit=500).result()
     store.close()
+    texts = [text_of(each.parts) for each in sent]
+    warned = sorted(int(text.partition(" %")[0]) for text in texts if "% of the budget" in text)
 
     assert found.reserved_tokens == 0
     if is_killed:
         # A turn that was killed may have used half: then the last one passes the budget by more.
         assert found.tokens < 1000 + TOKENS_PER_TURN
+        assert len(warned) == len(set(warned)), "nobody was warned twice"
     else:
         assert found.tokens == 1020
+        assert warned == [50, 80, 100]
 
 
 def _until_quiet(store: Store, living: ForkedProcess, came: int) -> None:

@@ -229,11 +229,11 @@ def test_the_cache_stays_within_its_bytes() -> None:
     cache = ContextCache(10_000)
     fold = transcript.fold_context([], last_seq=0)
     for number in range(100):
-        made = transcript.ContextFold(0, (), fold.speakers, frozenset(), 900)
+        made = transcript.ContextFold(0, (), (), fold.speakers, frozenset(), 900)
         cache.put(number, made, epoch=1)
         cache.put(number, made, epoch=2)
         assert cache.size <= 10_000
     assert cache.get(99, epoch=3) is not None
     assert cache.get(0, epoch=3) is None
-    cache.put(100, transcript.ContextFold(0, (), fold.speakers, frozenset(), 90_000), epoch=1)
+    cache.put(100, transcript.ContextFold(0, (), (), fold.speakers, frozenset(), 90_000), epoch=1)
     assert cache.size == 0

@@ -459,7 +459,10 @@ async def test_a_used_up_budget_fails_the_run_and_says_so(store: Store) -> None:
     assert [run.state for run in await runs(world)] == [RunState.DONE, RunState.FAILED]
     assert world.adapter.texts("loopback:home") == [
         "re: tock",
-        "The scheduled task “tick” did not finish: its budget for the day is used up.",
+        (
+            "The scheduled task “tick” did not finish: its budget for the day is used up. "
+            "It begins again on 2026-03-03 at 00:00 UTC."
+        ),
     ]
 
 

@@ -15,13 +15,14 @@ from mcp.client.streamable_http import streamable_http_client
 
 from mcp import Client
 from sessionary import Session, Sessionary
-from sessionary.actions import credentials
+from sessionary.actions import budgets, credentials
 from sessionary.actions.sessions import log, revise
 from sessionary.clock import SystemClock
+from sessionary.config.engine import Budget
 from sessionary.mcp import server
 from sessionary.mcp.output import MAX_TOKENS
 from sessionary.mcp.tools import SessionTools
-from sessionary.model.access import Scope
+from sessionary.model.access import BudgetUse, Scope
 from sessionary.model.message import Text, ToolCall, ToolResult, message
 from sessionary.model.source import Source
 from sessionary.model.tokens import estimate
@@ -191,6 +192,20 @@ async def test_usage_is_summed_page_by_page(
                 break
 
     assert seen == [f"m{number:02}" for number in range(20)]
+
+
+async def test_a_usage_summary_names_the_budgets_that_are_used_up(
+    store_client: Sessionary,
+) -> None:
+    app, limits = store_client.app, {"agent": Budget(tokens=10), "person": Budget(tokens=10)}
+    amounts = {"agent:a": BudgetUse(10), "agent:b": BudgetUse(9)}
+    now = app.clock.now()
+    await app.store.write(budgets.count, amounts, limits, profile=app.profile, now=now)
+    tools = SessionTools(app.store, app.profile, app.clock, app.ids, limits)
+    async with Client(server.build(tools)) as caller:
+        page = await asked(caller, "get_usage_summary")
+
+    assert page["used_up_budgets"] == ["agent:a"]
 
 
 @pytest.mark.parametrize("budget", [200, 1000, 8000])

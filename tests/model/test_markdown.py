@@ -88,6 +88,16 @@ def test_a_summary_is_marked_as_one() -> None:
     assert shown == "\n## Summary for the model · 2026-01-01 00:00:00 UTC\n\n> short\n"
 
 
+def test_a_compaction_that_only_shortens_tool_outputs_says_so() -> None:
+    only = markdown.render_entry(Entry("s1", 9, AT, Compaction("", 0, shortened=7)))
+    both = markdown.render_entry(Entry("s1", 9, AT, Compaction("short", 5, shortened=7)))
+
+    assert only == (
+        "\n## For the model, tool outputs up to 7 shortened · 2026-01-01 00:00:00 UTC\n"
+    )
+    assert both.startswith("\n## Summary for the model, tool outputs up to 7 shortened · ")
+
+
 @pytest.mark.parametrize("name", ["www.example.org", "https://example.org", "mailto:a@b.org"])
 def test_no_name_becomes_a_link(name: str) -> None:
     shown = rendered(Text("hello"), person=Person("7", None, name)).splitlines()[1]

@@ -124,6 +124,24 @@ def test_a_context_only_grows_with_new_messages(steps: list[tuple[str, int]], wh
     assert context(after)[: len(context(before))] == context(before)
 
 
+def test_a_call_that_never_got_a_result_takes_none_from_a_later_one() -> None:
+    entries = log(
+        agent("", ToolCall("0", "t")),
+        user("stop"),
+        agent("", ToolCall("0", "t"), ToolCall("0", "t")),
+        result("0", "first"),
+        result("0", "second"),
+        result("0", "third"),
+        result("0", "fourth"),
+    )
+
+    results = [chat["content"] for chat in context(entries) if chat["role"] == "tool"]
+
+    assert results == ["third", "first", "second"]
+    before = [chat["content"] for chat in context(entries[:5]) if chat["role"] == "tool"]
+    assert before == [NO_RESULT, "first", "second"]
+
+
 def test_a_call_id_that_comes_again_gets_its_own_result() -> None:
     """Some providers count from 0 in every turn."""
     entries = log(

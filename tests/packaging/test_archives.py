@@ -1,6 +1,8 @@
 """Wheel and sdist: they carry the built workbench, so that installing a release needs no Node."""
 
+import importlib.metadata
 import importlib.util
+import shutil
 import subprocess
 import zipfile
 from pathlib import Path
@@ -45,8 +47,23 @@ def test_a_wheel_is_made_from_the_sdist_without_node(built: Path, tmp_path: Path
     made = hook(root)
 
     assert made.is_fresh(root)
+    assert made.has_prices(root)
     for name in ("sessionary.example.toml", "CONTRIBUTING.md", "dev", "requirements.lock"):
         assert (root / name).is_file(), name
+
+
+def test_a_table_of_prices_that_other_sources_made_is_made_again(tmp_path: Path) -> None:
+    made = hook(ROOT)
+    made.build_prices(ROOT)
+    folder = tmp_path / Path(made.PRICES).parent
+    shutil.copytree((ROOT / made.PRICES).parent, folder)
+    version = importlib.metadata.version("genai-prices")
+
+    assert made.has_prices(tmp_path, version)
+    assert not made.has_prices(tmp_path, "0.0.1")
+    with (folder / "table.py").open("a") as table:
+        table.write("# changed")
+    assert not made.has_prices(tmp_path)
 
 
 def test_a_tree_whose_workbench_is_not_built_asks_for_node(tmp_path: Path) -> None:

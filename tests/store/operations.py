@@ -20,6 +20,7 @@ from sessionary.model.source import Channel, ChatType, Source
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
 from sessionary.store.tables import deliveries, retention
+from tests.support.dead_turns import interrupt_dead_turns
 from tests.support.world import World
 
 SOURCES = (
@@ -135,7 +136,7 @@ def interrupt(s: Story, a: int, b: int) -> Any:
 
 
 def sweep_turns(s: Story, a: int, b: int) -> Any:
-    return s.world.write(sweep.interrupt_dead_turns, moment=s.world.moment())
+    return s.world.write(interrupt_dead_turns, moment=s.world.moment())
 
 
 def sweep_sessions(s: Story, a: int, b: int) -> Any:

@@ -9,11 +9,12 @@ from sessionary.actions.retention import erase
 from sessionary.actions.retention.erase import ErasureSubject
 from sessionary.actions.search import search
 from sessionary.actions.search.search import SearchOptions
-from sessionary.actions.sessions import revise
+from sessionary.actions.sessions import edit, model_calls, read, revise
 from sessionary.model.message import Attachment, Message, Role, Text
 from sessionary.model.source import Person, Source
 from sessionary.store.database import Store
-from sessionary.store.tables import blobs, retention
+from sessionary.store.tables import blobs, retention, upkeep
+from tests.support.transfer import asks_a_model, request_record
 from tests.support.world import ANN, World
 
 GROUP = Source("telegram", "group-chat", chat_type="group", chat_name="All")
@@ -93,6 +94,39 @@ def test_their_files_go_with_their_words(world: World) -> None:
     erased(world)
 
     assert not world.read(blobs.exists, name)
+
+
+def test_what_the_model_was_sent_goes_too(world: World) -> None:
+    made = asks_a_model(world, GROUP)
+    world.append(made, message_by(EVA, "okapi from Ann"))
+    world.append(made, message_by(BEN, "giraffe from Ben"))
+    world.write(edit.set_system_prompt, made, "Be brief.", profile="main")
+    fork = world.fork(made)
+    begun = world.begin_in(fork.id, "And here?")
+    world.finish(begun, "Ann.", request=request_record("You talk with Ann in a fork."))
+    before = world.read(upkeep.stats).blobs
+
+    erased(world)
+
+    assert before == 4
+    assert world.read(upkeep.stats).blobs == 1
+    assert world.read(read.get_system_prompt, world.head(made)) == "Be brief."
+    [listed] = world.read(model_calls.list_turns, made, profile="main").items
+    sent = world.read(model_calls.read_sent_context, listed.turn.id, profile="main")
+    assert sent.system_prompt is None
+    assert verify.verify(world.store).broken == ()
+
+
+def test_a_purge_deletes_what_the_model_was_sent(world: World) -> None:
+    alone = asks_a_model(world)
+    needed = asks_a_model(world)
+    heir = world.fork(needed)
+
+    world.purge(alone)
+    world.purge(needed)
+
+    assert world.read(upkeep.stats).blobs == 0
+    assert world.texts(heir.id)[0] == "Who is there?", "its history is kept for the fork"
 
 
 def test_a_summary_of_their_words_goes_too(world: World) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import subprocess
 import sys
 import threading
@@ -348,3 +349,31 @@ def test_a_killed_writer_leaves_nothing_half_done_and_no_lock(killed_writer: Sto
     """F1, P1."""
     assert killed_writer.read(lambda tx: tx.one("get_meta", name="half")).result() is None
     assert killed_writer.write(lambda tx: tx.run("set_meta", name="a", value="x")).result() == 1
+
+
+def test_a_transaction_that_its_process_left_open_is_undone(migrated_url: str) -> None:
+    """F1: a process that is frozen, or whose machine is gone, keeps its locks from others for a minute at most."""
+    store = opened(migrated_url)
+    assert isinstance(store, PostgresStore)
+    world = World(store)
+    session = world.session("first")
+
+    def freeze(tx: Any) -> None:
+        log.append(tx, session, message("user", "lost"), profile="main", at=world.clock.now())
+        tx.script("SET LOCAL idle_in_transaction_session_timeout = 10")
+        # The server ends the transaction while it waits for the next statement.
+        select.select([tx._cursor.connection], [], [], PATIENT_SECONDS)
+        log.append(tx, session, message("user", "lost"), profile="main", at=world.clock.now())
+
+    with store._pool.connection() as connection:
+        limit = connection.execute("SHOW idle_in_transaction_session_timeout").fetchone()
+    with pytest.raises(StoreUnavailable) as refused:
+        store.write(freeze).result()
+    world.append_text(session, "after")
+    texts = world.texts(session)
+    store.close()
+
+    assert limit == ("1min",)
+    assert refused.value.committed == "no"
+    assert "lost" not in texts
+    assert texts[-1] == "after"

@@ -25,6 +25,9 @@ APPLIED = {
         "0018_folder": "1e0630861220e80b1e370db8680ca00fdd2f5b9583077c609a903495dbe097c1",
         "0019_deliveries": "7ea0cd9cd5304971d8593058b26bfd06a7aa9d0183f945b16a59d2bb8824bcbd",
         "0020_redaction_salt": "d9a649207953acd25bc8de766504cbd8e882399e99923c0b61c96b05ddfd7421",
+        "0023_turns_go_on": "e3dea0b35cf0151079499cb483ce32b82bd5357a122e98f39c654aacbf37d1cf",
+        "0024_budget_warnings": "e381de8290976603edb9e9d0d26d0e2b39f3af5f5928446d6da0da994bfac4ea",
+        "0025_next_sessions": "775521496450b31864f9756280c700415a8eb7a535cadfe65c063f358bd8983b",
     },
     "postgres": {
         "0001_spine": "d227d7d246153e9e55752bb7f491ea55ffd382705e915a8e1686ca88b2e0d0df",
@@ -49,6 +52,9 @@ APPLIED = {
         "0020_redaction_salt": "e78fda04cf89c25f05ff8e92deaae17c54cf99af4ad61c32073614ea7d890e5b",
         "0021_bulk_index": "0e8265c5d92f210f5757877f29748494caa20958c5f1b44df69ff524c7131314",
         "0022_search_blocks": "4c9f3a9e938ba645eec46ef48874e42790f0f7e35b6af29948cc12c933ad1f00",
+        "0023_turns_go_on": "78fae6ffb8e7bd870782306d4fea9b64f7ca7df881a42ad463f11bfaeadbceeb",
+        "0024_budget_warnings": "6c1d55b8324942e0d5810f6cb9d1324550ea5cae4e516dcf2c201746964b235b",
+        "0025_next_sessions": "e73f0fba5676bbcbb483106b82ae33b7bafb16606cc29c6dff1cddec32392789",
     },
 }
 

@@ -18,6 +18,7 @@ from sessionary.model.session import SessionHead
 from sessionary.model.source import Source
 from sessionary.store.database import Tx
 from tests.store.concurrent import ROUNDS, at_once, clean
+from tests.support.dead_turns import interrupt_dead_turns
 from tests.support.world import ANN, BOB, LEASE_SECONDS, World
 
 
@@ -120,7 +121,7 @@ def test_a_stale_holder_loses_against_the_one_who_took_over(worlds: list[World])
         two.arrive(ANN, "anyone?")
 
         def take_over() -> Begun | None:
-            two.write(sweep.interrupt_dead_turns, moment=two.moment())
+            two.write(interrupt_dead_turns, moment=two.moment())
             return two.begin(ANN)
 
         late, begun = at_once(lambda: one.finish(stale, "late"), take_over)  # noqa: B023
@@ -143,7 +144,7 @@ def test_two_sweepers_interrupt_a_dead_turn_once(worlds: list[World]) -> None:
         two.clock.set(one.clock.tick(LEASE_SECONDS + 5))
 
         swept = at_once(
-            *(lambda w=w: w.write(sweep.interrupt_dead_turns, moment=w.moment()) for w in worlds)
+            *(lambda w=w: w.write(interrupt_dead_turns, moment=w.moment()) for w in worlds)
         )
 
         assert sorted(len(each) for each in swept if isinstance(each, list)) == [0, 1]
@@ -165,7 +166,7 @@ def test_a_turn_that_renews_its_lease_at_the_last_moment_is_not_declared_dead(
 
         renewed, swept = at_once(
             lambda: one.write(turns.renew, begun.lease, seconds=60, now=one.clock.now()),  # noqa: B023
-            lambda: two.write(sweep.interrupt_dead_turns, moment=two.moment()),
+            lambda: two.write(interrupt_dead_turns, moment=two.moment()),
         )
 
         assert isinstance(swept, list)

@@ -58,6 +58,14 @@ def gemini_error(refusal: Refusal) -> dict[str, Any]:
     return {"error": {"code": refusal.status, "message": refusal.message, "status": "FAILED"}}
 
 
+def gemini_too_long(tokens: int, window: int) -> dict[str, Any]:
+    """The body of the error for a request that is longer than the window."""
+    message = (
+        f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({window})."
+    )
+    return {"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}}
+
+
 def gemini_messages(body: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The messages in a request, in the same shape as for the other formats."""
     return [_message(content) for content in body.get("contents", ())]

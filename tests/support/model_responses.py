@@ -61,6 +61,13 @@ def responses_whole(reply: Reply, *, model: str, response_id: str) -> dict[str, 
     return _response(reply, output, model=model, response_id=response_id, status="completed")
 
 
+def responses_too_long(tokens: int, window: int) -> dict[str, Any]:
+    """The body of the error for a request that is longer than the window; it names no numbers."""
+    message = "Your input exceeds the context window of this model. Please adjust your input and try again."
+    named = {"type": "invalid_request_error", "param": "input"}
+    return {"error": {"message": message, **named, "code": "context_length_exceeded"}}
+
+
 def responses_messages(body: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The messages in a request, in the same shape as for the other formats."""
     given = body.get("input", [])

@@ -2,12 +2,15 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
 _WORDS_PER_DELTA = 2
 CREATED = 1_770_000_000
+CHARACTERS_PER_TOKEN = 4
+# What the model reads, in the requests of all formats.
+_READ = ("system", "instructions", "systemInstruction", "messages", "input", "contents", "tools")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,26 @@ class Piece:
 
     data: str
     has_text: bool = False
+
+
+def count_tokens(body: Mapping[str, Any]) -> int:
+    """The tokens of a request: the characters of the JSON of what the model reads, divided by four, rounded up.
+
+    That is the system prompt, the messages and the tools, in compact JSON without escapes.
+    """
+    read = [body[name] for name in _READ if body.get(name)]
+    texts = [json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in read]
+    return -(-sum(map(len, texts)) // CHARACTERS_PER_TOKEN)
+
+
+def counted(reply: Reply, sent: int) -> Reply:
+    """The reply with the tokens that were sent, and those of its own text, counted by the same rule."""
+    if reply.tokens is None:
+        return reply
+    made = "".join((reply.reasoning, reply.text, *(call.name + call.text for call in reply.calls)))
+    reasoning = -(-len(reply.reasoning) // CHARACTERS_PER_TOKEN)
+    tokens = Tokens(sent, output=-(-len(made) // CHARACTERS_PER_TOKEN), reasoning=reasoning)
+    return replace(reply, tokens=tokens)
 
 
 def pieces(text: str) -> list[str]:
@@ -152,6 +175,16 @@ def openai_error(refusal: Refusal) -> dict[str, Any]:
     return {"error": error}
 
 
+def openai_too_long(tokens: int, window: int) -> dict[str, Any]:
+    """The body of the error for a request that is longer than the window."""
+    message = (
+        f"This model's maximum context length is {window} tokens. However, your messages resulted in "
+        f"{tokens} tokens. Please reduce the length of the messages."
+    )
+    named = {"type": "invalid_request_error", "param": "messages"}
+    return {"error": {"message": message, **named, "code": "context_length_exceeded"}}
+
+
 def _completion(response_id: str, model: str, kind: str, **more: Any) -> dict[str, Any]:
     base = {"id": response_id, "object": f"chat.completion{kind}", "created": CREATED}
     return base | {"model": model} | more
@@ -208,6 +241,12 @@ def anthropic_error(refusal: Refusal) -> dict[str, Any]:
     kinds = {401: "authentication_error", 429: "rate_limit_error", 529: "overloaded_error"}
     kind = kinds.get(refusal.status, "api_error")
     return {"type": "error", "error": {"type": kind, "message": refusal.message}}
+
+
+def anthropic_too_long(tokens: int, window: int) -> dict[str, Any]:
+    """The body of the error for a request that is longer than the window."""
+    message = f"prompt is too long: {tokens} tokens > {window} maximum"
+    return {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
 
 
 def _block(index: int, block: dict[str, Any], deltas: list[dict[str, Any]]) -> Iterator[Piece]:

@@ -6,13 +6,17 @@ and Gemini's wire formats, streamed or whole.
 
 Each request takes the next answer, then `otherwise` if that is set; `requests` keeps them all. Requests to
 count tokens are answered by themselves.
+
+A server with a `window` refuses longer requests with the provider's own error, without using up an answer, and reports
+in its answers what it counted (`Ask.tokens`) instead of what their script says.
 """
 
 import asyncio
 import json
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Any, Self
 
@@ -20,11 +24,13 @@ from tests.support.model_gemini import (
     gemini_error,
     gemini_messages,
     gemini_stream,
+    gemini_too_long,
     gemini_whole,
 )
 from tests.support.model_responses import (
     responses_messages,
     responses_stream,
+    responses_too_long,
     responses_whole,
 )
 from tests.support.model_script import (
@@ -36,9 +42,13 @@ from tests.support.model_script import (
     Tokens,
     anthropic_error,
     anthropic_stream,
+    anthropic_too_long,
     anthropic_whole,
+    count_tokens,
+    counted,
     openai_error,
     openai_stream,
+    openai_too_long,
     openai_whole,
 )
 from tests.support.tcp_server import TcpServer
@@ -47,7 +57,8 @@ __all__ = ["Answer", "Ask", "Call", "ModelServer", "Refusal", "Reply", "Tokens"]
 
 _GEMINI_STREAM = ":streamGenerateContent"
 _GEMINI = (":generateContent", _GEMINI_STREAM)
-_COUNTS = {"/count_tokens": {"input_tokens": 10}, ":countTokens": {"totalTokens": 10}}
+_COUNTS = {"/count_tokens": "input_tokens", ":countTokens": "totalTokens"}
+_ANY_COUNT = 10
 _REASONS = {200: "OK", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
 
 
@@ -59,6 +70,13 @@ class Ask:
     headers: Mapping[str, str]
     body: dict[str, Any]
     method: str = "POST"
+    # The body, byte for byte.
+    raw: bytes = b""
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens were sent, by the rule of `count_tokens`."""
+        return count_tokens(self.body)
 
     @property
     def is_streamed(self) -> bool:
@@ -79,9 +97,14 @@ class Ask:
 class ModelServer:
     """Gives the answers that a test has set; it stops at the end of its `async with` block."""
 
-    def __init__(self) -> None:
+    def __init__(self, window: int | None = None) -> None:
+        # How many tokens a request may have; None: any number.
+        self.window = window
         self.requests: list[Ask] = []
         self.otherwise: Answer | Callable[[Ask], Answer] | None = None
+        # Awaited with "asked" before each answer, and with "streaming" when half of its text is sent. A ConnectionError
+        # breaks the connection off.
+        self.at_moment: Callable[[Ask, str], Awaitable[None]] | None = None
         # Set once a client has gone away in the middle of an answer.
         self.broken_off = asyncio.Event()
         self._answers: deque[Answer] = deque()
@@ -119,12 +142,19 @@ class ModelServer:
 
     async def _answer(self, ask: Ask, writer: asyncio.StreamWriter) -> bool:
         """Answer one request; whether the connection may go on."""
-        if counted := next((_COUNTS[end] for end in _COUNTS if ask.path.endswith(end)), None):
-            _write_whole(writer, 200, counted, {})
+        if field := next((_COUNTS[end] for end in _COUNTS if ask.path.endswith(end)), None):
+            tokens = _ANY_COUNT if self.window is None else ask.tokens
+            _write_whole(writer, 200, {field: tokens}, {})
             await writer.drain()
             return True
         self.requests.append(ask)
+        if self.window is not None and ask.tokens > self.window and _is_for_model(ask):
+            _write_whole(writer, 400, _too_long(ask)(ask.tokens, self.window), {})
+            await writer.drain()
+            return True
         answer = self._next(ask)
+        if self.at_moment is not None:
+            await self.at_moment(ask, "asked")
         if isinstance(answer, Refusal):
             if answer.status == 0:
                 return False
@@ -141,20 +171,31 @@ class ModelServer:
             return True
         model = answer.model or str(ask.body.get("model") or _model_in(ask.path))
         named = {"model": model, "response_id": f"fake-{next(self._ids)}"}
+        if self.window is not None:
+            answer = counted(answer, ask.tokens)
         if not ask.is_streamed:
             _write_whole(writer, 200, _whole(ask)(answer, **named), {})
             await writer.drain()
             return True
-        return await _write_stream(writer, list(_stream(ask)(answer, **named)), answer)
+        pieces = list(_stream(ask)(answer, **named))
+        if self.at_moment is None:
+            return await _write_stream(writer, pieces, answer)
+        return await _write_stream(
+            writer, pieces, answer, partial(self.at_moment, ask, "streaming")
+        )
 
     def _next(self, ask: Ask) -> Answer:
-        if not ask.path.endswith(("/chat/completions", "/responses", "/messages", *_GEMINI)):
+        if not _is_for_model(ask):
             return Refusal(404, f"there is no {ask.path} here")
         if self._answers:
             return self._answers.popleft()
         if self.otherwise is None:
             return Refusal(400, "the script of this server has no further answer")
         return self.otherwise(ask) if callable(self.otherwise) else self.otherwise
+
+
+def _is_for_model(ask: Ask) -> bool:
+    return ask.path.endswith(("/chat/completions", "/responses", "/messages", *_GEMINI))
 
 
 def _stream(ask: Ask) -> Callable[..., Iterator[Piece]]:
@@ -179,6 +220,14 @@ def _error(ask: Ask) -> Callable[[Refusal], dict[str, Any]]:
     return anthropic_error if ask.path.endswith("/messages") else openai_error
 
 
+def _too_long(ask: Ask) -> Callable[[int, int], dict[str, Any]]:
+    if ask.path.endswith(_GEMINI):
+        return gemini_too_long
+    if ask.path.endswith("/responses"):
+        return responses_too_long
+    return anthropic_too_long if ask.path.endswith("/messages") else openai_too_long
+
+
 def _model_in(path: str) -> str:
     """Gemini's clients name the model in the path."""
     return path.rpartition("/")[2].partition(":")[0] if path.endswith(_GEMINI) else "fake"
@@ -197,7 +246,7 @@ async def _read(reader: asyncio.StreamReader) -> Ask | None:
         raw = await _read_chunks(reader)
     else:
         raw = await reader.readexactly(int(headers.get("content-length", "0")))
-    return Ask(target.partition("?")[0], headers, _object(raw), method)
+    return Ask(target.partition("?")[0], headers, _object(raw), method, raw)
 
 
 async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
@@ -240,11 +289,16 @@ def _write_whole(
         writer.write(data)
 
 
-async def _write_stream(writer: asyncio.StreamWriter, body: list[Piece], reply: Reply) -> bool:
+async def _write_stream(
+    writer: asyncio.StreamWriter,
+    body: list[Piece],
+    reply: Reply,
+    at_half: Callable[[], Awaitable[None]] | None = None,
+) -> bool:
     if reply.close_after is not None:
         return await _write_closed_stream(writer, body, reply.close_after)
     _write_head(writer, 200, {"content-type": "text/event-stream", "transfer-encoding": "chunked"})
-    sent = 0
+    sent, half = 0, sum(piece.has_text for piece in body) // 2
     for piece in body:
         if reply.cut_after is not None and sent >= reply.cut_after:
             writer.transport.abort() if reply.cut_after == 0 else writer.close()
@@ -256,6 +310,8 @@ async def _write_stream(writer: asyncio.StreamWriter, body: list[Piece], reply: 
         data = piece.data.encode()
         writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
         await writer.drain()
+        if piece.has_text and sent == half and at_half is not None:
+            await at_half()
     writer.write(b"0\r\n\r\n")
     await writer.drain()
     return True

@@ -125,7 +125,7 @@ class ForkSuite(Suite):
             world.fork(world.session("a", settings=settings, extra={"import": {"from": "x"}})),
         ]
 
-        found = [world.read(read.get_settings, fork) for fork in forks]
+        found = [fork.settings for fork in forks]
 
         assert found == [settings, settings, {}]
 

@@ -17,6 +17,7 @@ from sessionary.model.reset import Policies, ResetMode, ResetPolicy
 from sessionary.model.session import EndReason, Lineage, SessionHead
 from sessionary.model.source import ChatType, Isolation, Source, key_for
 from sessionary.store.database import Tx
+from tests.support.dead_turns import interrupt_dead_turns
 from tests.support.suite import Suite, refused
 from tests.support.world import ANN, BOB, World
 
@@ -197,7 +198,7 @@ class RoutingSuite(Suite):
         before = world.head(begun.route.session_id).last_active_at
         world.clock.tick(hours=5)
 
-        world.write(sweep.interrupt_dead_turns, moment=world.moment())
+        world.write(interrupt_dead_turns, moment=world.moment())
 
         assert world.head(begun.route.session_id).last_active_at == before
         assert world.texts(begun.route.session_id) == ["a", "half an ans"]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from sessionary.actions import inbox, outbox, sweep, turns
+from sessionary.actions import inbox, outbox, turns
 from sessionary.actions.sessions import log
 from sessionary.actions.sessions.append import NewMessage, append_to_source
 from sessionary.actions.turns import Begun, Claim, Ending, TurnReply
@@ -18,6 +18,7 @@ from sessionary.model.turn import ArrivalState, Turn, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, deliveries
+from tests.support.dead_turns import interrupt_dead_turns
 from tests.support.suite import Suite, refused
 from tests.support.world import ANN, BOB, LEASE_SECONDS, World
 
@@ -313,7 +314,7 @@ class LeaseSuite(Suite):
             world.clock.tick(LEASE_SECONDS - 1)
             world.write(turns.renew, begun.lease, seconds=LEASE_SECONDS, now=world.clock.now())
 
-        assert world.write(sweep.interrupt_dead_turns, moment=world.moment()) == []
+        assert world.write(interrupt_dead_turns, moment=world.moment()) == []
         assert world.finish(begun, "at last")
 
     def test_a_dead_turn_is_interrupted_and_keeps_its_partial_output(self, world: World) -> None:
@@ -326,7 +327,7 @@ class LeaseSuite(Suite):
         world.write(turns.checkpoint, begun.lease, "and th\x00")
         world.clock.tick(LEASE_SECONDS + 1)
 
-        dead = world.write(sweep.interrupt_dead_turns, moment=world.moment())
+        dead = world.write(interrupt_dead_turns, moment=world.moment())
 
         session = begun.route.session_id
         assert [(turn.id, turn.state) for turn in dead] == [
@@ -337,7 +338,7 @@ class LeaseSuite(Suite):
         assert isinstance(last, Message)
         assert last.finish_reason == "interrupted"
         assert not world.head(session).running
-        assert world.write(sweep.interrupt_dead_turns, moment=world.moment()) == []
+        assert world.write(interrupt_dead_turns, moment=world.moment()) == []
 
     def test_what_was_streamed_of_a_finished_step_is_not_kept_twice(self, world: World) -> None:
         begun = begin(world)
@@ -360,7 +361,7 @@ class LeaseSuite(Suite):
     def test_a_stale_holder_changes_nothing(self, world: World) -> None:
         stale = begin(world)
         world.clock.tick(LEASE_SECONDS + 1)
-        world.write(sweep.interrupt_dead_turns, moment=world.moment())
+        world.write(interrupt_dead_turns, moment=world.moment())
         fresh = begin(world, "again")
         assert fresh.lease.epoch > stale.lease.epoch
         late = message("assistant", "late")
@@ -403,7 +404,7 @@ class LeaseSuite(Suite):
         alive = world.begin(BOB)
         assert alive is not None
 
-        dead = world.write(sweep.interrupt_dead_turns, moment=world.moment())
+        dead = world.write(interrupt_dead_turns, moment=world.moment())
 
         assert len(dead) == 1
         assert world.finish(alive, "hi")

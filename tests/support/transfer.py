@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from sessionary.actions import usage
+from sessionary.actions import turns, usage
 from sessionary.actions.sessions import edit, projects, revise
 from sessionary.actions.transfer import export, jsonl_import
 from sessionary.actions.transfer.jsonl_import import ImportReport
+from sessionary.model import codec
 from sessionary.model.message import (
     Attachment,
     Message,
@@ -61,11 +62,41 @@ def fill(world: World) -> dict[str, str]:
     made["gone"] = world.fork(made["rich"], 4).id
     world.append_text(made["gone"], "to be purged")
     made["shared"] = _several_speak(world)
+    made["asked"] = asks_a_model(world)
     made["heir"] = world.fork(made["gone"]).id
     world.append_text(made["heir"], "it lives on")
     world.purge(made["gone"])
     _put_away(world, made)
     return made
+
+
+def asks_a_model(world: World, source: Source = EVA) -> str:
+    """A turn that a second process has continued; each of them has recorded what the model was sent."""
+    session_id = world.session("Who is there?", source=source)
+    claim = turns.Claim("first", 60, resumable=True)
+    begun = world.write(
+        turns.begin_in_session,
+        session_id,
+        Message(Role.USER, (Text("Answer!"),)),
+        profile=world.profile,
+        claim=claim,
+        moment=world.moment(),
+    )
+    world.write(turns.store_request, begun.lease, request_record("You talk with Ann, here."))
+    world.clock.tick(120)
+    again = world.write(
+        turns.take_over, begun.lease.turn_id, claim=claim, attempts=3, moment=world.moment()
+    )
+    assert isinstance(again, turns.Begun)
+    world.finish(again, "Ann.", request=request_record("You talk with Ann, there."))
+    return session_id
+
+
+def request_record(system_prompt: str) -> turns.RequestRecord:
+    """What a model is sent besides the messages."""
+    sent = {"system_prompt": system_prompt, "model": "m-1", "tools": [], "settings": {}}
+    text = codec.encode(sent)
+    return turns.RequestRecord(blobs.hash_of_text(text), text)
 
 
 def _say_rich_things(world: World, session_id: str) -> None:

@@ -1,7 +1,7 @@
 """The fake model server is real to the providers' own libraries."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import anthropic
@@ -9,6 +9,7 @@ import httpx
 import openai
 import pytest
 
+from tests.support.model_script import count_tokens
 from tests.support.model_server import Call, ModelServer, Refusal, Reply, Tokens
 
 ASKED: Any = [{"role": "user", "content": "hello"}]
@@ -195,3 +196,37 @@ async def test_a_script_that_is_over_says_so(
         )
 
     assert server.requests[0].messages == ASKED
+
+
+WINDOW = 50
+SHORT, LONG = "hello", "tea " * 100
+PATHS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "/v1/chat/completions": lambda text: {"messages": [{"role": "user", "content": text}]},
+    "/v1/responses": lambda text: {"input": [{"role": "user", "content": text}]},
+    "/v1/messages": lambda text: {"messages": [{"role": "user", "content": text}]},
+    "/v1beta/models/m:generateContent": lambda text: {"contents": [{"parts": [{"text": text}]}]},
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_window_is_enforced_in_every_format(server: ModelServer, path: str) -> None:
+    server.window = WINDOW
+    server.will(ANSWER)
+    short, long = (json.dumps(PATHS[path](text)).encode() for text in (SHORT, LONG))
+
+    async with httpx.AsyncClient() as client:
+        refused = await client.post(server.url + path, content=long)
+        answered = await client.post(server.url + path, content=short)
+
+    assert (refused.status_code, answered.status_code) == (400, 200)
+    assert [ask.raw for ask in server.requests] == [long, short]
+    assert server.requests[0].tokens > WINDOW >= server.requests[1].tokens
+    reported = answered.json().get("usage") or answered.json()["usageMetadata"]
+    assert server.requests[1].tokens in reported.values()
+
+
+def test_tokens_are_a_quarter_of_the_characters_that_the_model_reads() -> None:
+    body = {"system": "abc", "messages": ["ä"], "tools": [], "model": "not counted", "stream": True}
+
+    # "abc" and ["ä"], with their quotes and brackets.
+    assert count_tokens(body) == -(-(5 + 5) // 4)

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.actions import inbox, sweep, turns, verify
+from sessionary.actions import inbox, turns, verify
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.model.message import message
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
+from tests.support.dead_turns import interrupt_dead_turns
 from tests.support.fork_server import ForkedProcess, ForkServer
 from tests.support.postgres import Server
 from tests.walks.history import History, Verdict, judge, read_all
@@ -128,7 +129,7 @@ def go_on(generation: Generation) -> int:
     """Sweep the leases of the dead, then take a turn in every chat; how many turns were dead."""
     with opened(generation.url) as store:
         later = Moment(SystemClock().now() + timedelta(hours=1), RandomIds())
-        dead = store.write(sweep.interrupt_dead_turns, moment=later).result()
+        dead = store.write(interrupt_dead_turns, moment=later).result()
         claim = turns.Claim("the running", 30)
         for chat in range(CHATS):
             key, prompt = key_of(chat), message("user", f"alive {chat}")

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sessionary.store.postgres.store  # noqa: F401  # imported before the fork, like everything else
-from sessionary.actions import inbox, sweep, turns
+from sessionary.actions import inbox, turns
 from sessionary.actions.sessions import edit, log
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.errors import Conflict, RetryLater, SessionaryError
@@ -27,6 +27,7 @@ from sessionary.model.source import SessionKey, Source, key_for
 from sessionary.model.usage import Usage
 from sessionary.store.database import Store, Tx
 from sessionary.store.open import open_store
+from tests.support.dead_turns import interrupt_dead_turns
 
 PROFILE = "main"
 CHATS = 5
@@ -196,7 +197,7 @@ class Writer(threading.Thread):
             idempotency_key=token,
         )
         if self._random.random() < 0.1:
-            write_in_time(self._store, sweep.interrupt_dead_turns, moment=moment_of())
+            write_in_time(self._store, interrupt_dead_turns, moment=moment_of())
         claim = turns.Claim(self.name, LEASE_SECONDS)
         begun = write_in_time(
             self._store, turns.begin, key_of(chat), policy=NEVER, claim=claim, moment=moment_of()

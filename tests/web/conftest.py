@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,14 @@ from sessionary.compat.hermes.state_file import export_state
 from sessionary.config.server import Limits, WebSettings
 from sessionary.engine.engine import Engine
 from sessionary.model.access import Scope, Token
+from sessionary.model.choice import ChoiceCatalog
 from sessionary.model.reset import Policies
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
 from sessionary.web.context import WebContext
 from sessionary.web.server import Ready, serve
 from tests.support.api_schema import api_schema
+from tests.support.engine_world import QUICK as QUICK_ENGINE
 from tests.support.engine_world import EngineWorld
 
 API = "/api/v1"
@@ -140,7 +143,9 @@ async def served(
     store: Store, *, with_engine: bool = True, limits: Limits = QUICK, **settings: Any
 ) -> AsyncIterator[Served]:
     policies = settings.pop("policies", Policies())
-    world = EngineWorld(store, policies=policies)
+    engine_settings = replace(QUICK_ENGINE, budgets=settings.pop("budgets", {}))
+    catalog = settings.pop("catalog", ChoiceCatalog())
+    world = EngineWorld(store, settings=engine_settings, policies=policies, catalog=catalog)
     engine = await world.started() if with_engine else None
     webhooks = settings.pop("webhooks", {})
     webhook_bytes = settings.pop("webhook_bytes", {})

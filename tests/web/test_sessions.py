@@ -6,7 +6,9 @@ import pytest
 
 from sessionary.actions import turns
 from sessionary.actions.retention import purge
-from tests.web.conftest import Client, Served
+from sessionary.config.engine import Budget
+from sessionary.store.database import Store
+from tests.web.conftest import Client, Served, served
 
 
 async def opened(client: Client, text: str = "hello", **body: Any) -> str:
@@ -336,6 +338,52 @@ async def test_search_usage_bindings_and_export(server: Served, client: Client) 
     assert "walrus" in exported.text
     assert exported.headers["content-disposition"].startswith("attachment")
     assert "sandbox" in page.headers["content-security-policy"]
+
+
+async def test_budgets_are_listed_and_a_used_up_one_refuses_a_message(store: Store) -> None:
+    limits = {"session": Budget(tokens=11), "profile": Budget(per="month", tokens=110)}
+    async with served(store, budgets=limits) as server:
+        client = await server.client()
+        source = {"platform": "api", "chat_id": "ada"}
+        made = await client.post("/arrivals", {"source": source, "text": "one"}, status=202)
+        await server.settle()
+        found = await client.get("/budgets")
+        where = f"/sessions/{made['session_id']}"
+        refused = await client.call("POST", f"{where}/turns", json={"text": "two"})
+        other = await (await server.client(profile="other")).get("/budgets")
+        after = await client.get(where)
+
+    assert found["next"] is None
+    assert found["items"][0] == {
+        "scope": f"session:{made['session_id']}",
+        "per": "day",
+        "period": "2026-03-02",
+        "resets_at": "2026-03-03T00:00:00.000000Z",
+        "limit_tokens": 11,
+        "limit_microusd": None,
+        "used_tokens": 11,
+        "used_microusd": 0,
+        "reserved_tokens": 0,
+        "reserved_microusd": 0,
+        "percent": 100.0,
+        "is_used_up": True,
+        "warned": [50, 80, 100],
+    }
+    assert [(each["scope"], each["percent"]) for each in found["items"][1:]] == [
+        ("profile:main", 10.0)
+    ]
+    assert refused.status_code == 403
+    assert "this session for the day is used up" in refused.json()["detail"]
+    assert after["message_count"] == 4, "the refused message is not stored"
+    assert [(each["scope"], each["used_tokens"]) for each in other["items"]] == [
+        ("profile:other", 0),
+        ("session", 0),
+    ]
+
+
+async def test_without_an_engine_there_are_no_budgets(store: Store) -> None:
+    async with served(store, with_engine=False) as server:
+        assert (await (await server.client()).get("/budgets"))["items"] == []
 
 
 async def test_a_path_that_is_not_there_says_where_the_paths_are(client: Client) -> None:

@@ -147,6 +147,20 @@ def set_run_session(tx: Tx, run: ClaimedRun, session_no: int) -> None:
     schedules.set_run_session(tx, run.schedule.no, run.due_at, session_no=session_no)
 
 
+def find_run(tx: Tx, session_no: int) -> ClaimedRun | None:
+    """Return the running occurrence whose session this is, or None."""
+    found = schedules.running_run(tx, session_no)
+    if found is None:
+        return None
+    return ClaimedRun(schedules.get_by_no(tx, found.schedule_no), found.due_at)
+
+
+def take_over_run(tx: Tx, run: ClaimedRun, *, holder: str, seconds: float, now: datetime) -> None:
+    """Take over the lease of a run whose process has ended."""
+    until = now + timedelta(seconds=seconds)
+    schedules.take_over_run(tx, run.schedule.no, run.due_at, holder=holder, lease_until=until)
+
+
 def end_run(
     tx: Tx,
     run: ClaimedRun,

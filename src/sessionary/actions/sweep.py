@@ -1,17 +1,14 @@
 """What a periodic sweep does with expired leases, sessions that are due for a reset, finalizers and the trash."""
 
-from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from msgspec import Struct
 
 from sessionary.actions.retention import purge
 from sessionary.actions.sessions import routing
-from sessionary.actions.turns import interrupt_dead
 from sessionary.clock import Moment
 from sessionary.model.reset import Policies
 from sessionary.model.source import SessionKey, Source
-from sessionary.model.turn import Turn
 from sessionary.store.database import Tx
 from sessionary.store.tables import deliveries, sessions, turns
 from sessionary.store.tables.sessions import EndedSession
@@ -35,28 +32,9 @@ class ExpiredSession(Struct, frozen=True):
     reason: str
 
 
-def list_expired_turns(tx: Tx, *, now: datetime) -> list[str]:
-    """Return the ids of running turns whose lease ran out."""
-    return turns.expired(tx, now=now, limit=BATCH)
-
-
-def interrupt_dead_turns(
-    tx: Tx, *, moment: Moment, among: Collection[str] | None = None
-) -> list[Turn]:
-    """Interrupt the turns whose lease ran out; return them. A turn that is merely slow renews its lease.
-
-    `among` limits this to turns that an earlier call of `list_expired_turns` returned.
-    """
-    ended = []
-    for turn_id in list_expired_turns(tx, now=moment.now):
-        if among is not None and turn_id not in among:
-            continue
-        session_no = turns.session_no_of(tx, turn_id)
-        if session_no is not None:
-            turn = interrupt_dead(tx, turn_id, session_no=session_no, moment=moment)
-            if turn is not None:
-                ended.append(turn)
-    return ended
+def list_expired_turns(tx: Tx, *, profile: str, now: datetime) -> list[str]:
+    """Return the ids of running turns whose lease ran out; of other profiles, only those that cannot be continued."""
+    return turns.expired(tx, profile=profile, now=now, limit=BATCH)
 
 
 def shorten_overlong_waits(

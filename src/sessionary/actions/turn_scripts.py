@@ -10,9 +10,8 @@ idle, and one message answers it. Their rows are known once the session is locke
 Both functions return None, before they have written anything, if the turn is not of that kind.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,7 +30,7 @@ from sessionary.model.source import SessionKey, Source, check_length
 from sessionary.model.transcript import ContextFold, fold_context
 from sessionary.model.turn import Delivery, DeliveryState, Lease, TurnState
 from sessionary.store.database import Tx
-from sessionary.store.tables import deliveries, entries, turn_scripts
+from sessionary.store.tables import blobs, deliveries, entries, sessions, turn_scripts
 from sessionary.store.tables.deliveries import SendClaim
 from sessionary.store.tables.turn_scripts import TakenArrival
 
@@ -49,7 +48,6 @@ class BegunWithPrompt(Struct, frozen=True):
     begun: Begun
     arrival_id: str
     head: SessionHead
-    settings: Mapping[str, Any]
     homes: frozenset[HomeAddress]
     context: ContextFold | None
 
@@ -80,6 +78,9 @@ def begin(
     if found is None or not _goes_on(found.head, policy, moment):
         return None
     head, epoch, seq = found.head, found.epoch + 1, found.head.last_seq + 1
+    settled = claim.catalog.settle(head.settings, platform=claim.platform)
+    if settled.changes:
+        return None  # they are recorded before the prompt
     lease = Lease(moment.new_id(), head.no, head.id, epoch, claim.holder)
     known = known_context(head.no, epoch)
     # A fork shares the entries of its parent: only the whole context of a session of its own is read here.
@@ -93,8 +94,9 @@ def begin(
         prompt,
         seq=seq,
         preview=preview,
-        agent=claim.agent,
+        agent=settled.agent or claim.agent,
         until=moment.now + timedelta(seconds=claim.seconds),
+        resumable=claim.allows_resuming(settled.agent),
         read_from=last_known + 1 if is_near else None,
     )
     context = None
@@ -103,7 +105,12 @@ def begin(
         context = extend(newer, last_seq=seq)
     tx.after_commit(SessionChanged(key.profile, head.id, seq))
     return BegunWithPrompt(
-        Begun(lease, routing.Route(head.id, head.no), (Appended(head.id, head.no, seq),)),
+        Begun(
+            lease,
+            routing.Route(head.id, head.no),
+            (Appended(head.id, head.no, seq),),
+            agent=settled.agent,
+        ),
         arrival_id,
         replace(
             head,
@@ -113,7 +120,6 @@ def begin(
             message_count=head.message_count + 1,
             running_turn=lease.turn_id,
         ),
-        found.settings,
         found.homes,
         context,
     )
@@ -195,7 +201,18 @@ def end(
         )
         for id, reply, held in new
     ]
-    written = turn_scripts.write_reply(tx, lease, body, statements, seq=seq, at=moment.now)
+    request = ending.request
+    if request is not None and request.text is not None:
+        blobs.keep_text(tx, request.text, entry_no=sessions.first_entry_no(lease.session_no))
+    written = turn_scripts.write_reply(
+        tx,
+        lease,
+        body,
+        statements,
+        seq=seq,
+        at=moment.now,
+        request_hash=None if request is None else request.hash,
+    )
     if written is None:
         raise log.turn_lost_error(lease)
     reply_entry, returned = written

@@ -4,6 +4,7 @@ A turn begins in one transaction and ends in another. Between them its lease kee
 session.
 """
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from msgspec import Struct, field
@@ -11,14 +12,15 @@ from msgspec.structs import replace
 
 from sessionary.actions import usage
 from sessionary.actions.outbox import DeliveryAdded
-from sessionary.actions.sessions import log, routing
+from sessionary.actions.sessions import choice, log, routing
 from sessionary.actions.sessions.log import Appended, SessionChanged
 from sessionary.clock import Moment
 from sessionary.errors import Conflict, NotFound
 from sessionary.model import transcript
-from sessionary.model.message import Message, Part, Role, Text
+from sessionary.model.choice import ChoiceCatalog
+from sessionary.model.message import Message, Part, Role, Text, ToolCall
 from sessionary.model.reset import ResetPolicy
-from sessionary.model.session import SessionHead
+from sessionary.model.session import Segment, SessionFolder, SessionHead
 from sessionary.model.source import Channel, SessionKey, Source
 from sessionary.model.turn import Arrival, Lease, Turn, TurnState
 from sessionary.model.usage import Usage
@@ -28,16 +30,53 @@ from sessionary.store.tables import arrivals, blobs, deliveries, entries, sessio
 # How many waiting messages one turn takes.
 MOST_ARRIVALS = 100
 STOPPED_RESPONDING = "the agent stopped responding"
+PROCESS_DIED = "its process died"
+# Streamed text of at least this many characters is kept when its turn is continued, and the model goes on writing from
+# its end; of less than that, the model writes the answer again.
+CONTINUED_CHARACTERS = 1_000
+# What /steer and /queue put into the `extra` of a message.
+WHILE_RUNNING = "while_running"
 ask_to_stop = turns.ask_to_stop
 list_turns = turns.of_session
+list_released = turns.released
+release = turns.release
+
+
+def _never(_: str) -> bool:
+    return False
 
 
 class Claim(Struct, frozen=True):
-    """Who asks for a lease, and for how long."""
+    """Who asks for a lease, for how long, and whether another process may continue the turn if this one ends.
+
+    `agent` runs the turn, unless the session has chosen one of the catalog; `platform` says which is the default.
+    """
 
     holder: str
     seconds: float
     agent: str | None = None
+    resumable: bool = False
+    catalog: ChoiceCatalog = ChoiceCatalog()
+    platform: str = ""
+    # Whether the turns of an agent that a session has chosen may be continued.
+    is_resumable: Callable[[str], bool] = _never
+
+    def allows_resuming(self, chosen: str | None) -> bool:
+        """Whether another process may continue the turn of the agent that a session has chosen, or of the default."""
+        return self.resumable if chosen is None else self.is_resumable(chosen)
+
+
+class Resumption(Struct, frozen=True):
+    """What a turn that is continued has done so far."""
+
+    turn: Turn
+    # Its messages after the prompt, and the calls among them that have no result.
+    steps: tuple[Message, ...]
+    unfinished: tuple[ToolCall, ...] = ()
+    # The beginning of an answer that the model goes on writing.
+    beginning: str = ""
+    # The entries of the messages that people have sent in it.
+    prompts: tuple[int, ...] = ()
 
 
 class Waiting(Struct, frozen=True):
@@ -49,11 +88,16 @@ class Waiting(Struct, frozen=True):
 
 
 class Begun(Struct, frozen=True):
-    """A turn that has begun: its lease, its session, and the messages it began with."""
+    """A turn that has begun: its lease, its session, and the messages it began with.
+
+    `agent` is the one that the session has chosen; None means the default of the source.
+    """
 
     lease: Lease
     route: routing.Route
     prompts: tuple[Appended, ...] = ()
+    resumption: Resumption | None = None
+    agent: str | None = None
 
 
 class TurnReply(Struct, frozen=True):
@@ -61,6 +105,13 @@ class TurnReply(Struct, frozen=True):
 
     channel: Channel
     parts: tuple[Part, ...]
+
+
+class RequestRecord(Struct, frozen=True):
+    """What a model is sent besides the messages: the hash of a text, and the text unless it is stored already."""
+
+    hash: str
+    text: str | None = None
 
 
 class Ending(Struct, frozen=True):
@@ -72,6 +123,7 @@ class Ending(Struct, frozen=True):
     usage: tuple[Usage, ...] = ()
     replies: tuple[TurnReply, ...] = field(default=())
     files: tuple[bytes, ...] = ()
+    request: RequestRecord | None = None
 
 
 def lock_waiting(tx: Tx, key: SessionKey) -> Waiting:
@@ -97,7 +149,7 @@ def begin_with(
         return None
     last = waiting.arrivals[-1]
     route = routing.resolve_route(tx, key, head, last.source, policy=policy, moment=moment)
-    lease = take_lease(tx, route.session_no, route.session_id, claim=claim, moment=moment)
+    lease, agent = _take_lease(tx, route.session_no, route.session_id, claim=claim, moment=moment)
     prompts = []
     for arrival in waiting.arrivals:
         message = with_author(arrival.message, arrival.source, key)
@@ -108,7 +160,7 @@ def begin_with(
             tx, arrival, session_no=route.session_no, turn_id=lease.turn_id, seq=appended.seq
         )
         prompts.append(appended)
-    return Begun(lease, route, tuple(prompts))
+    return Begun(lease, route, tuple(prompts), agent=agent)
 
 
 def begin_in_session(
@@ -182,6 +234,13 @@ def begin_for_source(
 
 def take_lease(tx: Tx, session_no: int, session_id: str, *, claim: Claim, moment: Moment) -> Lease:
     """Take the lease of a session in which no turn is running; a turn whose lease ran out is interrupted first."""
+    return _take_lease(tx, session_no, session_id, claim=claim, moment=moment)[0]
+
+
+def _take_lease(
+    tx: Tx, session_no: int, session_id: str, *, claim: Claim, moment: Moment
+) -> tuple[Lease, str | None]:
+    """Take the lease, and apply what was chosen meanwhile; return with it the agent that the session has chosen."""
     turn_id = moment.new_id()
     row = turns.take_session(tx, session_no, turn_id)
     if row is None and interrupt_if_dead(tx, session_no, moment=moment):
@@ -193,11 +252,124 @@ def take_lease(tx: Tx, session_no: int, session_id: str, *, claim: Claim, moment
         if not head.is_open:
             raise log.ended_error(head)
         raise RaceLost
-    epoch, last_seq = row
+    epoch, last_seq, settings = row
+    settled = claim.catalog.settle(settings, platform=claim.platform)
     lease = Lease(turn_id, session_no, session_id, epoch, claim.holder)
     until = moment.now + timedelta(seconds=claim.seconds)
-    turns.insert(tx, lease, first_seq=last_seq + 1, agent=claim.agent, at=moment.now, until=until)
-    return lease
+    agent = settled.agent or claim.agent
+    turns.insert(
+        tx,
+        lease,
+        first_seq=last_seq + 1,
+        agent=agent,
+        at=moment.now,
+        until=until,
+        resumable=claim.allows_resuming(settled.agent),
+    )
+    if settled.changes:
+        choice.settle(tx, lease, settings, settled, moment=moment)
+    return lease, settled.agent
+
+
+def take_over(
+    tx: Tx, turn_id: str, *, claim: Claim, attempts: int, moment: Moment
+) -> Begun | Turn | None:
+    """Continue a turn whose process has died or has released it, from its last finished step.
+
+    Return the turn, begun again under a new lease. A turn that cannot be continued, that was continued `attempts` times
+    already, or whose process died twice at the same step, is interrupted and returned. Return None if the turn is alive
+    or has ended.
+    """
+    session_no = turns.session_no_of(tx, turn_id)
+    if session_no is None:
+        return None
+    head = routing.lock_and_reload(tx, session_no)
+    if not turns.lock_expired(tx, turn_id, now=moment.now):
+        return None
+    found = turns.get(tx, turn_id, profile=head.profile)
+    if found is None:
+        return None
+    turn = found[0]
+    crashes = turn.crashes + (not turn.is_released)
+    why_not = _why_not_continued(turn, head, claim, crashes=crashes, attempts=attempts)
+    if why_not is not None:
+        return interrupt(tx, turn_id, profile=head.profile, moment=moment, reason=why_not)
+    reason = (turn.resume_reason if turn.is_released else None) or PROCESS_DIED
+    lease = Lease(turn_id, head.no, head.id, sessions.raise_epoch(tx, head.no), claim.holder)
+    until = moment.now + timedelta(seconds=claim.seconds)
+    turns.take_over(tx, lease, until=until, crashes=crashes, reason=reason)
+    beginning = _beginning(turn)
+    if beginning:
+        message = Message(Role.ASSISTANT, (Text(beginning),), finish_reason="interrupted")
+        log.append(tx, head.id, message, profile=head.profile, at=moment.now, lease=lease)
+    own = _own_messages(tx, head, turn)
+    steps = tuple(each for each in own.values() if each.role in (Role.ASSISTANT, Role.TOOL))
+    prompts = tuple(seq for seq, each in own.items() if each.role is Role.USER)
+    record = {
+        "kind": "resumed",
+        "turn_id": turn_id,
+        "attempt": turn.resumed + 1,
+        "reason": reason,
+        "holder": claim.holder,
+    }
+    if beginning:
+        record["continues"] = True
+    elif turn.partial:
+        record["discarded_characters"] = len(turn.partial)
+    if turn.request_hash is not None:
+        record["request_hash"] = turn.request_hash
+    mark = Message(
+        Role.SYSTEM,
+        (Text(f"The turn goes on after an interruption: {reason}."),),
+        extra={transcript.RECORD: record},
+    )
+    appended = log.append(tx, head.id, mark, profile=head.profile, at=moment.now, lease=lease)
+    if not turn.is_released:
+        turns.set_crash_seq(tx, turn_id, appended.seq)
+    continued = replace(
+        turn,
+        epoch=lease.epoch,
+        holder=claim.holder,
+        resumed=turn.resumed + 1,
+        resume_reason=reason,
+    )
+    unfinished = tuple(transcript.unfinished_calls(steps).values())
+    resumption = Resumption(continued, steps, unfinished, beginning, prompts)
+    # The agent that began the turn goes on with it.
+    agent = turn.agent if turn.agent in claim.catalog.agents and not claim.catalog.only else None
+    return Begun(lease, routing.Route(head.id, head.no), (appended,), resumption, agent)
+
+
+def _why_not_continued(
+    turn: Turn, head: SessionHead, claim: Claim, *, crashes: int, attempts: int
+) -> str | None:
+    """Return why a turn whose process has ended is not continued, or None."""
+    if turn.stop is not None:
+        return turn.stop
+    is_resumable = turn.resumable and claim.resumable
+    if not is_resumable or not head.is_open or head.folder is SessionFolder.TRASH:
+        return STOPPED_RESPONDING
+    if not turn.is_released and turn.crash_seq == head.last_seq:
+        return "its process died twice at the same step, so it was given up"
+    if crashes > attempts:
+        return f"its process died {crashes} times, so it was given up"
+    return None
+
+
+def _beginning(turn: Turn) -> str:
+    """Return the streamed text of the unfinished step, if it is long enough to be continued."""
+    partial = turn.partial or ""
+    return partial if len(partial) >= CONTINUED_CHARACTERS else ""
+
+
+def _own_messages(tx: Tx, head: SessionHead, turn: Turn) -> dict[int, Message]:
+    """Return the messages of a turn, by their entries."""
+    own = Segment(head.no, head.id, turn.first_seq, sessions.get_by_no(tx, head.no).last_seq)
+    return {
+        entry.seq: entry.body
+        for entry in entries.walk(tx, [own])
+        if entry.turn_id == turn.id and isinstance(entry.body, Message)
+    }
 
 
 def append_step(
@@ -232,16 +404,63 @@ def add_step(
     profile: str,
     moment: Moment,
     files: tuple[bytes, ...] = (),
+    request: RequestRecord | None = None,
 ) -> Appended:
-    """Add a finished step with its files and its usage."""
+    """Add a finished step with its files, its usage and what the model was sent."""
     for data in files:
         blobs.add(tx, data)
     appended = append_step(tx, lease, message, profile=profile, at=moment.now)
+    store_request(tx, lease, request)
     if used is not None:
         usage.record(
             tx, lease.session_no, used, profile=profile, moment=moment, turn_id=lease.turn_id
         )
     return appended
+
+
+def store_request(tx: Tx, lease: Lease, request: RequestRecord | None) -> None:
+    """Store what the model is sent besides the messages."""
+    if request is None:
+        return
+    if request.text is not None:
+        blobs.keep_text(tx, request.text, entry_no=sessions.first_entry_no(lease.session_no))
+    turns.set_request(tx, lease, request.hash)
+
+
+def has_steering(tx: Tx, key: SessionKey, *, by_default: bool) -> bool:
+    """Return whether messages wait for a key that steer its running turn."""
+    found = arrivals.waiting(tx, str(key), profile=key.profile, limit=MOST_ARRIVALS)
+    return any(_steers(arrival.message, by_default=by_default) for arrival in found)
+
+
+def take_steering(tx: Tx, key: SessionKey, lease: Lease, *, by_default: bool) -> tuple[int, ...]:
+    """Append the waiting messages that steer the running turn to the log; return their entries.
+
+    They are those that were sent with /steer; `by_default` all but those that were sent with /queue.
+    """
+    taken = []
+    for arrival in lock_waiting(tx, key).arrivals:
+        if not _steers(arrival.message, by_default=by_default):
+            continue
+        message = with_author(arrival.message, arrival.source, key)
+        appended = log.append(
+            tx,
+            lease.session_id,
+            message,
+            profile=key.profile,
+            at=arrival.received_at,
+            lease=lease,
+        )
+        arrivals.take(
+            tx, arrival, session_no=lease.session_no, turn_id=lease.turn_id, seq=appended.seq
+        )
+        taken.append(appended.seq)
+    return tuple(taken)
+
+
+def _steers(message: Message, *, by_default: bool) -> bool:
+    wish = message.extra.get(WHILE_RUNNING)
+    return wish == "steer" or (by_default and wish != "queue")
 
 
 def renew(tx: Tx, lease: Lease, *, seconds: float, now: datetime) -> None:
@@ -280,7 +499,8 @@ def end(tx: Tx, lease: Lease, ending: Ending, *, profile: str, moment: Moment) -
             turn_id=lease.turn_id,
         )
         tx.after_commit(DeliveryAdded(profile, str(reply.channel)))
-    if not turns.end(tx, lease.turn_id, state=ending.state, at=moment.now, reason=ending.reason):
+    store_request(tx, lease, ending.request)
+    if not turns.end(tx, lease, state=ending.state, at=moment.now, reason=ending.reason):
         raise log.turn_lost_error(lease)
     if not appended:  # an appended entry has added its own row to the feed
         entries.insert_feed(tx, lease.session_no, "turn")
@@ -317,7 +537,7 @@ def interrupt(
     if turn.partial:
         partial = Message(Role.ASSISTANT, (Text(turn.partial),), finish_reason="interrupted")
         log.append(tx, turn.session_id, partial, profile=profile, at=turn.began_at, lease=lease)
-    if not turns.end(tx, turn_id, state=state, at=moment.now, reason=reason):
+    if not turns.end(tx, lease, state=state, at=moment.now, reason=reason):
         return None
     entries.insert_feed(tx, session_no, "turn")
     tx.after_commit(SessionChanged(profile, turn.session_id))

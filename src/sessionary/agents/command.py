@@ -5,6 +5,10 @@ The program gets one line on its standard input, and then the end of it:
     {"sessionary": 1, "turn_id": …, "session": {"id", "title", "profile", "key", "model"},
      "source": {…}, "system_prompt": …, "context": [{"role", "content", …}, …], "settings": {…}}
 
+A turn that is continued after its process ended (only with `resume = true`) has in addition "resumed", how often that
+has happened; "steps", the messages that the program has written so far in this turn, which are in the context too; and
+"unfinished", the tool calls among them that have no result: it is not known whether they ran.
+
 It answers with lines on its standard output, each a JSON object with one of
 
     {"delta": "text"} or {"delta": "text", "thinking": true}    shown as it comes
@@ -45,7 +49,8 @@ from sessionary.errors import AgentFailed, BadInput, RetryLater
 from sessionary.model import codec
 from sessionary.model.message import Attachment, Message, Role, Text, message
 from sessionary.model.terminal import one_line
-from sessionary.model.usage import TOKEN_FIELDS, CostStatus, Usage
+from sessionary.model.transcript import chats_of
+from sessionary.model.usage import TOKEN_FIELDS, CostStatus, Usage, add_calls
 
 PROTOCOL = 1
 _LONGEST_EXAMPLE = 80
@@ -74,6 +79,15 @@ def request_line(request: TurnRequest) -> bytes:
         "context": list(request.context),
         "settings": dict(request.settings),
     }
+    if request.resumed:
+        told |= {
+            "resumed": request.resumed,
+            "steps": [chat for step in request.steps for chat in chats_of(step)],
+            "unfinished": [
+                {"id": call.id, "name": call.name, "arguments": call.arguments}
+                for call in request.unfinished
+            ],
+        }
     return codec.encode(told).encode() + b"\n"
 
 
@@ -170,7 +184,7 @@ class Answers:
     def _take_usage(self, given: Any) -> None:
         if isinstance(given, Mapping):
             new = _usage(given)
-            self._usage = new if self._usage is None else _sum(self._usage, new)
+            self._usage = new if self._usage is None else add_calls(self._usage, new)
 
     def _count_rubbish(self, line: bytes) -> None:
         self.rubbish += 1
@@ -213,15 +227,6 @@ def _usage(given: Mapping[str, Any]) -> Usage:
     cost = given.get("cost_microusd")
     status = CostStatus.UNKNOWN if cost is None else CostStatus.REPORTED
     return Usage(**known, cost_microusd=cost, cost_status=status)
-
-
-def _sum(one: Usage, other: Usage) -> Usage:
-    """Add the usage of two calls of one step; the cost is known if both costs are."""
-    tokens = {name: getattr(one, name) + getattr(other, name) for name in _TOKENS}
-    known = one.cost_microusd is not None and other.cost_microusd is not None
-    cost = (one.cost_microusd or 0) + (other.cost_microusd or 0) if known else None
-    status = CostStatus.REPORTED if known else CostStatus.UNKNOWN
-    return structs.replace(one, **tokens, cost_microusd=cost, cost_status=status)
 
 
 def _failure(text: str, retry_after: Any) -> AgentFailed | RetryLater:

@@ -214,6 +214,8 @@ class _Reply:
 class ScriptRunner:
     """Plays the scene that fits the person's message, one delta every `pace` seconds."""
 
+    model = MODEL
+
     def __init__(self, *, pace: float = DEFAULT_PACE_SECONDS) -> None:
         self._pace = pace
 

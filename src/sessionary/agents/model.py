@@ -2,17 +2,28 @@
 
 import asyncio
 import importlib.util
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
+from sessionary import prices
 from sessionary.agents.registry import AgentContext, AgentKind
 from sessionary.clock import Clock, Ids, RandomIds, SystemClock
 from sessionary.config.secret import Secret
 from sessionary.config.setting import MAX_SECONDS, MAY_BE_EMPTY, Seconds, Setting, Texts, TextTable
-from sessionary.engine.ports import Delta, Event, Step, TurnRequest
-from sessionary.errors import AgentFailed, BadInput, RetryLater
+from sessionary.engine.ports import Delta, Event, Step, TurnRequest, TurnServices
+from sessionary.errors import AgentFailed, BadInput, ContextTooLong, RetryLater
+from sessionary.model.message import Message, Role
+from sessionary.model.transcript import fill_results
 from sessionary.model.usage import Usage
 
 if TYPE_CHECKING:
@@ -48,6 +59,20 @@ class ToolServer:
         MAY_BE_EMPTY,
         Setting("the token for its address", name="api_key", example="TOOLS_TOKEN"),
     ] = None
+    safe: Annotated[
+        Texts,
+        Setting(
+            "patterns of the tools that may be run again if a crash lost their result",
+            example=["read_*", "list"],
+        ),
+    ] = ()
+    once: Annotated[
+        Texts,
+        Setting(
+            "patterns of the tools that are never run again, even if `safe` has them",
+            example=["send*"],
+        ),
+    ] = ()
 
     @property
     def label(self) -> str:
@@ -80,6 +105,12 @@ class ModelOptions:
         MAY_BE_EMPTY,
         Setting("the provider's key", name="api_key", example="OPENAI_API_KEY"),
     ] = None
+    window: Annotated[
+        int | None,
+        Setting(
+            "how many tokens the model reads; default: known for most models", ge=1, example=32_768
+        ),
+    ] = None
     settings: Annotated[
         Mapping[str, Any],
         Setting(
@@ -102,6 +133,9 @@ class ModelOptions:
             "an answer without a finish reason counts as cut off; false for servers that never send one"
         ),
     ] = True
+    report_unknown_calls: Annotated[
+        bool, Setting("tell the person when it is not known whether a tool ran")
+    ] = False
     tools: Annotated[
         tuple[ToolServer, ...], Setting("MCP servers whose tools it may call", name="mcp")
     ] = ()
@@ -131,17 +165,83 @@ class ModelRunner:
         self._clock = clock or SystemClock()
         self._ids = ids or RandomIds()
         self._sleep = sleep
+        # Smaller windows than are known, by model: as its provider has said.
+        self._windows: dict[str, int] = {}
         self._loading = asyncio.Lock()
         self._loaded: tuple[Provider, Tools] | None = None
 
+    @property
+    def reports_unknown_calls(self) -> bool:
+        """Whether the person is told when it is not known whether a tool ran."""
+        return self._options.report_unknown_calls
+
+    def window(self, model: str | None = None) -> int | None:
+        """Return how many tokens the model, or another one of the same provider, reads; None if that is unknown."""
+        known, said = self._known_window(model), self._windows.get(self._model_name(model))
+        return known if said is None else min(known or said, said)
+
+    def _model_name(self, model: str | None) -> str:
+        provider = self._options.provider or self._options.model.partition(":")[0]
+        return (model or self.model).removeprefix(f"{provider}:")
+
+    def _known_window(self, model: str | None) -> int | None:
+        options = self._options
+        if options.window is not None:
+            return options.window
+        provider, name = options.provider, model or options.model
+        if provider is None and ":" in options.model:
+            provider = options.model.partition(":")[0]
+        if provider is not None:
+            name = name.removeprefix(f"{provider}:")
+        # Another server may offer a model of a known name with a smaller window.
+        return prices.window_of(
+            name, provider if options.base_url is None else None, options.base_url
+        )
+
+    @property
+    def model(self) -> str:
+        """The name of the model without its provider."""
+        options = self._options
+        if options.provider is not None:
+            return options.model.removeprefix(f"{options.provider}:")
+        if options.base_url is not None:  # then a colon may belong to the name
+            return options.model
+        return options.model.partition(":")[2] or options.model
+
     async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
-        """Stream the model's output; each response and each tool result is a step."""
+        """Stream the model's output; each response and each tool result is a step.
+
+        A turn that is continued begins with the tool calls that have no result, and goes on with the next model call.
+        If it has its answer already, and only its end was not recorded, nothing is left to do.
+        """
+        if _has_answer(request.steps):
+            return
         provider, tool_sets = await self._load()
-        async with tool_sets.opened() as tools:
-            conversation = await provider.conversation(request, tools.definitions)
-            for number in range(1, self._options.most_calls + 1):
+        services, options = request.services, self._options
+        async with tool_sets.opened(request) as tools:
+            context = list(request.context)
+            if request.unfinished:
+                async with aclosing(tools.resumed_steps(request.steps)) as steps:
+                    async for step in steps:
+                        fill_results(context, step.message)
+                        yield step
+            conversation = await provider.conversation(request, context, tools.definitions)
+            window = self.window(request.settings.get("model"))
+            await services.record_request(
+                model=conversation.model.model_name,
+                tools=conversation.tool_facts,
+                settings=provider.session_settings(request.settings),
+                window=window,
+            )
+            calls_before = len([step for step in request.steps if step.tool_calls])
+            for number in range(calls_before + 1, options.most_calls + 1):
+                if number > 1:
+                    await conversation.add(await services.new_messages())
+                compacted = await services.fit(window=window, overhead=conversation.overhead)
+                if compacted is not None:
+                    await conversation.replace(compacted)
                 answer: Answer | None = None
-                async with aclosing(self._answered(conversation)) as answered:
+                async with aclosing(self._fitting_answer(conversation, services)) as answered:
                     async for event in answered:
                         if isinstance(event, Delta):
                             yield event
@@ -155,8 +255,43 @@ class ModelRunner:
                 async with aclosing(tools.steps(answer, conversation)) as steps:
                     async for step in steps:
                         yield step
-        raise AgentFailed(
-            f"The model asked for tools {self._options.most_calls} times and was stopped."
+        raise AgentFailed(f"The model asked for tools {options.most_calls} times and was stopped.")
+
+    async def _fitting_answer(
+        self, conversation: "Conversation", services: TurnServices
+    ) -> "AsyncGenerator[Delta | Answer]":
+        """Return the next response; if the provider says that the context is too long, compact it and try once more."""
+        try:
+            async with aclosing(self._answered(conversation)) as answered:
+                async for event in answered:
+                    yield event
+            return
+        except ContextTooLong as error:
+            refused = error
+        name = conversation.model.model_name
+        if refused.window is not None:
+            self._windows[self._model_name(name)] = refused.window
+        compacted = await services.fit(
+            window=self.window(name), overhead=conversation.overhead, is_too_long=True
+        )
+        if compacted is None:
+            raise self._too_long(refused, name) from refused
+        await conversation.replace(compacted)
+        try:
+            async with aclosing(self._answered(conversation)) as answered:
+                async for event in answered:
+                    yield event
+        except ContextTooLong as error:
+            raise self._too_long(error, name) from error
+
+    def _too_long(self, error: ContextTooLong, model: str) -> ContextTooLong:
+        """Return the error for a turn that is too long although nothing is left to compact."""
+        window = self.window(model)
+        size = "" if window is None else f" ({window:,} tokens)"
+        return ContextTooLong(
+            f"The message is longer than {model} can read at once{size}, with what belongs to it: send less at a time, "
+            "or begin a new conversation.",
+            error.window,
         )
 
     async def ask(self, system_prompt: str, text: str, *, task: str) -> tuple[str, Usage]:
@@ -169,6 +304,13 @@ class ModelRunner:
                     call_id = f"{event.response_id}:{self._ids.new(self._clock.now())}"
                     return event.message.text, self._usage(event, call_id, task=task)
         raise AgentFailed("The model said nothing.")
+
+    @property
+    def tool_names(self) -> Sequence[str] | None:
+        """The names of its tools; None while no turn has asked the servers for them."""
+        if not self._options.tools:
+            return ()
+        return None if self._loaded is None else self._loaded[1].names
 
     async def close(self) -> None:
         """Close connections and stop the tools' programs."""
@@ -215,6 +357,15 @@ class ModelRunner:
         )
 
 
+def _has_answer(steps: Sequence[Message]) -> bool:
+    """Return whether the last of a turn's messages is the model's answer, and not only the beginning of it."""
+    if not steps:
+        return False
+    last = steps[-1]
+    is_whole = last.finish_reason != "interrupted"
+    return last.role is Role.ASSISTANT and not last.tool_calls and is_whole
+
+
 def _loaded(options: ModelOptions) -> "tuple[Provider, Tools]":
     from sessionary.agents.provider import Provider
     from sessionary.agents.tools import Tools
@@ -239,4 +390,5 @@ AGENT = AgentKind(
     create=create,
     extra="sessionary[agents]",
     documentation="docs/agents.md",
+    resumes=True,
 )

@@ -60,6 +60,7 @@ from sessionary.engine.ports import Delta, TurnRequest
 from sessionary.errors import (
     AgentFailed,
     BadInput,
+    ContextTooLong,
     NotAllowed,
     NotFound,
     RetryLater,
@@ -68,7 +69,8 @@ from sessionary.errors import (
 from sessionary.model import codec
 from sessionary.model.message import Message, Part, Reasoning, Role, Text, ToolCall, Unknown
 from sessionary.model.terminal import one_line
-from sessionary.model.transcript import Chat, ChatAttachment, ChatText, chat_text
+from sessionary.model.tokens import estimate
+from sessionary.model.transcript import Chat, ChatAttachment, ChatText, chat_text, chats_of
 from sessionary.model.usage import CostStatus, Usage
 
 FAILURES = (AgentRunError, UserError)
@@ -80,6 +82,36 @@ _TRANSIENT = (
     ModelRequestTimeout,
 )
 _RETRIED_STATUSES = {408, 409, 425, 500, 502, 503, 504, 529}
+# How servers say that a request is longer than the window, beside those that the library recognizes.
+_TOO_LONG = re.compile(
+    r"""
+    context_length_exceeded | exceed_context_size | reduce\ the\ length\ of\ the\ messages
+    | maximum\ (context|prompt|model)\ length          # OpenAI, Azure, vLLM, OpenRouter, xAI, Mistral
+    | context\ length\ (is|of)\ only                   # vLLM since 0.16, LM Studio
+    | prompt\ (is\ )?too\ long                         # Anthropic, Ollama
+    | exceeds?\ (the\ |max\ )*context\ (window|length|limit)  # OpenAI's responses, Anthropic, Ollama
+    | exceeds?\ the\ available\ context\ size          # llama.cpp
+    | input\ tokens\ exceed | input\ is\ too\ long     # OpenAI, Bedrock
+    | number\ of\ tokens\ allowed                      # Gemini
+    | n_keep\ .*n_ctx | greater\ than\ the\ context\ length | reached\ context\ length  # LM Studio
+    | exceeded\ model\ token\ limit | context\ window\ exceeds\ limit  # Kimi, MiniMax
+    | prompt\ token\ count\ of\ \d+\ exceeds          # GitHub Copilot
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+# The size of the window in those messages.
+_WINDOW = re.compile(
+    r"""
+    (?: maximum\ (?:context|prompt|model)\ length\ (?:is|of)
+      | context\ length\ (?:is|of)\ only | reached\ context\ length\ of
+      | context\ window\ of | context\ size | number\ of\ tokens\ allowed
+      | tokens\ > | context\ limit:\ \d+\ \+\ \d+\ >
+      | >=\ n_ctx | configured\ limit\ of | token\ limit: | exceeds\ the\ limit\ of
+    ) \s* \(? (?P<after>\d+)
+    | (?P<before>\d+)\ maximum\ context\ length
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 
 
 def translated(error: AgentRunError | UserError, model: str) -> SessionaryError:
@@ -97,9 +129,10 @@ def translated(error: AgentRunError | UserError, model: str) -> SessionaryError:
                 f"The model provider refused the key for {model}: check that it is valid and may "
                 "use this model."
             )
-        case ModelContextWindowExceededError():
-            return BadInput(
-                f"The conversation is longer than {model} can read: compact it, or begin a new one."
+        case ModelAPIError() if _is_too_long(error):
+            return ContextTooLong(
+                f"The conversation is longer than {model} can read: compact it, or begin a new one.",
+                _window_in(error),
             )
         case ModelNotFoundError():
             return BadInput(f"The model provider knows no model {model}: {_said(error)}")
@@ -120,16 +153,38 @@ def is_transient(error: Exception) -> bool:
     return isinstance(error, _TRANSIENT)
 
 
+def _is_too_long(error: ModelAPIError) -> bool:
+    if isinstance(error, ModelContextWindowExceededError):
+        return True
+    given = (error.provider_error_code, error.provider_error_type, _message_in(error))
+    return any(_TOO_LONG.search(text) for text in given if text)
+
+
+def _window_in(error: ModelAPIError) -> int | None:
+    """Return the size of the window that the provider's message names."""
+    match error.body:
+        # llama.cpp
+        case {"n_ctx": int(window)} | {"error": {"n_ctx": int(window)}}:
+            return window
+    found = _WINDOW.search(_message_in(error))
+    return None if found is None else int(found["after"] or found["before"])
+
+
 def _said(error: AgentRunError | UserError) -> str:
     """Return the provider's message on one line, without the request."""
-    body = error.body if isinstance(error, ModelAPIError) else None
-    match body:
-        case {"error": {"message": str(words)}} | {"message": str(words)}:
-            found = words
-        case _:
-            found = str(error)
     status = f" (status {error.status_code})" if isinstance(error, ModelHTTPError) else ""
-    return one_line(found, _LONGEST) + status
+    return one_line(_message_in(error), _LONGEST) + status
+
+
+def _message_in(error: AgentRunError | UserError) -> str:
+    """Return the provider's own message, as it stands in the body of its answer."""
+    match error.body if isinstance(error, ModelAPIError) else None:
+        case {"error": {"message": str(words)}} | {"message": str(words)}:
+            return words
+        case {"error": str(words)} | {"detail": str(words)} | str(words):
+            return words
+        case _:
+            return str(error)
 
 
 LARGEST_ATTACHMENT = 20 * 1024 * 1024
@@ -142,7 +197,9 @@ Blob = Callable[[str], Awaitable[bytes]]
 async def history(system_prompt: str, context: Sequence[Chat], blob: Blob) -> list[ModelMessage]:
     """Return the conversation in the library's form: requests and responses in alternation."""
     messages: list[ModelMessage] = []
-    waiting: list[ModelRequestPart] = [SystemPromptPart(system_prompt)] if system_prompt else []
+    waiting: list[ModelRequestPart] = (
+        [SystemPromptPart(sendable(system_prompt))] if system_prompt else []
+    )
     names: dict[str, str] = {}
     for chat in context:
         if chat["role"] == "assistant":
@@ -211,22 +268,22 @@ def _reported_cost(cost: Decimal | None) -> dict[str, Any]:
 async def _request_part(chat: Chat, names: dict[str, str], blob: Blob) -> ModelRequestPart:
     match chat["role"]:
         case "system":
-            return SystemPromptPart(chat_text(chat["content"]) or _NO_WORDS)
+            return SystemPromptPart(sendable(chat_text(chat["content"])) or _NO_WORDS)
         case "tool":
             call_id = chat["tool_call_id"]
             name = names.get(call_id) or chat.get("tool_name") or "tool"
-            return ToolReturnPart(name, chat["content"], call_id)
+            return ToolReturnPart(name, sendable(chat_text(chat["content"])), call_id)
     content = chat["content"]
     if isinstance(content, str):
-        return UserPromptPart(content or _NO_WORDS)
+        return UserPromptPart(sendable(content) or _NO_WORDS)
     return UserPromptPart([await _user_content(piece, blob) for piece in content] or _NO_WORDS)
 
 
 async def _user_content(piece: ChatText | ChatAttachment, blob: Blob) -> UserContent:
     if piece["type"] != "attachment":
-        return piece["text"] or _NO_WORDS
+        return sendable(piece["text"]) or _NO_WORDS
     media_type = piece["media_type"]
-    label = f"{piece['name'] or 'a file'} ({media_type})"
+    label = sendable(f"{piece['name'] or 'a file'} ({media_type})")
     try:
         data = await blob(piece["blob"])
     except NotFound:
@@ -242,19 +299,34 @@ async def _user_content(piece: ChatText | ChatAttachment, blob: Blob) -> UserCon
 
 def _response(chat: Chat) -> ModelResponse:
     details = [each for each in chat.get("reasoning_details", ()) if _is_ours(each)]
-    parts: list[ModelResponsePart] = list(_thoughts(chat.get("reasoning", ""), details))
-    text = chat_text(chat["content"])
+    thoughts = sendable(chat.get("reasoning", ""))
+    parts: list[ModelResponsePart] = list(_thoughts(thoughts, details))
+    text = sendable(chat_text(chat["content"]))
     if text:
         parts.append(TextPart(text))
     for call in chat.get("tool_calls", ()):
-        function = call["function"]
-        parts.append(ToolCallPart(function["name"], function["arguments"], call["id"]))
+        function, own = call["function"], call.get("details")
+        known: dict[str, Any] = own if isinstance(own, dict) else {}
+        parts.append(
+            ToolCallPart(
+                function["name"],
+                function["arguments"],
+                call["id"],
+                id=known.get("id"),
+                provider_name=known.get("provider"),
+                provider_details=known.get("details"),
+            )
+        )
     first = details[0] if details else {}
     return ModelResponse(
         parts=parts or [TextPart(_NO_WORDS)],
         provider_name=first.get("provider"),
         canonical_system=first.get("system"),
     )
+
+
+# A text may hold half of a character, which cannot be sent: every later turn of the conversation would fail.
+sendable = codec.storable_text
 
 
 def _thoughts(text: str, details: list[dict[str, Any]]) -> list[ThinkingPart]:
@@ -285,21 +357,31 @@ def _part(part: ModelResponsePart) -> Part:
         case TextPart():
             return Text(part.content)
         case ThinkingPart():
-            given = {
-                "id": part.id,
-                "signature": part.signature,
-                "provider": part.provider_name,
-                "details": part.provider_details,
-            }
-            kept = {name: value for name, value in given.items() if value is not None}
-            return Reasoning(part.content, details=to_jsonable_python(kept) or None)
+            details = _details_of(part, signature=part.signature)
+            return Reasoning(part.content, details=details or None)
         case ToolCallPart():
-            return ToolCall(part.tool_call_id, part.tool_name, arguments_of(part))
+            details = _details_of(part)
+            return ToolCall(
+                part.tool_call_id,
+                part.tool_name,
+                arguments_of(part),
+                extra={"details": details} if details else {},
+            )
         case FilePart():
             return Text(f"[the model made a file: {part.content.media_type}]")
         case _:
             data = to_jsonable_python(part, bytes_mode="base64", serialize_unknown=True)
             return Unknown({"type": f"model_{part.part_kind}".replace("-", "_"), "data": data})
+
+
+def _details_of(part: ThinkingPart | ToolCallPart, **more: Any) -> dict[str, Any]:
+    """Return what a provider wants back with a part: an id, a signature and the like."""
+    given = {"id": part.id, **more, "details": part.provider_details}
+    known = {name: value for name, value in given.items() if value is not None}
+    if part.provider_name is not None and (known or isinstance(part, ThinkingPart)):
+        known["provider"] = part.provider_name
+    made: dict[str, Any] = to_jsonable_python(known)
+    return made
 
 
 def _with_details(parts: list[Part], response: ModelResponse) -> list[Part]:
@@ -375,10 +457,42 @@ class Conversation:
     """The messages of one turn so far, and how to get the next response."""
 
     model: Model
+    system_prompt: str
     messages: list[ModelMessage]
     settings: ModelSettings
+    blob: "Blob"
     tools: Sequence[ToolDefinition] = ()
     requires_finish_reason: bool = True
+
+    @property
+    def overhead(self) -> int:
+        """The estimated tokens of what is sent besides the messages."""
+        return estimate(self.system_prompt) + estimate(self.tool_facts)
+
+    @property
+    def tool_facts(self) -> list[dict[str, Any]]:
+        """The tools as the model is told of them."""
+        return [
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.parameters_json_schema,
+            }
+            for tool in self.tools
+        ]
+
+    async def replace(self, context: Sequence[Chat]) -> None:
+        """Go on with another context: the conversation was compacted."""
+        self.messages = await history(self.system_prompt, context, self.blob)
+
+    async def add(self, chats: Sequence[Chat]) -> None:
+        """Add messages of people."""
+        for message in await history("", chats, self.blob):
+            last = self.messages[-1] if self.messages else None
+            if isinstance(message, ModelRequest) and isinstance(last, ModelRequest):
+                self.messages[-1] = ModelRequest(parts=[*last.parts, *message.parts])
+            else:
+                self.messages.append(message)
 
     async def ask(self) -> AsyncGenerator[Delta | Answer]:
         """Stream the next response, then yield it whole; raise only our own errors."""
@@ -409,9 +523,10 @@ class Conversation:
             raise RetryLater(f"The model {self.model.model_name} ended without an answer.", 0.0)
         yield answer
 
-    def take(self, response: ModelResponse, results: Sequence[ToolReturnPart]) -> None:
-        """Add a response and its tool results, unchanged."""
-        self.messages += [response, ModelRequest(parts=list(results))]
+    def take(self, answer: Answer, results: Sequence[ToolReturnPart]) -> None:
+        """Add a response and its tool results, in the form in which the next turn reads them from the log."""
+        [chat, *_] = chats_of(answer.message)
+        self.messages += [_response(chat), ModelRequest(parts=list(results))]
 
 
 class Provider:
@@ -433,28 +548,33 @@ class Provider:
             ) from error
 
     async def conversation(
-        self, request: TurnRequest, tools: Sequence[ToolDefinition]
+        self, request: TurnRequest, context: Sequence[Chat], tools: Sequence[ToolDefinition]
     ) -> Conversation:
         """Return the conversation of a turn so far."""
         await self._open()
         name = str(request.settings.get("model") or self._default).removeprefix(f"{self._kind}:")
         if name not in self._models:
             self._models[name] = _model(self._kind, name, self._library)
-        messages = await history(request.system_prompt, request.context, request.blob)
-        settings = self._settings(request.settings)
-        is_strict = self._options.requires_finish_reason
-        return Conversation(self._models[name], messages, settings, tools, is_strict)
+        return Conversation(
+            self._models[name],
+            request.system_prompt,
+            await history(request.system_prompt, context, request.blob),
+            self._settings(request.settings),
+            request.blob,
+            tools,
+            self._options.requires_finish_reason,
+        )
 
     async def question(self, system_prompt: str, text: str) -> Conversation:
         """Return a conversation of one question, without tools."""
         await self._open()
-        messages = await history(system_prompt, [{"role": "user", "content": text}], _none)
-        is_strict = self._options.requires_finish_reason
         return Conversation(
             self._models[self._default],
-            messages,
+            system_prompt,
+            await history(system_prompt, [{"role": "user", "content": text}], _none),
             self._settings({}),
-            requires_finish_reason=is_strict,
+            _none,
+            requires_finish_reason=self._options.requires_finish_reason,
         )
 
     async def close(self) -> None:
@@ -470,13 +590,17 @@ class Provider:
                 await self._library.__aenter__()
                 self._is_open = True
 
-    def _settings(self, of_session: Mapping[str, Any]) -> ModelSettings:
+    def session_settings(self, of_session: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings of the model's calls: the agent's, and those of the session, which override them."""
         own = {name: of_session[name] for name in SESSION_SETTINGS if name in of_session}
+        return dict(self._options.settings) | own
+
+    def _settings(self, of_session: Mapping[str, Any]) -> ModelSettings:
         # Retries are ours: the library's own would hide how long a call waited.
         base: dict[str, Any] = {"max_retries": 0, "timeout": self._options.timeout_seconds}
         if self._kind == "anthropic":
             base["cache"] = True
-        return cast(ModelSettings, base | dict(self._options.settings) | own)
+        return cast(ModelSettings, base | self.session_settings(of_session))
 
 
 async def _none(blob: str) -> bytes:

@@ -3,14 +3,15 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from sessionary.agents.summaries import Asker, ExtractiveSummarizer, ModelSummarizer, ModelTitler
 from sessionary.config import FILE
-from sessionary.config.engine import AgentTable
+from sessionary.config.engine import AgentTable, EngineConfig
 from sessionary.config.reader import Place, check_secrets, read
 from sessionary.engine.ports import Runner, Summarizer
 from sessionary.errors import SessionaryError
+from sessionary.model.choice import AgentOffer, ChoiceCatalog, Persona
 from sessionary.model.prompt import PromptContext, render
 from sessionary.plugins import PluginGroup
 
@@ -31,6 +32,23 @@ def assemble(prompt: str | None, surroundings: PromptContext) -> str:
     return "\n\n".join(filter(None, (head.strip(), render(surroundings))))
 
 
+@runtime_checkable
+class HasWindow(Protocol):
+    """A runner that knows how many tokens its model reads."""
+
+    def window(self, model: str | None) -> int | None:
+        """Return the size of a model's window, of its own with None; None if it is unknown."""
+
+
+@runtime_checkable
+class NamesModel(Protocol):
+    """A runner that asks one model."""
+
+    @property
+    def model(self) -> str | None:
+        """The name of the model, as a usage report has it."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConfiguredAgent:
     """A named agent: its runner, its summarizer and its titler."""
@@ -40,6 +58,20 @@ class ConfiguredAgent:
     runner: Runner
     summarizer: Summarizer
     titler: ModelTitler
+    # Whether a turn whose process has ended is continued in another.
+    resumes: bool = False
+    # What it asks, if its runner knows that before a turn.
+    model: str | None = None
+
+    @property
+    def reports_unknown_calls(self) -> bool:
+        """Whether the person is told when it is not known whether a tool ran."""
+        return getattr(self.runner, "reports_unknown_calls", False) is True
+
+    def window(self, model: str | None) -> int | None:
+        """Return how many tokens the agent's model reads, or another one that it may use; None if unknown."""
+        runner = self.runner
+        return runner.window(model) if isinstance(runner, HasWindow) else None
 
     async def close(self) -> None:
         """Close connections and processes."""
@@ -69,10 +101,34 @@ class AgentKind(Generic[S]):
     create: Callable[[S, AgentContext], Runner]
     extra: str | None = None
     documentation: str | None = None
+    # Whether its turns are continued in another process when theirs ends, unless the table says otherwise.
+    resumes: bool = False
 
 
 AGENTS: PluginGroup[AgentKind[Any]] = PluginGroup("sessionary.agents", "agent kind", AgentKind)
 DEMO = AgentTable(name="demo", kind="script")
+
+
+def catalog_of(settings: EngineConfig) -> ChoiceCatalog:
+    """Return what sessions may choose from: the configured agents with their models, and the personas."""
+    tables = settings.agents or {DEMO.name: DEMO}
+    personas = settings.personas.items()
+    return ChoiceCatalog(
+        agents={name: _offer(table) for name, table in tables.items()},
+        personas={name: Persona(name, each.prompt, each.title) for name, each in personas},
+        default=settings.agent or DEMO.name,
+        default_by_platform=settings.agent_by_platform,
+    )
+
+
+def _offer(table: AgentTable) -> AgentOffer:
+    """Return what a session may choose of an agent; its own model comes first."""
+    own, window = table.options.get("model"), table.options.get("window")
+    model = own if isinstance(own, str) else None
+    models = dict.fromkeys((*(() if model is None else (model,)), *table.models))
+    return AgentOffer(
+        table.name, table.kind, model, tuple(models), window if isinstance(window, int) else None
+    )
 
 
 def build(
@@ -89,10 +145,13 @@ def build(
         raise
     except Exception as error:  # a plug-in may raise anything
         raise AGENTS.failed(table.kind, error) from error
-    return agent_of(runner, name=table.name, prompt=table.prompt)
+    resumes = kind.resumes if table.resume is None else table.resume
+    return agent_of(runner, name=table.name, prompt=table.prompt, resumes=resumes)
 
 
-def agent_of(runner: Runner, *, name: str, prompt: str | None = None) -> ConfiguredAgent:
+def agent_of(
+    runner: Runner, *, name: str, prompt: str | None = None, resumes: bool = False
+) -> ConfiguredAgent:
     """Return an agent with this runner, which also writes summaries and titles if it can be asked."""
     asker = runner if isinstance(runner, Asker) else None
     return ConfiguredAgent(
@@ -101,4 +160,6 @@ def agent_of(runner: Runner, *, name: str, prompt: str | None = None) -> Configu
         runner,
         ExtractiveSummarizer() if asker is None else ModelSummarizer(asker),
         ModelTitler(asker),
+        resumes,
+        runner.model if isinstance(runner, NamesModel) else None,
     )

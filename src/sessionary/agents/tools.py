@@ -1,28 +1,68 @@
 """Runs the tools that a model calls: each result is a step, and a failure is a result."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Sequence,
+)
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Protocol
 
 from pydantic_ai.messages import BinaryContent, ToolCallPart, ToolReturnPart
 from pydantic_ai.tools import ToolDefinition
 
 from sessionary.agents.model import ModelOptions
-from sessionary.agents.provider import Answer, Conversation, arguments_of, result_text
-from sessionary.engine.ports import Step
+from sessionary.agents.provider import Answer, Conversation, arguments_of, result_text, sendable
+from sessionary.engine.ports import Step, TurnRequest
 from sessionary.errors import AgentFailed
-from sessionary.model.message import Message, Role, ToolResult
+from sessionary.model import codec
+from sessionary.model.choice import is_tool_chosen
+from sessionary.model.message import Message, Role, ToolCall, ToolResult
+from sessionary.model.transcript import cut_middle, unfinished_calls
+
+_MOST_ARGUMENTS = 2_000
+# How many characters of an earlier output are read at once.
+MOST_READ = 8_000
+ReadOutput = Callable[[int], Awaitable[str | None]]
+READ_OUTPUT = ToolDefinition(
+    name="read_output",
+    description="Read an earlier tool output of this conversation, of which only a part is shown any more.",
+    parameters_json_schema={
+        "type": "object",
+        "properties": {
+            "entry": {"type": "integer", "description": "The entry that the note names."},
+            "offset": {"type": "integer", "description": "From which character on; default 0."},
+        },
+        "required": ["entry"],
+    },
+)
+
+
+class ToolClass(StrEnum):
+    """Whether a tool may be run again if the result of a call was lost."""
+
+    SAFE = "safe"
+    ONCE = "once"
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """The result of a tool call. Malformed: the call was invalid, and nothing was run."""
+    """The result of a tool call.
+
+    Malformed: the call was invalid, and nothing was run. Unknown: the call was cut off, and it was not run again.
+    """
 
     content: Any
     is_error: bool = False
     is_malformed: bool = False
+    is_unknown: bool = False
 
 
 class OpenTools(Protocol):
@@ -32,8 +72,11 @@ class OpenTools(Protocol):
     def definitions(self) -> Sequence[ToolDefinition]:
         """Return the definitions that the model is given."""
 
-    async def call(self, name: str, arguments: dict[str, Any]) -> ToolOutcome:
-        """Call a tool."""
+    def tool_class(self, name: str) -> ToolClass:
+        """Return whether a tool may be run again."""
+
+    async def call(self, name: str, arguments: dict[str, Any], *, key: str) -> ToolOutcome:
+        """Call a tool. `key` is the same if the same call is run again."""
 
 
 class NoTools:
@@ -41,67 +84,155 @@ class NoTools:
 
     definitions: Sequence[ToolDefinition] = ()
 
-    async def call(self, name: str, arguments: dict[str, Any]) -> ToolOutcome:
+    def tool_class(self, name: str) -> ToolClass:
+        """Never called: there are no tools."""
+        raise KeyError(name)
+
+    async def call(self, name: str, arguments: dict[str, Any], *, key: str) -> ToolOutcome:
         """Never called: there are no tools."""
         raise KeyError(name)
 
 
 class TurnTools:
-    """The tools of one turn, and the number of invalid calls."""
+    """The tools of one turn, and the number of invalid calls.
 
-    def __init__(self, tools: OpenTools, options: ModelOptions) -> None:
+    The calls of a turn are numbered from 1, in the order in which the model made them; the number is part of a call's
+    idempotency key. `calls_before` is how many calls the turn had made before it was continued.
+    """
+
+    def __init__(
+        self,
+        tools: OpenTools,
+        options: ModelOptions,
+        *,
+        turn_id: str,
+        calls_before: int = 0,
+        read_output: ReadOutput | None = None,
+        chosen: Sequence[str] | None = None,
+    ) -> None:
+        """`read_output` returns an earlier tool output whole, of which the context has only a part."""
         self._tools = tools
         self._options = options
+        self._turn_id = turn_id
+        self._calls = calls_before
+        self._read_output = read_output
+        # The patterns of the tools that the session may use; None: all.
+        self._chosen = chosen
         self._malformed = 0
 
     @property
     def definitions(self) -> Sequence[ToolDefinition]:
-        """Return the definitions that the model is given."""
-        return self._tools.definitions
+        """Return the definitions that the model is given; with other tools, one that reads earlier outputs."""
+        found = [
+            each
+            for each in self._tools.definitions
+            if is_tool_chosen(each.name, patterns=self._chosen)
+        ]
+        is_free = all(each.name != READ_OUTPUT.name for each in found)
+        return [*found, READ_OUTPUT] if found and is_free and self._read_output else found
 
     async def steps(self, answer: Answer, conversation: Conversation) -> AsyncGenerator[Step]:
-        """Run the tool calls of a response concurrently, and add their results to the conversation."""
-        tasks = [asyncio.create_task(self._outcome(call)) for call in answer.calls]
-        results: list[ToolReturnPart] = []
-        outcomes: list[ToolOutcome] = []
-        try:
-            for call, task in zip(answer.calls, tasks, strict=True):
-                outcome = await task
-                outcomes.append(outcome)
-                step, result = self._answered(call, outcome)
-                results.append(result)
-                yield step
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        self._count(outcomes)
-        conversation.take(answer.response, results)
+        """Run the tool calls of a response concurrently, and add their results to the conversation.
 
-    async def _outcome(self, call: ToolCallPart) -> ToolOutcome:
-        names = [definition.name for definition in self._tools.definitions]
-        if call.tool_name not in names:
+        Each result is yielded when it is there; the model reads them in the order of the calls.
+        """
+        calls = [_recorded(call) for call in answer.calls]
+        first = self._calls + 1
+        self._calls += len(calls)
+        outcomes: dict[int, ToolOutcome] = {}
+        running = _as_finished(
+            [self._outcome(call, number) for number, call in enumerate(calls, first)]
+        )
+        async with aclosing(running) as finished:
+            async for at, outcome in finished:
+                outcomes[at] = outcome
+                yield self._step(calls[at], outcome)
+        self._count(outcomes.values())
+        ordered = [self._native(call, outcomes[at]) for at, call in enumerate(calls)]
+        conversation.take(answer, ordered)
+
+    async def resumed_steps(self, steps: Sequence[Message]) -> AsyncGenerator[Step]:
+        """Give a result to each call of a turn that was cut off before the call had one; `steps` are its messages.
+
+        A `safe` call is run again, with the key of the first time. Whether another one ran is not known; the model is
+        told so.
+        """
+        unfinished = unfinished_calls(steps)
+        calls = list(unfinished.values())
+        running = [self._resumed(call, number) for number, call in unfinished.items()]
+        async with aclosing(_as_finished(running)) as finished:
+            async for at, outcome in finished:
+                yield self._step(calls[at], outcome)
+
+    async def _outcome(self, call: ToolCall, number: int) -> ToolOutcome:
+        names = [definition.name for definition in self.definitions]
+        if call.name not in names:
             known = f"There are: {', '.join(names)}." if names else "There are no tools."
-            problem = f"There is no tool {call.tool_name!r}. {known}"
+            problem = f"There is no tool {call.name!r}. {known}"
             return ToolOutcome(problem, is_error=True, is_malformed=True)
-        arguments = arguments_of(call)
-        if not isinstance(arguments, dict):
+        if not isinstance(call.arguments, dict):
             problem = "The arguments are not a JSON object. Call the tool again with correct ones."
             return ToolOutcome(problem, is_error=True, is_malformed=True)
-        return await self._tools.call(call.tool_name, arguments)
+        if call.name not in [each.name for each in self._tools.definitions]:
+            return await self._read(call.arguments)
+        return await self._tools.call(call.name, call.arguments, key=f"{self._turn_id}-{number}")
 
-    def _answered(self, call: ToolCallPart, outcome: ToolOutcome) -> tuple[Step, ToolReturnPart]:
-        text = result_text(outcome.content, longest=self._options.most_tool_characters)
-        if outcome.is_error:
-            text = f"Error: {text}"
-        kept = ToolResult(call.tool_call_id, text, call.tool_name, is_error=outcome.is_error)
+    async def _read(self, arguments: dict[str, Any]) -> ToolOutcome:
+        """Return a part of an earlier tool output."""
+        entry, offset = arguments.get("entry"), arguments.get("offset", 0)
+        if not isinstance(entry, int) or not isinstance(offset, int) or offset < 0:
+            return ToolOutcome("entry and offset are whole numbers.", is_error=True)
+        output = None if self._read_output is None else await self._read_output(entry)
+        if output is None:
+            return ToolOutcome(f"Entry {entry} is not the output of a tool.", is_error=True)
+        end = offset + MOST_READ
+        more = (
+            f"\n[{len(output) - end:,} more characters: offset {end}]" if len(output) > end else ""
+        )
+        return ToolOutcome(output[offset:end] + more)
+
+    async def _resumed(self, call: ToolCall, number: int) -> ToolOutcome:
+        is_offered = any(each.name == call.name for each in self.definitions)
+        is_valid = isinstance(call.arguments, dict)
+        if is_valid and not is_offered:
+            why = f"There is no tool {call.name!r} any more."
+        elif is_valid and self._tool_class(call.name) is ToolClass.ONCE:
+            why = "It was not run again."
+        else:
+            return await self._outcome(call, number)
+        arguments = cut_middle(codec.encode(call.arguments), _MOST_ARGUMENTS)
+        text = (
+            "It is not known whether this call ran: the process stopped before its result was recorded. "
+            f"{why} Arguments: {arguments}. Check before you call it again."
+        )
+        return ToolOutcome(text, is_error=True, is_unknown=True)
+
+    def _tool_class(self, name: str) -> ToolClass:
+        is_ours = all(each.name != name for each in self._tools.definitions)
+        return ToolClass.SAFE if is_ours else self._tools.tool_class(name)
+
+    def _step(self, call: ToolCall, outcome: ToolOutcome) -> Step:
+        result = ToolResult(
+            call.id,
+            self._text(outcome),
+            call.name,
+            is_error=outcome.is_error,
+            extra={"outcome": "unknown"} if outcome.is_unknown else {},
+        )
+        return Step(Message(Role.TOOL, (result,)))
+
+    def _native(self, call: ToolCall, outcome: ToolOutcome) -> ToolReturnPart:
         # The model reads what the log stores, so that the next turn only extends it; pictures, which
         # the log does not store, are for this turn only.
-        native = outcome.content if _has_pictures(outcome.content) else text
-        step = Step(Message(Role.TOOL, (kept,)))
-        return step, ToolReturnPart(call.tool_name, native, call.tool_call_id)
+        is_text = not _has_pictures(outcome.content)
+        content = sendable(self._text(outcome)) if is_text else outcome.content
+        return ToolReturnPart(call.name, content, call.id)
 
-    def _count(self, outcomes: Sequence[ToolOutcome]) -> None:
+    def _text(self, outcome: ToolOutcome) -> str:
+        text = result_text(outcome.content, longest=self._options.most_tool_characters)
+        return f"Error: {text}" if outcome.is_error and not outcome.is_unknown else text
+
+    def _count(self, outcomes: Iterable[ToolOutcome]) -> None:
         is_wrong = any(outcome.is_malformed for outcome in outcomes)
         self._malformed = self._malformed + 1 if is_wrong else 0
         if self._malformed > self._options.most_malformed:
@@ -117,24 +248,56 @@ class Tools:
     def __init__(self, options: ModelOptions) -> None:
         self._options = options
         self._servers = None
+        # The names of all tools; None before a turn has connected to their servers.
+        self.names: tuple[str, ...] | None = None if options.tools else ()
         if options.tools:
             from sessionary.agents.mcp_tools import ToolServers
 
             self._servers = ToolServers(options.tools, timeout_seconds=options.tool_timeout_seconds)
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[TurnTools]:
-        """Yield the tools for one turn."""
-        if self._servers is None:
-            yield TurnTools(NoTools(), self._options)
+    async def opened(self, request: TurnRequest) -> AsyncIterator[TurnTools]:
+        """Yield the tools for one turn: all, or those whose names match what the session chose."""
+        turn_id, chosen = request.turn_id, request.settings.get("tools")
+        if self._servers is None or chosen == []:
+            yield TurnTools(NoTools(), self._options, turn_id=turn_id)
             return
         async with self._servers.opened() as tools:
-            yield TurnTools(tools, self._options)
+            self.names = tuple(each.name for each in tools.definitions)
+            yield TurnTools(
+                tools,
+                self._options,
+                turn_id=turn_id,
+                calls_before=sum(step.tool_calls for step in request.steps),
+                read_output=request.services.read_output,
+                chosen=chosen,
+            )
 
     async def close(self) -> None:
         """Stop the servers that we started."""
         if self._servers is not None:
             await self._servers.close()
+
+
+async def _as_finished(
+    calls: Sequence[Coroutine[Any, Any, ToolOutcome]],
+) -> AsyncGenerator[tuple[int, ToolOutcome]]:
+    """Run all calls, and yield each one's position and outcome when it has finished; cancel the rest if closed."""
+    tasks = {asyncio.create_task(call): at for at, call in enumerate(calls)}
+    running = set(tasks)
+    try:
+        while running:
+            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in sorted(done, key=tasks.__getitem__):
+                yield tasks[task], await task
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _recorded(call: ToolCallPart) -> ToolCall:
+    return ToolCall(call.tool_call_id, call.tool_name, arguments_of(call))
 
 
 def _has_pictures(content: Any) -> bool:

@@ -4,10 +4,10 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sessionary.actions import files as file_actions
-from sessionary.actions.sessions import read, revise
+from sessionary.actions.sessions import read, routing
 from sessionary.agents.registry import ConfiguredAgent, agent_of
 from sessionary.app.context import AppContext
 from sessionary.app.engine import Agents, build_engine
@@ -16,7 +16,9 @@ from sessionary.engine import intake
 from sessionary.engine.context import EngineContext, EventBus, LiveEvent
 from sessionary.engine.intake import Submission, SubmissionResult
 from sessionary.engine.ports import AgentFunction, Delta
+from sessionary.engine.turn import compaction
 from sessionary.errors import AgentFailed, BadInput, NotAllowed, RetryLater
+from sessionary.model.choice import Changes
 from sessionary.model.message import Entry, Message, Role
 from sessionary.model.session import Opening, SessionHead
 from sessionary.model.source import Source
@@ -38,6 +40,8 @@ class Question:
     source: Source | None = None
     session_id: str | None = None
     opening: Opening | None = None
+    # The agent, model, persona and tools of the session that the message opens, if it opens one for its source.
+    chosen: Changes = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,16 @@ def submit(tx: Tx, context: EngineContext, question: Question, *, begin: bool) -
     if question.session_id is not None:
         return intake.submit_to_session(tx, context, question.session_id, submission, moment=moment)
     if question.source is not None:
+        if question.chosen:
+            routing.choose_if_opened(
+                tx,
+                context.key(question.source),
+                question.source,
+                question.chosen,
+                policy=context.policies.choose(question.source),
+                catalog=None,  # the client has checked them
+                moment=moment,
+            )
         return intake.submit(tx, context, question.source, submission, moment=moment)
     assert question.opening is not None
     return intake.submit_to_new_session(tx, context, question.opening, submission, moment=moment)
@@ -235,12 +249,27 @@ async def compact(
 ) -> SessionHead:
     """Replace a session, for the model, by a summary that an agent writes; what that used is recorded."""
     async with _agents(app, agent) as agents:
-        chats = await app.store.read(read.read_context, head.id, profile=app.profile)
-        summarizer = agents.choose(head.source, agent).summarizer
-        summary, used = await summarizer.summarize(chats, focus=focus)
-    return await app.store.write(
-        revise.compact_by_agent, head, summary, app.priced(used), moment=app.moment()
+        found = await app.store.read(compaction.read_session_context, head.id, profile=app.profile)
+        own = agents.catalog.settle(head.settings, platform=head.source.platform).agent
+        chosen = agents.choose(head.source, agent or own)
+        done = await compaction.summarize_as_asked(chosen, found, focus=focus)
+    moment = app.moment()
+    stored = await app.store.write(
+        compaction.store_compaction,
+        head.id,
+        compaction.with_price(done, app.priced),
+        profile=app.profile,
+        moment=moment,
+        spending=compaction.spending_of(
+            head.source,
+            chosen,
+            head.id,
+            known=read_engine(app.config).engine.budgets,
+            profile=app.profile,
+            now=moment.now,
+        ),
     )
+    return stored.head
 
 
 @asynccontextmanager

@@ -1,23 +1,22 @@
 """A conversation in the terminal: one person, with an engine in this process."""
 
 import asyncio
-import getpass
-import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Self
 
 from sessionary.actions import turns
-from sessionary.actions.sessions import lists, read, routing
-from sessionary.app.context import AppContext
+from sessionary.actions.sessions import choice, lists, read, routing
+from sessionary.app.context import AppContext, user_name
 from sessionary.app.engine import Agents, build_engine
 from sessionary.clock import Moment
 from sessionary.config.engine import read_engine
 from sessionary.engine import commands, intake
 from sessionary.engine.context import EngineContext, LiveEvent
 from sessionary.engine.intake import Submission, SubmissionResult
-from sessionary.engine.turn.loop import CompactionRequest
+from sessionary.engine.turn.compaction import CompactionRequest
 from sessionary.errors import RetryLater
+from sessionary.model.choice import Changes
 from sessionary.model.message import Message, Role, ToolCall, ToolResult, message
 from sessionary.model.session import SessionHead
 from sessionary.model.source import TERMINAL, Source
@@ -56,13 +55,13 @@ class _Answer:
 class TerminalChat:
     """The conversation of the person at this terminal; each message is stored before it is answered."""
 
-    def __init__(self, app: AppContext, *, agent: str | None = None) -> None:
+    def __init__(self, app: AppContext) -> None:
         self._app = app
-        self._agents = Agents(read_engine(app.config), folder=app.config.home, default=agent)
+        self._agents = Agents(read_engine(app.config), folder=app.config.home)
         self._engine = build_engine(app, agents=self._agents)
         self._context = self._engine.context
         self._session_id: str | None = None
-        self.source = Source(platform=TERMINAL, user_id=_user())
+        self.source = Source(platform=TERMINAL, user_id=user_name())
 
     async def __aenter__(self) -> Self:
         # This process may end soon: it takes no work of other conversations.
@@ -73,9 +72,16 @@ class TerminalChat:
         await self._engine.stop()
         await self._agents.close()
 
-    async def begin(self, *, ref: str | None = None, new: bool = False) -> SessionHead | None:
-        """Switch to the named session, begin a new one, or continue the terminal's last one."""
-        return await self._context.store.write(_place, self._app, self.source, ref=ref, new=new)
+    async def begin(
+        self, *, ref: str | None = None, new: bool = False, chosen: Changes | None = None
+    ) -> SessionHead | None:
+        """Switch to the named session, begin a new one, or continue the terminal's last one.
+
+        `chosen` are its agent, model, persona and tools, if they change.
+        """
+        return await self._context.store.write(
+            _place, self._app, self.source, ref=ref, new=new, chosen=chosen or {}
+        )
 
     async def send(self, text: str) -> AsyncIterator[LiveEvent]:
         """Send a message, and yield what happens until it is answered."""
@@ -166,14 +172,6 @@ class TerminalChat:
             return LiveEvent("", "", "quiet")
 
 
-def _user() -> str:
-    """Return the user's name, or their number if they have none."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
-
-
 def _accept(
     tx: Tx, context: EngineContext, source: Source, asked: Submission, *, moment: Moment
 ) -> tuple[SubmissionResult, str | None]:
@@ -189,17 +187,24 @@ def _accept(
 
 
 def _place(
-    tx: Tx, app: AppContext, source: Source, *, ref: str | None, new: bool
+    tx: Tx, app: AppContext, source: Source, *, ref: str | None, new: bool, chosen: Changes
 ) -> SessionHead | None:
     key, moment = app.key(source), app.moment()
+    head: SessionHead | None = None
     if ref is not None:
         target = read.find(tx, ref, profile=app.profile)
-        return routing.switch(tx, key, target, moment=moment)
-    if new:
+        head = routing.switch(tx, key, target, moment=moment)
+    elif new:
         routing.reset(tx, key, moment=moment)
-        return None
-    head = routing.get_current(tx, key)
-    return head if head is not None and head.is_open else None
+    else:
+        current = routing.get_current(tx, key)
+        head = current if current is not None and current.is_open else None
+    by = source.person
+    if chosen and head is not None:
+        head = choice.choose(tx, head, chosen, by=by, moment=moment, catalog=app.catalog)
+    elif chosen:
+        routing.choose_next(tx, key, chosen, platform=source.platform, by=by, catalog=app.catalog)
+    return head
 
 
 def _prompts(tx: Tx, app: AppContext, source: Source) -> list[str]:

@@ -1,9 +1,10 @@
 """An open store with its configuration, clock and rules: what commands, servers and the public client work with."""
 
+import getpass
 import os
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -11,6 +12,7 @@ from sessionary import config as configuration
 from sessionary.clock import Clock, Ids, Moment, RandomIds, ShiftedClock, SystemClock
 from sessionary.config import Config
 from sessionary.config.reset import ResetSettings
+from sessionary.model.choice import ChoiceCatalog
 from sessionary.model.reset import Policies, ResetMode, ResetPolicy
 from sessionary.model.source import Isolation, SessionKey, Source, key_for, validate_profile
 from sessionary.model.usage import Usage
@@ -19,6 +21,7 @@ from sessionary.store.open import open_store, sqlite_path
 from sessionary.store.tables import meta
 
 if TYPE_CHECKING:
+    from sessionary.actions.budgets import Budgets
     from sessionary.engine.context import LiveEvent
 
 LEAST_SHIFT = timedelta(seconds=1)
@@ -58,6 +61,14 @@ class AppContext:
         """Return the key of the conversation that a source belongs to."""
         return key_for(source, profile=self.profile, isolation=self.isolation)
 
+    @cached_property
+    def catalog(self) -> ChoiceCatalog:
+        """What sessions may choose from: the configured agents with their models, and the personas."""
+        from sessionary.agents import registry  # few programs choose
+        from sessionary.config.engine import read_engine
+
+        return registry.catalog_of(read_engine(self.config))
+
     def priced(self, used: Usage | None, *, at: datetime | None = None) -> Usage | None:
         """Return the usage with its cost, as far as the price is known."""
         if used is None or used.model is None or used.cost_microusd is not None:
@@ -65,6 +76,12 @@ class AppContext:
         from sessionary import prices  # as in `load_prices`
 
         return prices.priced(used, at=at or self.clock.now())
+
+    def budgets(self) -> "Budgets":
+        """Return the budgets of the settings."""
+        from sessionary.config.engine import read_engine  # few programs need the engine's settings
+
+        return read_engine(self.config).engine.budgets
 
     def close(self) -> None:
         """Finish pending writes and close the store."""
@@ -99,6 +116,14 @@ def open_app(
     if clock is None:
         own_clock = _agreed(own_clock, store)
     return AppContext(store, config, clock=own_clock, ids=own_ids)
+
+
+def user_name() -> str:
+    """Return the name of the user whose program this is, or their number if they have none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def _agreed(clock: Clock, store: Store) -> Clock:

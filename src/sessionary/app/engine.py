@@ -1,10 +1,12 @@
 """Builds the engine from a configuration and an open store."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from sessionary import config
 from sessionary.actions import schedules
@@ -15,6 +17,7 @@ from sessionary.engine.context import EngineContext, EventBus
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Adapter
 from sessionary.errors import BadInput
+from sessionary.model.choice import ChoiceCatalog
 from sessionary.model.schedule import Run
 from sessionary.model.source import Source
 from sessionary.model.usage import Usage
@@ -56,6 +59,27 @@ class Agents:
         chosen = name or self._default or platform or self._settings.agent
         return self.get(chosen)
 
+    @property
+    def catalog(self) -> ChoiceCatalog:
+        """What sessions may choose from; an agent that was given to this process answers whatever they chose."""
+        return replace(
+            registry.catalog_of(self._settings),
+            only=self._default if self._given is None else self._given.name,
+            known_tools=self._known_tools,
+            known_window=self._known_window,
+        )
+
+    def _known_tools(self, name: str) -> Sequence[str] | None:
+        made = self._made.get(name)
+        names: Sequence[str] | None = getattr(
+            None if made is None else made.runner, "tool_names", None
+        )
+        return names
+
+    def _known_window(self, name: str) -> int | None:
+        made = self._made.get(name)
+        return None if made is None else made.window(None)
+
     def get(self, name: str | None) -> registry.ConfiguredAgent:
         """Return an agent by its name; None is the demo agent."""
         made = self._made.get(name or "")
@@ -72,7 +96,7 @@ class Agents:
             await each.close()
 
     def _table(self, name: str | None) -> AgentTable:
-        if name is None:
+        if name is None or (name == registry.DEMO.name and not self._settings.agents):
             return registry.DEMO
         table = self._settings.agents.get(name)
         if table is None:
@@ -113,6 +137,7 @@ def build_engine(
         settings=settings.engine,
         profile=app.profile,
         redact_people=app.config.settings.redact_people,
+        catalog=chosen.catalog,
         bus=bus or EventBus(),
     )
     # The first usage would hold the event loop for a few milliseconds, until the table of prices is loaded.

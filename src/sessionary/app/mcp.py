@@ -18,7 +18,7 @@ async def serve_mcp(
 ) -> None:
     """Serve until the client leaves, or over HTTP until the process is asked to stop."""
     address = None if http is None else server.check_address(http)
-    tools = SessionTools(app.store, app.profile, app.clock, app.ids)
+    tools = SessionTools(app.store, app.profile, app.clock, app.ids, app.budgets())
     built = server.build(tools, write=write, version=__version__)
     if address is None:
         await _serve_standard_input(built)

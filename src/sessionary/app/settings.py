@@ -46,7 +46,9 @@ def json_schema() -> Json:
     """
     whole = table_schema(StoreSettings)
     tables = table_schema(EngineTables)["properties"]
-    whole["properties"] |= {name: tables[name] for name in ("access", "budget", "engine")}
+    whole["properties"] |= {
+        name: tables[name] for name in ("personas", "access", "budget", "engine")
+    }
     for name, table in SINGLE_TABLES.items():
         whole["properties"][name] = table_schema(table) | {"title": title(name)}
     kinds = {name: _agent_schema(kind) for name, kind in agents.AGENTS.load_all().items()}
@@ -143,6 +145,8 @@ def _tables(loaded: Config, environ: Mapping[str, str]) -> Iterator[EffectiveSet
     for name, values in engine.channels.items():
         read_channel = channels.read_settings(name, values, environ)
         yield from _of_table(read_channel, values, f"channels.{name}")
+    for name, persona in engine.personas.items():
+        yield from _of_table(persona, file["personas"][name], f"personas.{name}")
     for name, policy in engine.engine.access.items():
         yield from _of_table(policy, file["access"][name], f"access.{name}")
     for name, budget in engine.engine.budgets.items():

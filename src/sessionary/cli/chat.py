@@ -41,11 +41,18 @@ LONGEST_REASON = 500
 )
 @click.argument("message", required=False)
 @click.option("--session", "ref", type=REF, metavar="REF", help="Continue this session.")
-@click.option("--agent", metavar="NAME", help="Which agent answers.")
+@click.option("--agent", metavar="NAME", help="Which agent answers in the session from now on.")
+@click.option("--model", metavar="NAME", help="Which of the agent's models answers.")
+@click.option("--persona", metavar="NAME", help="Which persona the agent has.")
 @click.option("--new", is_flag=True, help="Begin a new session.")
 @pass_console
 def chat(
-    console: Console, message: str | None, ref: str | None, agent: str | None, *, new: bool
+    console: Console,
+    message: str | None,
+    ref: str | None,
+    *,
+    new: bool,
+    **asked: str | None,
 ) -> None:
     """Talk with an agent.
 
@@ -68,8 +75,10 @@ def chat(
 
     with console.open(create=True) as app:
         ref = None if ref is None else find_head(app, ref).id
-        conversation = TerminalChat(app, agent=agent)
-        code = asyncio.run(_run(console, conversation, message, ref=ref, new=new))
+        chosen = {name: value for name, value in asked.items() if value is not None}
+        code = asyncio.run(
+            _run(console, TerminalChat(app), message, ref=ref, new=new, chosen=chosen)
+        )
     if code:
         raise SystemExit(code)
 
@@ -81,9 +90,10 @@ async def _run(
     *,
     ref: str | None,
     new: bool,
+    chosen: dict[str, str],
 ) -> int:
     async with conversation:
-        head = await conversation.begin(ref=ref, new=new)
+        head = await conversation.begin(ref=ref, new=new, chosen=chosen)
         if message is not None:
             return await _once(console, conversation, message)
         where = "a new session" if head is None else f"“{head.shown_title}”"
@@ -214,7 +224,8 @@ class _TurnPrinter:
         if state["state"] == "refused":
             self._console.note(state["reason"] or "The message was refused.")
         elif state["state"] not in ("done", "answered"):
-            why = f": {one_line(state['reason'], LONGEST_REASON)}" if state["reason"] else ""
+            reason = one_line(state["reason"] or "", LONGEST_REASON).rstrip(".")
+            why = f": {reason}" if reason else ""
             self._console.note(f"({state['state']}{why}; /retry asks again)")
 
     def _write(self, text: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from sessionary.agents.command import CommandRunner
+from sessionary.agents.registry import catalog_of
 from sessionary.cli.console import Column, Console
 from sessionary.cli.tree import command, group, pass_console
 from sessionary.config import Config, environment, load
@@ -20,32 +21,42 @@ from sessionary.store.open import sqlite_path
 @command("list", example="sessionary agents list")
 @pass_console
 def list_agents(console: Console) -> None:
-    """List the configured agents. Without any, the demo agent answers."""
-    settings = read_engine(_load(console))
+    """List the configured agents, the models that a session may choose for each, and the personas.
+
+    Without any agent, the demo answers.
+    """
+    catalog = catalog_of(read_engine(_load(console)))
     items: list[dict[str, Any]] = [
         {
             "name": each.name,
             "kind": each.kind,
-            "model": each.options.get("model"),
-            "default": each.name == settings.agent,
+            "model": each.model,
+            "models": list(each.models),
+            "default": each.name == catalog.default,
         }
-        for each in settings.agents.values()
+        for each in catalog.agents.values()
     ]
-    items = items or [{"name": "demo", "kind": "script", "model": None, "default": True}]
     console.print_list(
         items,
-        (Column("NAME", flexible=True), Column("KIND"), Column("MODEL"), Column("ANSWERS")),
+        (
+            Column("NAME"),
+            Column("KIND"),
+            Column("MODELS", flexible=True),
+            Column("ANSWERS"),
+        ),
         [
             [
                 item["name"],
                 item["kind"],
-                str(item["model"] or ""),
-                "by default" if item["default"] else "when named",
+                ", ".join(item["models"]),
+                "by default" if item["default"] else "when chosen",
             ]
             for item in items
         ],
         empty="",
     )
+    if catalog.personas:
+        console.note(f"Personas: {', '.join(catalog.personas)}.")
 
 
 @command("list", example="sessionary channels list")

@@ -24,6 +24,7 @@ OUR_COMMANDS = {
     "sessions": "List, read and change sessions.",
     "ls": "Short for `sessions list`.",
     "show": "Short for `sessions show`.",
+    "turns": "List turns, and see what the model was sent.",
     "search": "Search messages and titles.",
     "export": "Write sessions as JSONL, Markdown or HTML.",
     "import": "Import the records of other tools, or Sessionary JSONL.",
@@ -68,6 +69,10 @@ def load_command(name: str) -> click.Command:
             from sessionary.cli import sessions
 
             return sessions.sessions if name == "sessions" else sessions.load_command(name)
+        case "turns":
+            from sessionary.cli.turns import turns
+
+            return turns
         case "search":
             from sessionary.cli.sessions.search import search
 

@@ -46,6 +46,8 @@ from sessionary.client.values import (
     StoredMessage,
 )
 from sessionary.errors import BadInput
+from sessionary.model.access import BudgetStatus
+from sessionary.model.choice import AgentOffer, Persona
 from sessionary.model.message import Attachment
 from sessionary.model.session import Kind, SessionFolder, SessionHead
 from sessionary.model.source import Source
@@ -114,13 +116,26 @@ class Sessionary(BlockingOpenStore):
         """Backups and checks."""
         return UpkeepResource(self)
 
-    def session(self, name: str | Source) -> Session:
+    def session(
+        self,
+        name: str | Source,
+        *,
+        agent: str | None = None,
+        model: str | None = None,
+        persona: str | None = None,
+        tools: Sequence[str] | None = None,
+    ) -> Session:
         """Return the conversation with this name, or of this source; its first message creates its session.
 
-        It follows resets: each call finds the session that the conversation is on now.
+        It follows resets: each call finds the session that the conversation is on now. `agent`, `model`, `persona` and
+        `tools` are chosen for each session that a message creates here; one that is open keeps its own: use
+        `Session.choose`. Raises `BadInput` for a name that the settings do not have.
         """
         source = source_of(name)
-        return Session(self, SessionTarget(source, key=self.app.key(source)))
+        chosen = operations.chosen_for(
+            self.app, source, agent=agent, model=model, persona=persona, tools=tools
+        )
+        return Session(self, SessionTarget(source, key=self.app.key(source), chosen=chosen))
 
     def find(self, ref: str) -> Session:
         """Return the session with this id, beginning of an id, or title.
@@ -140,13 +155,22 @@ class Sessionary(BlockingOpenStore):
         settings: Mapping[str, object] | None = None,
         system_prompt: str | None = None,
         labels: Sequence[str] = (),
+        agent: str | None = None,
+        persona: str | None = None,
+        tools: Sequence[str] | None = None,
     ) -> Session:
         """Return a new session, which its first message creates; no name and no source leads to it.
 
-        `model` and `settings` are what its agent uses instead of its own.
+        `model` and `settings` are what its agent uses instead of its own. `agent`, `persona` and `tools` are those of
+        the settings of Sessionary; with one of them the model is checked, too, and the log begins with what was chosen.
         """
+        source = source or Source(platform="api")
+        chosen = operations.chosen_for(self.app, source, agent=agent, persona=persona, tools=tools)
+        if chosen and model is not None:
+            chosen = operations.chosen_for(self.app, source, **chosen, model=model)
         target = SessionTarget(
-            source or Source(platform="api"),
+            source,
+            chosen=chosen,
             title=title,
             kind=Kind(kind),
             model=model,
@@ -221,6 +245,14 @@ class Sessionary(BlockingOpenStore):
         )
         return self._read(lists.count_sessions, folders, profile=self.app.profile)
 
+    def agents(self) -> list[AgentOffer]:
+        """Return the configured agents, with the models that a session may choose for each."""
+        return list(self.app.catalog.agents.values())
+
+    def personas(self) -> list[Persona]:
+        """Return the configured personas."""
+        return list(self.app.catalog.personas.values())
+
     def models(self) -> list[str]:
         """Return every model that a session of this profile has."""
         return self._read(lists.list_models, profile=self.app.profile)
@@ -281,6 +313,18 @@ class Sessionary(BlockingOpenStore):
         """Return tokens and cost, summed by day, model, provider, source, project or session."""
         return list(
             self._read(usage.sum_usage, by, profile=self.app.profile, since=since, until=until)
+        )
+
+    def budgets(self) -> list[BudgetStatus]:
+        """Return the budgets of the settings with what was used of them, those nearest to their limit first.
+
+        One for each person, channel, schedule, session, agent or model is listed once for each that has used something.
+        """
+        from sessionary.actions import budgets  # few programs have budgets
+
+        app = self.app
+        return self._read(
+            budgets.list_status, app.budgets(), profile=app.profile, now=app.clock.now()
         )
 
     def upload(self, file: "File") -> Attachment:

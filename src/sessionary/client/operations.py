@@ -6,13 +6,14 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from sessionary.actions import files, turns
 from sessionary.actions.sessions import append as append_actions
 from sessionary.actions.sessions import edit, holds, log, projects, read, revise, routing
 from sessionary.actions.sessions.append import NewMessage
+from sessionary.actions.sessions.choice import choose
 from sessionary.actions.sessions.holds import Hold
 from sessionary.actions.sessions.log import Appended
 from sessionary.app.context import AppContext
@@ -25,15 +26,17 @@ from sessionary.client.values import (
     StoredMessage,
     stored_message,
 )
+from sessionary.clock import Moment
 from sessionary.errors import BadInput, NotFound
+from sessionary.model import choice
+from sessionary.model.choice import Changes, ChoiceChange
 from sessionary.model.message import Entry, Message
 from sessionary.model.session import Kind, Opening, SessionHead, folder_of
 from sessionary.model.source import NAMED, WEB, Person, SessionKey, Source
-from sessionary.model.turn import Arrival, Lease, Turn
+from sessionary.model.turn import Arrival, Lease
 from sessionary.model.usage import Usage, UsageTotal
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import arrivals, sessions
-from sessionary.store.tables import turns as turn_rows
 
 if TYPE_CHECKING:
     from sessionary.app.ask import AgentAnswer, Question
@@ -60,6 +63,8 @@ class SessionTarget:
     settings: Mapping[str, object] | None = None
     system_prompt: str | None = None
     labels: tuple[str, ...] = ()
+    # The agent, model, persona and tools that were chosen for the session that its first message opens.
+    chosen: Changes = field(default_factory=dict)
 
     def opening(self, profile: str) -> Opening:
         """Return what is known of a session that is about to be opened."""
@@ -73,6 +78,7 @@ class SessionTarget:
             settings={**(self.settings or {}), **named} or None,
             system_prompt=self.system_prompt,
             labels=self.labels,
+            chosen=ChoiceChange(self.chosen, self.source.person) if self.chosen else None,
         )
 
 
@@ -123,6 +129,34 @@ def on_session(
     return run
 
 
+def chosen_for(app: AppContext, source: Source, **changes: Any) -> Changes:
+    """Return what a caller chose for a new session; raise `BadInput` for what there is not."""
+    given = choice.clean({name: value for name, value in changes.items() if value is not None})
+    return app.catalog.check({}, given, platform=source.platform) if given else given
+
+
+def choose_if_opened(tx: Tx, app: AppContext, target: SessionTarget, *, moment: Moment) -> None:
+    """Choose for the session that the next message opens; one that is open keeps its own."""
+    if target.chosen and target.key is not None:
+        routing.choose_if_opened(
+            tx,
+            target.key,
+            target.source,
+            target.chosen,
+            policy=app.policies.choose(target.source),
+            catalog=None,  # they were checked before
+            moment=moment,
+        )
+
+
+def choose_in(
+    tx: Tx, id: str, app: AppContext, changes: Changes, *, by: Person | None
+) -> SessionHead:
+    """Change the agent, model, persona or tools of a session."""
+    head = read.get_head(tx, id, profile=app.profile)
+    return choose(tx, head, changes, by=by, moment=app.moment(), catalog=app.catalog)
+
+
 def append_message(
     app: AppContext, target: SessionTarget, given: InputMessage
 ) -> Operation[Appended]:
@@ -140,6 +174,7 @@ def append_message(
 
     def run(tx: Tx, opened: Opened) -> Appended:
         if target.key is not None:
+            choose_if_opened(tx, app, target, moment=moment)
             return append_actions.append_to_source(
                 tx, target.key, target.source, new, policy=policy, moment=moment
             )
@@ -442,15 +477,6 @@ def stop_turn(tx: Tx, id: str, *, profile: str, reason: str) -> bool:
     return turns.ask_to_stop(tx, head.no, reason=reason)
 
 
-def get_running_turn(tx: Tx, id: str, *, profile: str) -> Turn | None:
-    """Return the turn that is running in a session."""
-    head = read.get_head(tx, id, profile=profile)
-    if head.running_turn is None:
-        return None
-    found = turn_rows.get(tx, head.running_turn, profile=profile)
-    return None if found is None else found[0]
-
-
 def list_waiting(tx: Tx, id: str, *, profile: str) -> list[Arrival]:
     """Return what waits for a session under any of its keys, in the order of arrival."""
     head = read.get_head(tx, id, profile=profile)
@@ -483,6 +509,7 @@ def begin_turn(
     def run(tx: Tx) -> turns.Begun:
         message, files = prompt or (None, ())
         if target.key is not None and message is not None:
+            choose_if_opened(tx, app, target, moment=moment)
             return turns.begin_for_source(
                 tx,
                 target.key,
@@ -641,7 +668,7 @@ def question_for(
 
     message, files = InputMessage("user", content).read(target.source)
     if target.key is not None:
-        return Question(message, files, idempotency_key, source=target.source)
+        return Question(message, files, idempotency_key, source=target.source, chosen=target.chosen)
     if target.id is not None:
         return Question(message, files, idempotency_key, session_id=target.id)
     return Question(message, files, idempotency_key, opening=target.opening(app.profile))

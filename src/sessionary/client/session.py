@@ -5,14 +5,20 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+from msgspec import UNSET, UnsetType
+
 from sessionary.actions.retention import purge
 from sessionary.actions.retention.purge import PurgeResult
-from sessionary.actions.sessions import edit, holds, projects, read, revise
+from sessionary.actions.sessions import edit, holds, pins, projects, read, revise
 from sessionary.actions.sessions.holds import Hold
 from sessionary.actions.sessions.log import Appended
 from sessionary.actions.sessions.read import TranscriptWindow
 from sessionary.client import operations
-from sessionary.client.operations import Operation, SessionReference, SessionTarget
+from sessionary.client.operations import (
+    Operation,
+    SessionReference,
+    SessionTarget,
+)
 from sessionary.client.pages import Page
 from sessionary.client.sync_runtime import finish, paginate, prepare_prices, run_async
 from sessionary.client.turn import RunningTurn
@@ -33,6 +39,12 @@ from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
 
 if TYPE_CHECKING:
+    from sessionary.actions.sessions.model_calls import (
+        ListedTurn,
+        ModelCall,
+        SentContext,
+        SessionContextSize,
+    )
     from sessionary.actions.sessions.overview import Overview
     from sessionary.client.client import Sessionary
 
@@ -219,9 +231,45 @@ class Session(SessionReference):
         """Keep the session at the top of lists, or stop doing so."""
         return self._write(edit.pin, profile=self._profile, pinned=pinned)
 
+    def pin_message(self, seq: int) -> SessionHead:
+        """Pin a message of a user or the assistant: the model reads it word for word also after a compaction.
+
+        Raises `NotFound` if there is no such message, and `Conflict` if 20 messages are pinned or a turn is running.
+        """
+        moment = self._client.app.moment()
+        return self._write(pins.pin_message, seq, profile=self._profile, by=None, moment=moment)
+
+    def unpin_message(self, seq: int) -> SessionHead:
+        """Unpin a message. Raises `NotFound` if it is not pinned, and `Conflict` while a turn is running."""
+        moment = self._client.app.moment()
+        return self._write(pins.unpin_message, seq, profile=self._profile, by=None, moment=moment)
+
+    def pinned_messages(self) -> list[StoredMessage]:
+        """Return the pinned messages, in the order of the log."""
+        found = self._read(pins.list_pinned_messages, [], profile=self._profile)
+        return [message for entry in found if (message := stored_message(entry)) is not None]
+
     def archive(self, *, archived: bool = True) -> SessionHead:
         """Move the session to the archive, or back."""
         return self._write(edit.archive, profile=self._profile, archived=archived)
+
+    def choose(
+        self,
+        *,
+        agent: str | UnsetType | None = UNSET,
+        model: str | UnsetType | None = UNSET,
+        persona: str | UnsetType | None = UNSET,
+        tools: Sequence[str] | UnsetType | None = UNSET,
+        by: Person | None = None,
+    ) -> SessionHead:
+        """Change the session's agent, model, persona or tools, and record it in the log; None means the default.
+
+        `tools` are names or shell patterns; an empty list means none. While a turn is running, the change takes effect,
+        and is recorded, with the next one. Raises `BadInput` for a name that the settings do not have.
+        """
+        given = {"agent": agent, "model": model, "persona": persona, "tools": tools}
+        changes = {name: value for name, value in given.items() if value is not UNSET}
+        return self._write(operations.choose_in, self._client.app, changes, by=by)
 
     def set_labels(self, labels: Sequence[str]) -> SessionHead:
         """Replace the session's labels."""
@@ -343,7 +391,55 @@ class Session(SessionReference):
 
     def running_turn(self) -> Turn | None:
         """Return the turn that is running, with its text so far in `partial`; None if none is."""
-        return self._read(operations.get_running_turn, None, profile=self._profile)
+        return self._read(read.get_running_turn, None, profile=self._profile)
+
+    def turns(self, *, limit: int = 50) -> "Page[ListedTurn]":
+        """Return the session's turns, newest first; `limit` is the size of a page."""
+
+        def fetch(cursor: str | None) -> "Page[ListedTurn]":
+            from sessionary.actions.sessions import model_calls  # few programs need it
+
+            found = self._read(
+                model_calls.list_turns,
+                model_calls.TurnPage((), None),
+                profile=self._profile,
+                limit=limit,
+                cursor=cursor,
+            )
+            return Page(found.items, found.next, fetch)
+
+        return paginate(fetch)
+
+    def model_calls(self, turn_id: str) -> "list[ModelCall]":
+        """Return the model calls of a turn, oldest first. Raises `NotFound` if there is no such turn."""
+        from sessionary.actions.sessions import model_calls  # few programs need it
+
+        app = self._client.app
+        return finish(app.store.read(model_calls.list_calls, turn_id, profile=self._profile))
+
+    def sent_context(self, turn_id: str, *, call: int | None = None) -> "SentContext":
+        """Return what the model was sent in a turn: in the call with this number, from 1, by default in the last one.
+
+        It is made again from the log, by the same rules as when it was sent. Raises `NotFound` if there is no such turn
+        or call.
+        """
+        from sessionary.actions.sessions import model_calls  # few programs need it
+
+        app = self._client.app
+        return finish(
+            app.store.read(
+                model_calls.read_sent_context, turn_id, profile=self._profile, number=call
+            )
+        )
+
+    def context_size(self) -> "SessionContextSize":
+        """Return how large the model's context is now, by kind. Raises `NotFound` before the first message."""
+        from sessionary.actions.sessions import model_calls  # few programs need it
+
+        return self._run(
+            operations.on_session(self._target, model_calls.measure_context, profile=self._profile),
+            reads=True,
+        )
 
     def waiting(self) -> list[Arrival]:
         """Return the messages that wait for a turn in this session."""

@@ -21,6 +21,7 @@ FORMER_NAME = "hansard"
 # Read where an engine or a server is built: most commands need neither.
 OTHER_TABLES = (
     "agents",
+    "personas",
     "channels",
     "access",
     "budget",

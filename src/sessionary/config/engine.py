@@ -7,10 +7,19 @@ from typing import Annotated, Any, Literal
 
 from sessionary.config import FILE, Config
 from sessionary.config.reader import Place, read, settings_of
-from sessionary.config.setting import MAY_BE_EMPTY, Microusd, Seconds, Setting
+from sessionary.config.setting import MAY_BE_EMPTY, Microusd, Seconds, Setting, Texts
 from sessionary.errors import BadInput
 
-SCOPES = ("person", "channel", "schedule")
+SCOPES = ("person", "channel", "schedule", "session", "agent", "model", "profile")
+
+
+class ChoiceName(StrEnum):
+    """What a session may have of its own."""
+
+    AGENT = "agent"
+    MODEL = "model"
+    PERSONA = "persona"
+    TOOLS = "tools"
 
 
 class WhileRunning(StrEnum):
@@ -18,6 +27,7 @@ class WhileRunning(StrEnum):
 
     QUEUE = "queue"
     INTERRUPT = "interrupt"
+    STEER = "steer"
 
 
 class Strangers(StrEnum):
@@ -38,6 +48,13 @@ class AccessPolicy:
     strangers: Annotated[
         Strangers, Setting('or "pair": a stranger gets a code that you can approve')
     ] = Strangers.IGNORE
+    may_choose: Annotated[
+        frozenset[ChoiceName],
+        Setting(
+            "what people may choose for their session; in groups only those in allow: "
+            '["model", "persona"]',
+        ),
+    ] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +95,35 @@ class AgentTable:
         MAY_BE_EMPTY,
         Setting("the system prompt", example="You are a helpful assistant."),
     ] = None
+    resume: Annotated[
+        bool | None,
+        Setting(
+            "continue its turns in another process when theirs ends; default: yes for models, no for others",
+            example=True,
+        ),
+    ] = None
+    models: Annotated[
+        Texts,
+        Setting(
+            "models that a session may choose besides its own",
+            example=["openai:gpt-5", "openai:gpt-5-mini"],
+        ),
+    ] = ()
     name: str = ""
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PersonaTable:
+    """The table of a persona."""
+
+    prompt: Annotated[
+        str,
+        Setting("what follows the agent's own prompt", example="Answer like a patient teacher."),
+    ]
+    title: Annotated[str | None, Setting("what to show instead of its name", example="Teacher")] = (
+        None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,16 +138,32 @@ class EngineSettings:
     """The table `[engine]`; the engine also needs the tables `[access.*]` and `[budget.*]`."""
 
     while_running: Annotated[
-        WhileRunning, Setting('a message that arrives during a turn waits; or "interrupt"')
+        WhileRunning,
+        Setting(
+            'a message that arrives during a turn waits; or "interrupt"; '
+            'or "steer": the agent reads it at its next step'
+        ),
     ] = WhileRunning.QUEUE
     turn_seconds: Annotated[Seconds, Setting("a turn that takes longer is ended")] = 900.0
     longest_output: Annotated[int, Setting("characters an agent may write in one turn", gt=0)] = (
         2_000_000
     )
     most_turns: Annotated[int, Setting("concurrent turns in one process", gt=0)] = 64
+    resume_attempts: Annotated[
+        int,
+        Setting("how often a turn is continued after its process died; 0: it is interrupted", ge=0),
+    ] = 3
+    compact_at_percent: Annotated[
+        int,
+        Setting(
+            "replace older messages with a summary above this share of the model's window; 0: never",
+            ge=0,
+            le=95,
+        ),
+    ] = 70
     compact_at_tokens: Annotated[
         int | None,
-        Setting("replace the conversation with a summary above this size", gt=0, example=100_000),
+        Setting("and above this size, also if the window is unknown", gt=0, example=100_000),
     ] = None
     finalizer: Annotated[
         str | None,
@@ -144,6 +204,9 @@ class EngineTables:
     agents: Annotated[Mapping[str, Mapping[str, Any]], Setting("the agents, by name")] = field(
         default_factory=dict
     )
+    personas: Annotated[
+        Mapping[str, PersonaTable], Setting("texts that a session may choose, by name")
+    ] = field(default_factory=dict)
     channels: Annotated[Mapping[str, Mapping[str, Any]], Setting("the channels, by platform")] = (
         field(default_factory=dict)
     )
@@ -164,6 +227,7 @@ class EngineConfig:
 
     agent: str | None = None
     agents: Mapping[str, AgentTable] = field(default_factory=dict)
+    personas: Mapping[str, PersonaTable] = field(default_factory=dict)
     agent_by_platform: Mapping[str, str] = field(default_factory=dict)
     channels: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     engine: EngineSettings = field(default_factory=EngineSettings)
@@ -193,6 +257,7 @@ def read_engine(config: Config) -> EngineConfig:
     return EngineConfig(
         agent=chosen or next(iter(agents), None),
         agents=agents,
+        personas=tables.personas,
         agent_by_platform=_by_platform(tables.channels, agents, place.below("channels")),
         channels=tables.channels,
         engine=replace(tables.engine, access=tables.access, budgets=tables.budget),
@@ -203,10 +268,28 @@ def _agent_table(name: str) -> str:
     return Place(FILE, "agents").below(name).table
 
 
+# The settings that the tables of all agents have.
+_COMMON = ("kind", "prompt", "models", "resume")
+
+
 def _agent(name: str, values: Mapping[str, Any], place: Place) -> AgentTable:
     """Read what the tables of all agents have; the rest depends on the agent's kind."""
-    options = {key: value for key, value in values.items() if key not in ("kind", "prompt")}
-    return replace(read(AgentTable, values, place, others=options), name=name, options=options)
+    options = {key: value for key, value in values.items() if key not in _COMMON}
+    table = replace(read(AgentTable, values, place, others=options), name=name, options=options)
+    own = options.get("model")
+    if (
+        table.kind == "model"
+        and isinstance(own, str)
+        and not {"provider", "base_url"} & set(options)
+    ):
+        provider = own.partition(":")[0]
+        for each in table.models:
+            if not each.startswith(f"{provider}:"):
+                raise BadInput(
+                    f"{place}: models: {each!r} is of another provider than {own!r}; "
+                    "make another agent for it."
+                )
+    return table
 
 
 def _by_platform(

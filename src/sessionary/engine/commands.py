@@ -1,22 +1,35 @@
 """Chat commands such as /new and /resume: messages to Sessionary itself, not to the agent."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from msgspec import Struct
 
 from sessionary.actions import access, turns
 from sessionary.actions import inbox as receive
-from sessionary.actions.sessions import edit, read, revise, routing, titles
+from sessionary.actions.budgets import read_accounts
+from sessionary.actions.sessions import choice, edit, pins, read, revise, routing, titles
 from sessionary.actions.sessions import lists as listing_of
 from sessionary.clock import Moment
+from sessionary.config.engine import AccessPolicy, ChoiceName
+from sessionary.engine import notices
 from sessionary.engine.context import TRUSTED, EngineContext
-from sessionary.engine.turn.loop import CompactionRequest
-from sessionary.errors import Ambiguous, BadInput, Conflict, NotFound, SessionaryError
-from sessionary.model.message import Message, Role
+from sessionary.engine.turn import budgets
+from sessionary.engine.turn.compaction import CompactionRequest
+from sessionary.errors import (
+    Ambiguous,
+    BadInput,
+    Conflict,
+    NotAllowed,
+    NotFound,
+    SessionaryError,
+)
+from sessionary.model import choice as choices
+from sessionary.model.message import Entry, Message, Role, message
 from sessionary.model.prompt import HomeAddress
 from sessionary.model.session import SessionFolder, SessionHead
-from sessionary.model.source import SessionKey, Source
+from sessionary.model.source import ChatType, SessionKey, Source
 from sessionary.model.terminal import one_line
 from sessionary.model.title import clean_title, matches_continuation
 from sessionary.store.database import Tx
@@ -220,14 +233,121 @@ def compact(tx: Tx, request: CommandRequest) -> CommandResult:
     return CommandResult("Compacting; you will be told.", compaction)
 
 
+@command("pin", "/pin [n|list]", "keep your last message, or the nth from the end, for the model")
+def pin(tx: Tx, request: CommandRequest) -> CommandResult:
+    """Pin the person's last message, or one that is so many messages from the end; or list what is pinned."""
+    head = _current(tx, request)
+    if request.words == "list":
+        return CommandResult(_pin_list(tx, head))
+    seq, text = _message_from_end(tx, head, request.words)
+    pins.pin_message(
+        tx, head.id, seq, profile=head.profile, by=request.source.person, moment=request.moment
+    )
+    return CommandResult(
+        f"Pinned “{one_line(text, 60)}”: the model reads it however long this session becomes."
+    )
+
+
+@command("unpin", "/unpin [n]", "unpin the last pinned message, or the nth of /pin list")
+def unpin(tx: Tx, request: CommandRequest) -> CommandResult:
+    """Unpin a message."""
+    head = _current(tx, request)
+    pinned = pins.list_pinned_messages(tx, head.id, profile=head.profile)
+    if not pinned:
+        return CommandResult("Nothing is pinned here.")
+    place = _number(request.words, default=len(pinned))
+    if place > len(pinned):
+        raise NotFound(f"{len(pinned)} messages are pinned here; /pin list shows them.")
+    entry = pinned[place - 1]
+    pins.unpin_message(
+        tx,
+        head.id,
+        entry.seq,
+        profile=head.profile,
+        by=request.source.person,
+        moment=request.moment,
+    )
+    return CommandResult(f"Unpinned “{_first_words(entry)}”.")
+
+
+@command("agent", "/agent [name|default]", "which agent answers in this session")
+def agent(tx: Tx, request: CommandRequest) -> CommandResult:
+    """Say or choose the agent."""
+    catalog, current = request.context.catalog, _choice(tx, request)
+    if not request.words:
+        offer = catalog.offer(current, platform=request.source.platform)
+        name = request.context.agent_for(request.source, None).name if offer is None else offer.name
+        others = ", ".join(sorted(catalog.agents)) or name
+        return CommandResult(f"The agent here is {name}. There are: {others}.")
+    return _choose(tx, request, "agent", None if request.words == "default" else request.words)
+
+
+@command("model", "/model [name|default]", "which model answers in this session")
+def model(tx: Tx, request: CommandRequest) -> CommandResult:
+    """Say or choose the model."""
+    if not request.words:
+        current = _choice(tx, request)
+        offer = request.context.catalog.offer(current, platform=request.source.platform)
+        chosen = current.get("model") or (None if offer is None else offer.model)
+        here = (
+            "The agent here picks its model itself."
+            if chosen is None
+            else f"The model here is {chosen}."
+        )
+        models = () if offer is None else offer.models
+        return CommandResult(f"{here} There are: {', '.join(models)}." if models else here)
+    return _choose(tx, request, "model", None if request.words == "default" else request.words)
+
+
+@command("persona", "/persona [name|none]", "which persona the agent has in this session")
+def persona(tx: Tx, request: CommandRequest) -> CommandResult:
+    """Say or choose the persona."""
+    if not request.words:
+        personas = request.context.catalog.personas.values()
+        names = [f"{each.name} ({each.title})" if each.title else each.name for each in personas]
+        there_are = f"There are: {', '.join(names)}." if names else "None is configured."
+        chosen = _choice(tx, request).get("persona")
+        here = "There is no persona here." if chosen is None else f"The persona here is {chosen}."
+        return CommandResult(f"{here} {there_are}")
+    return _choose(tx, request, "persona", None if request.words == "none" else request.words)
+
+
+@command("tools", "/tools [names|all|none]", "which tools the agent may use in this session")
+def tools(tx: Tx, request: CommandRequest) -> CommandResult:
+    """Say or choose the tools: names or patterns, separated by spaces or commas."""
+    if not request.words:
+        current = _choice(tx, request)
+        catalog = request.context.catalog
+        offer = catalog.offer(current, platform=request.source.platform)
+        known = None if offer is None else catalog.known_tools(offer.name)
+        there_are = "" if known is None else f" There are: {', '.join(known) or 'none'}."
+        return CommandResult(
+            f"The agent may use {choices.describe('tools', current.get('tools'))} here.{there_are}"
+        )
+    words = request.words.replace(",", " ").split()
+    wanted = {"all": None, "none": []}.get(request.words, words)
+    return _choose(tx, request, "tools", wanted)
+
+
 @command("usage", "/usage", "what this session has used")
 def usage(tx: Tx, request: CommandRequest) -> CommandResult:
-    """Tokens and cost of the session."""
-    used = _current(tx, request).usage
+    """Tokens and cost of the session, and what is left of the budgets of the person, the channel and the session."""
+    head = _current(tx, request)
+    used = head.usage
     cost = "unknown" if used.cost_microusd is None else f"${used.cost_microusd / 1e6:.4f}"
     status = "" if used.cost_status is None else f" ({used.cost_status})"
     tokens = f"{used.input_tokens:,} tokens in, {used.output_tokens:,} out"
-    return CommandResult(f"{used.calls} model calls, {tokens}, cost {cost}{status}.")
+    known = request.context.settings.budgets
+    accounts = read_accounts(
+        tx,
+        (*budgets.scopes_of(request.source), *budgets.turn_scopes(known, session_id=head.id)),
+        known,
+        profile=request.key.profile,
+        now=request.moment.now,
+    )
+    lines = [f"{used.calls} model calls, {tokens}, cost {cost}{status}."]
+    lines += [notices.budget_left(account.status()) for account in accounts.values()]
+    return CommandResult("\n".join(lines))
 
 
 @command("status", "/status", "where you are")
@@ -253,6 +373,44 @@ def stop(tx: Tx, request: CommandRequest) -> CommandResult:
     if not turns.ask_to_stop(tx, head.no, reason="stopped by you"):
         return CommandResult("No turn is running.")
     return CommandResult("Stopping.")
+
+
+@command("steer", "/steer text", "give the running turn a message at its next step")
+def steer(tx: Tx, request: CommandRequest) -> CommandResult:
+    """Give a message to the running turn; an agent that cannot be steered reads it after its turn."""
+    if not request.words:
+        raise BadInput("Write what the agent shall read: /steer text.")
+    if _submit(tx, request, "steer"):
+        return CommandResult("The agent reads it at its next step.")
+    return CommandResult("No turn is running: this is a new message.")
+
+
+@command("queue", "/queue [text]", "let a message wait for the next turn; or list what waits")
+def queue(tx: Tx, request: CommandRequest) -> CommandResult:
+    """Let a message wait until the running turn has ended, whatever the settings say; without one, list those."""
+    if request.words:
+        is_running = _submit(tx, request, "queue")
+        return CommandResult("It waits for the next turn." if is_running else "No turn is running.")
+    waiting = arrivals.waiting(tx, str(request.key), profile=request.key.profile, limit=_LISTED + 1)
+    texts = [each.message.text for each in waiting if find(each.message.text) is None]
+    if not texts:
+        return CommandResult("No message is waiting.")
+    lines = [f"{place}. {one_line(text, 80)}" for place, text in enumerate(texts[:_LISTED], 1)]
+    return CommandResult("\n".join(["Waiting for the next turn:", *lines]))
+
+
+def _submit(tx: Tx, request: CommandRequest, wish: str) -> bool:
+    """Store the words after a command as a message; return whether a turn is running that it waits for."""
+    head = routing.get_current(tx, request.key)
+    receive.receive(
+        tx,
+        request.key,
+        request.source,
+        message("user", request.words, extra={turns.WHILE_RUNNING: wish}),
+        moment=request.moment,
+        idempotency_key=f"{wish}/{request.moment.new_id()}",
+    )
+    return head is not None and head.running
 
 
 @command("sethome", "/sethome", "make this chat the default for deliveries")
@@ -291,6 +449,57 @@ def _current(tx: Tx, request: CommandRequest) -> SessionHead:
     if head is None or not head.is_open:
         raise NotFound("There is no session here yet; write something first.")
     return head
+
+
+def _choice(tx: Tx, request: CommandRequest) -> Mapping[str, Any]:
+    """What was chosen for the session here, or for the one that the next message begins."""
+    head = routing.get_current(tx, request.key)
+    if head is None or not head.is_open:
+        return routing.get_next_choice(tx, request.key)
+    return choices.with_pending(head.settings)
+
+
+def _choose(tx: Tx, request: CommandRequest, name: str, value: Any) -> CommandResult:
+    """Choose something for the session here, or for the one that the next message begins."""
+    _check_may_choose(request, ChoiceName(name))
+    source, context = request.source, request.context
+    head = routing.get_current(tx, request.key)
+    if head is None or not head.is_open:
+        routing.choose_next(
+            tx,
+            request.key,
+            {name: value},
+            platform=source.platform,
+            by=source.person,
+            catalog=context.catalog,
+        )
+        chosen = routing.get_next_choice(tx, request.key).get(name)
+        return CommandResult(f"Your next session uses {choices.describe(name, chosen)}.")
+    after = choice.choose(
+        tx, head, {name: value}, by=source.person, moment=request.moment, catalog=context.catalog
+    )
+    chosen = choices.chosen_in(after.settings)[name]
+    starts = "From the next turn on, this" if after.running else "This"
+    return CommandResult(f"{starts} session uses {choices.describe(name, chosen)}.")
+
+
+def _check_may_choose(request: CommandRequest, name: ChoiceName) -> None:
+    """Refuse what this person may not choose; those on trusted platforms may choose everything."""
+    source = request.source
+    if source.platform in TRUSTED:
+        return
+    policy = request.context.settings.access.get(source.platform, AccessPolicy())
+    if name not in policy.may_choose:
+        raise NotAllowed(
+            f"Only the owner may choose the {name} here, at the terminal or in the workbench. "
+            f"may_choose in [access.{source.platform}] lets others choose."
+        )
+    person = source.person
+    is_listed = person is not None and bool({person.id, person.stable_id} & policy.allow)
+    if source.chat_type != ChatType.DM and not is_listed:
+        raise NotAllowed(
+            f"In a group only people in allow of [access.{source.platform}], and the owner, may choose the {name}."
+        )
 
 
 def _visible(tx: Tx, request: CommandRequest) -> list[SessionHead]:
@@ -362,6 +571,32 @@ def _last_prompt(tx: Tx, head: SessionHead) -> tuple[int, Message]:
         if isinstance(entry.body, Message) and entry.body.role is Role.USER:
             return entry.seq, entry.body
     raise Conflict("There is nothing to ask again.")
+
+
+def _message_from_end(tx: Tx, head: SessionHead, words: str) -> tuple[int, str]:
+    """The person's last message, or with a number the message that is so far from the end."""
+    wanted = _number(words, default=1)
+    window = read.read_window(tx, head.id, profile=head.profile, limit=1000)
+    roles = (Role.USER, Role.ASSISTANT) if words else (Role.USER,)
+    found = [
+        (entry.seq, entry.body.text)
+        for entry in window.entries
+        if isinstance(entry.body, Message) and entry.body.role in roles and entry.body.text.strip()
+    ]
+    if wanted > len(found):
+        raise NotFound(f"There are only {len(found)} messages to pin here.")
+    return found[-wanted]
+
+
+def _pin_list(tx: Tx, head: SessionHead) -> str:
+    pinned = pins.list_pinned_messages(tx, head.id, profile=head.profile)
+    if not pinned:
+        return "Nothing is pinned here. /pin pins your last message."
+    return "\n".join(f"{place}. {_first_words(entry)}" for place, entry in enumerate(pinned, 1))
+
+
+def _first_words(entry: Entry) -> str:
+    return one_line(entry.body.text if isinstance(entry.body, Message) else "", 60)
 
 
 def _number(words: str, *, default: int) -> int:

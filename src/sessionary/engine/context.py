@@ -9,15 +9,21 @@ from typing import Any
 
 from msgspec import Struct
 
+from sessionary.actions.turns import RequestRecord
 from sessionary.clock import Clock, Ids, Moment
 from sessionary.config.engine import EngineSettings
 from sessionary.engine.context_cache import ContextCache
 from sessionary.engine.ports import Adapter, Agent
+from sessionary.model import codec
+from sessionary.model.choice import ChoiceCatalog
 from sessionary.model.prompt import PromptContext
 from sessionary.model.reset import Policies
+from sessionary.model.session import SessionHead
 from sessionary.model.source import Isolation, SessionKey, Source, key_for
+from sessionary.model.turn import Lease
 from sessionary.model.usage import Usage
 from sessionary.store.database import Store
+from sessionary.store.tables.blobs import hash_of_text
 
 # Platforms whose senders were authenticated by the operating system or by the web server.
 TRUSTED = frozenset({"terminal", "web", "schedule"})
@@ -134,6 +140,33 @@ class WakeSignal:
                 self._loop.call_soon_threadsafe(self._event.set)
 
 
+class RequestCache:
+    """Which texts of what models are sent besides the messages are stored already, by session; the latest of each.
+
+    A session's epoch grows with each turn, and with each erasure, which deletes these texts: only what the turn right
+    before has stored is known to be there.
+    """
+
+    def __init__(self, limit: int = 10_000) -> None:
+        self._limit = limit
+        self._hashes: dict[int, tuple[int, str]] = {}
+
+    def record(self, lease: Lease, sent: Mapping[str, Any]) -> RequestRecord:
+        """Return the record of a request, with its text unless the session's turn before had the same."""
+        text = codec.encode(sent)
+        name = hash_of_text(text)
+        epoch, known = self._hashes.get(lease.session_no, (0, ""))
+        is_stored = known == name and lease.epoch - epoch <= 1
+        return RequestRecord(name, None if is_stored else text)
+
+    def mark_stored(self, lease: Lease, request: RequestRecord) -> None:
+        """Note that a request's text is committed."""
+        self._hashes.pop(lease.session_no, None)
+        if len(self._hashes) >= self._limit:
+            del self._hashes[next(iter(self._hashes))]
+        self._hashes[lease.session_no] = lease.epoch, request.hash
+
+
 @dataclass(frozen=True, slots=True)
 class EngineContext:
     """The store, clock, agents, adapters and settings that all loops of an engine share."""
@@ -152,13 +185,25 @@ class EngineContext:
     settings: EngineSettings = field(default_factory=EngineSettings)
     profile: str = "main"
     redact_people: bool = False
+    # What sessions may choose for themselves.
+    catalog: ChoiceCatalog = field(default_factory=ChoiceCatalog)
     bus: EventBus = field(default_factory=EventBus)
     contexts: ContextCache = field(default_factory=ContextCache)
+    requests: RequestCache = field(default_factory=RequestCache)
+    # The ids of the turns that run in this process.
+    running: set[str] = field(default_factory=set)
     rng: random.Random = field(default_factory=random.SystemRandom)
 
     def moment(self) -> Moment:
         """Return the current time, with the source of new ids."""
         return Moment(self.clock.now(), self.ids)
+
+    def agent_of(self, head: SessionHead) -> Agent:
+        """Return the agent of a session: the one that it has chosen, or the default of its source."""
+        platform = head.source.platform
+        return self.agent_for(
+            head.source, self.catalog.settle(head.settings, platform=platform).agent
+        )
 
     def key(self, source: Source) -> SessionKey:
         """Return the key of the conversation that a source belongs to."""

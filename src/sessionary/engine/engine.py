@@ -12,7 +12,8 @@ from sessionary.engine.outbox import Outbox, PlatformServices, TurnStatusDisplay
 from sessionary.engine.ports import Adapter
 from sessionary.engine.scheduler import Scheduler
 from sessionary.engine.sweeper import Sweeper
-from sessionary.engine.turn.loop import Compactor, TurnLoop
+from sessionary.engine.turn.compaction import Compactor
+from sessionary.engine.turn.loop import TurnLoop
 from sessionary.errors import NotAllowed, RetryLater
 from sessionary.model.message import Message
 from sessionary.model.source import SessionKey, Source
@@ -33,10 +34,10 @@ class Engine:
         self.context = context
         self.compactor = Compactor(context)
         self._outbox = Outbox(context)
-        self.turns = TurnLoop(context, self.compactor, self._outbox)
-        self.intake = Intake(context, self.turns, self.compactor)
         self.scheduler = Scheduler(context)
-        self.sweeper = Sweeper(context)
+        self.turns = TurnLoop(context, self._outbox, self.scheduler.resume)
+        self.intake = Intake(context, self.turns, self.compactor)
+        self.sweeper = Sweeper(context, self.turns.take_over)
         self.turn_status = TurnStatusDisplay(context)
         self.states: dict[str, str] = {}
         self._tasks: list[asyncio.Task[None]] = []

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sessionary.actions import access, inbox, turns
 from sessionary.actions.sessions import edit, log, routing
@@ -16,15 +17,16 @@ from sessionary.clock import Moment
 from sessionary.config.engine import AccessPolicy, Strangers, WhileRunning
 from sessionary.engine import commands, notices
 from sessionary.engine.context import TRUSTED, EngineContext
+from sessionary.engine.turn.compaction import CompactionRequest, Compactor
 from sessionary.engine.turn.loop import (
-    CompactionRequest,
-    Compactor,
     TurnLoop,
     TurnStart,
     begin,
     begin_with_message,
 )
 from sessionary.errors import NotAllowed, RetryLater, SessionaryError, StoreUnavailable
+from sessionary.model import choice
+from sessionary.model.choice import ChoiceChange
 from sessionary.model.message import Message
 from sessionary.model.session import Opening, SessionFolder
 from sessionary.model.source import ChatType, SessionKey, Source, at_session, check_person
@@ -268,13 +270,33 @@ def submit_to_new_session(
         if earlier is not None:
             received = Received(earlier.id, new=False)
             return _submission_result(tx, SessionKey.parse(earlier.key), received, TurnStart(None))
-    id = edit.open_session(tx, opening, moment=moment)
+    id = edit.open_session(tx, _check_opening(context, opening), moment=moment)
     result = submit_to_session(tx, context, id, submission, moment=moment)
     if result.start.begun is None:
         # The exception rolls back the new session: none may exist without its first message.
-        why = result.received.answer or "a budget is used up, or reserved by running turns."
+        why = (
+            result.received.answer
+            or result.start.refusal
+            or "running turns have reserved the rest of a budget."
+        )
         raise NotAllowed(f"No session was opened: {why}")
     return result
+
+
+def _check_opening(context: EngineContext, opening: Opening) -> Opening:
+    """Return an opening whose model is a choice too; raise `BadInput` for what there is not."""
+    given = opening.chosen or ChoiceChange({})
+    named = (opening.settings or {}).get("model")
+    changed = choice.clean({**({} if named is None else {"model": named}), **given.changed})
+    platform = opening.source.platform
+    offer = context.catalog.offer(changed, platform=platform)
+    # An agent whose models are not known is given any name.
+    model = changed.pop("model", None) if offer is None or not offer.models else None
+    changed = context.catalog.check({}, changed, platform=platform)
+    if model is not None:
+        changed["model"] = model
+    changed = choice.difference({}, changed)
+    return replace(opening, chosen=ChoiceChange(changed, given.by) if changed else None)
 
 
 def _submission_result(

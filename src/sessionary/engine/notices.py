@@ -1,8 +1,11 @@
 """The notices that Sessionary itself sends to people."""
 
+from collections.abc import Sequence
+
 from sessionary.actions import outbox
 from sessionary.clock import Moment
 from sessionary.engine.context import EngineContext
+from sessionary.model.access import BudgetStatus
 from sessionary.model.message import Text
 from sessionary.model.source import Source
 from sessionary.model.terminal import one_line
@@ -11,6 +14,8 @@ from sessionary.store.database import Tx
 
 NEWER_MESSAGE = "a newer message came"
 NOTHING_SAID = "(The agent said nothing.)"
+# How every reason begins that names a budget: it says what is safe and when to try again.
+_BUDGET = "The budget of"
 
 
 def send(tx: Tx, context: EngineContext, source: Source, text: str, *, moment: Moment) -> None:
@@ -22,10 +27,21 @@ def send(tx: Tx, context: EngineContext, source: Source, text: str, *, moment: M
 
 def unfinished(state: TurnState, reason: str | None) -> str:
     """Why there is no answer, and what to do."""
+    if reason and reason.startswith(_BUDGET):
+        return reason
     why = f": {_short(reason)}" if reason else ""
     if state is TurnState.INTERRUPTED:
         return f"Interrupted{why}. Your message is kept. Send /retry to try again."
     return f"Something went wrong{why}. Your message is kept. Send /retry to try again."
+
+
+def unknown_calls(names: Sequence[str]) -> str:
+    """Which tools may or may not have run before the process of a turn ended."""
+    tools = ", ".join(dict.fromkeys(one_line(name, 60) for name in names))
+    return (
+        f"The server stopped while a tool was running: it is not known whether {tools} had an effect. "
+        "It was not run again."
+    )
 
 
 def reset(reason: str | None) -> str:
@@ -35,10 +51,83 @@ def reset(reason: str | None) -> str:
     return f"New session: {why}. Send /resume to go on with an earlier one."
 
 
-def budget_used_up(scope: str, per: str) -> str:
+def budget_used_up(status: BudgetStatus) -> str:
     """Why a message was not answered."""
-    kind = scope.split(":", 1)[0]
-    return f"The budget of this {kind} for the {per} is used up; your message was not answered."
+    return (
+        f"{_BUDGET} {_whose(status.scope)} for the {status.per} is used up; your message was not "
+        f"answered. {_begins_again(status)}"
+    )
+
+
+def run_budget_used_up(status: BudgetStatus) -> str:
+    """Why a scheduled task did not begin: a budget is used up."""
+    return f"{_run_budget(status)} is used up. {_begins_again(status)}"
+
+
+def run_budget_reserved(status: BudgetStatus) -> str:
+    """Why a scheduled task did not begin: running turns have reserved the rest of a budget."""
+    return f"runs that have not ended need {_run_budget(status)}"
+
+
+def _run_budget(status: BudgetStatus) -> str:
+    if status.scope.startswith("schedule:"):
+        return f"its budget for the {status.per}"
+    return f"the budget of {_whose(status.scope)} for the {status.per}"
+
+
+def budget_stop(status: BudgetStatus) -> str:
+    """Why a turn ended before its next model call."""
+    return (
+        f"{_BUDGET} {_whose(status.scope)} for the {status.per} is used up; the steps so far are "
+        f"kept. {_begins_again(status)}"
+    )
+
+
+def budget_warning(status: BudgetStatus, threshold: int, *, names_scope: bool = False) -> str:
+    """How much of a budget is used; with `names_scope` for the owner, who has to know whose it is."""
+    return (
+        f"{threshold} % of the budget of {_whose(status.scope, by_name=names_scope)} for the "
+        f"{status.per} is used: {amounts(status)}. {_begins_again(status)}"
+    )
+
+
+def budget_left(status: BudgetStatus) -> str:
+    """One line about a budget for the person who asks."""
+    return (
+        f"Budget of {_whose(status.scope)} for the {status.per}: {amounts(status)} used "
+        f"({int(status.percent)} %). {_begins_again(status)}"
+    )
+
+
+def amounts(status: BudgetStatus) -> str:
+    """What is used of the limits of a budget: `8,000 of 10,000 tokens and $1.20 of $5.00`."""
+    found = []
+    if status.limit_tokens is not None:
+        found.append(f"{status.used_tokens:,} of {status.limit_tokens:,} tokens")
+    if status.limit_microusd is not None:
+        found.append(f"{_dollars(status.used_microusd)} of {_dollars(status.limit_microusd)}")
+    return " and ".join(found)
+
+
+def _dollars(microusd: int) -> str:
+    return (
+        f"${microusd / 1e6:,.2f}"
+        if microusd >= 10_000 or microusd == 0
+        else f"${microusd / 1e6:.6f}"
+    )
+
+
+def _begins_again(status: BudgetStatus) -> str:
+    return f"It begins again on {status.resets_at:%Y-%m-%d} at 00:00 UTC."
+
+
+def _whose(scope: str, *, by_name: bool = False) -> str:
+    kind, _, name = scope.partition(":")
+    if kind == "profile":
+        return "the whole profile"
+    if by_name or kind in ("agent", "model"):
+        return f"the {kind} {one_line(name, 80)}"
+    return f"this {kind}"
 
 
 def unanswerable(reason: str) -> str:

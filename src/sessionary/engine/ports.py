@@ -6,7 +6,8 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from sessionary.model.message import Message
+from sessionary.model.compaction import CompactionLimits
+from sessionary.model.message import Message, ToolCall
 from sessionary.model.session import SessionHead
 from sessionary.model.source import Channel, Source
 from sessionary.model.transcript import Chat
@@ -14,8 +15,76 @@ from sessionary.model.turn import Delivery
 from sessionary.model.usage import Usage
 
 
+class TurnServices(Protocol):
+    """What a runner may call during its turn. All of it is optional."""
+
+    async def record_request(
+        self,
+        *,
+        model: str | None,
+        tools: Sequence[Mapping[str, Any]],
+        settings: Mapping[str, Any],
+        window: int | None = None,
+    ) -> None:
+        """Record what the model is sent besides the messages, and its window, so that people can see it later."""
+
+    async def fit(
+        self, *, window: int | None, overhead: int = 0, is_too_long: bool = False
+    ) -> Sequence[Chat] | None:
+        """Compact the conversation if it nears the model's window; return the new context, or None if it stays.
+
+        Call it before each model call. `overhead` is the estimated size of the system prompt and the tools.
+        `is_too_long`: the provider has refused the context.
+        """
+
+    async def new_messages(self) -> Sequence[Chat]:
+        """Return messages that people sent during the turn, if they are to steer it; the others wait for the next turn.
+
+        They are in the log when this returns. Call it between steps.
+        """
+
+    async def read_output(self, seq: int) -> str | None:
+        """Return the tool output in an entry of the session, whole; None if there is none."""
+
+
+class NoServices:
+    """The services of a request that belongs to no running turn."""
+
+    def __repr__(self) -> str:
+        return "NoServices()"
+
+    async def record_request(
+        self,
+        *,
+        model: str | None,
+        tools: Sequence[Mapping[str, Any]],
+        settings: Mapping[str, Any],
+        window: int | None = None,
+    ) -> None:
+        """Record nothing."""
+
+    async def fit(
+        self, *, window: int | None, overhead: int = 0, is_too_long: bool = False
+    ) -> Sequence[Chat] | None:
+        """Leave the context as it is."""
+        return None
+
+    async def new_messages(self) -> Sequence[Chat]:
+        """Return nothing."""
+        return ()
+
+    async def read_output(self, seq: int) -> str | None:
+        """Return nothing."""
+        return None
+
+
 class TurnRequest(Struct, frozen=True):
-    """What a runner is given for one turn."""
+    """What a runner is given for one turn.
+
+    A turn whose process has ended is continued in another: then `resumed` says how often that has happened, `steps` are
+    the messages that the turn has written so far, which are in the context too, and `unfinished` are the tool calls
+    among them whose result was not recorded. It is not known whether those ran.
+    """
 
     turn_id: str
     session: SessionHead
@@ -24,6 +93,10 @@ class TurnRequest(Struct, frozen=True):
     context: Sequence[Chat]
     blob: Callable[[str], Awaitable[bytes]]
     settings: Mapping[str, Any] = {}
+    resumed: int = 0
+    steps: tuple[Message, ...] = ()
+    unfinished: tuple[ToolCall, ...] = ()
+    services: TurnServices = NoServices()
 
 
 class Delta(Struct, frozen=True):
@@ -72,9 +145,13 @@ class Summarizer(Protocol):
     """Summarizes a conversation for the model."""
 
     async def summarize(
-        self, context: Sequence[Chat], *, focus: str | None
+        self,
+        context: Sequence[Chat],
+        *,
+        focus: str | None,
+        limits: CompactionLimits | None = None,
     ) -> tuple[str, Usage | None]:
-        """Return a summary that replaces the context, and what it cost."""
+        """Return a summary that replaces the context, no longer than the limits allow, and what it cost."""
 
 
 class Titler(Protocol):
@@ -92,11 +169,25 @@ class Agent(Protocol):
     @property
     def prompt(self) -> str | None: ...
     @property
+    def model(self) -> str | None:
+        """The model that it asks, if it is known before a turn."""
+
+    @property
     def runner(self) -> Runner: ...
     @property
     def summarizer(self) -> Summarizer: ...
     @property
     def titler(self) -> Titler: ...
+    @property
+    def resumes(self) -> bool:
+        """Whether a turn whose process has ended is continued in another."""
+
+    @property
+    def reports_unknown_calls(self) -> bool:
+        """Whether the person is told when it is not known whether a tool ran."""
+
+    def window(self, model: str | None) -> int | None:
+        """Return how many tokens the agent's model reads, or another one that it may use; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from sessionary.actions import access, outbox, schedules, turns
+from sessionary.actions.budgets import lock_accounts, reserve, scope_name
 from sessionary.actions.schedules import ClaimedRun
 from sessionary.actions.sessions import edit, titles
 from sessionary.clock import Moment
@@ -57,7 +58,7 @@ class Scheduler:
         finally:
             self._stopping = True
             for turn in self._turns:
-                turn.stop(SERVER_STOPPED)
+                turn.hand_over()
             # Not cancelled: a turn that is just beginning would stay "running" in the store.
             await asyncio.gather(*self._running, return_exceptions=True)
 
@@ -103,21 +104,33 @@ class Scheduler:
             # Its lease runs out; then the sweeper records it as failed and notifies its people.
             log.error("the end of a scheduled run could not be stored", exc_info=task.exception())
 
-    async def run_one(self, due: ClaimedRun) -> None:
-        """Run one occurrence; its end is always recorded, and a failure is delivered."""
+    def resume(self, due: ClaimedRun, begun: turns.Begun) -> None:
+        """Continue the turn of an occurrence whose process has ended, in the background."""
+        task = asyncio.create_task(self.run_one(due, begun))
+        self._running.add(task)
+        task.add_done_callback(self._finished)
+
+    async def run_one(self, due: ClaimedRun, continued: turns.Begun | None = None) -> None:
+        """Run one occurrence, or continue its turn; its end is always recorded, and a failure is delivered."""
         context = self._context
         heartbeat = asyncio.create_task(self._renew(due))
         try:
             try:
                 agent = context.agent_for(_source(due), due.schedule.agent)
-                begun, target = await context.store.write(
-                    _begin, due, context=context, moment=context.moment()
-                )
+                if continued is None:
+                    begun, target = await context.store.write(
+                        _begin, due, agent, context=context, moment=context.moment()
+                    )
+                else:
+                    begun = continued
+                    target = await context.store.read(target_of, due)
             except SessionaryError as error:
                 log.warning("schedule %s failed: %s", due.schedule.name, error)
                 await context.store.write(_fail, due, str(error), moment=context.moment())
                 return
-            await self._run_turn(due, TurnRun(context, begun, _target(due, agent, target)), target)
+            scopes = _scopes(due, agent, context, session_id=begun.lease.session_id)
+            run = TurnRun(context, begun, _target(due, agent, target, scopes=scopes))
+            await self._run_turn(due, run, target)
         finally:
             heartbeat.cancel()
 
@@ -125,20 +138,23 @@ class Scheduler:
         state, reason = RunState.FAILED, SERVER_STOPPED
         self._turns.add(run)
         if self._stopping:
-            run.stop(SERVER_STOPPED)
+            run.hand_over()
+        ended = None
         try:
             ended = await run.run()
             state = RunState.DONE if ended is TurnState.DONE else RunState.FAILED
             reason = run.reason or target.problem or ""
         finally:
             self._turns.discard(run)
-            await self._context.store.write(
-                schedules.end_run,
-                due,
-                state=state,
-                now=self._context.clock.now(),
-                reason=reason or None,
-            )
+            # Another process continues a turn that was left to it, and ends the run.
+            if ended is not TurnState.RUNNING:
+                await self._context.store.write(
+                    schedules.end_run,
+                    due,
+                    state=state,
+                    now=self._context.clock.now(),
+                    reason=reason or None,
+                )
 
     async def _renew(self, due: ClaimedRun) -> None:
         context = self._context
@@ -157,14 +173,29 @@ class Scheduler:
                 log.warning("schedule %s cannot renew its lease: %s", due.schedule.name, error)
 
 
-def _target(due: ClaimedRun, agent: Agent, target: ScheduleTarget) -> TurnTarget:
+def _target(
+    due: ClaimedRun, agent: Agent, target: ScheduleTarget, *, scopes: tuple[str, ...]
+) -> TurnTarget:
     return TurnTarget(
         source=_source(due),
         agent=agent,
         to=target.channel,
-        scopes=(f"schedule:{due.schedule.name}",),
+        scopes=scopes,
         is_job=True,
     )
+
+
+def _scopes(
+    due: ClaimedRun, agent: Agent, context: EngineContext, *, session_id: str | None = None
+) -> tuple[str, ...]:
+    """Return what a run is counted under."""
+    shared = budgets.turn_scopes(
+        context.settings.budgets,
+        profile=due.schedule.profile,
+        agent=agent.name,
+        session_id=session_id,
+    )
+    return (scope_name("schedule", due.schedule.name), *shared)
 
 
 def _fail(tx: Tx, due: ClaimedRun, reason: str, *, moment: Moment) -> None:
@@ -174,27 +205,28 @@ def _fail(tx: Tx, due: ClaimedRun, reason: str, *, moment: Moment) -> None:
 
 
 def _begin(
-    tx: Tx, due: ClaimedRun, *, context: EngineContext, moment: Moment
+    tx: Tx, due: ClaimedRun, agent: Agent, *, context: EngineContext, moment: Moment
 ) -> tuple[turns.Begun, ScheduleTarget]:
     """Open a session for the run and begin its turn, in one transaction."""
-    task = due.schedule
-    accounts = budgets.accounts(
-        tx, (f"schedule:{task.name}",), context.settings, profile=task.profile, now=moment.now
-    )
+    task, known = due.schedule, context.settings.budgets
+    checked = (*_scopes(due, agent, context), *budgets.model_scopes(known, agent=agent))
+    accounts = lock_accounts(tx, checked, known, profile=task.profile, now=moment.now)
     for account in accounts.values():
         if account.is_used_up:
-            raise NotAllowed(f"its budget for the {account.budget.per} is used up")
+            raise NotAllowed(notices.run_budget_used_up(account.status()))
         if account.is_reserved:
-            raise NotAllowed(
-                f"runs that have not ended need its budget for the {account.budget.per}"
-            )
+            raise NotAllowed(notices.run_budget_reserved(account.status()))
     prompt = message("user", task.prompt)
     opening = Opening(task.profile, _source(due), kind=Kind.JOB)
     id = edit.open_session(tx, opening, moment=moment)
-    claim = turns.Claim(context.holder, context.settings.lease_seconds, task.agent)
+    settings = context.settings
+    resumable = agent.resumes and settings.resume_attempts > 0
+    claim = turns.Claim(context.holder, settings.lease_seconds, agent.name, resumable)
     begun = turns.begin_in_session(tx, id, prompt, profile=task.profile, claim=claim, moment=moment)
+    own = budgets.turn_scopes(known, session_id=id)
+    accounts |= lock_accounts(tx, own, known, profile=task.profile, now=moment.now)
     expected = budgets.expected_use(None, (prompt,))
-    budgets.reserve(tx, begun.lease.turn_id, accounts.values(), expected, profile=task.profile)
+    reserve(tx, begun.lease.turn_id, accounts.values(), expected, profile=task.profile)
     head = table.get_by_no(tx, begun.lease.session_no)
     titles.name_automatically(tx, head, task.name, by=TitleBy.AGENT)
     schedules.set_run_session(tx, due, head.no)

@@ -6,23 +6,19 @@ import inspect
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
-from sessionary.actions import files, outbox, schedules, sweep
-from sessionary.actions.sessions import read
+from sessionary.actions import files, schedules, sweep
 from sessionary.clock import Moment
 from sessionary.engine import notices, scheduler
 from sessionary.engine.context import EngineContext
 from sessionary.engine.outbox import CLAIM_FACTOR
 from sessionary.errors import BadInput, RetryLater, StoreUnavailable
-from sessionary.model.message import Text
-from sessionary.model.turn import TurnState
 from sessionary.store.database import Tx
-from sessionary.store.tables import arrivals, sessions
 from sessionary.store.tables.sessions import EndedSession
 
 FINALIZER_SECONDS = 60.0
@@ -32,10 +28,14 @@ T = TypeVar("T")
 
 
 class Sweeper:
-    """Interrupts dead turns, ends expired sessions and runs their finalizers, empties the trash."""
+    """Finds dead turns, ends expired sessions and runs their finalizers, empties the trash."""
 
-    def __init__(self, context: EngineContext) -> None:
+    def __init__(
+        self, context: EngineContext, take_over: Callable[[Iterable[str]], Awaitable[None]]
+    ) -> None:
+        """`take_over` continues turns whose process died, or interrupts them."""
         self._context = context
+        self._take_over = take_over
         self._suspects: dict[str, float] = {}
         self._seen_at: datetime | None = None
         self._check_clock_at = 0.0
@@ -100,9 +100,9 @@ class Sweeper:
         context = self._context
         await self._follow_clock()
         dead = await self._dead_turns()
-        await context.store.write(
-            interrupt_dead, context=context, moment=context.moment(), among=dead
-        )
+        if dead:
+            await self._take_over(sorted(dead))
+        await context.store.write(fail_dead_runs, moment=context.moment())
         await context.store.write(
             sweep.end_expired_sessions, context.policies, moment=context.moment()
         )
@@ -116,7 +116,9 @@ class Sweeper:
         """
         now, enough = time.monotonic(), self._context.settings.confirm_seconds
         expired = await self._context.store.read(
-            sweep.list_expired_turns, now=self._context.clock.now()
+            sweep.list_expired_turns,
+            profile=self._context.profile,
+            now=self._context.clock.now(),
         )
         self._suspects = {id: self._suspects.get(id, now) for id in expired}
         return frozenset(id for id, since in self._suspects.items() if now - since >= enough)
@@ -146,26 +148,13 @@ class Sweeper:
         return None
 
 
-def interrupt_dead(tx: Tx, *, context: EngineContext, moment: Moment, among: frozenset[str]) -> int:
-    """Interrupt the turns whose lease ran out, and notify their people."""
-    dead = sweep.interrupt_dead_turns(tx, moment=moment, among=among) if among else []
-    for turn in dead:
-        profile = sessions.profile_of(tx, turn.session_id) or context.profile
-        head = read.get_head(tx, turn.session_id, profile=profile)
-        # Where the turn was asked for: a session may continue in another chat than it was opened in.
-        source = arrivals.source_of_turn(tx, turn.id, session_no=head.no) or head.source
-        channel = source.channel
-        if channel is not None and channel.platform in context.deliverable:
-            text = notices.unfinished(TurnState.INTERRUPTED, turn.reason)
-            outbox.enqueue(
-                tx, channel, (Text(text),), profile=profile, moment=moment, session_no=head.no
-            )
+def fail_dead_runs(tx: Tx, *, moment: Moment) -> None:
+    """End the scheduled runs whose process died, and notify their people."""
     for due in schedules.fail_dead_runs(tx, now=moment.now):
         log.warning("a run of schedule %s died with its process", due.schedule.name)
         scheduler.notify(
             tx, due, notices.run_failed(due.schedule.name, schedules.DIED), moment=moment
         )
-    return len(dead)
 
 
 def load(name: str) -> Callable[..., Any]:

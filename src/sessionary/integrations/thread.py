@@ -259,7 +259,7 @@ def retract_from(
     """
     profile, id = thread.profile, entry.session_id
     head = read.get_head(tx, id, profile=profile)
-    mark = transcript.latest_compaction(entries.marks(tx, rows.segments(tx, head.no)))
+    mark = transcript.latest_compaction(entries.marks_in_effect(tx, rows.segments(tx, head.no)))
     is_summary = mark is not None and mark.seq == entry.seq
     after = 0 if is_summary else entry.seq - 1
     revise.retract(tx, id, profile=profile, after=after, at=moment.now, reason=reason, lease=lease)
@@ -332,7 +332,7 @@ def _with_summary(shown: Sequence[Entry], mark: Entry | None) -> list[Entry]:
 
 
 def _last_entries(tx: Tx, head: SessionHead, limit: int) -> list[Entry]:
-    mark = transcript.latest_compaction(entries.marks(tx, rows.segments(tx, head.no)))
+    mark = transcript.latest_compaction(entries.marks_in_effect(tx, rows.segments(tx, head.no)))
     through = _through(mark)
     shown: list[Entry] = []
     before: int | None = None

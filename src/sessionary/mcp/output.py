@@ -111,10 +111,11 @@ class HitLinePage(TypedDict):
 
 
 class UsagePage(TypedDict):
-    """Tokens and cost by group. Pass `next` as `cursor` to get more."""
+    """Tokens and cost by group. Pass `next` as `cursor` to get more. `used_up_budgets` allow no turn to begin."""
 
     items: list[UsageTotals]
     next: str | None
+    used_up_budgets: list[str]
 
 
 class ResumePack(TypedDict):

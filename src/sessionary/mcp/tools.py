@@ -1,12 +1,13 @@
 """The tools: short answers with citations, in one profile."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from sessionary.actions import usage
+from sessionary.actions import budgets, usage
+from sessionary.actions.budgets import Budgets
 from sessionary.actions.search.search import SearchOptions
 from sessionary.actions.sessions import append, edit, lists, log, read
 from sessionary.clock import Clock, Ids, Moment
@@ -46,6 +47,9 @@ _PAGE = 200
 # The budget is in tokens, texts are cut by characters: this few are less than a token.
 _CHARACTERS_PER_TOKEN = 3
 _MIN_CHARACTERS = 40
+# How many used-up budgets are named, and how much of each name is shown.
+_MOST_SCOPES = 20
+_LONGEST_SCOPE = 100
 
 
 SessionRef = Annotated[
@@ -86,6 +90,7 @@ class SessionTools:
     profile: str
     clock: Clock
     ids: Ids
+    budgets: Budgets = field(default_factory=dict)
 
     async def search_sessions(
         self,
@@ -193,12 +198,20 @@ class SessionTools:
         }
 
     async def get_usage_summary(self, by: GroupName = "model", cursor: Cursor = None) -> UsagePage:
-        """Sum the tokens and the cost of model calls."""
+        """Sum the tokens and the cost of model calls; name the budgets that are used up."""
         rows = await self.store.read(usage.sum_usage, by, profile=self.profile)
+        limits = await self.store.read(
+            budgets.list_status, self.budgets, profile=self.profile, now=self.clock.now()
+        )
+        used_up = [each.scope for each in limits if each.is_used_up][:_MOST_SCOPES]
         begin = _parse_offset(cursor)
         kept = output.fit([output.usage_row_json(row) for row in rows[begin:]])
         end = begin + len(kept)
-        return {"items": kept, "next": str(end) if end < len(rows) else None}
+        return {
+            "items": kept,
+            "next": str(end) if end < len(rows) else None,
+            "used_up_budgets": [one_line(scope, _LONGEST_SCOPE) for scope in used_up],
+        }
 
     async def resume_pack(
         self,
@@ -409,7 +422,9 @@ def _first_prompt(tx: Tx, head: SessionHead) -> str | None:
 
 
 def _summary(tx: Tx, head: SessionHead) -> str | None:
-    mark = transcript.latest_compaction(entries.marks(tx, session_table.segments(tx, head.no)))
+    mark = transcript.latest_compaction(
+        entries.marks_in_effect(tx, session_table.segments(tx, head.no))
+    )
     return mark.body.summary if mark is not None and isinstance(mark.body, Compaction) else None
 
 

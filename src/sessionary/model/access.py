@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -34,6 +34,41 @@ class BudgetUse(Struct, frozen=True):
     cost_microusd: int = 0
     reserved_tokens: int = 0
     reserved_microusd: int = 0
+
+
+class BudgetStatus(Struct, frozen=True, kw_only=True):
+    """A budget and what was used of it in the current day or month; a limit of None means that there is none.
+
+    `scope` is what it counts, such as `person:telegram:42`; a kind alone, such as `person`, if nothing was used yet.
+    """
+
+    scope: str
+    per: Literal["day", "month"]
+    period: str
+    resets_at: datetime
+    limit_tokens: int | None
+    limit_microusd: int | None
+    used_tokens: int
+    used_microusd: int
+    reserved_tokens: int
+    reserved_microusd: int
+    warned: tuple[int, ...] = ()
+
+    @property
+    def percent(self) -> float:
+        """How much is used of the tokens or of the money, whichever share is larger."""
+        return max(
+            0.0 if limit is None else used * 100 / limit
+            for used, limit in (
+                (self.used_tokens, self.limit_tokens),
+                (self.used_microusd, self.limit_microusd),
+            )
+        )
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether no turn may begin before `resets_at`."""
+        return self.percent >= 100
 
 
 class Scope(StrEnum):

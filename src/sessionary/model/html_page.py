@@ -120,8 +120,8 @@ def render_entry(entry: Entry, pictures: Mapping[str, bytes]) -> str:
         case Message() as message:
             content = "".join(_part(part, pictures) for part in message.parts)
             return _section(message.role, heading_of(message), entry.at, content)
-        case Compaction(summary):
-            return _section("summary", "Summary for the model", entry.at, _prose(summary))
+        case Compaction(summary) as mark:
+            return _section("summary", mark.heading, entry.at, _prose(summary))
         case Retraction():
             return ""
 

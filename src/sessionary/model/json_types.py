@@ -63,7 +63,13 @@ class SessionSummary(TypedDict):
     preview: str | None
     """The first words of the first user message, on one line."""
     model: str | None
-    """The model that answered last."""
+    """The model that was chosen for it, or the first that answered in it."""
+    agent: str | None
+    """The agent that was chosen for it; null: the default."""
+    persona: str | None
+    """The persona that was chosen for it."""
+    tools: NotRequired[list[str]]
+    """Patterns of the tools that its agent may use; missing: all."""
     project: str | None
     """The name of the project that it is in."""
     pinned: bool
@@ -251,6 +257,13 @@ class CompactionEntry(EntryBase):
     """The last `seq` that the summary replaces."""
     names_speakers: NotRequired[bool]
     """Whether the model is told who wrote each message."""
+    kept: NotRequired[list[int]]
+    """Entries before `through` that the model still reads word for word, such as pinned messages."""
+    shortened: NotRequired[int]
+    """Tool outputs up to this `seq` are shortened for the model. A compaction may do only this: then `summary` is
+    empty, or that of the compaction before."""
+    longest_output: NotRequired[int]
+    """How many characters of a shortened tool output the model reads."""
 
 
 class RetractionEntry(EntryBase):
@@ -291,6 +304,37 @@ class UsageTotals(TypedDict):
     """How many calls have no known price."""
 
 
+class BudgetInfo(TypedDict):
+    """A budget, and what was used of it in the current day or month (UTC)."""
+
+    scope: str
+    """What it counts, such as `person:telegram:42`; a kind alone, such as `person`, if nothing was used yet."""
+    per: Literal["day", "month"]
+    """How long a period is."""
+    period: str
+    """The current day or month, such as `2026-08-01` or `2026-08`."""
+    resets_at: str
+    """When the next period begins."""
+    limit_tokens: int | None
+    """How many tokens may be used; null without a limit."""
+    limit_microusd: int | None
+    """How much may be spent in millionths of a US dollar; null without a limit."""
+    used_tokens: int
+    """How many tokens are used."""
+    used_microusd: int
+    """How much is spent, as far as prices are known."""
+    reserved_tokens: int
+    """What running turns have reserved beside that."""
+    reserved_microusd: int
+    """What running turns have reserved beside that, in millionths of a US dollar."""
+    percent: float
+    """How much is used of the tokens or of the money, whichever share is larger; may be above 100."""
+    is_used_up: bool
+    """Whether no turn may begin before `resets_at`."""
+    warned: list[int]
+    """The thresholds of 50, 80 and 100 percent of which people were warned in this period."""
+
+
 class PolicyInfo(TypedDict):
     """When a session is reset automatically. Limits that the mode does not use are null."""
 
@@ -319,6 +363,111 @@ class TurnInfo(TypedDict):
     """The number of its first entry."""
     reason: str | None
     """Why it failed or was interrupted."""
+    holder: str | None
+    """The process that runs it or ran it last; null if that one has stopped, and another shall continue it."""
+    resumed: int
+    """How often another process has continued it."""
+    resume_reason: str | None
+    """Why it was continued the last time, or shall be."""
+    waiting: bool
+    """Whether it is running, but its process has stopped or died: another one continues or ends it."""
+
+
+class TurnSummary(TurnInfo):
+    """A turn in the list of a session's turns."""
+
+    calls: int
+    """How many answers the model has written in it."""
+
+
+class ModelCallInfo(TypedDict):
+    """One call of the model in a turn."""
+
+    number: int
+    """Its number in the turn, from 1."""
+    answer_seq: int | None
+    """The entry with its answer; null if there is none."""
+    model: str | None
+    """The model that answered."""
+    tokens: int | None
+    """How many tokens it was sent, as the provider counted them."""
+
+
+class CompactionInfo(TypedDict):
+    """What the model reads instead of the beginning of a session."""
+
+    seq: int
+    """The entry that says so."""
+    through: int
+    """The last `seq` that the summary replaces; 0 if nothing is replaced."""
+    summary: str
+    """The summary; empty if only tool outputs were shortened."""
+    kept: list[int]
+    """Entries before `through` that the model still reads word for word, such as pinned messages."""
+    shortened_through: int
+    """Long tool outputs up to this `seq` are shortened; 0: none is."""
+
+
+class SentContextInfo(TypedDict):
+    """What a model was sent in one call of a turn, made again from the log."""
+
+    turn: TurnInfo
+    call: ModelCallInfo
+    calls: int
+    """How many calls the turn has."""
+    model: str | None
+    """The model that was called."""
+    window: int | None
+    """How many tokens that model reads at once, if it was known."""
+    system_prompt: str | None
+    """The system prompt; null if it was not recorded, as for agents that are programs."""
+    tools: list[dict[str, Any]] | None
+    """The tools that the model could call; null if they were not recorded."""
+    settings: dict[str, Any] | None
+    """The session's settings for the model; null if they were not recorded."""
+    messages: list[dict[str, Any]]
+    """The messages, in the format of the OpenAI API."""
+    seqs: list[int]
+    """The entry that each message is made of; 0 for the summary."""
+    compaction: CompactionInfo | None
+    """The compaction in effect."""
+    shortened: list[int]
+    """The entries of tool outputs of which the model read only a part."""
+    tokens_by_kind: dict[str, int]
+    """The estimated tokens of the system prompt, the tools, the summary, and the messages by their role."""
+
+
+class ContextInfo(TypedDict):
+    """How large the context of a session is now, in tokens."""
+
+    used: int
+    window: int | None
+    """How many tokens the model reads at once; null if that is unknown."""
+    threshold: int | None
+    """The size at which the context is compacted; null if it is not."""
+    percent: float | None
+    """How much of the window is used."""
+    by_kind: dict[str, int]
+    """The estimated tokens of the system prompt, the tools, the summary, and the messages by their role."""
+    model: str | None
+    """The model that answers, as far as it is known."""
+    compaction: CompactionInfo | None
+    """The compaction in effect."""
+    status: Literal["reported", "estimate"]
+    """`reported`: the provider has counted the last call, and only what came later is estimated."""
+
+
+class PinInfo(TypedDict):
+    """A pinned message: the model reads it word for word also after a compaction."""
+
+    seq: int
+    """The number of its entry."""
+    role: Role
+    """Who wrote it."""
+    text: str
+    """The first 200 characters, on one line."""
+    at: str
+    """When it was written."""
 
 
 class HoldInfo(TypedDict):

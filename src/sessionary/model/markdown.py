@@ -45,8 +45,9 @@ def render_entry(entry: Entry) -> str:
         case Message() as message:
             blocks = [f"## {_escaped(heading_of(message))} · {format_time(entry.at)}"]
             blocks += [block for part in message.parts if (block := _part(part))]
-        case Compaction(summary):
-            blocks = [f"## Summary for the model · {format_time(entry.at)}", _quote(summary)]
+        case Compaction(summary) as mark:
+            blocks = [f"## {mark.heading} · {format_time(entry.at)}"]
+            blocks += [_quote(summary)] if summary else []
         case Retraction():
             return ""
     return "\n" + "\n\n".join(blocks) + "\n"

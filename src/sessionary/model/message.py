@@ -227,11 +227,25 @@ class Compaction(Struct, frozen=True):
     """For the model only: everything up to `through` is replaced by the summary.
 
     `names_speakers`: several people had spoken by then, and the model goes on reading who does.
+    `kept`: entries up to `through` that the model still reads word for word, such as pinned messages.
+    `shortened`: of the tool outputs up to this entry, only `longest_output` characters are read. A compaction that only
+    shortens has no summary, or repeats the one before.
     """
 
     summary: str
     through: int
     names_speakers: bool = False
+    kept: tuple[int, ...] = ()
+    shortened: int = 0
+    longest_output: int = 0
+
+    @property
+    def heading(self) -> str:
+        """What it does, for people."""
+        shortened = f"tool outputs up to {self.shortened} shortened"
+        if not self.summary:
+            return f"For the model, {shortened}"
+        return f"Summary for the model, {shortened}" if self.shortened else "Summary for the model"
 
 
 class Retraction(Struct, frozen=True):
@@ -322,9 +336,15 @@ def body_to_json(body: Body) -> dict[str, Any]:
     match body:
         case Message():
             return _message_to_json(body)
-        case Compaction(summary, through, names):
-            data = {"summary": summary, "through": through}
-            return {**data, "names_speakers": True} if names else data
+        case Compaction():
+            data: dict[str, Any] = {"summary": body.summary, "through": body.through}
+            if body.names_speakers:
+                data["names_speakers"] = True
+            if body.kept:
+                data["kept"] = list(body.kept)
+            if body.shortened:
+                data |= {"shortened": body.shortened, "longest_output": body.longest_output}
+            return data
         case Retraction(after, reason):
             return {"after": after, "reason": reason}
 
@@ -336,8 +356,14 @@ def body_from_json(kind: str, role: str | None, data: Mapping[str, Any]) -> Body
             known = _ROLES.get(role)
             return _message_from_json(Role(role or "") if known is None else known, data)
         case "compaction":
-            names = data.get("names_speakers") is True
-            return Compaction(data["summary"], data["through"], names)
+            return Compaction(
+                data["summary"],
+                data["through"],
+                data.get("names_speakers") is True,
+                tuple(data.get("kept", ())),
+                data.get("shortened", 0),
+                data.get("longest_output", 0),
+            )
         case "retraction":
             return Retraction(data["after"], data.get("reason", "undo"))
     raise BadInput(f"Unknown kind of entry {kind!r}.")

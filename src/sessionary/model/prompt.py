@@ -78,6 +78,8 @@ class PromptContext(Struct, frozen=True, kw_only=True):
     homes: frozenset[HomeAddress] = frozenset()
     redactor: Redactor | None = None
     reset: ResetReason | None = None
+    # The text of the session's persona; it comes first.
+    persona: str | None = None
 
     @property
     def delivery_options(self) -> tuple[str, ...]:
@@ -95,6 +97,8 @@ def render(facts: PromptContext) -> str:
         facts.homes,
         facts.redactor,
     )
+    if facts.persona:
+        section = f"{facts.persona.strip()}\n\n{section}"
     # Last, because it goes away with the second turn: what stands before it stays cached.
     return section if facts.reset is None else f"{section}\n{_RESET[facts.reset]}"
 

@@ -142,10 +142,14 @@ class TurnLine(_Line, frozen=True, kw_only=True, tag="turn"):
     agent: str | None = None
     reason: str | None = None
     partial: str | None = None
+    resumed: Count = 0
+    resume_reason: str | None = None
+    # The blob with what the model was sent besides the messages.
+    request: str | None = None
 
 
 class BlobLine(_Line, frozen=True, kw_only=True, tag="blob"):
-    """The bytes of an attachment, before the first entry of the session that needs them."""
+    """The bytes of an attachment or of a turn's request, before the first line of the session that needs them."""
 
     hash: str
     data: str
@@ -169,6 +173,9 @@ class EntryLine(_Line, frozen=True, kw_only=True, tag="entry"):
     summary: str | None = None
     through: Seq | None = None
     names_speakers: bool | None = None
+    kept: list[Seq] | None = None
+    shortened: Seq | None = None
+    longest_output: Count | None = None
     after: Seq | None = None
     reason: str | None = None
 
@@ -229,7 +236,14 @@ _MESSAGE_FIELDS = (
 )
 _BODY_FIELDS = {
     "message": _MESSAGE_FIELDS,
-    "compaction": ("summary", "through", "names_speakers"),
+    "compaction": (
+        "summary",
+        "through",
+        "names_speakers",
+        "kept",
+        "shortened",
+        "longest_output",
+    ),
     "retraction": ("after", "reason"),
 }
 _REQUIRED = {
@@ -413,6 +427,8 @@ def _check(line: Line) -> None:
             _check_id("a turn", line.id)
             if utc(line.ended_at) < utc(line.began_at):
                 raise BadInput(f"turn {line.id} ends before it begins")
+            if line.request is not None and not _HASH.fullmatch(line.request):
+                raise BadInput("request must be 64 hexadecimal digits")
         case UsageLine():
             if not line.call_id or codec.storable_text(line.call_id) != line.call_id:
                 raise BadInput("call_id must be plain text")
@@ -545,11 +561,14 @@ def line_within(line: SessionLine, extent: ExportOptions) -> SessionLine:
 
 
 def turn_within(line: TurnLine, source: Source, extent: ExportOptions) -> TurnLine:
-    """A turn as an export writes it."""
+    """A turn as an export writes it; what its model was sent is only part of a whole one."""
+    if extent.is_whole:
+        return line
+    line = msgspec.structs.replace(line, request=None)
     if not extent.redact or line.partial is None:
         return line
-    given = {name: getattr(line, name) for name in line.__struct_fields__}
-    return TurnLine(**given | {"partial": _words_for(source, extent.redactor)(line.partial)})
+    words = _words_for(source, extent.redactor)
+    return msgspec.structs.replace(line, partial=words(line.partial))
 
 
 def entry_within(entry: Entry, source: Source, extent: ExportOptions) -> Entry:

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sessionary.errors import BadInput
+from sessionary.model.choice import ChoiceChange
 from sessionary.model.message import MAX_SEQ
 from sessionary.model.source import Source
 from sessionary.model.usage import UsageTotal
@@ -102,6 +103,11 @@ class SessionHead(Struct, frozen=True):
     running_turn: str | None
     parent_id: str | None
     lineage: Lineage | None
+    # The tokens of the last model call as its provider counted them, and the last entry that this covers; 0: unknown.
+    context_tokens: int = 0
+    context_seq: int = 0
+    # Its own agent, model, persona, tools and model settings, as they are stored: see `model.choice`.
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def shown_title(self) -> str:
@@ -140,6 +146,8 @@ class Opening(Struct, frozen=True):
     labels: tuple[str, ...] = ()
     read_only: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
+    # The agent, model, persona and tools that someone chose for it; `edit.open_session` records them in its log.
+    chosen: ChoiceChange | None = None
 
 
 class Project(Struct, frozen=True):

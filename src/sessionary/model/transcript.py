@@ -22,12 +22,27 @@ from sessionary.model.message import (
     ToolResult,
 )
 from sessionary.model.terminal import one_line
+from sessionary.model.tokens import estimate
 
 LONGEST_NAME = 64
 _BRACKETS = str.maketrans("[]", "()")
 SHARED = "shared"
 NO_RESULT = "[no result was recorded]"
 SUMMARY_HEADING = "[Summary of the conversation up to here]"
+# A system message with this in `extra` records what happened to the session: people read it, the model does not.
+RECORD = "record"
+# What the model reads after a beginning of its own answer, which a stop of the server has cut off.
+CONTINUE_NOTE = (
+    "[The server stopped while you were writing. What you had written is above. "
+    "Continue exactly where it ends, without repeating any of it.]"
+)
+
+
+def request_of_record(body: Message | Compaction | Retraction) -> str | None:
+    """Return the blob that a record of a continued turn names: what the model was sent before that."""
+    record = body.extra.get(RECORD) if isinstance(body, Message) else None
+    found = record.get("request_hash") if isinstance(record, dict) else None
+    return found if isinstance(found, str) else None
 
 
 class ChatText(TypedDict):
@@ -54,11 +69,12 @@ class ChatFunction(TypedDict):
 
 
 class ChatToolCall(TypedDict):
-    """A call of a tool."""
+    """A call of a tool; `details` are a provider's own, which it wants back."""
 
     id: str
     type: Literal["function"]
     function: ChatFunction
+    details: NotRequired[Any]
 
 
 class Chat(TypedDict):
@@ -77,9 +93,13 @@ class Chat(TypedDict):
     reasoning_details: NotRequired[list[Any]]
 
 
+# How many characters the note may take that stands where a part of a tool's output was left out.
+_NOTE = 200
 # How many fields a chat has that is a role and a content.
 _PLAIN = 2
 _BYTES_PER_CHAT = 300
+# What a provider adds to each message.
+_TOKENS_PER_CHAT = 4
 
 
 def retracted(marks: Iterable[Entry]) -> list[tuple[int, int]]:
@@ -140,7 +160,9 @@ def named_from(entries: Sequence[Entry]) -> int | None:
     It depends on nothing but the log up to there, what was taken back included: a context that
     was read once stays as it was, wherever the session goes.
     """
-    through, _, speakers = _at_compaction(entries)
+    mark = latest_compaction(marks_of(entries))
+    compaction = mark.body if mark is not None and isinstance(mark.body, Compaction) else None
+    through, _, speakers = _at_compaction(compaction)
     return speakers.after(entries, through).named_from
 
 
@@ -163,6 +185,8 @@ class Speakers(NamedTuple):
         for entry in entries:
             message = entry.body
             if entry.seq <= through or not isinstance(message, Message) or message.person is None:
+                continue
+            if message.role is Role.SYSTEM and RECORD in message.extra:
                 continue
             first = first or message.person.stable_id
             if message.role is Role.USER and (
@@ -227,8 +251,10 @@ class ContextFold(Struct, frozen=True):
 
     last_seq: int
     chats: tuple[Chat, ...]
+    # The entry that each chat is made of; 0 for a summary.
+    seqs: tuple[int, ...]
     speakers: Speakers
-    # The ids of tool calls that have no result yet, and of results that have no call.
+    # The ids of tool calls that have no result yet.
     unpaired: frozenset[str]
     # About how many bytes it takes.
     size: int
@@ -245,13 +271,13 @@ class ContextFold(Struct, frozen=True):
     def extended(self, newer: Sequence[Entry], *, last_seq: int) -> "ContextFold | None":
         """Return the fold of the log with the entries that follow; None if all of it must be folded again.
 
-        That is so if one of them is a compaction or a retraction, or has the id of an unpaired tool call.
+        That is so if one of them is a compaction or a retraction, or has the id of a tool call without a result.
         """
         if not all(isinstance(entry.body, Message) for entry in newer):
             return None
         speakers = self.speakers.after(newer, 0)
         chats = _chats_after(newer, 0, speakers.named_from)
-        if self.unpaired and not self.unpaired.isdisjoint(_tool_ids(chats)):
+        if self.unpaired and not self.unpaired.isdisjoint(_tool_ids(chat for _, chat in chats)):
             return None
         # Every other call has as many results as it needs: what follows changes nothing before it.
         return _fold(last_seq, chats, speakers, before=self)
@@ -259,22 +285,39 @@ class ContextFold(Struct, frozen=True):
 
 def fold_context(entries: Sequence[Entry], *, last_seq: int) -> ContextFold:
     """Fold the entries from the last compaction on; `last_seq` is the last entry of the log."""
-    through, chats, speakers = _at_compaction(entries)
+    mark = latest_compaction(marks_of(entries))
+    compaction = mark.body if mark is not None and isinstance(mark.body, Compaction) else None
+    through, chats, speakers = _at_compaction(compaction)
     speakers = speakers.after(entries, through)
-    chats += _chats_after(transcript(entries), through, speakers.named_from)
+    shown = transcript(entries)
+    if compaction is not None and compaction.kept:
+        chats += _kept_chats(shown, compaction, speakers.named_from)
+    chats += _chats_after(shown, through, speakers.named_from)
+    if compaction is not None and compaction.shortened:
+        longest = compaction.longest_output
+        chats = [
+            (seq, shorten_output(seq, chat, longest) if seq <= compaction.shortened else chat)
+            for seq, chat in chats
+        ]
     return _fold(last_seq, chats, speakers)
 
 
 def _fold(
-    last_seq: int, chats: list[Chat], speakers: Speakers, before: ContextFold | None = None
+    last_seq: int,
+    chats: "list[tuple[int, Chat]]",
+    speakers: Speakers,
+    before: ContextFold | None = None,
 ) -> ContextFold:
-    paired, unpaired = _paired(chats)
+    ordered, unpaired = _paired(chats)
+    seqs = tuple([seq for seq, _ in ordered])
+    paired = tuple([chat for _, chat in ordered])
     size = sum(map(_size, paired))
     if before is None:
-        return ContextFold(last_seq, tuple(paired), speakers, unpaired, size)
+        return ContextFold(last_seq, paired, seqs, speakers, unpaired, size)
     return ContextFold(
         last_seq,
         (*before.chats, *paired),
+        (*before.seqs, *seqs),
         speakers,
         before.unpaired | unpaired,
         before.size + size,
@@ -291,26 +334,105 @@ def _size(chat: Chat) -> int:
     return size if _is_plain(chat) else size + 2 * len(codec.encode(chat))
 
 
-def _at_compaction(entries: Sequence[Entry]) -> tuple[int, list[Chat], Speakers]:
+def _at_compaction(
+    compaction: Compaction | None,
+) -> "tuple[int, list[tuple[int, Chat]], Speakers]":
     """Return through which entry a summary replaces the log, the summary, and whether speakers are named after it."""
-    mark = latest_compaction(marks_of(entries))
-    if mark is None or not isinstance(mark.body, Compaction):
+    if compaction is None:
         return 0, [], Speakers()
-    summary: Chat = {"role": "user", "content": f"{SUMMARY_HEADING}\n{mark.body.summary}"}
-    return mark.body.through, [summary], Speakers(None, 0 if mark.body.names_speakers else None)
+    speakers = Speakers(None, 0 if compaction.names_speakers else None)
+    if not compaction.summary:
+        return compaction.through, [], speakers
+    summary: Chat = {"role": "user", "content": f"{SUMMARY_HEADING}\n{compaction.summary}"}
+    return compaction.through, [(0, summary)], speakers
 
 
-def _chats_after(entries: Iterable[Entry], through: int, named: int | None) -> list[Chat]:
-    chats: list[Chat] = []
+def _kept_chats(
+    entries: Iterable[Entry], compaction: Compaction, named: int | None
+) -> "Iterator[tuple[int, Chat]]":
+    """Yield the messages that a compaction keeps word for word; of an assistant's, only the text."""
+    for entry in entries:
+        message = entry.body
+        if entry.seq > compaction.through or entry.seq not in compaction.kept:
+            continue
+        if isinstance(message, Message) and message.role in (Role.USER, Role.ASSISTANT):
+            is_named = named is not None and entry.seq >= named
+            content = _content(message, name_speakers=is_named)
+            if content:
+                yield entry.seq, {"role": str(message.role), "content": content}
+
+
+def shorten_output(seq: int, chat: Chat, longest: int) -> Chat:
+    """Return the output of a tool, in the entry `seq`, with its middle left out; the same chat if it is short."""
+    content = chat["content"]
+    if chat["role"] != "tool" or not isinstance(content, str) or len(content) <= longest + _NOTE:
+        return chat
+    half = longest // 2
+    note = left_out_note(len(content) - 2 * half, seq)
+    shortened = chat.copy()
+    shortened["content"] = f"{content[:half]}\n{note}\n{content[len(content) - half :]}"
+    return shortened
+
+
+def is_shortened(seq: int, chat: Chat) -> bool:
+    """Whether this is the output of a tool, in the entry `seq`, of which a part was left out."""
+    return chat["role"] == "tool" and _how_to_read(seq) in chat["content"]
+
+
+def left_out_note(characters: int, seq: int) -> str:
+    """Return what stands in the context where the middle of a tool's output was left out."""
+    return f"[{characters:,} characters left out here; {_how_to_read(seq)}]"
+
+
+def _how_to_read(seq: int) -> str:
+    return f"read_output with entry {seq} returns them"
+
+
+def _chats_after(
+    entries: Iterable[Entry], through: int, named: int | None
+) -> "list[tuple[int, Chat]]":
+    chats: list[tuple[int, Chat]] = []
     for entry in entries:
         message = entry.body
         if entry.seq <= through or not isinstance(message, Message):
             continue
-        if message.role is Role.SYSTEM and "imported" in message.extra:
-            continue  # another system's orders: people read them, no model obeys them
+        if message.role is Role.SYSTEM and message.extra:
+            if "imported" in message.extra:
+                continue  # another system's orders: people read them, no model obeys them
+            record = message.extra.get(RECORD)
+            if record is not None:
+                if isinstance(record, dict) and record.get("continues") is True:
+                    chats.append((entry.seq, {"role": "user", "content": CONTINUE_NOTE}))
+                continue
         is_named = named is not None and entry.seq >= named
-        chats.extend(_chats(message, name_speakers=is_named))
+        chats += [(entry.seq, chat) for chat in _chats(message, name_speakers=is_named)]
     return chats
+
+
+def unfinished_calls(messages: Iterable[Message]) -> dict[int, ToolCall]:
+    """Return the tool calls without a result in the messages of a turn so far, by their number in the turn.
+
+    A result belongs to the last call with its id: some providers use the same ids in each response.
+    """
+    found: dict[int, ToolCall] = {}
+    number = 0
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                number += 1
+                found[number] = part
+            elif isinstance(part, ToolResult):
+                same = [at for at, call in found.items() if call.id == part.call_id]
+                if same:
+                    del found[same[-1]]
+    return found
+
+
+def chat_tokens(chat: Chat) -> int:
+    """Return about how many tokens a chat has."""
+    if _is_plain(chat):
+        return estimate(chat["content"]) + _TOKENS_PER_CHAT
+    return estimate(chat) + _TOKENS_PER_CHAT
 
 
 def _tool_ids(chats: Iterable[Chat]) -> Iterator[str]:
@@ -370,20 +492,24 @@ def _assistant_chat(message: Message) -> Chat:
         return chat
     calls = [part for part in message.parts if isinstance(part, ToolCall)]
     if calls:
-        chat["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": _arguments(call)},
-            }
-            for call in calls
-        ]
+        chat["tool_calls"] = [_tool_call_chat(call) for call in calls]
     thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
     if thoughts:
         chat["reasoning"] = "\n".join(thought.text for thought in thoughts)
         details = [thought.details for thought in thoughts if thought.details is not None]
         if details:
             chat["reasoning_details"] = details
+    return chat
+
+
+def _tool_call_chat(call: ToolCall) -> ChatToolCall:
+    chat: ChatToolCall = {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": _arguments(call)},
+    }
+    if "details" in call.extra:
+        chat["details"] = call.extra["details"]
     return chat
 
 
@@ -414,31 +540,45 @@ def _tool_chat(result: ToolResult, text: str) -> Chat:
     return chat
 
 
-def _paired(chats: list[Chat]) -> tuple[list[Chat], frozenset[str]]:
+def _paired(
+    chats: "list[tuple[int, Chat]]",
+) -> "tuple[list[tuple[int, Chat]], frozenset[str]]":
     """Put each tool result right behind its call; give every call one; leave out results of no call.
 
-    Return also the ids of such calls and results.
+    A result belongs to the last call before it that has its id and no result: some providers use the same ids in every
+    turn. Return also the ids of calls without a result.
     """
-    # Some providers count their call ids from 0 in every turn: an id may come again.
-    results: dict[str, list[Chat]] = {}
-    for chat in chats:
+    results: dict[tuple[int, int], tuple[int, Chat]] = {}
+    # The calls without a result by their id: in which chat they are, and at which place there.
+    waiting: dict[str, list[tuple[int, int]]] = {}
+    for at, (seq, chat) in enumerate(chats):
         if chat["role"] == "tool":
-            results.setdefault(chat["tool_call_id"], []).append(chat)
-    out: list[Chat] = []
-    unpaired: set[str] = set()
-    for chat in chats:
+            calls = waiting.get(chat["tool_call_id"])
+            if calls:
+                newest = calls[-1][0]
+                place = next(each for each in calls if each[0] == newest)
+                calls.remove(place)
+                results[place] = seq, chat
+        for index, call in enumerate(chat.get("tool_calls", ())):
+            waiting.setdefault(call["id"], []).append((at, index))
+    out: list[tuple[int, Chat]] = []
+    for at, (seq, chat) in enumerate(chats):
         if chat["role"] == "tool" or _says_nothing(chat):
             continue
-        out.append(chat)
-        for call in chat.get("tool_calls", ()):
-            found = results.get(call["id"])
-            if found:
-                out.append(found.pop(0))
-            else:
-                out.append(_missing_result(call))
-                unpaired.add(call["id"])
-    unpaired.update(id for id, left in results.items() if left)
-    return out, frozenset(unpaired)
+        out.append((seq, chat))
+        for index, call in enumerate(chat.get("tool_calls", ())):
+            out.append(results.get((at, index)) or (seq, _missing_result(call)))
+    return out, frozenset(id for id, calls in waiting.items() if calls)
+
+
+def fill_results(context: list[Chat], message: Message) -> None:
+    """Put the results in a tool's message in the places of a context where results are missing."""
+    for result in _tool_chats(message):
+        for at, chat in reversed(list(enumerate(context))):
+            is_missing = chat["role"] == "tool" and chat["content"] == NO_RESULT
+            if is_missing and chat["tool_call_id"] == result["tool_call_id"]:
+                context[at] = result
+                break
 
 
 def _says_nothing(chat: Chat) -> bool:

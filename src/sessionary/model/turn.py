@@ -33,10 +33,32 @@ class Turn(Struct, frozen=True):
     agent: str | None = None
     reason: str | None = None
     partial: str | None = None
+    # Whether another process may continue it if its own ends; how often one did, and why the last time.
+    resumable: bool = False
+    resumed: int = 0
+    resume_reason: str | None = None
+    # How often its process died, and the session's last entry when it was continued after that.
+    crashes: int = 0
+    crash_seq: int | None = None
+    stop: str | None = None
+    request_hash: str | None = None
+
+    @property
+    def is_released(self) -> bool:
+        """Whether its process has stopped as planned, and left it to another."""
+        return self.state is TurnState.RUNNING and not self.holder
+
+    def is_waiting(self, now: datetime) -> bool:
+        """Whether its process has stopped or died, so that it waits for another to continue it."""
+        return self.state is TurnState.RUNNING and (not self.holder or self.lease_until < now)
 
 
 class Lease(Struct, frozen=True):
-    """The renewable right to append to one session during one turn."""
+    """The renewable right to append to one session during one turn.
+
+    The epoch is its fence: a process that takes the turn over raises it, and a write with another epoch changes
+    nothing.
+    """
 
     turn_id: str
     session_no: int

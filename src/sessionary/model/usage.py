@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from sessionary.errors import BadInput
 from sessionary.model.codec import unchecked
@@ -85,6 +85,12 @@ class Usage(Struct, frozen=True):
         if known and self.cost_status in (CostStatus.UNKNOWN, CostStatus.PARTIAL):
             force_setattr(self, "cost_status", CostStatus.REPORTED)
 
+    @property
+    def total_tokens(self) -> int:
+        """All tokens that were sent and received; reasoning is a part of the output."""
+        sent = self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
+        return sent + self.output_tokens
+
     def _fault(self) -> str:
         for name in _NUMBERS:
             value = getattr(self, name)
@@ -92,6 +98,18 @@ class Usage(Struct, frozen=True):
             if not _is_whole(value, most) and (name, value) != ("cost_microusd", None):
                 return f"{name} of a model call must be a whole number from 0 to {most:,}, not {value!r}."
         return "A model call's tokens and cost must be whole numbers."
+
+
+def add_calls(one: Usage, other: Usage) -> Usage:
+    """Return the sum of two calls as one; its cost is known if both costs are."""
+    tokens = {
+        name: getattr(one, name) + getattr(other, name)
+        for name in (*TOKEN_FIELDS, "cache_write_1h_tokens")
+    }
+    known = one.cost_microusd is not None and other.cost_microusd is not None
+    cost = (one.cost_microusd or 0) + (other.cost_microusd or 0) if known else None
+    status = CostStatus.REPORTED if known else CostStatus.UNKNOWN
+    return replace(one, **tokens, cost_microusd=cost, cost_status=status)
 
 
 def _is_whole(value: object, most: int = MAX_TOKENS) -> bool:

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast, overload
 
+from sessionary.model.choice import chosen_in
 from sessionary.model.message import Compaction, Entry, Message, text_of
 from sessionary.model.message import to_json as part_to_json
 from sessionary.model.reset import ResetMode, ResetPolicy
@@ -11,8 +12,9 @@ from sessionary.model.terminal import one_line
 from sessionary.model.usage import UsageTotal
 
 if TYPE_CHECKING:
-    from sessionary.model.access import Permit, Token
+    from sessionary.model.access import BudgetStatus, Permit, Token
     from sessionary.model.json_types import (
+        BudgetInfo,
         CompactionEntry,
         DeliveryDetail,
         DeliverySummary,
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
         MessageEntry,
         PermitInfo,
         PersonInfo,
+        PinInfo,
         PolicyInfo,
         ProjectInfo,
         RunInfo,
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 # How much of a delivery's text a list shows.
 DELIVERY_TEXT = 200
+# How much of a pinned message a list shows.
+PINNED_TEXT = 200
 
 
 @overload
@@ -54,8 +59,8 @@ def time_text(at: datetime | None) -> str | None:
 
 def head_json(head: SessionHead) -> "SessionSummary":
     """A session head."""
-    usage = head.usage
-    return {
+    usage, chosen = head.usage, chosen_in(head.settings)
+    made: SessionSummary = {
         "id": head.id,
         "profile": head.profile,
         "key": head.key,
@@ -65,6 +70,8 @@ def head_json(head: SessionHead) -> "SessionSummary":
         "title": head.title,
         "preview": head.preview,
         "model": head.model,
+        "agent": chosen["agent"],
+        "persona": chosen["persona"],
         "project": head.project,
         "pinned": head.pinned,
         "archived": head.archived,
@@ -90,6 +97,9 @@ def head_json(head: SessionHead) -> "SessionSummary":
         "parent_id": head.parent_id,
         "lineage": head.lineage,
     }
+    if chosen["tools"] is not None:
+        made["tools"] = chosen["tools"]
+    return made
 
 
 def entry_json(entry: Entry) -> "EntryJson":
@@ -110,6 +120,11 @@ def entry_json(entry: Entry) -> "EntryJson":
         }
         if body.names_speakers:
             compaction["names_speakers"] = True
+        if body.kept:
+            compaction["kept"] = list(body.kept)
+        if body.shortened:
+            compaction["shortened"] = body.shortened
+            compaction["longest_output"] = body.longest_output
         return compaction
     return {
         "id": entry.id,
@@ -165,6 +180,25 @@ def usage_json(total: UsageTotal) -> "UsageTotals":
     }
 
 
+def budget_json(status: "BudgetStatus") -> "BudgetInfo":
+    """A budget and what was used of it."""
+    return {
+        "scope": status.scope,
+        "per": status.per,
+        "period": status.period,
+        "resets_at": time_text(status.resets_at),
+        "limit_tokens": status.limit_tokens,
+        "limit_microusd": status.limit_microusd,
+        "used_tokens": status.used_tokens,
+        "used_microusd": status.used_microusd,
+        "reserved_tokens": status.reserved_tokens,
+        "reserved_microusd": status.reserved_microusd,
+        "percent": round(status.percent, 1),
+        "is_used_up": status.is_used_up,
+        "warned": list(status.warned),
+    }
+
+
 def policy_json(policy: ResetPolicy) -> "PolicyInfo":
     """A reset policy; limits that its mode does not use are null."""
     idle = policy.mode in (ResetMode.IDLE, ResetMode.BOTH)
@@ -177,8 +211,8 @@ def policy_json(policy: ResetPolicy) -> "PolicyInfo":
     }
 
 
-def turn_json(turn: "Turn") -> "TurnInfo":
-    """A turn of a session."""
+def turn_json(turn: "Turn", *, now: datetime) -> "TurnInfo":
+    """A turn of a session, and whether it waits now to be continued."""
     return {
         "id": turn.id,
         "session_id": turn.session_id,
@@ -188,12 +222,28 @@ def turn_json(turn: "Turn") -> "TurnInfo":
         "ended_at": time_text(turn.ended_at),
         "first_seq": turn.first_seq,
         "reason": turn.reason,
+        "holder": turn.holder or None,
+        "resumed": turn.resumed,
+        "resume_reason": turn.resume_reason,
+        "waiting": turn.is_waiting(now),
     }
 
 
 def hold_json(reason: str, until: datetime | None) -> "HoldInfo":
     """A reason not to reset a session; `until` is null for one that must be released."""
     return {"reason": reason, "until": time_text(until)}
+
+
+def pin_json(entry: Entry) -> "PinInfo":
+    """A pinned message, with the beginning of its text."""
+    message = entry.body
+    assert isinstance(message, Message)
+    return {
+        "seq": entry.seq,
+        "role": message.role,
+        "text": one_line(message.text, PINNED_TEXT),
+        "at": time_text(entry.at),
+    }
 
 
 def delivery_json(delivery: "Delivery") -> "DeliverySummary":

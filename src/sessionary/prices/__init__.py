@@ -1,4 +1,6 @@
-"""What a model call costs: list prices of `genai-prices`, in a compact table that is made when a release is built.
+"""What a model call costs, and how much a model reads: the data of `genai-prices`, in a compact table.
+
+The table is made when a release is built.
 
 Importing that library takes 0.6 s of CPU (pydantic, an HTTP client, 1.5 MB of source); reading the table takes a few
 milliseconds. A price is a fixed rate for each kind of token, so a call's cost is a few multiplications, exact to
@@ -25,6 +27,7 @@ __all__ = [
     "load",
     "priced",
     "version",
+    "window_of",
 ]
 
 SOURCE = "genai-prices"
@@ -141,6 +144,26 @@ def find_model(
         return None
     source = f"{SOURCE}: price of {maker.provider}, provider {provider} is unknown"
     return maker._replace(source=source)
+
+
+def window_of(model: str, provider: str | None = None, base_url: str | None = None) -> int | None:
+    """Return how many tokens a model reads at once; None if that is unknown.
+
+    A program that runs models locally has the window that it was started with, which nobody else knows.
+    """
+    if provider is not None and _is_local(provider):
+        return None
+    found = find_model(model, provider, base_url)
+    if found is None:
+        return None
+    if found.prices.window is not None:
+        return found.prices.window
+    # The library lacks some windows for one provider and has them for another: its maker, or OpenRouter.
+    others = (
+        find_model(model.rpartition("/")[2]),
+        find_model(f"{found.provider}/{model}", "openrouter"),
+    )
+    return next((each.prices.window for each in others if each and each.prices.window), None)
 
 
 def _is_local(provider: str) -> bool:

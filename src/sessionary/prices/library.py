@@ -46,9 +46,10 @@ def _model(given: types.ModelInfo) -> ModelPrices:
     match = _clause(given.match)
     assert match is not None
     prices = given.prices
+    window = given.context_window or None
     if isinstance(prices, types.ModelPrice):
-        return ModelPrices(match, [_price(prices)])
-    return ModelPrices(match, [_price(each.prices, each.constraint) for each in prices])
+        return ModelPrices(match, [_price(prices)], window)
+    return ModelPrices(match, [_price(each.prices, each.constraint) for each in prices], window)
 
 
 def _clause(given: Any) -> Clause | None:

@@ -94,10 +94,14 @@ class Clause(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class ModelPrices(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A model: the rule for its names, and its prices; the last price that is valid at a time counts."""
+    """A model: the rule for its names, and its prices; the last price that is valid at a time counts.
+
+    `window` is how many tokens it reads at once; a table of an older release does not have it.
+    """
 
     match: Clause
     prices: list[Price]
+    window: int | None = None
 
     def microusd(self, tokens: Tokens, at: datetime) -> int | None:
         """Return what a call costs; None if that is unknown."""

@@ -303,7 +303,7 @@ def _is_named(tx: Tx, head: SessionHead) -> bool:
 def _stored_messages(tx: Tx, head: SessionHead) -> list[KnownMessage]:
     """The messages of a session that were not retracted."""
     segments = sessions.segments(tx, head.no)
-    retracted = transcript.retracted(entries.marks(tx, segments))
+    retracted = transcript.retracted(entries.retractions(tx, segments))
     return [
         merge.known_message(entry.body, seq=entry.seq, at=entry.at)
         for entry in entries.walk(tx, segments)

@@ -101,7 +101,7 @@ def parse_fields(text: str) -> tuple[str, ...]:
 def select_fields(found: SessionListPage, fields: Sequence[str]) -> SessionRowPage:
     """The page with these fields alone, without empty ones."""
     heads: list[Mapping[str, Any]] = [*found["items"]]
-    rows = [{name: head[name] for name in fields if head[name]} for head in heads]
+    rows = [{name: head[name] for name in fields if head.get(name)} for head in heads]
     return {**found, "items": rows}
 
 

@@ -94,7 +94,7 @@ def test_all_that_a_session_has_is_there_when_it_is_imported_again(
     count = export_state(world.store, file, profile="main")
     take(archive, file)
 
-    exported = ("talk", "next", "rich", "fork", "shared", "heir")
+    exported = ("talk", "next", "rich", "fork", "shared", "asked", "heir")
     assert count == len(exported) == archive.count()
     for name in exported:
         before, after = world.head(made[name]), archive.session("hermes", made[name])

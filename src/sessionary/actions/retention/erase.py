@@ -12,6 +12,7 @@ from hashlib import sha256
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sessionary.actions import budgets
 from sessionary.actions.retention import purge
 from sessionary.actions.sessions import log
 from sessionary.clock import Moment
@@ -21,7 +22,7 @@ from sessionary.model.message import Compaction, Message, Role, Unknown
 from sessionary.model.session import Segment, SessionFolder, SessionHead, TitleBy
 from sessionary.model.source import ChatType, Person
 from sessionary.store.database import Store, Tx
-from sessionary.store.tables import entries, imports, retention, sessions
+from sessionary.store.tables import access, entries, imports, retention, sessions
 
 PAGE = 200
 REMAINS = (
@@ -222,7 +223,7 @@ def _erase_in(
     retention.delete_responses(tx, head.id)
     if content.is_whole:
         if head.key is not None:
-            sessions.take_next_title(tx, str(head.key), profile=head.profile)
+            sessions.take_next_session(tx, str(head.key), profile=head.profile)
         purge.purge(tx, head.id, profile=profile, moment=moment)
         return content
     _rebuild_summaries(tx, head, first)
@@ -255,8 +256,10 @@ def _lock_heirs(tx: Tx, no: int, seq: int) -> Iterator[SessionHead]:
 def _rebuild_summaries(tx: Tx, head: SessionHead, first: int) -> None:
     """Erase the summaries that cover an entry, and make the head's counts, preview and title again.
 
-    No process may go on with a context that it made of the old entries: the new epoch says so.
+    No process may go on with a context that it made of the old entries: the new epoch says so. What models were sent
+    besides the messages is deleted: a system prompt names the people of a chat.
     """
+    retention.delete_requests(tx, head)
     for mark in entries.marks(tx, [_own_log(head)]):
         if isinstance(mark.body, Compaction) and mark.body.through >= first:
             retention.replace_body(tx, head, mark, replace(mark.body, summary=ERASED_SUMMARY))
@@ -270,8 +273,11 @@ def _rebuild_summaries(tx: Tx, head: SessionHead, first: int) -> None:
 def _finish(
     tx: Tx, subject: ErasureSubject, receipt: Receipt, *, profile: str, moment: Moment
 ) -> None:
-    """Remove them from the access lists, and keep the receipt."""
+    """Remove them from the access lists and from what budgets count, and keep the receipt."""
     receipt.permits_removed = retention.delete_permissions(
         tx, subject.person_id, platform=subject.platform, profile=profile
     )
+    for kind in ("person", "channel"):  # a direct chat may have the id of its person
+        scope = budgets.scope_name(kind, f"{subject.platform}:{subject.person_id}")
+        access.delete_scope(tx, scope, profile=profile)
     retention.insert_receipt(tx, receipt.id, asdict(receipt), profile=profile, at=moment.now)

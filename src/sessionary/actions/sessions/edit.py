@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sessionary.actions.sessions import log, routing, titles
+from sessionary.actions.sessions import choice, log, pins, routing, titles
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict, NotFound
 from sessionary.model import codec
@@ -30,12 +30,16 @@ MAX_LABEL = 64
 
 
 def open_session(tx: Tx, opening: Opening, *, moment: Moment, id: str | None = None) -> str:
-    """Open a session that no key leads to. The caller appends its first message in the same transaction."""
+    """Open a session that no key leads to, and record what was chosen for it.
+
+    The caller appends its first message in the same transaction.
+    """
     made = id or moment.new_id()
     title = _free_title(tx, opening)
     if id is not None and sessions.profile_of(tx, id) is not None:
         raise Conflict(f"There is a session {id} already; nothing was written.")
     sessions.insert(tx, made, replace(opening, title=title), at=moment.now)
+    choice.record_opening(tx, made, opening, moment=moment)
     return made
 
 
@@ -75,13 +79,15 @@ def fork(
         )
     counts = log.count_log(tx, sessions.segments(tx, parent.no, through=through))
     more = sessions.details(tx, parent.no)
+    settings = choice.settings_at(tx, parent, through)
+    is_changed = settings.get("model") != parent.settings.get("model")
     opening = Opening(
         profile,
         parent.source,
         kind=Kind.CHAT,
-        model=parent.model,
+        model=settings.get("model") if is_changed else parent.model,
         # The settings that another tool used for its own model are not for ours.
-        settings=None if "import" in more.extra else more.settings,
+        settings=None if "import" in more.extra else pins.settings_for_fork(settings, through),
         workspace=more.workspace,
         labels=parent.labels,
         system_prompt=None if more.prompt_hash is None else blobs.get_text(tx, more.prompt_hash),

@@ -74,8 +74,10 @@ def append(
         earlier = find_repeat(tx, idempotency_key, profile=profile, message=message)
         if earlier is not None:
             return earlier
-    turn_id = None if lease is None else lease.turn_id
-    new = entries.append(tx, session_id, message, profile=profile, at=at, turn_id=turn_id)
+    turn_id, epoch = (None, 0) if lease is None else (lease.turn_id, lease.epoch)
+    new = entries.append(
+        tx, session_id, message, profile=profile, at=at, turn_id=turn_id, epoch=epoch
+    )
     if new is None:
         raise _append_error(tx, session_id, profile=profile, lease=lease)
     no, seq, wants_preview = new
@@ -95,10 +97,12 @@ def append_mark(
     mark: Compaction | Retraction,
     *,
     at: datetime,
-    turn_id: str | None = None,
+    lease: Lease | None = None,
 ) -> int:
     """Add a compaction or a retraction; return its seq. The caller updates the session's head."""
-    seq = entries.append_mark(tx, session_no, mark, at=at, turn_id=turn_id)
+    seq = entries.append_mark(tx, session_no, mark, at=at, lease=lease)
+    if seq is None and lease is not None:
+        raise turn_lost_error(lease)
     if seq is None:
         raise Conflict(
             "A turn is running in this session; nothing was changed. Wait for it or stop it."
@@ -182,7 +186,7 @@ def _append_error(tx: Tx, session_id: str, *, profile: str, lease: Lease | None)
 
 def count_log(tx: Tx, segments: Sequence[Segment]) -> LogCounts:
     """Count the messages that are not retracted, by reading the whole log."""
-    marks = entries.marks(tx, segments)
+    marks = entries.marks_in_effect(tx, segments)
     retracted = transcript.retracted(marks)
     messages = tool_calls = last_reply = 0
     preview: str | None = None

@@ -11,13 +11,17 @@ from sessionary.actions.sessions import log, titles
 from sessionary.actions.sessions.lists import check_limit
 from sessionary.errors import Ambiguous, BadInput, NotFound, Purged
 from sessionary.model import codec, transcript
-from sessionary.model.message import Compaction, Entry, Message, Retraction
+from sessionary.model.message import Compaction, Entry, Message, Retraction, Role
 from sessionary.model.session import Segment, SessionFolder, SessionHead, clip
 from sessionary.model.title import matches_continuation
-from sessionary.model.turn import TurnState
+from sessionary.model.tokens import estimate
+from sessionary.model.turn import Turn, TurnState
 from sessionary.store.database import Tx
-from sessionary.store.tables import blobs, entries, session_lists, sessions
+from sessionary.store.tables import blobs, entries, session_lists, sessions, turns
 from sessionary.store.tables.sessions import LogCounts
+
+# The setting of a session that lists its pinned entries.
+PINNED = "pinned_messages"
 
 
 class TranscriptWindow(Struct, frozen=True):
@@ -115,17 +119,18 @@ def fold_context(
     return transcript.fold_context(read_since_compaction(tx, head), last_seq=head.last_seq)
 
 
-def read_since_compaction(tx: Tx, found: SessionHead) -> list[Entry]:
-    """The entries from which the model's context is made."""
-    segments = sessions.segments(tx, found.no)
-    marks = entries.marks(tx, segments)
-    compaction = transcript.latest_compaction(marks)
-    first = (
-        compaction.body.through + 1 if compaction and isinstance(compaction.body, Compaction) else 1
-    )
+def read_since_compaction(tx: Tx, found: SessionHead, *, through: int | None = None) -> list[Entry]:
+    """The entries from which the model's context is made, now or as it was at the entry `through`."""
+    segments = sessions.segments(tx, found.no, through=through)
+    marks = entries.marks_in_effect(tx, segments)
+    mark = transcript.latest_compaction(marks)
+    compaction = mark.body if mark is not None and isinstance(mark.body, Compaction) else None
+    first = 1 if compaction is None else compaction.through + 1
+    kept = () if compaction is None else compaction.kept
+    parts = [part for seq in kept for part in clip(segments, seq, seq)]
     messages = [
         entry
-        for entry in entries.walk(tx, clip(segments, first))
+        for entry in entries.walk(tx, [*parts, *clip(segments, first)])
         if isinstance(entry.body, Message)
     ]
     return sorted((*messages, *marks), key=lambda entry: entry.seq)
@@ -140,20 +145,63 @@ def count_rounds(tx: Tx, id: str, *, profile: str, since: int = 0) -> int:
         raise BadInput(f"Entries are numbered from 1; rounds cannot be counted since {since}.")
     segments = _segments(tx, id, profile=profile)
     shown = clip(segments, since + 1)
-    for first, last in transcript.retracted(entries.marks(tx, segments)):
+    for first, last in transcript.retracted(entries.retractions(tx, segments)):
         shown = [*clip(shown, 1, first - 1), *clip(shown, last + 1)]
     return entries.count_rounds(tx, shown)
 
 
-def get_settings(tx: Tx, head: SessionHead) -> Mapping[str, Any]:
-    """The session's own model and model settings, which override the agent's."""
-    return sessions.settings(tx, head.no)
+def get_compaction(tx: Tx, head: SessionHead) -> Compaction | None:
+    """The compaction that is in effect, if any."""
+    marks = entries.marks_in_effect(tx, sessions.segments(tx, head.no))
+    mark = transcript.latest_compaction(marks)
+    return mark.body if mark is not None and isinstance(mark.body, Compaction) else None
+
+
+def list_pinned(head: SessionHead) -> tuple[int, ...]:
+    """The entries that were pinned: a compaction keeps them word for word."""
+    pinned = head.settings.get(PINNED, ())
+    return tuple(seq for seq in pinned if isinstance(seq, int))
+
+
+def measure_pinned(tx: Tx, head: SessionHead) -> dict[int, int]:
+    """The estimated tokens of each message that was pinned and not taken back."""
+    pinned = list_pinned(head)
+    if not pinned:
+        return {}
+    segments = sessions.segments(tx, head.no)
+    retracted = transcript.retracted(entries.retractions(tx, segments))
+    parts = [part for seq in sorted(set(pinned)) for part in clip(segments, seq, seq)]
+    return {
+        entry.seq: estimate(entry.body.text)
+        for entry in entries.walk(tx, parts)
+        if isinstance(entry.body, Message)
+        and entry.body.role in (Role.USER, Role.ASSISTANT)
+        and entry.body.text
+        and not transcript.is_retracted(entry.seq, retracted)
+    }
+
+
+def read_tool_output(tx: Tx, id: str, seq: int, *, profile: str) -> str | None:
+    """The output of a tool in an entry of a session, whole; None if there is none."""
+    for entry in entries.walk(tx, clip(_segments(tx, id, profile=profile), seq, seq)):
+        if isinstance(entry.body, Message) and entry.body.role is Role.TOOL:
+            return "\n".join(str(chat["content"]) for chat in transcript.chats_of(entry.body))
+    return None
 
 
 def get_system_prompt(tx: Tx, head: SessionHead) -> str | None:
     """The session's system prompt."""
     found = sessions.details(tx, head.no).prompt_hash
     return None if found is None else blobs.get_text(tx, found)
+
+
+def get_running_turn(tx: Tx, id: str, *, profile: str) -> Turn | None:
+    """The turn that is running in a session."""
+    head = get_head(tx, id, profile=profile)
+    if head.running_turn is None:
+        return None
+    found = turns.get(tx, head.running_turn, profile=profile)
+    return None if found is None else found[0]
 
 
 def list_children(tx: Tx, head: SessionHead) -> list[SessionHead]:
@@ -167,7 +215,7 @@ def list_children(tx: Tx, head: SessionHead) -> list[SessionHead]:
 
 def list_retracted(tx: Tx, id: str, *, profile: str) -> list[tuple[int, int]]:
     """The ranges that were retracted; a fork at the end of one brings it back."""
-    marks = entries.marks(tx, _segments(tx, id, profile=profile))
+    marks = entries.retractions(tx, _segments(tx, id, profile=profile))
     return [(m.body.after + 1, m.seq - 1) for m in marks if isinstance(m.body, Retraction)]
 
 
@@ -182,7 +230,7 @@ class _Visible:
     def __init__(self, tx: Tx, segments: Sequence[Segment]) -> None:
         self._tx = tx
         self._segments = segments
-        self._retracted = transcript.retracted(entries.marks(tx, segments))
+        self._retracted = transcript.retracted(entries.retractions(tx, segments))
         self.last = segments[-1].last if segments else 0
 
     def backwards(self, last: int, limit: int) -> list[Entry]:

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from sessionary.actions import usage
 from sessionary.actions.sessions import log, read
 from sessionary.actions.sessions.log import SessionChanged, lock_session, preview_of
@@ -28,7 +30,10 @@ def compact(
     at: datetime,
     lease: Lease | None = None,
 ) -> SessionHead:
-    """Replace the beginning of a session by a summary for the model; people still read everything."""
+    """Replace the beginning of a session by a summary for the model, but for its pinned messages.
+
+    People still read everything.
+    """
     head = lock_session(tx, id, profile=profile)
     if head.read_only:
         raise log.read_only_error(head.id)
@@ -40,24 +45,69 @@ def compact(
         raise BadInput(
             f"Session {head.id} has entries 1 to {head.last_seq}; it cannot be compacted through {through}."
         )
-    turn_id = None if lease is None else lease.turn_id
     # The entries before the compaction are not read again, so it must record whether speakers are named.
     named = transcript.named_from(read.read_since_compaction(tx, head))
-    mark = Compaction(summary, through, names_speakers=named is not None and named <= through)
-    log.append_mark(tx, head.no, mark, at=at, turn_id=turn_id)
-    marks = entries.marks(tx, sessions.segments(tx, head.no))
-    sessions.set_compacted(tx, head.no, marks[-1].seq)
-    tx.after_commit(SessionChanged(profile, head.id))
-    return sessions.get_by_no(tx, head.no)
+    mark = Compaction(
+        summary,
+        through,
+        names_speakers=named is not None and named <= through,
+        kept=tuple(seq for seq in read.list_pinned(head) if seq <= through),
+    )
+    return _append_compaction(tx, head, mark, at=at, lease=lease)
 
 
-def compact_by_agent(
-    tx: Tx, head: SessionHead, summary: str, used: Usage | None, *, moment: Moment
+def store_compaction(
+    tx: Tx,
+    id: str,
+    mark: Compaction,
+    used: Usage | None,
+    *,
+    profile: str,
+    moment: Moment,
+    lease: Lease | None = None,
+    last_seq: int,
+    context_tokens: int = 0,
 ) -> SessionHead:
-    """Replace a session, as its head shows it, by a summary that an agent wrote; record what the summary used."""
+    """Store a compaction that the engine has planned, and what its summary used.
+
+    `last_seq` was the last entry of the log when it was planned, and `context_tokens` is the estimated size of the
+    context after it. During a turn only the holder of its lease may do so.
+    """
+    head = lock_session(tx, id, profile=profile)
+    if entries.marks(tx, clip(sessions.segments(tx, head.no), last_seq + 1)):
+        raise Conflict(
+            "something was taken back or compacted in the meantime; nothing was changed."
+        )
     if used is not None:
-        usage.record(tx, head.no, used, profile=head.profile, moment=moment)
-    return compact(tx, head.id, summary, profile=head.profile, through=head.last_seq, at=moment.now)
+        turn_id = None if lease is None else lease.turn_id
+        usage.record(tx, head.no, used, profile=profile, moment=moment, turn_id=turn_id)
+    return _append_compaction(
+        tx, head, mark, at=moment.now, lease=lease, context_tokens=context_tokens
+    )
+
+
+def bring_back(tx: Tx, head: SessionHead, seq: int, *, at: datetime) -> SessionHead:
+    """Let the model read a message word for word again that a compaction has replaced; others stay as they are."""
+    current = read.get_compaction(tx, head)
+    if current is None or seq > current.through or seq in current.kept:
+        return head
+    mark = replace(current, kept=tuple(sorted((*current.kept, seq))))
+    return _append_compaction(tx, head, mark, at=at, lease=None)
+
+
+def _append_compaction(
+    tx: Tx,
+    head: SessionHead,
+    mark: Compaction,
+    *,
+    at: datetime,
+    lease: Lease | None,
+    context_tokens: int = 0,
+) -> SessionHead:
+    seq = log.append_mark(tx, head.no, mark, at=at, lease=lease)
+    sessions.set_compacted(tx, head.no, seq, context_tokens=context_tokens)
+    tx.after_commit(SessionChanged(head.profile, head.id))
+    return sessions.get_by_no(tx, head.no)
 
 
 _PAGE = 200
@@ -80,7 +130,6 @@ def retract(
     head = lock_session(tx, id, profile=profile)
     if lease is not None and head.running_turn != lease.turn_id:
         raise log.turn_lost_error(lease)
-    turn_id = None if lease is None else lease.turn_id
     if head.read_only:
         raise log.read_only_error(head.id)
     if not 0 <= after < head.last_seq:
@@ -90,15 +139,15 @@ def retract(
     segments = sessions.segments(tx, head.no)
     if after == 0:
         # Nothing is left: there is nothing to count.
-        log.append_mark(tx, head.no, Retraction(after, reason), at=at, turn_id=turn_id)
+        log.append_mark(tx, head.no, Retraction(after, reason), at=at, lease=lease)
         sessions.set_counts(tx, head.no, LogCounts())
     else:
-        retracted = transcript.retracted(entries.marks(tx, segments))
+        retracted = transcript.retracted(entries.retractions(tx, segments))
         removed = _shown(tx, clip(segments, after + 1), retracted)
-        log.append_mark(tx, head.no, Retraction(after, reason), at=at, turn_id=turn_id)
+        log.append_mark(tx, head.no, Retraction(after, reason), at=at, lease=lease)
         # Counted without reading the whole log.
         kept = clip(segments, 1, after)
-        marks = entries.marks(tx, sessions.segments(tx, head.no))
+        marks = entries.marks_in_effect(tx, sessions.segments(tx, head.no))
         counts = LogCounts(
             message_count=head.message_count - len(removed),
             tool_call_count=head.tool_call_count - sum(each.tool_calls for each in removed),
@@ -153,7 +202,7 @@ def _first_preview(
 
 
 def _nth_last_prompt(tx: Tx, segments: Sequence[Segment], wanted: int) -> int | None:
-    retracted = transcript.retracted(entries.marks(tx, segments))
+    retracted = transcript.retracted(entries.retractions(tx, segments))
     for entry in _backwards(tx, segments):
         if _is_shown(entry, Role.USER, retracted):
             wanted -= 1

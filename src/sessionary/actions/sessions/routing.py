@@ -1,15 +1,19 @@
 """Which session a key is bound to: open, reset or switch it; holds that prevent a reset; chats that get a new id."""
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sessionary.actions import access
-from sessionary.actions.sessions import log, titles
+from sessionary.actions.sessions import choice, log, titles
 from sessionary.actions.sessions.lists import check_limit
 from sessionary.clock import Moment
 from sessionary.errors import Conflict, NotAllowed, NotFound
+from sessionary.model import choice as choices
+from sessionary.model.choice import Changes, ChoiceCatalog, ChoiceChange
 from sessionary.model.redact import Redactor
 from sessionary.model.reset import Policies, ResetPolicy, ResetReason
 from sessionary.model.session import (
@@ -21,10 +25,18 @@ from sessionary.model.session import (
     SessionHead,
     TitleBy,
 )
-from sessionary.model.source import ChatType, SessionKey, Source, at_session, check_length, key_for
+from sessionary.model.source import (
+    ChatType,
+    Person,
+    SessionKey,
+    Source,
+    at_session,
+    check_length,
+    key_for,
+)
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, entries, meta, sessions
-from sessionary.store.tables.sessions import Inheritance
+from sessionary.store.tables.sessions import Inheritance, NextSession
 
 
 class Route(Struct, frozen=True):
@@ -87,13 +99,27 @@ def resolve_route(
     """Like `route`; `head` is the session that the key is bound to, already locked."""
     if head is None:
         return _open_session(tx, key, source, moment=moment)
-    if head.is_open and not head.read_only and head.folder is not SessionFolder.TRASH:
+    if _takes_messages(head):
         reason = get_reset_reason(tx, head, policy=policy, moment=moment)
         if reason is None:
             return Route(head.id, head.no)
         end_session(tx, head, reason=reason, moment=moment)
         return _open_session(tx, key, source, moment=moment, previous=head, reason=reason)
     return _open_session(tx, key, source, moment=moment, previous=head, reason=head.end_reason)
+
+
+def get_continued(
+    tx: Tx, head: SessionHead | None, *, policy: ResetPolicy, moment: Moment
+) -> SessionHead | None:
+    """Return the session that a key is bound to if `resolve_route` continues it; None if it opens another."""
+    if head is None or not _takes_messages(head):
+        return None
+    reason = get_reset_reason(tx, head, policy=policy, moment=moment)
+    return head if reason is None else None
+
+
+def _takes_messages(head: SessionHead) -> bool:
+    return head.is_open and not head.read_only and head.folder is not SessionFolder.TRASH
 
 
 def get_reset_reason(
@@ -183,11 +209,58 @@ def lock_key(tx: Tx, key: SessionKey) -> None:
 
 
 def set_next_title(tx: Tx, key: SessionKey, title: str | None) -> None:
-    """Set the title that the key's next session will get; None removes it."""
+    """Set the title that the key's next session will get; None removes it, and what was chosen for that session."""
     if title is None:
-        sessions.take_next_title(tx, str(key), profile=key.profile)
+        sessions.take_next_session(tx, str(key), profile=key.profile)
     else:
-        sessions.set_next_title(tx, str(key), title, profile=key.profile)
+        sessions.set_next_session(tx, str(key), NextSession(title), profile=key.profile)
+
+
+def get_next_choice(tx: Tx, key: SessionKey) -> Mapping[str, Any]:
+    """Return what was chosen for the key's next session."""
+    chosen = sessions.get_next_session(tx, str(key), profile=key.profile).chosen
+    return {} if chosen is None else chosen.changed
+
+
+def choose_next(
+    tx: Tx,
+    key: SessionKey,
+    changes: Changes,
+    *,
+    platform: str,
+    by: Person | None,
+    catalog: ChoiceCatalog | None,
+) -> None:
+    """Choose the agent, model, persona or tools of the key's next session, which begins with the next message."""
+    lock_key(tx, key)
+    wanted = sessions.get_next_session(tx, str(key), profile=key.profile)
+    current = {} if wanted.chosen is None else wanted.chosen.changed
+    changed = choices.clean(changes)
+    if catalog is not None:
+        changed = catalog.check(current, changed, platform=platform)
+    chosen = choices.apply_changes(current, changed)
+    wanted = NextSession(wanted.title, ChoiceChange(chosen, by) if chosen else None)
+    sessions.set_next_session(tx, str(key), wanted, profile=key.profile)
+
+
+def choose_if_opened(
+    tx: Tx,
+    key: SessionKey,
+    source: Source,
+    changes: Changes,
+    *,
+    policy: ResetPolicy,
+    catalog: ChoiceCatalog | None,
+    moment: Moment,
+) -> None:
+    """Choose for the session that the next message of a key opens; nothing if it goes to one that is open."""
+    head = lock_and_get_current(tx, key)
+    if (
+        head is None
+        or not head.is_open
+        or get_reset_reason(tx, head, policy=policy, moment=moment) is not None
+    ):
+        choose_next(tx, key, changes, platform=source.platform, by=source.person, catalog=catalog)
 
 
 def release_key(tx: Tx, key: SessionKey, *, except_session: int | None = None) -> None:
@@ -218,13 +291,23 @@ def _open_session(
 ) -> Route:
     release_key(tx, key)
     id = moment.new_id()
-    wanted = sessions.take_next_title(tx, str(key), profile=key.profile)
-    title = None if wanted is None else titles.find_free_title(tx, wanted, profile=key.profile)
-    by = None if title is None else TitleBy.PERSON
-    opening = Opening(key.profile, source, key=str(key), kind=Kind.CHAT, title=title, title_by=by)
+    wanted = sessions.take_next_session(tx, str(key), profile=key.profile)
+    title = None
+    if wanted.title is not None:
+        title = titles.find_free_title(tx, wanted.title, profile=key.profile)
+    opening = Opening(
+        key.profile,
+        source,
+        key=str(key),
+        kind=Kind.CHAT,
+        title=title,
+        title_by=None if title is None else TitleBy.PERSON,
+        chosen=wanted.chosen,
+    )
     inherited = None if previous is None else Inheritance(previous.no, Lineage.RESET)
     no = sessions.insert(tx, id, opening, at=moment.now, inherited=inherited)
     bind(tx, key, no, moment=moment)
+    choice.record_opening(tx, id, opening, moment=moment)
     if previous is None:
         return Route(id, no, opened=True)
     # The count leaves out retracted messages.

@@ -166,11 +166,23 @@ def _session(
     source = Source.from_json(line.source or _NOWHERE)
     yield line_within(line, options)
     counts = dict.fromkeys(("turns", "blobs", "entries", "usage"), 0)
+    written: set[str] = set()
     if through is None:
         for turn in _pages(store, transfer.turns_page, no):
+            assert isinstance(turn, TurnLine)
+            shown = turn_within(turn, source, options)
+            if shown.request is not None and shown.request not in written:
+                request = _request(store, shown.request)
+                if request is None:
+                    shown = replace(shown, request=None)
+                else:
+                    written.add(request.hash)
+                    counts["blobs"] += 1
+                    yield request
             counts["turns"] += 1
-            yield turn_within(turn, source, options) if isinstance(turn, TurnLine) else turn
-    for each in _log(store, own, source, options):
+            yield shown
+    has_requests = through is None and options.is_whole
+    for each in _log(store, own, source, options, written if has_requests else None):
         if each is None:
             yield DropLine(id=line.id)
             return
@@ -192,10 +204,26 @@ def _pages(
             yield line
 
 
+def _request(store: Store, name: str) -> BlobLine | None:
+    """What a model was sent besides the messages; None if it was erased."""
+    try:
+        data = store.read(blobs.get, name).result()
+    except NotFound:
+        return None
+    return BlobLine(hash=name, data=base64.b64encode(data).decode())
+
+
 def _log(
-    store: Store, own: Segment, source: Source, options: ExportOptions
+    store: Store,
+    own: Segment,
+    source: Source,
+    options: ExportOptions,
+    requests: set[str] | None,
 ) -> Iterator[BlobLine | record.EntryLine | None]:
-    """A session's own entries, attachments before their first use; None: it is being purged."""
+    """A session's own entries, attachments before their first use; None: it is being purged.
+
+    `requests` are the requests of turns that were written already; with None, none is.
+    """
     attached: set[str] = set()
     for entry in _walk(store, [own]):
         if entry is None:
@@ -209,6 +237,12 @@ def _log(
                     yield None
                     return
                 yield BlobLine(hash=part.blob, data=base64.b64encode(data).decode())
+        named = transcript.request_of_record(entry.body)
+        if named is not None and requests is not None and named not in requests:
+            requests.add(named)
+            request = _request(store, named)
+            if request is not None:
+                yield request
         yield record.entry_line(entry_within(entry, source, options))
 
 

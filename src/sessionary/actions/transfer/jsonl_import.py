@@ -23,7 +23,7 @@ from sessionary.actions.sessions import log, routing, titles
 from sessionary.actions.sessions.log import SessionChanged
 from sessionary.clock import Moment, to_micros
 from sessionary.errors import BadInput, Conflict, StoreFull
-from sessionary.model import codec, record
+from sessionary.model import codec, record, transcript
 from sessionary.model.message import Entry, body_to_json
 from sessionary.model.record import (
     BlobLine,
@@ -106,12 +106,21 @@ class SessionLines:
         self._rest: SpooledTemporaryFile[bytes] = SpooledTemporaryFile(in_memory)  # noqa: SIM115
         # Where every INDEXED entries begin.
         self._offsets = [0]
+        # The blobs that are the requests of turns.
+        self.requests: set[str] = set()
 
     def add(self, line: Line, text: bytes) -> None:
         """Add one line."""
         self.counts[_FIELDS[type(line)]] += 1
         self.bytes += len(text)
-        spool = self._log if isinstance(line, EntryLine | BlobLine) else self._rest
+        is_in_log = isinstance(line, EntryLine) or (
+            # Before the first entry it may be the request of a turn, and turns are written before entries.
+            isinstance(line, BlobLine) and self.counts["entries"] > 0
+        )
+        spool = self._log if is_in_log else self._rest
+        named = _request_of(line)
+        if named is not None:
+            self.requests.add(named)
         spool.write(text.rstrip(b"\r\n") + b"\n")
         if isinstance(line, EntryLine) and self.counts["entries"] % INDEXED == 0:
             self._offsets.append(spool.tell())
@@ -325,6 +334,8 @@ class _ExportReader:
             _check_blob(line)
             self._unused.add(line.hash)
         source.add(line, text)
+        if self._unused:
+            self._unused -= source.requests
 
     def _end(self, line: EndLine) -> SessionLines:
         source = self._expect_session(line.id)
@@ -332,7 +343,7 @@ class _ExportReader:
             count = getattr(line, what)
             _expect(found == count, f"session {line.id} has {found} of its {count} {what}")
         through, base = source.session.through, source.session.base_seq
-        _expect(not self._unused, f"session {line.id} has bytes that no entry of it needs")
+        _expect(not self._unused, f"session {line.id} has bytes that no line of it needs")
         reaches = through is None or self._next_seq - 1 == max(through, base)
         _expect(reaches, f"session {line.id} does not reach entry {through}")
         self.sessions += 1
@@ -355,6 +366,15 @@ class _ExportReader:
 def _expect(holds: bool, otherwise: str) -> None:  # noqa: FBT001  # it reads as a sentence
     if not holds:
         raise BadInput(otherwise)
+
+
+def _request_of(line: Line) -> str | None:
+    """The request of a model call that a line names, if it names one."""
+    if isinstance(line, TurnLine):
+        return line.request
+    if isinstance(line, EntryLine) and line.extra:
+        return transcript.request_of_record(record.body_of(line))
+    return None
 
 
 def _check_blob(line: BlobLine) -> None:
@@ -465,6 +485,7 @@ def _restore_whole(
     target = _target(tx, source, found)
     lines = source.lines(after=target.have)
     new = _put(tx, target, lines, profile=source.session.profile)
+    _delete_unused(tx, source)
     if not target.hidden:
         return _extend(tx, source, target, is_more=new > 0)
     _set_end(tx, source, target)
@@ -481,6 +502,7 @@ def _restore_in_batches(
     target = store.write(_target, source, found).result()
     for batch in source.batches():
         store.write(_put, target, batch, profile=source.session.profile).result()
+    store.write(_delete_unused, source).result()
     store.write(_set_end, source, target).result()
     if source.session.is_partial:
         return RestoreOutcome(None, max(0, source.last_seq - target.have))
@@ -568,6 +590,9 @@ def _put(tx: Tx, target: _RestoreTarget, lines: Iterable[Line], *, profile: str)
             case EntryLine() if line.seq > target.have:
                 at, body = record.utc(line.at), record.body_of(line)
                 entries.put(tx, target.no, line.seq, at=at, body=body, turn_id=line.turn_id)
+                named = transcript.request_of_record(body)
+                if named is not None and blobs.exists(tx, named):
+                    blobs.add_reference(tx, named, entry_no=sessions.first_entry_no(target.no))
             case TurnLine():
                 new += _put_turn(tx, target.no, line)
             case UsageLine():
@@ -583,11 +608,21 @@ def _put(tx: Tx, target: _RestoreTarget, lines: Iterable[Line], *, profile: str)
 
 
 def _put_turn(tx: Tx, no: int, line: TurnLine) -> bool:
+    if line.request is not None and not blobs.exists(tx, line.request):
+        raise BadInput(f"turn {line.id} names a request that does not come before it")
     if transfer.insert_turn(tx, no, line):
+        if line.request is not None:
+            blobs.add_reference(tx, line.request, entry_no=sessions.first_entry_no(no))
         return True
     if transfer.session_of_turn(tx, line.id) != no:
         raise Conflict(f"its turn {line.id} belongs to another session here")
     return False
+
+
+def _delete_unused(tx: Tx, source: SessionLines) -> None:
+    """Delete the requests of the file that no turn here needs: those of turns that are here already, or were erased."""
+    for name in source.requests:
+        blobs.delete_if_unused(tx, name)
 
 
 def _set_end(tx: Tx, source: SessionLines, target: _RestoreTarget) -> None:

@@ -126,7 +126,7 @@ def history(tx: Tx, session: Imported) -> list[Segment]:
 def tip(tx: Tx, segments: Sequence[Segment]) -> int:
     """The last entry of a history that was not retracted; 0 for none."""
     last = segments[-1].last if segments else 0
-    for first, end in reversed(transcript.retracted(entries.marks(tx, segments))):
+    for first, end in reversed(transcript.retracted(entries.retractions(tx, segments))):
         if first <= last <= end:
             last = first - 1
     return last
@@ -151,7 +151,7 @@ def way_to(
     """
     marks = [
         (mark.body.after, mark.seq)
-        for mark in entries.marks(tx, segments)
+        for mark in entries.retractions(tx, segments)
         if isinstance(mark.body, Retraction)
     ]
     marks += [(_after(row), row.seq) for row in waiting if row.kind == "retraction"]
@@ -205,7 +205,12 @@ def _moved(row: LogRow, moved: Mapping[int, int]) -> str:
     if row.kind != "compaction":
         return row.text
     body = codec.decode(row.text)
-    return codec.encode(body | {"through": moved.get(body["through"], body["through"])})
+    for name in ("through", "shortened"):
+        if name in body:
+            body[name] = moved.get(body[name], body[name])
+    if "kept" in body:
+        body["kept"] = [moved.get(seq, seq) for seq in body["kept"]]
+    return codec.encode(body)
 
 
 def _rows(tx: Tx, segments: Sequence[Segment], after: int = 0) -> Iterator[LogRow]:

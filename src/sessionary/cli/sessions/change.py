@@ -9,13 +9,13 @@ import click
 
 from sessionary.actions.retention import purge as purging
 from sessionary.actions.sessions import append as appending
-from sessionary.actions.sessions import edit, holds, projects, revise
+from sessionary.actions.sessions import choice, edit, holds, pins, projects, revise
 from sessionary.cli.console import Console, count, read_input
 from sessionary.cli.sessions.refs import find_head, ref_argument
 from sessionary.cli.times import clock_time, parse_time, span
 from sessionary.cli.tree import command, pass_console
 from sessionary.errors import BadInput
-from sessionary.model.message import Role, message
+from sessionary.model.message import MAX_SEQ, Role, message
 from sessionary.model.session import Kind, Opening, SessionHead
 from sessionary.model.source import TERMINAL, Person, Source
 from sessionary.model.usage import Usage
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from sessionary.app.context import AppContext
 
 
+# The words for what a session has if nothing was chosen.
+CHOICE_DEFAULTS = {"agent": "default", "model": "default", "persona": "none", "tools": "all"}
 # Changes the session with an id, and returns it as it is then.
 Change = Callable[["AppContext", str], SessionHead]
 
@@ -82,6 +84,38 @@ unpin = _change_command(
     partial(_set_pinned, pinned=False),
     "unpinned",
 )
+
+
+def _pin_command(name: str, about: str, change: Callable[..., SessionHead], what: str) -> Any:
+    """Make a command that pins or unpins a message."""
+
+    @command(name, example=f"sessionary sessions {name} Capitals 12", help=about)
+    @ref_argument
+    @click.argument("seq", type=click.IntRange(1, MAX_SEQ), metavar="SEQ")
+    @pass_console
+    def change_pin(console: Console, ref: str, seq: int) -> None:
+        with console.open() as app:
+            id = find_head(app, ref).id
+            head = app.store.write(
+                change, id, seq, profile=app.profile, by=None, moment=app.moment()
+            ).result()
+        _tell(console, head, f"{what} message {seq}")
+
+    return change_pin
+
+
+pin_message = _pin_command(
+    "pin-message",
+    "Keep a message for the model: it reads it word for word also after a compaction.",
+    pins.pin_message,
+    "pinned",
+)
+unpin_message = _pin_command(
+    "unpin-message",
+    "Unpin a message; a later compaction summarizes it like any other.",
+    pins.unpin_message,
+    "unpinned",
+)
 archive = _change_command(
     "archive",
     "Hide a session from the list; `list --archived` shows it.",
@@ -119,6 +153,48 @@ def rename(console: Console, ref: str, title: str) -> None:
         id = find_head(app, ref).id
         head = app.store.write(edit.rename, id, title, profile=app.profile).result()
     _tell(console, head, "renamed")
+
+
+@command(
+    "choose",
+    example="sessionary sessions choose Capitals --model gpt-5-mini --tools 'files_*'\n"
+    "sessionary sessions choose Capitals --agent default --persona none",
+)
+@ref_argument
+@click.option("--agent", metavar="NAME", help="Which agent answers; `default`: the default one.")
+@click.option("--model", metavar="NAME", help="Which model answers; `default`: the agent's own.")
+@click.option("--persona", metavar="NAME", help="Which persona the agent has, or `none`.")
+@click.option(
+    "--tools", metavar="NAMES", help="Which tools it may use: names or patterns, `all` or `none`."
+)
+@pass_console
+def choose_settings(console: Console, ref: str, **asked: str | None) -> None:
+    """Choose the agent, model, persona or tools of a session.
+
+    The change is recorded in the session's log. While a turn is running, it takes effect with the next one.
+    """
+    changes: dict[str, Any] = {
+        name: None if value == CHOICE_DEFAULTS[name] else value
+        for name, value in asked.items()
+        if value is not None
+    }
+    if not changes:
+        raise click.UsageError("Give --agent, --model, --persona or --tools.")
+    if changes.get("tools") is not None:
+        names = changes["tools"].replace(",", " ").split()
+        changes["tools"] = [] if names == ["none"] else names
+    from sessionary.app.context import user_name  # `--help` does not need it
+
+    with console.open() as app:
+        head = app.store.write(
+            choice.choose,
+            find_head(app, ref),
+            changes,
+            by=Person(user_name()),
+            moment=app.moment(),
+            catalog=app.catalog,
+        ).result()
+    _tell(console, head, "changed")
 
 
 @command("purge", example="sessionary sessions purge Capitals --yes")
@@ -373,8 +449,11 @@ def _hold_end(text: str, *, now: datetime, zone: tzinfo) -> datetime:
 COMMANDS: dict[str, click.Command] = {
     "append": append,
     "rename": rename,
+    "choose": choose_settings,
     "pin": pin,
     "unpin": unpin,
+    "pin-message": pin_message,
+    "unpin-message": unpin_message,
     "archive": archive,
     "unarchive": unarchive,
     "trash": trash,

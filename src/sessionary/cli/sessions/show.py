@@ -1,7 +1,7 @@
 """`sessionary sessions show`."""
 
 from collections.abc import Iterator
-from datetime import tzinfo
+from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,10 +26,12 @@ from sessionary.model.message import (
 )
 from sessionary.model.session import SessionHead
 from sessionary.model.terminal import one_line, safe_terminal
-from sessionary.model.view import entry_json, head_json, hold_json
+from sessionary.model.transcript import RECORD
+from sessionary.model.view import entry_json, head_json, hold_json, turn_json
 
 if TYPE_CHECKING:
     from sessionary.app.context import AppContext
+    from sessionary.model.turn import Turn
 
 SHOWN_TO_PEOPLE = 100
 PAGE = 500
@@ -135,7 +137,19 @@ def _show_all(console: Console, printer: "_Printer", head: SessionHead) -> None:
 
 def _about(app: "AppContext", head: SessionHead) -> dict[str, Any]:
     held = [hold_json(each.reason, each.until) for each in _holds(app, head)]
-    return {"session": _session_json(app, head), "holds": held}
+    turn = _running_turn(app, head)
+    return {
+        "session": _session_json(app, head),
+        "holds": held,
+        "pins": list(read.list_pinned(head)),
+        "turn": None if turn is None else turn_json(turn, now=app.moment().now),
+    }
+
+
+def _running_turn(app: "AppContext", head: SessionHead) -> "Turn | None":
+    if not head.running:
+        return None
+    return app.store.read(read.get_running_turn, head.id, profile=app.profile).result()
 
 
 def _holds(app: "AppContext", head: SessionHead) -> list[Hold]:
@@ -230,7 +244,11 @@ class _Printer:
         name = safe_terminal(one_line(head.title or head.preview or "(no text)"))
         held = [_hold_line(each, zone=self._zone) for each in _holds(self.app, head)]
         place = _place(_origin(self.app, head))
-        lines = [head.id, " · ".join(facts), *([place] if place else []), *held]
+        turn = _running_turn(self.app, head)
+        running = [] if turn is None else [_turn_line(turn, now=self.app.moment().now)]
+        pinned = [f"#{seq}" for seq in read.list_pinned(head)]
+        lines = [head.id, " · ".join(facts), *([place] if place else []), *held, *running]
+        lines += [f"pinned: {', '.join(pinned)}"] if pinned else []
         rest = [safe_terminal(one_line(line)) for line in lines]
         self._console.print_styled("\n".join([self._console.style(name, BOLD), *rest, ""]))
 
@@ -239,6 +257,9 @@ class _Printer:
         console = self._console
         moment = times.clock_time(entry.at, zone=self._zone)
         match entry.body:
+            case Message(role=Role.SYSTEM) as record if RECORD in record.extra:
+                line = safe_terminal(f"--- {one_line(record.text)} · {moment}")
+                console.print_styled(console.style(line, DIM) + "\n")
             case Message() as message:
                 person = f" ({one_line(message.person.label, 60)})" if message.person else ""
                 role = safe_terminal(f"{message.role}{person}")
@@ -246,10 +267,11 @@ class _Printer:
                 lines = [f"#{entry.seq} {styled} · {moment}"]
                 lines += [text for part in message.parts if (text := self._part(part))]
                 console.print_styled("\n".join(lines) + "\n")
-            case Compaction(summary, through):
-                console.print(
-                    f"--- summary of 1 to {through}, for the model · {moment}\n{summary}\n---\n"
-                )
+            case Compaction(summary="") as mark:
+                console.print(f"--- {mark.heading} · {moment}\n")
+            case Compaction(summary, through) as mark:
+                heading = mark.heading.replace("Summary", f"Summary of 1 to {through}")
+                console.print(f"--- {heading} · {moment}\n{summary}\n---\n")
             case _:
                 console.print(f"--- {entry.body} · {moment}\n")
 
@@ -270,6 +292,17 @@ class _Printer:
                 )
             case _:
                 return safe_terminal(f"  [{one_line(_json_text(part.data), TOOL_TEXT)}]")
+
+
+def _turn_line(turn: "Turn", *, now: datetime) -> str:
+    """Return in one line what the running turn is doing."""
+    if turn.is_waiting(now):
+        line = f"turn waiting to go on: {turn.resume_reason or 'its process stopped responding'}"
+    else:
+        line = f"turn running in {turn.holder}"
+    if turn.resumed:
+        line += f" · continued {count(turn.resumed, 'time')}"
+    return line
 
 
 def _hold_line(hold: Hold, *, zone: tzinfo | None) -> str:
@@ -296,4 +329,6 @@ def tool_line(part: ToolCall | ToolResult) -> str:
         given = part.arguments if isinstance(part.arguments, str) else _json_text(part.arguments)
         return f"  -> {one_line(part.name, 80)} {one_line(given or '', TOOL_TEXT)}"
     text = part.content if isinstance(part.content, str) else _json_text(part.content)
-    return f"  <- {'failed: ' if part.is_error else ''}{one_line(text, TOOL_TEXT)}"
+    # Of a call that was cut off, the text says that its outcome is unknown.
+    is_failed = part.is_error and part.extra.get("outcome") != "unknown"
+    return f"  <- {'failed: ' if is_failed else ''}{one_line(text, TOOL_TEXT)}"

@@ -35,10 +35,13 @@ from sessionary.client.values import KindName as KindName
 from sessionary.client.values import Reply as Reply
 from sessionary.client.values import RoleName as RoleName
 from sessionary.client.values import StoredMessage as StoredMessage
+from sessionary.model.access import BudgetStatus as BudgetStatus
 from sessionary.model.access import PairingRequest as PairingRequest
 from sessionary.model.access import Permit as Permit
 from sessionary.model.access import Scope as Scope
 from sessionary.model.access import Token as Token
+from sessionary.model.choice import AgentOffer as AgentOffer
+from sessionary.model.choice import Persona as Persona
 from sessionary.model.message import Attachment as Attachment
 from sessionary.model.message import Compaction as Compaction
 from sessionary.model.message import Entry as Entry

@@ -2,6 +2,10 @@
 
 from sessionary.actions.search.search import Hit as Hit
 from sessionary.actions.search.search import SearchResult as SearchResult
+from sessionary.actions.sessions.model_calls import ListedTurn as ListedTurn
+from sessionary.actions.sessions.model_calls import ModelCall as ModelCall
+from sessionary.actions.sessions.model_calls import SentContext as SentContext
+from sessionary.actions.sessions.model_calls import SessionContextSize as SessionContextSize
 from sessionary.actions.sessions.overview import Overview as Overview
 from sessionary.actions.verify import Checked as Checked
 from sessionary.engine.ports import AgentFunction as AgentFunction

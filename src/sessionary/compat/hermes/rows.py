@@ -138,7 +138,7 @@ def visible_messages(
 ) -> Iterator[tuple[int, Entry]]:
     """The messages that were not retracted, or all, each with its number."""
     segments = sessions.segments(tx, head.no)
-    marks = () if with_retracted else entries.marks(tx, segments)
+    marks = () if with_retracted else entries.retractions(tx, segments)
     stretches = transcript.retracted(marks)
     for segment in segments:
         for entry in entries.walk(tx, [segment]):

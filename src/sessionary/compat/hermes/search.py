@@ -115,7 +115,7 @@ def _page(
 def _is_visible(tx: Tx, hit: Hit, taken_back: dict[int, list[tuple[int, int]]]) -> bool:
     no = hit.session.no
     if no not in taken_back:
-        marks = entries.marks(tx, sessions.segments(tx, no))
+        marks = entries.retractions(tx, sessions.segments(tx, no))
         taken_back[no] = transcript.retracted(marks)
     return not transcript.is_retracted(hit.seq, taken_back[no])
 

@@ -1,8 +1,9 @@
-"""Budgets: compared and reserved from when a turn begins, counted with the ledger as it goes on.
+"""Budgets of a turn: checked and reserved when it begins, counted after each step, and compared again before the next.
 
 A turn may begin while something is left of every budget that it counts against. It reserves what it is expected
 to use, at most what is left; what it uses is moved from its reservation to what was spent, and its end frees the
-rest. So a budget is passed only by what running turns use beyond their reservations.
+rest. A turn that has used up a budget ends before its next model call. So a budget is passed at most by the model
+calls that were running when it was used up.
 """
 
 from collections.abc import Iterable
@@ -10,111 +11,85 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from sessionary.actions import turn_scripts, turns
-from sessionary.actions.sessions.log import Appended
+from sessionary.actions import budgets, outbox, turn_scripts, turns
+from sessionary.actions.budgets import Account, Budgets
 from sessionary.actions.turn_scripts import Ended
 from sessionary.clock import Moment
-from sessionary.config.engine import Budget, EngineSettings
-from sessionary.model import codec
+from sessionary.engine import notices
+from sessionary.engine.ports import Agent
 from sessionary.model.access import BudgetUse
-from sessionary.model.message import Message
+from sessionary.model.message import Message, Role, Text, ToolCall
 from sessionary.model.session import SessionHead
-from sessionary.model.source import SessionKey, Source
+from sessionary.model.source import Channel, SessionKey, Source
 from sessionary.model.tokens import estimate
 from sessionary.model.turn import Lease
 from sessionary.model.usage import Usage, UsageTotal
 from sessionary.store.database import Tx
-from sessionary.store.tables import access, sessions
+from sessionary.store.tables import access
 from sessionary.store.tables.deliveries import SendClaim
 
 # What a turn reserves at least unless its budget says otherwise: a system prompt, a question, an answer.
 FIRST_CALL_TOKENS = 4_000
 FIRST_CALL_MICROUSD = 50_000
+# The person who asked is warned about these; the owner, in the home channels, about all.
+WARNED_KINDS = ("person", "channel", "session")
 
 
 class Spending(Struct, frozen=True):
-    """Against what a turn's usage is counted, and when."""
+    """Against what a turn's usage is counted, when, and who is warned."""
 
     scopes: tuple[str, ...]
     now: datetime
+    budgets: Budgets = {}
+    # The channel of the person who asked.
+    to: Channel | None = None
+    # The platforms to which this installation delivers.
+    deliverable: frozenset[str] = frozenset()
 
 
-def periods(now: datetime) -> tuple[str, str]:
-    """The day and the month of a moment, in UTC."""
-    return f"{now:%Y-%m-%d}", f"{now:%Y-%m}"
+class StepResult(Struct, frozen=True):
+    """The entry of a stored step, and why the turn must end now if a budget is used up."""
+
+    seq: int
+    used_up: str | None = None
 
 
 def scopes_of(source: Source) -> tuple[str, ...]:
     """The scopes a message is counted under: its person and its channel."""
     person, channel = source.person, source.channel
-    scopes = [] if person is None else [f"person:{source.platform}:{person.stable_id}"]
-    named = (*scopes, *(() if channel is None else (f"channel:{channel}",)))
-    # An id may hold what no column can.
-    return tuple(codec.storable_text(scope) for scope in named)
+    scopes = []
+    if person is not None:
+        scopes.append(budgets.scope_name("person", f"{source.platform}:{person.stable_id}"))
+    if channel is not None:
+        scopes.append(budgets.scope_name("channel", str(channel)))
+    return tuple(scopes)
 
 
-class Account(Struct, frozen=True):
-    """A budget, with what was used of it in its period and what running turns have reserved."""
-
-    scope: str
-    budget: Budget
-    used: BudgetUse
-
-    @property
-    def is_used_up(self) -> bool:
-        """Whether the budget is gone: no turn may begin until the next period."""
-        tokens, money = self.budget.tokens, self.budget.microusd
-        return (tokens is not None and self.used.tokens >= tokens) or (
-            money is not None and self.used.cost_microusd >= money
-        )
-
-    @property
-    def is_reserved(self) -> bool:
-        """Whether running turns have reserved what is left: no turn may begin until one of them ends."""
-        tokens, money = self.tokens_left, self.microusd_left
-        return (tokens is not None and tokens <= 0) or (money is not None and money <= 0)
-
-    @property
-    def tokens_left(self) -> int | None:
-        """The tokens that are neither used nor reserved; None without a limit."""
-        if self.budget.tokens is None:
-            return None
-        return self.budget.tokens - self.used.tokens - self.used.reserved_tokens
-
-    @property
-    def microusd_left(self) -> int | None:
-        """The money that is neither used nor reserved; None without a limit."""
-        if self.budget.microusd is None:
-            return None
-        return self.budget.microusd - self.used.cost_microusd - self.used.reserved_microusd
+def turn_scopes(
+    known: Budgets,
+    *,
+    profile: str | None = None,
+    agent: str | None = None,
+    session_id: str | None = None,
+) -> tuple[str, ...]:
+    """The scopes of a turn's profile, agent and session, as far as they are given and have a budget."""
+    named = {"profile": profile, "agent": agent, "session": session_id}
+    scopes = [budgets.scope_name(kind, name) for kind, name in named.items() if name is not None]
+    return tuple(scope for scope in scopes if budgets.budget_of(scope, known) is not None)
 
 
-def accounts(
-    tx: Tx, scopes: Iterable[str], settings: EngineSettings, *, profile: str, now: datetime
-) -> dict[str, Account]:
-    """The accounts of the scopes that have a budget. Nobody else reserves from them until the transaction ends."""
-    budgeted = {
-        scope: budget
-        for scope in sorted(set(scopes))
-        if (budget := _budget(scope, settings)) is not None
-    }
-    for (
-        scope
-    ) in budgeted:  # sorted, so that two turns with the same scopes do not wait for each other
-        sessions.lock_key(tx, f"budget/{scope}", profile=profile)
-    if not budgeted:
-        return {}
-    day, month = periods(now)
-    return {
-        scope: Account(
-            scope,
-            budget,
-            access.get_budget_use(
-                tx, scope, day if budget.per == "day" else month, profile=profile
-            ),
-        )
-        for scope, budget in budgeted.items()
-    }
+def model_scopes(
+    known: Budgets, *, agent: Agent, head: SessionHead | None = None
+) -> tuple[str, ...]:
+    """The scope of the model that a turn will probably call, if it is known and has a budget.
+
+    What the turn uses is counted under the models that it really called.
+    """
+    model = agent.model or (None if head is None else head.model)
+    if model is None:
+        return ()
+    scope = budgets.model_scope(model, known)
+    return () if budgets.budget_of(scope, known) is None else (scope,)
 
 
 def expected_use(head: SessionHead | None, messages: Iterable[Message]) -> BudgetUse:
@@ -131,21 +106,11 @@ def expected_use(head: SessionHead | None, messages: Iterable[Message]) -> Budge
     return BudgetUse(tokens + sum(estimate(each.text) for each in messages), money)
 
 
-def reserve(
-    tx: Tx, turn_id: str, accounts: Iterable[Account], expected: BudgetUse, *, profile: str
-) -> None:
-    """Reserve what a turn is expected to use, and never more than is left: reservations alone pass no budget."""
-    for account in accounts:
-        tokens = _default(account.budget.reserve_tokens, expected.tokens)
-        money = _default(account.budget.reserve_microusd, expected.cost_microusd)
-        access.insert_reservation(
-            tx,
-            turn_id,
-            account.scope,
-            profile=profile,
-            tokens=_at_most(tokens, account.tokens_left),
-            cost_microusd=_at_most(money, account.microusd_left),
-        )
+def may_be_last(message: Message) -> bool:
+    """Whether a step may be the last of its turn: an answer without tool calls."""
+    return message.role is Role.ASSISTANT and not any(
+        isinstance(part, ToolCall) for part in message.parts
+    )
 
 
 def step(
@@ -158,15 +123,57 @@ def step(
     moment: Moment,
     spending: Spending,
     files: tuple[bytes, ...] = (),
-) -> Appended:
-    """Add a finished step, and count what it used."""
-    done = turns.add_step(tx, lease, message, used, profile=profile, moment=moment, files=files)
-    if used is not None:
-        _count(tx, used, spending, profile=profile)
-        access.use_reservations(
-            tx, lease.turn_id, tokens=_tokens(used), cost_microusd=used.cost_microusd or 0
-        )
-    return done
+    request: turns.RequestRecord | None = None,
+) -> StepResult:
+    """Add a finished step, count what it used, and compare that with the budgets."""
+    done = turns.add_step(
+        tx, lease, message, used, profile=profile, moment=moment, files=files, request=request
+    )
+    if used is None:
+        return StepResult(done.seq)
+    is_last = may_be_last(message)
+    return StepResult(
+        done.seq,
+        _use(tx, lease, used, spending, profile=profile, moment=moment, is_last=is_last),
+    )
+
+
+def count_summary(
+    tx: Tx,
+    used: Usage,
+    spending: Spending,
+    *,
+    profile: str,
+    moment: Moment,
+    lease: Lease | None = None,
+) -> str | None:
+    """Count what a summary used; if that used up a budget of the running turn, return why it must end."""
+    if lease is not None:
+        return _use(tx, lease, used, spending, profile=profile, moment=moment, is_last=False)
+    accounts = _count(tx, (used,), spending, profile=profile)
+    _warn(tx, accounts, spending, profile=profile, moment=moment)
+    return None
+
+
+def _use(
+    tx: Tx,
+    lease: Lease,
+    used: Usage,
+    spending: Spending,
+    *,
+    profile: str,
+    moment: Moment,
+    is_last: bool,
+) -> str | None:
+    """Count what a turn used, and warn its people; if a budget is used up, return why no model may be called again."""
+    accounts = _count(tx, (used,), spending, profile=profile)
+    access.use_reservations(
+        tx, lease.turn_id, tokens=_tokens(used), cost_microusd=used.cost_microusd or 0
+    )
+    used_up = next((account for account in accounts if account.is_used_up), None)
+    is_stopped = used_up is not None and not is_last
+    _warn(tx, accounts, spending, profile=profile, moment=moment, is_stopped=is_stopped)
+    return None if used_up is None else notices.budget_stop(used_up.status())
 
 
 class SimpleEnd(Struct, frozen=True):
@@ -202,38 +209,61 @@ def end(
     if ended is None:
         turns.end(tx, lease, ending, profile=profile, moment=moment)
         ended = Ended()
-    for used in ending.usage:
-        _count(tx, used, spending, profile=profile)
+    if ending.usage:
+        accounts = _count(tx, ending.usage, spending, profile=profile)
+        _warn(tx, accounts, spending, profile=profile, moment=moment)
     return ended
-
-
-def _budget(scope: str, settings: EngineSettings) -> Budget | None:
-    """The budget of exactly this scope, else of its kind."""
-    return settings.budgets.get(scope) or settings.budgets.get(scope.split(":", 1)[0])
 
 
 def _tokens(used: Usage | UsageTotal) -> int:
     return used.input_tokens + used.output_tokens + used.cache_read_tokens + used.cache_write_tokens
 
 
-def _default(given: int | None, otherwise: int) -> int:
-    return otherwise if given is None else given
-
-
-def _at_most(wanted: int, left: int | None) -> int:
-    return 0 if left is None else max(0, min(wanted, left))
-
-
-def _count(tx: Tx, used: Usage, spending: Spending, *, profile: str) -> None:
-    tokens = _tokens(used)
-    # In one order: two turns that count against the same scopes must not wait for each other.
-    for scope in sorted(spending.scopes):
-        for period in periods(spending.now):
-            access.add_spending(
-                tx,
-                scope,
-                period,
-                profile=profile,
-                tokens=tokens,
-                cost_microusd=used.cost_microusd or 0,
+def _count(tx: Tx, calls: Iterable[Usage], spending: Spending, *, profile: str) -> list[Account]:
+    amounts: dict[str, BudgetUse] = {}
+    for used in calls:
+        for scope in (*spending.scopes, *_called_model(used, spending.budgets)):
+            before = amounts.get(scope, BudgetUse())
+            amounts[scope] = BudgetUse(
+                before.tokens + _tokens(used), before.cost_microusd + (used.cost_microusd or 0)
             )
+    return budgets.count(tx, amounts, spending.budgets, profile=profile, now=spending.now)
+
+
+def _called_model(used: Usage, known: Budgets) -> tuple[str, ...]:
+    if used.model is None or not known:
+        return ()
+    scope = budgets.model_scope(used.model, known)
+    return () if budgets.budget_of(scope, known) is None else (scope,)
+
+
+def _warn(
+    tx: Tx,
+    accounts: Iterable[Account],
+    spending: Spending,
+    *,
+    profile: str,
+    moment: Moment,
+    is_stopped: bool = False,
+) -> None:
+    """Warn of each threshold once: the person who asked in their channel, the owner in the home channels.
+
+    The person whose turn stops is told by its end.
+    """
+    for account in accounts:
+        threshold = budgets.note_threshold(tx, account, profile=profile)
+        if threshold is None:
+            continue
+        texts: dict[Channel, str] = {}
+        status = account.status()
+        for home in access.list_homes(tx, profile=profile):
+            channel = Channel(home.platform, home.chat_id, home.thread_id)
+            texts[channel] = notices.budget_warning(status, threshold, names_scope=True)
+        if spending.to is not None:
+            if is_stopped and account.is_used_up:
+                texts.pop(spending.to, None)
+            elif account.scope.partition(":")[0] in WARNED_KINDS:
+                texts.setdefault(spending.to, notices.budget_warning(status, threshold))
+        for channel, text in texts.items():
+            if channel.platform in spending.deliverable:
+                outbox.enqueue(tx, channel, (Text(text),), profile=profile, moment=moment)

@@ -1,8 +1,9 @@
-"""The loop that begins and runs a turn for each session with waiting messages; and the compaction of sessions."""
+"""The loop that runs a turn for each session with waiting messages, and continues turns whose process has ended."""
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Iterator
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any
@@ -10,13 +11,16 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sessionary.actions import inbox, turn_scripts, turns
+from sessionary.actions import inbox, outbox, schedules, turn_scripts, turns
+from sessionary.actions.budgets import Account, lock_accounts, reserve
 from sessionary.actions.inbox import ArrivalReceived
-from sessionary.actions.sessions import read, revise
+from sessionary.actions.schedules import ClaimedRun
+from sessionary.actions.sessions import routing
 from sessionary.clock import Moment
 from sessionary.engine import notices
 from sessionary.engine.context import EngineContext, WakeSignal
 from sessionary.engine.outbox import Outbox
+from sessionary.engine.ports import Agent
 from sessionary.engine.turn import budgets
 from sessionary.engine.turn.run import (
     SERVER_STOPPED,
@@ -26,105 +30,16 @@ from sessionary.engine.turn.run import (
     build_turn_input,
 )
 from sessionary.errors import Conflict, RetryLater, SessionaryError, StoreUnavailable
-from sessionary.model.message import Message
+from sessionary.model.message import Message, Text
 from sessionary.model.reset import ResetPolicy, ResetReason
-from sessionary.model.session import SessionHead
+from sessionary.model.session import Kind, SessionHead
 from sessionary.model.source import SessionKey, Source, session_named_by
-from sessionary.model.tokens import estimate
-from sessionary.model.transcript import Chat
-from sessionary.model.turn import Arrival, TurnState
+from sessionary.model.turn import Arrival, Turn, TurnState
 from sessionary.store.database import Tx
-from sessionary.store.tables import arrivals
+from sessionary.store.tables import arrivals, sessions
+from sessionary.store.tables import turns as turn_rows
 
-# How many times to try to enqueue the outcome of a compaction while the store is unavailable.
-NOTIFY_TRIES = 600
-NOT_COMPACTED = "The conversation was not compacted"
 log = logging.getLogger(__name__)
-
-
-class CompactionRequest(Struct, frozen=True):
-    """A session to compact, what the summary should focus on, and whom to tell the outcome."""
-
-    session_id: str
-    focus: str | None = None
-    notify: Source | None = None
-
-
-class Compactor:
-    """Replaces the messages of a session, in what the model is given, with a summary of them."""
-
-    def __init__(self, context: EngineContext) -> None:
-        self._context = context
-        # The compactions that commands have started.
-        self.running: set[asyncio.Task[str]] = set()
-
-    def start(self, request: CompactionRequest) -> None:
-        """Compact a session in the background."""
-        task = asyncio.create_task(
-            self.compact(request.session_id, focus=request.focus, notify=request.notify)
-        )
-        self.running.add(task)
-        task.add_done_callback(self._on_finished)
-
-    def _on_finished(self, task: "asyncio.Task[str]") -> None:
-        self.running.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("a compaction failed", exc_info=task.exception())
-
-    async def compact(
-        self, session_id: str, *, focus: str | None, notify: Source | None = None
-    ) -> str:
-        """Compact a session as it is now; return the outcome as a text for the person who asked."""
-        text = f"{NOT_COMPACTED}: the server stopped. Send /compact to try again."
-        try:
-            text = await self._summarize_and_store(session_id, focus)
-        except SessionaryError as error:
-            text = f"{NOT_COMPACTED}: {error}"
-        finally:
-            # /compact promises to report the outcome, also when the server stops.
-            if notify is not None:
-                await self._notify(notify, text)
-        return text
-
-    async def _summarize_and_store(self, session_id: str, focus: str | None) -> str:
-        context = self._context
-        head, chat = await context.store.read(_read_session, session_id, profile=context.profile)
-        agent = context.agent_for(head.source, None)
-        summary, used = await agent.summarizer.summarize(chat, focus=focus)
-        await context.store.write(
-            revise.compact_by_agent,
-            head,
-            summary,
-            None if used is None else context.priced(used),
-            moment=context.moment(),
-        )
-        return f"Compacted: {estimate(chat):,} tokens became {estimate(summary):,}."
-
-    async def _notify(self, source: Source, text: str) -> None:
-        """Enqueue the outcome for a person; retry up to NOTIFY_TRIES times while the store is unavailable."""
-        context = self._context
-        for _ in range(NOTIFY_TRIES):
-            try:
-                await context.store.write(
-                    notices.send, context, source, text, moment=context.moment()
-                )
-            except (RetryLater, StoreUnavailable) as error:
-                log.warning("the outcome of a compaction cannot be enqueued now: %s", error)
-                await asyncio.sleep(context.settings.poll_seconds)
-            else:
-                return
-
-    def is_due(self, tokens: int) -> bool:
-        """Return whether a context of this many tokens must be compacted."""
-        limit = self._context.settings.compact_at_tokens
-        return limit is not None and tokens > limit
-
-
-def _read_session(tx: Tx, session_id: str, *, profile: str) -> tuple[SessionHead, list[Chat]]:
-    return read.get_head(tx, session_id, profile=profile), read.read_context(
-        tx, session_id, profile=profile
-    )
-
 
 # How many keys with waiting messages one round of the loop reads.
 KEYS_PER_ROUND = 200
@@ -142,15 +57,25 @@ class TurnStart(Struct, frozen=True):
     input: TurnInput | None = None
     # No turn began because running turns have reserved the rest of a budget.
     is_held_back: bool = False
+    # The scheduled run whose turn is continued.
+    due: ClaimedRun | None = None
+    # No turn began because a budget is used up: the notice that says so.
+    refusal: str | None = None
 
 
 class TurnLoop:
     """Runs a turn for every key with waiting messages, up to `most_turns` at once."""
 
-    def __init__(self, context: EngineContext, compactor: Compactor, outbox: Outbox) -> None:
+    def __init__(
+        self,
+        context: EngineContext,
+        outbox: Outbox,
+        resume_run: Callable[[ClaimedRun, turns.Begun], None],
+    ) -> None:
+        """`resume_run` continues the turn of a scheduled run."""
         self._context = context
-        self._compactor = compactor
         self._outbox = outbox
+        self._resume_run = resume_run
         # The only key for which this process runs turns; None means all keys.
         self.only: SessionKey | None = None
         self._wake: WakeSignal | None = None
@@ -164,6 +89,7 @@ class TurnLoop:
         # Whether the last round left messages waiting, for a running turn or a free slot.
         self._has_left = False
         self._reserved_slots = 0
+        self._look_for_released_at = 0.0
         self._stopping = False
 
     async def run(self) -> None:
@@ -175,6 +101,7 @@ class TurnLoop:
         try:
             while True:
                 self._check_stops()
+                await self._continue_released()
                 await self._begin_waiting()
                 await self._wake.wait()
         finally:
@@ -232,6 +159,51 @@ class TurnLoop:
         arrived, self._arrived = self._arrived, set()
         for name in arrived & self._runs.keys():
             self._runs[name].check_stop()
+
+    async def _continue_released(self) -> None:
+        """Continue turns that another process has left because it stopped; look for them once in `poll_seconds`."""
+        now = time.monotonic()
+        if now < self._look_for_released_at:
+            return
+        self._look_for_released_at = now + self._context.settings.poll_seconds
+        free = self._context.settings.most_turns - len(self._running) - self._reserved_slots
+        if free <= 0:
+            return
+        try:
+            found = await self._context.store.read(
+                turns.list_released, profile=self._context.profile, limit=free
+            )
+            if found:
+                await self.take_over(found)
+        except (RetryLater, StoreUnavailable) as error:
+            log.warning("turns cannot be continued now: %s", error)
+
+    async def take_over(self, turn_ids: Iterable[str]) -> None:
+        """Continue turns whose process has ended; those that cannot be continued are interrupted."""
+        context = self._context
+        for turn_id in turn_ids:
+            if not self.has_free_slot:
+                return
+            # A turn of our own whose lease has run out is only late: it renews the lease, or finds that it is lost.
+            if turn_id in context.running:
+                continue
+            if await context.store.read(find_dead_turn, turn_id, only=self.only, context=context):
+                write = context.store.write(
+                    take_over, turn_id, only=self.only, context=context, moment=context.moment()
+                )
+                await write.handoff(self._run_continued)
+
+    def _run_continued(self, start: TurnStart | None) -> None:
+        if start is None or start.begun is None:
+            return
+        resumption = start.begun.resumption
+        reason = None if resumption is None else resumption.turn.resume_reason
+        level = logging.WARNING if reason == turns.PROCESS_DIED else logging.INFO
+        log.log(level, "turn %s goes on in this process: %s", start.begun.lease.turn_id, reason)
+        if start.due is not None:
+            self._resume_run(start.due, start.begun)
+        elif start.key is not None:
+            self.run_started(start.key, start)
 
     async def _begin_waiting(self) -> None:
         try:
@@ -298,14 +270,15 @@ class TurnLoop:
     async def _run(self, name: str, start: TurnStart) -> bool:
         if start.begun is None or start.source is None:
             return False
-        run = TurnRun(self._context, start.begun, self._target(start), start.input, self._outbox)
+        target = self._target(start)
+        run = TurnRun(self._context, start.begun, target, start.input, self._outbox)
         self._runs[name] = run
         if self._stopping:
-            run.stop(SERVER_STOPPED)
+            self._end(run)
         try:
             state = await run.run()
-            if self._compactor.is_due(run.context_tokens):
-                await self._compactor.compact(start.begun.lease.session_id, focus=None)
+            if state is TurnState.DONE and run.may_need_compaction:
+                await run.compact_if_due()
         except (RetryLater, StoreUnavailable) as error:
             log.warning("a turn of %s could not be stored: %s", name, error)
             await asyncio.sleep(self._context.settings.poll_seconds)
@@ -330,20 +303,106 @@ class TurnLoop:
         assert source is not None
         return TurnTarget(
             source=source,
-            agent=context.agent_for(source, None),
+            agent=context.agent_for(source, start.begun.agent if start.begun else None),
             to=source.channel if source.platform in context.deliverable else None,
             scopes=start.scopes,
             key=start.key,
         )
 
+    def _end(self, run: TurnRun) -> None:
+        """End a turn because this process stops: another one continues it, unless only this one could."""
+        if self.only is None:
+            run.hand_over()
+        else:
+            run.stop(SERVER_STOPPED)
+
     async def _stop_all(self) -> None:
         self._stopping = True
         for run in self._runs.values():
-            run.stop(SERVER_STOPPED)
+            self._end(run)
         for task in self._title_tasks:
             task.cancel()
         # The turns are awaited, not cancelled: one that is just beginning would stay "running" in the store.
         await asyncio.gather(*self._running.values(), *self._title_tasks, return_exceptions=True)
+
+
+class DeadTurn(Struct, frozen=True):
+    """A turn whose process has ended, and what is needed to continue it."""
+
+    turn: Turn
+    head: SessionHead
+    source: Source
+    key: SessionKey
+
+
+def find_dead_turn(
+    tx: Tx, turn_id: str, *, only: SessionKey | None, context: EngineContext
+) -> DeadTurn | None:
+    """Return a turn for this process to continue or interrupt; None if it is left to another one.
+
+    That is so for a turn that may be continued and belongs to another profile, or to another key than `only`.
+    """
+    session_no = turn_rows.session_no_of(tx, turn_id)
+    if session_no is None:
+        return None
+    head = sessions.get_by_no(tx, session_no)
+    found = turn_rows.get(tx, turn_id, profile=head.profile)
+    if found is None:
+        return None
+    # Where the turn was asked for: a session may continue in another chat than it was opened in.
+    source = arrivals.source_of_turn(tx, turn_id, session_no=head.no) or head.source
+    dead = DeadTurn(found[0], head, source, context.key(source))
+    is_ours = head.profile == context.profile and (only is None or only == dead.key)
+    return dead if is_ours or not dead.turn.resumable else None
+
+
+def take_over(
+    tx: Tx, turn_id: str, *, only: SessionKey | None, context: EngineContext, moment: Moment
+) -> TurnStart | None:
+    """Continue a turn whose process has ended; if it cannot be continued, interrupt it and tell its people."""
+    dead = find_dead_turn(tx, turn_id, only=only, context=context)
+    if dead is None:
+        return None
+    turn, settings = dead.turn, context.settings
+    agent = _agent_of(turn, dead.source, context) if turn.resumable else None
+    resumes = agent is not None and agent.resumes
+    claim = turns.Claim(
+        context.holder, settings.lease_seconds, turn.agent, resumes, catalog=context.catalog
+    )
+    attempts = settings.resume_attempts if resumes else 0
+    taken = turns.take_over(tx, turn_id, claim=claim, attempts=attempts, moment=moment)
+    if isinstance(taken, Turn):
+        _tell_interrupted(tx, taken, dead, context=context, moment=moment)
+    if not isinstance(taken, turns.Begun):
+        return None
+    due = schedules.find_run(tx, dead.head.no) if dead.head.kind is Kind.JOB else None
+    if due is not None:
+        schedules.take_over_run(
+            tx, due, holder=context.holder, seconds=settings.lease_seconds, now=moment.now
+        )
+    return TurnStart(taken, dead.source, dead.key, due=due)
+
+
+def _agent_of(turn: Turn, source: Source, context: EngineContext) -> Agent | None:
+    """Return the agent of a turn that another process began; None if this one does not have it."""
+    try:
+        return context.agent_for(source, turn.agent)
+    except SessionaryError as error:
+        log.warning("turn %s cannot be continued: %s", turn.id, error)
+        return None
+
+
+def _tell_interrupted(
+    tx: Tx, turn: Turn, dead: DeadTurn, *, context: EngineContext, moment: Moment
+) -> None:
+    head, channel = dead.head, dead.source.channel
+    if channel is None or channel.platform not in context.deliverable:
+        return
+    if turn.reason != notices.NEWER_MESSAGE:
+        text = notices.unfinished(TurnState.INTERRUPTED, turn.reason)
+        outbox.enqueue(
+            tx, channel, (Text(text),), profile=head.profile, moment=moment, session_no=head.no
+        )
 
 
 def begin(tx: Tx, key: SessionKey, *, context: EngineContext, moment: Moment) -> TurnStart:
@@ -354,22 +413,27 @@ def begin(tx: Tx, key: SessionKey, *, context: EngineContext, moment: Moment) ->
     allowed = _apply_budgets(tx, turns.lock_waiting(tx, key), context=context, moment=moment)
     waiting = allowed.waiting
     if not waiting.arrivals:
-        return TurnStart(None, is_held_back=allowed.is_held_back)
+        return TurnStart(None, is_held_back=allowed.is_held_back, refusal=allowed.refusal)
     source = waiting.arrivals[0].source
     policy, claim = _policy_and_claim(source, context)
     begun = turns.begin_with(tx, waiting, policy=policy, claim=claim, moment=moment)
     if begun is None:
         return TurnStart(None)
     route = begun.route
-    if allowed.accounts:
+    scopes, accounts = allowed.scopes, allowed.accounts
+    if context.settings.budgets and route.opened:
+        own = budgets.turn_scopes(context.settings.budgets, session_id=route.session_id)
+        scopes += own
+        accounts += tuple(_lock_accounts(tx, own, context, moment=moment).values())
+    if accounts:
         expected = budgets.expected_use(
             None if route.opened else waiting.head,
             (arrival.message for arrival in waiting.arrivals),
         )
-        budgets.reserve(tx, begun.lease.turn_id, allowed.accounts, expected, profile=key.profile)
+        reserve(tx, begun.lease.turn_id, accounts, expected, profile=key.profile)
     if route.had_activity and route.reason in set(ResetReason) and policy.notifies(source.platform):
         notices.send(tx, context, source, notices.reset(route.reason), moment=moment)
-    return TurnStart(begun, source, key, allowed.scopes)
+    return TurnStart(begun, source, key, scopes)
 
 
 def begin_with_message(
@@ -411,17 +475,31 @@ def begin_with_message(
             found.context,
             route=found.begun.route,
             homes=found.homes,
-            settings=found.settings,
             context=context,
         )
     return found.arrival_id, TurnStart(found.begun, source, key, input=turn_input)
 
 
 def _policy_and_claim(source: Source, context: EngineContext) -> tuple[ResetPolicy, turns.Claim]:
+    agent, settings = context.agent_for(source, None), context.settings
+    resumable = agent.resumes and settings.resume_attempts > 0
+    claim = turns.Claim(
+        context.holder,
+        settings.lease_seconds,
+        agent.name,
+        resumable,
+        catalog=context.catalog,
+        platform=source.platform,
+        is_resumable=lambda name: (
+            context.agent_for(source, name).resumes and settings.resume_attempts > 0
+        ),
+    )
+    return _policy(source, context), claim
+
+
+def _policy(source: Source, context: EngineContext) -> ResetPolicy:
     # A message that was sent to a session by its id goes there: no policy resets that session.
-    policy = ResetPolicy() if session_named_by(source) else context.policies.choose(source)
-    name = context.agent_for(source, None).name
-    return policy, turns.Claim(context.holder, context.settings.lease_seconds, name)
+    return ResetPolicy() if session_named_by(source) else context.policies.choose(source)
 
 
 def refuse_all(
@@ -437,8 +515,10 @@ class _WithinBudget(Struct, frozen=True):
 
     waiting: turns.Waiting
     scopes: tuple[str, ...]
-    accounts: tuple[budgets.Account, ...]
+    accounts: tuple[Account, ...]
     is_held_back: bool
+    # Why the first message was refused, if no message waits.
+    refusal: str | None
 
 
 def _apply_budgets(
@@ -448,24 +528,36 @@ def _apply_budgets(
 
     The first message whose budget is reserved by running turns waits, and so do all after it, to keep the order.
     """
-    scopes_of = [budgets.scopes_of(arrival.source) for arrival in found.arrivals]
-    accounts = budgets.accounts(
-        tx,
-        chain.from_iterable(scopes_of),
-        context.settings,
-        profile=found.key.profile,
-        now=moment.now,
+    known = context.settings.budgets
+    shared: tuple[str, ...] = ()
+    model: tuple[str, ...] = ()
+    if known and found.arrivals:
+        source = found.arrivals[0].source
+        policy = _policy(source, context)
+        continued = routing.get_continued(tx, found.head, policy=policy, moment=moment)
+        agent = (
+            context.agent_for(source, None) if continued is None else context.agent_of(continued)
+        )
+        shared = budgets.turn_scopes(
+            known,
+            profile=found.key.profile,
+            agent=agent.name,
+            session_id=None if continued is None else continued.id,
+        )
+        model = budgets.model_scopes(known, agent=agent, head=continued)
+    scopes_of = [(*budgets.scopes_of(arrival.source), *shared) for arrival in found.arrivals]
+    accounts = _lock_accounts(
+        tx, chain(chain.from_iterable(scopes_of), model), context, moment=moment
     )
     admitted: list[Arrival] = []
     refused: list[tuple[Arrival, str]] = []
     counted: dict[str, None] = {}  # the scopes in order, without repeats
     is_held_back = False
     for arrival, scopes in zip(found.arrivals, scopes_of, strict=True):
-        limits = [accounts[scope] for scope in scopes if scope in accounts]
+        limits = [accounts[scope] for scope in (*scopes, *model) if scope in accounts]
         used_up = next((each for each in limits if each.is_used_up), None)
         if used_up is not None:
-            why = notices.budget_used_up(used_up.scope, used_up.budget.per)
-            refused.append((arrival, why))
+            refused.append((arrival, notices.budget_used_up(used_up.status())))
         elif any(each.is_reserved for each in limits):
             is_held_back = True
             break
@@ -476,8 +568,17 @@ def _apply_budgets(
     return _WithinBudget(
         replace(found, arrivals=tuple(admitted)),
         tuple(counted),
-        tuple(accounts[scope] for scope in counted if scope in accounts),
+        tuple(accounts[scope] for scope in (*counted, *model) if scope in accounts),
         is_held_back,
+        refused[0][1] if refused and not is_held_back else None,
+    )
+
+
+def _lock_accounts(
+    tx: Tx, scopes: Iterable[str], context: EngineContext, *, moment: Moment
+) -> dict[str, Account]:
+    return lock_accounts(
+        tx, scopes, context.settings.budgets, profile=context.profile, now=moment.now
     )
 
 

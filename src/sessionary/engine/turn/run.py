@@ -14,23 +14,42 @@ from sessionary.actions import access, files, turns, usage
 from sessionary.actions.sessions import read, titles
 from sessionary.actions.sessions.routing import Route
 from sessionary.actions.turn_scripts import Ended
-from sessionary.actions.turns import Begun, Ending, TurnReply
+from sessionary.actions.turns import Begun, Ending, RequestRecord, Resumption, TurnReply
 from sessionary.clock import Moment
+from sessionary.config.engine import WhileRunning
 from sessionary.engine import notices
 from sessionary.engine.context import EngineContext, LiveEvent
 from sessionary.engine.outbox import Outbox, split_text
 from sessionary.engine.ports import Agent, Delta, Step, TurnRequest
-from sessionary.engine.turn import budgets
-from sessionary.errors import BadInput, RetryLater, SessionaryError, StoreUnavailable, TurnLost
-from sessionary.model.message import Attachment, Message, Part, Role, Text, ToolCall
+from sessionary.engine.turn import budgets, compaction
+from sessionary.engine.turn.compaction import CompactedContext, CurrentContext
+from sessionary.errors import (
+    BadInput,
+    Conflict,
+    NotAllowed,
+    RetryLater,
+    SessionaryError,
+    StoreUnavailable,
+    TurnLost,
+)
+from sessionary.model import compaction as compaction_rules
+from sessionary.model.compaction import CompactionLimits, CompactionPlan
+from sessionary.model.message import (
+    Attachment,
+    Message,
+    Part,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from sessionary.model.prompt import HomeAddress, PromptContext
 from sessionary.model.redact import Redactor
 from sessionary.model.reset import ResetReason
 from sessionary.model.schedule import SILENT
 from sessionary.model.session import SessionHead
 from sessionary.model.source import Channel, SessionKey, Source
-from sessionary.model.tokens import estimate
-from sessionary.model.transcript import ContextFold
+from sessionary.model.transcript import Chat, ContextFold, chat_tokens, chats_of
 from sessionary.model.turn import Delivery, DeliveryState, Lease, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import Pending, Tx
@@ -204,7 +223,7 @@ class TurnTarget(Struct, frozen=True):
     source: Source
     agent: Agent
     to: Channel | None
-    # The budgets that its usage counts against; None: those of its source.
+    # The budgets that its usage counts against; None: those of its source, profile, agent and session.
     scopes: tuple[str, ...] | None = None
     is_job: bool = False
     # The key of its source, if it is known already.
@@ -263,6 +282,14 @@ class TurnRecord:
         # Whether the commit of the pending step got no answer: it may have been written.
         self._is_commit_unknown = False
         self._last_seq = max((each.seq for each in begun.prompts), default=0)
+        # Tool calls that have no result yet, and the tools of which it is not known whether they ran.
+        self._open_calls: list[str] = []
+        self._unknown_tools: list[str] = []
+        # What the model is sent besides the messages, until it is stored with a step or the end.
+        self._request: RequestRecord | None = None
+        # The size of the context after the last model call as its provider counted it, and what was added since.
+        self._reported_tokens = 0
+        self._added_tokens = 0
         # Counts of characters: streamed for the current step, and all output of the turn.
         self._streamed_length = 0
         self._output_length = 0
@@ -270,11 +297,38 @@ class TurnRecord:
         # One write at a time: on PostgreSQL a checkpoint could be committed after the step that replaces it.
         self._write_lock = asyncio.Lock()
         self.reply = ""
+        # The beginning of the answer, if the model goes on writing it after an interruption.
+        self._beginning = ""
+        # Why the turn must not call a model again: a budget is used up.
+        self._used_up: str | None = None
         # Whether the turn must end now: then writes are not retried while the store is unavailable.
         self.must_end_now = False
+        if begun.resumption is not None:
+            self._take_up(begun.resumption)
+
+    def _take_up(self, resumption: Resumption) -> None:
+        """Start from what the turn has done before it was continued."""
+        for message in resumption.steps:
+            if message.role is Role.ASSISTANT:
+                self.reply = message.text or self.reply
+                self._files += [part for part in message.parts if isinstance(part, Attachment)]
+            self._count_calls(message)
+        self._open_calls = [call.id for call in resumption.unfinished]
+        self._beginning = resumption.beginning
+
+    @property
+    def has_open_calls(self) -> bool:
+        """Whether a tool call has no result yet."""
+        return bool(self._open_calls)
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """The size of the context after the last model call of the turn, 0 before it, and what was added since."""
+        return self._reported_tokens, self._added_tokens
 
     def add_delta(self, delta: Delta) -> None:
         """Add streamed text of the step that has not come yet."""
+        self._check_budget()
         self._count_output(len(delta.text) or 1)
         self.publish("thinking" if delta.thinking else "delta", delta.text)
         if not delta.thinking:
@@ -291,17 +345,35 @@ class TurnRecord:
             self._count_output(max(1, len(message.text) - self._streamed_length))
             self._streamed_length = 0
             if message.role is Role.ASSISTANT:
-                self.reply = message.text or self.reply
+                self.reply = self._beginning + message.text if message.text else self.reply
+                self._beginning = ""
                 self._files += [part for part in message.parts if isinstance(part, Attachment)]
+            self._count_calls(message)
+            self._count_tokens(step)
             self._pending_step = step
             self._pending_text = "".join(self._partial)
             self._partial.clear()
             # A step that may be the last is written in one transaction with the end of the turn, or
             # by the next `checkpoint`, at most a second later.
-            if message.role is not Role.ASSISTANT or any(
-                isinstance(part, ToolCall) for part in message.parts
-            ):
-                await self._with_retries(self._flush)
+            if not budgets.may_be_last(message):
+                await self.with_retries(self._flush)
+                self._check_budget()
+
+    def _count_calls(self, message: Message) -> None:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                self._open_calls.append(part.id)
+            elif isinstance(part, ToolResult):
+                if part.call_id in self._open_calls:
+                    self._open_calls.remove(part.call_id)
+                if part.extra.get("outcome") == "unknown":
+                    self._unknown_tools.append(part.name or "a tool")
+
+    def _count_tokens(self, step: Step) -> None:
+        if step.usage is not None and not step.usage.task:
+            self._reported_tokens, self._added_tokens = step.usage.total_tokens, 0
+        else:
+            self._added_tokens += sum(map(chat_tokens, chats_of(step.message)))
 
     async def checkpoint(self) -> None:
         """Store the output so far: the pending step, and the streamed text."""
@@ -310,14 +382,95 @@ class TurnRecord:
             if self._partial and not self._is_checkpointed:
                 self._is_checkpointed = True
                 text = "".join(self._partial)
-                await _wait_uncancellable(
-                    self._context.store.write(turns.checkpoint, self._lease, text)
+                write = self._context.store.write(_checkpoint, self._lease, text, self._request)
+                await _wait_uncancellable(write)
+                self._mark_request_stored()
+
+    def note_request(self, request: RequestRecord) -> None:
+        """Store what the model is sent besides the messages with the next step, or with the end of the turn."""
+        self._request = request
+
+    async def compact(self, done: CompactedContext) -> None:
+        """Append a compaction to the log, with what its summary used."""
+        async with self._write_lock:
+            await self.with_retries(self._flush)
+            _, stored = await self._append(
+                lambda: self._context.store.write(
+                    compaction.store_compaction,
+                    self._lease.session_id,
+                    done,
+                    profile=self._context.profile,
+                    moment=self._context.moment(),
+                    spending=self.spending(has_usage=done.used is not None),
+                    lease=self._lease,
                 )
+            )
+            self._reported_tokens, self._added_tokens = done.size_after, 0
+            self.publish("step")
+            if stored is not None:
+                self._used_up = stored.used_up
+                self._check_budget()
+
+    async def take_new_messages(self) -> tuple[int, ...]:
+        """Append the waiting messages that steer this turn to the log; return their entries."""
+        context = self._context
+        key = self._target.key or context.key(self._target.source)
+        steers = context.settings.while_running is WhileRunning.STEER
+        if not await self.with_retries(
+            lambda: context.store.read(turns.has_steering, key, by_default=steers)
+        ):
+            return ()
+        async with self._write_lock:
+            await self.with_retries(self._flush)
+            taken, _ = await self._append(
+                lambda: context.store.write(
+                    turns.take_steering, key, self._lease, by_default=steers
+                )
+            )
+            if taken:
+                self.publish("step")
+            return taken
+
+    async def _append(self, write: "Callable[[], Pending[T]]") -> tuple[tuple[int, ...], T | None]:
+        """Append entries other than a step; return them and the result of the write, None if its answer was lost.
+
+        While the store is unavailable it is tried again. What was written without an answer is not written twice: only
+        this turn writes to the session.
+        """
+        is_unknown = False
+        result: T | None = None
+
+        async def write_once() -> int:
+            nonlocal is_unknown, result
+            last_seq = await self._read_last_seq() if is_unknown else self._last_seq
+            if last_seq == self._last_seq:
+                try:
+                    result = await _wait_uncancellable(write())
+                except (RetryLater, StoreUnavailable) as error:
+                    is_unknown = is_unknown or error.committed == "unknown"
+                    raise
+                last_seq = await self._read_last_seq()
+            return last_seq
+
+        first, self._last_seq = self._last_seq + 1, await self.with_retries(write_once)
+        return tuple(range(first, self._last_seq + 1)), result
+
+    async def release(self, reason: str) -> bool:
+        """Leave the turn to another process, with its output so far; return whether the lease still held."""
+        async with self._write_lock:
+            await self._flush()
+            text = "".join(self._partial) or None
+            write = self._context.store.write(
+                _release, self._lease, text, self._request, reason=reason
+            )
+            released = await _wait_uncancellable(write)
+        self.publish("lost")
+        return released
 
     async def end(self, state: TurnState, reason: str | None) -> tuple[TurnState, str | None]:
         """Write the end of the turn with its last messages and deliveries; return how it ended, and why."""
         if self._is_commit_unknown:
-            await self._with_retries(self._resolve_unknown_commit)
+            await self.with_retries(self._resolve_unknown_commit)
         step, self._pending_step = self._pending_step, None
         error = await self._write_end(self._build_ending(state, reason, step))
         if isinstance(error, Exception) and not isinstance(
@@ -349,20 +502,24 @@ class TurnRecord:
             messages += (Message(Role.ASSISTANT, (Text(unfinished),), finish_reason=finish),)
             self.reply = unfinished
         files = () if step is None else step.files
-        replies = self._target.replies(
-            state, reason, self.reply, self._files, context=self._context
-        )
-        return Ending(state, reason, messages, self._used(step), replies, files)
+        replies = self._replies(state, reason)
+        return Ending(state, reason, messages, self._used(step), replies, files, self._request)
+
+    def _replies(self, state: TurnState, reason: str | None) -> tuple[TurnReply, ...]:
+        """Return what to deliver when the turn ends; first which tools may have run, if the agent reports that."""
+        target = self._target
+        replies = target.replies(state, reason, self.reply, self._files, context=self._context)
+        if not replies or not self._unknown_tools or not target.agent.reports_unknown_calls:
+            return replies
+        notice = Text(notices.unknown_calls(self._unknown_tools))
+        return (TurnReply(replies[0].channel, (notice,)), *replies)
 
     def _build_ending_without(self, state: TurnState, reason: str, step: Step | None) -> Ending:
         """Return an ending without the step that cannot be stored, but with the text streamed for it."""
         message = Message(Role.ASSISTANT, (Text(self._pending_text),), finish_reason=str(state))
-        replies = self._target.replies(
-            state, reason, self.reply, self._files, context=self._context
-        )
-        return Ending(
-            state, reason, (message,) if self._pending_text else (), self._used(step), replies
-        )
+        replies = self._replies(state, reason)
+        messages = (message,) if self._pending_text else ()
+        return Ending(state, reason, messages, self._used(step), replies, request=self._request)
 
     def _used(self, step: Step | None) -> tuple[Usage, ...]:
         return () if step is None or step.usage is None else (self._context.priced(step.usage),)
@@ -380,8 +537,9 @@ class TurnRecord:
             None if step.usage is None else self._context.priced(step.usage),
             profile=self._context.profile,
             moment=self._context.moment(),
-            spending=self._spending(has_usage=step.usage is not None),
+            spending=self.spending(has_usage=step.usage is not None),
             files=step.files,
+            request=self._request,
         )
         try:
             done = await _wait_uncancellable(write)
@@ -398,22 +556,38 @@ class TurnRecord:
             self._partial.insert(0, self._pending_text)
             raise
         self._mark_written(done.seq)
+        self._used_up = done.used_up
+
+    def _check_budget(self) -> None:
+        """End the turn before its next model call if a budget is used up; an answer that is paid for is delivered."""
+        if self._used_up is not None:
+            raise NotAllowed(self._used_up)
 
     def _mark_written(self, seq: int) -> None:
         """Note that the pending step is stored."""
         self._last_seq, self._pending_step = seq, None
+        self._mark_request_stored()
         self.publish("step")
+
+    def _mark_request_stored(self) -> None:
+        if self._request is not None:
+            self._context.requests.mark_stored(self._lease, self._request)
+            self._request = None
 
     async def _resolve_unknown_commit(self) -> None:
         """Find out whether a step was written whose commit got no answer: only this turn writes to the session."""
         if not self._is_commit_unknown:
             return
+        last_seq = await self._read_last_seq()
+        self._is_commit_unknown = False
+        if last_seq > self._last_seq:
+            self._mark_written(last_seq)
+
+    async def _read_last_seq(self) -> int:
         head = await self._context.store.read(
             read.get_head, self._lease.session_id, profile=self._context.profile
         )
-        self._is_commit_unknown = False
-        if head.last_seq > self._last_seq:
-            self._mark_written(head.last_seq)
+        return head.last_seq
 
     async def _write_end(self, ending: Ending) -> BaseException | None:
         """Write the end of the turn; return the error if that was not possible."""
@@ -435,7 +609,7 @@ class TurnRecord:
                 ending,
                 profile=context.profile,
                 moment=context.moment(),
-                spending=self._spending(has_usage=bool(ending.usage)),
+                spending=self.spending(has_usage=bool(ending.usage)),
                 simple=simple,
             )
             try:
@@ -451,7 +625,7 @@ class TurnRecord:
             return error
 
         try:
-            error = await self._with_retries(write)
+            error = await self.with_retries(write)
         except (RetryLater, StoreUnavailable) as unavailable:
             return unavailable
         # If an earlier try was committed, the next one finds that the turn is over.
@@ -477,6 +651,7 @@ class TurnRecord:
 
     def _note_ended(self, ended: Ended) -> tuple[Delivery, ...]:
         self.may_wait = ended.may_wait
+        self._mark_request_stored()
         if ended.reply is not None:
             lease = self._lease
             self._context.contexts.extend(lease.session_no, ended.reply, epoch=lease.epoch)
@@ -488,7 +663,7 @@ class TurnRecord:
         found = await self._context.store.read(table.get, id, profile=self._context.profile)
         return found is not None and found[0].state is ending.state
 
-    async def _with_retries(self, operation: Callable[[], Awaitable[T]]) -> T:
+    async def with_retries(self, operation: Callable[[], Awaitable[T]]) -> T:
         """Run an operation of the store; while the store is unavailable, retry for STORE_WAIT_SECONDS.
 
         Meanwhile no other process can take over the turn. If one does so later, the operation raises `TurnLost`.
@@ -503,16 +678,44 @@ class TurnRecord:
                 log.warning("turn %s is waiting for the store: %s", self._lease.turn_id, error)
             await asyncio.sleep(self._context.settings.poll_seconds)
 
-    def _spending(self, *, has_usage: bool) -> budgets.Spending:
-        scopes = self._target.scopes or ()
-        if has_usage and self._target.scopes is None:
-            scopes = budgets.scopes_of(self._target.source)
-        return budgets.Spending(scopes, self._context.clock.now())
+    def spending(self, *, has_usage: bool) -> budgets.Spending:
+        """Return against what the turn's usage is counted."""
+        context, target = self._context, self._target
+        scopes = target.scopes or ()
+        if has_usage and target.scopes is None:
+            scopes = budgets.scopes_of(target.source) + budgets.turn_scopes(
+                context.settings.budgets,
+                profile=context.profile,
+                agent=target.agent.name,
+                session_id=self._lease.session_id,
+            )
+        return budgets.Spending(
+            scopes,
+            context.clock.now(),
+            context.settings.budgets,
+            target.to,
+            context.deliverable,
+        )
 
     def _count_output(self, characters: int) -> None:
         self._output_length += characters
         if self._output_length > self._context.settings.longest_output:
             raise BadInput("The agent said more than is allowed in one turn.")
+
+
+def _checkpoint(tx: Tx, lease: Lease, text: str, request: RequestRecord | None) -> None:
+    """Store the streamed text of the unfinished step, and what the model was sent for it."""
+    turns.checkpoint(tx, lease, text)
+    turns.store_request(tx, lease, request)
+
+
+def _release(
+    tx: Tx, lease: Lease, text: str | None, request: RequestRecord | None, *, reason: str
+) -> bool:
+    """Store the streamed text of the unfinished step, and let another process take the turn over."""
+    if text is not None:
+        _checkpoint(tx, lease, text, request)
+    return turns.release(tx, lease, reason=reason)
 
 
 async def _wait_uncancellable(write: Pending[T]) -> T:
@@ -524,6 +727,10 @@ async def _wait_uncancellable(write: Pending[T]) -> T:
 # After this many events, let other tasks run: a runner may never wait by itself.
 YIELD_EVERY = 64
 SERVER_STOPPED = "the server stopped"
+# No model's window is so small that a context of this many tokens is near it.
+SMALL_CONTEXT = 1_000
+# How long tools may go on when the server stops, so that their results are recorded.
+TOOL_GRACE_SECONDS = 4.0
 
 
 class TurnInput(Struct, frozen=True):
@@ -546,7 +753,6 @@ def read_turn_input(tx: Tx, source: Source, *, begun: Begun, context: EngineCont
         read.fold_context(tx, head, known),
         route=begun.route,
         homes=frozenset(access.list_homes(tx, profile=context.profile)),
-        settings=read.get_settings(tx, head),
         context=context,
     )
 
@@ -559,10 +765,10 @@ def build_turn_input(
     *,
     route: Route,
     homes: frozenset[HomeAddress],
-    settings: Mapping[str, Any],
     context: EngineContext,
 ) -> TurnInput:
     """Return what the agent is given for its turn, from what was read of its session."""
+    settings = context.catalog.for_turn(head.settings, platform=source.platform)
     adapter = context.adapters.get(source.platform)
     notes = adapter.capabilities.notes if adapter is not None else ()
     may_redact = adapter is None or not adapter.capabilities.ids_needed_for_mentions
@@ -578,12 +784,16 @@ def build_turn_input(
         if context.redact_people and may_redact
         else None,
         reset=ResetReason(str(route.reason)) if was_reset else None,
+        persona=context.catalog.persona_prompt(settings),
     )
     return TurnInput(head, fold, prompt_context, settings)
 
 
 class TurnRun:
-    """Runs the agent for one turn, keeps its lease, and records its end whatever happens."""
+    """Runs the agent for one turn, keeps its lease, and records its end whatever happens.
+
+    It implements the `TurnServices` port, which the agent may call.
+    """
 
     def __init__(
         self,
@@ -603,11 +813,32 @@ class TurnRun:
         self._first_prompt = ""
         self._heartbeat: LeaseHeartbeat | None = None
         self._stop: str | None = None
-        self.context_tokens = 0
+        self._is_handing_over = False
+        # The size of the context when the turn began, once it was asked for, and what of it no compaction changes.
+        self._first_size: int | None = None
+        self._overhead = 0
+        self._compacting: asyncio.Task[None] | None = None
+        self._system_prompt = ""
+        resumption = begun.resumption
+        self._prompts = (
+            tuple(each.seq for each in begun.prompts) if resumption is None else resumption.prompts
+        )
+        self.model: str | None = None
         self.reason: str | None = None
 
     async def run(self) -> TurnState:
-        """Run the turn and return its final state; a failure is recorded and delivered like a reply."""
+        """Run the turn and return its final state; a failure is recorded and delivered like a reply.
+
+        A turn that is left to another process is still `RUNNING`.
+        """
+        turn_id = self._begun.lease.turn_id
+        self._context.running.add(turn_id)
+        try:
+            return await self._run()
+        finally:
+            self._context.running.discard(turn_id)
+
+    async def _run(self) -> TurnState:
         # A task of its own: an agent that does not end when it is cancelled is left behind.
         work = asyncio.create_task(self._run_agent())
         is_cancelled = False
@@ -624,7 +855,13 @@ class TurnRun:
                 heartbeat.request_stop(SERVER_STOPPED)
                 await asyncio.wait({work}, timeout=CANCEL_GRACE_SECONDS)
         state, self.reason = self._outcome(work, heartbeat)
-        state, self.reason = await self._record.end(state, self.reason)
+        is_released = False
+        if self._is_handing_over and self.reason == SERVER_STOPPED:
+            is_released = await self._record.release(SERVER_STOPPED)
+        if is_released:
+            state = TurnState.RUNNING
+        else:
+            state, self.reason = await self._record.end(state, self.reason)
         if is_cancelled:
             raise asyncio.CancelledError
         return state
@@ -633,8 +870,34 @@ class TurnRun:
         """End the turn now; the output so far is kept."""
         self._stop = self._stop or reason
         self._record.must_end_now = True
+        if self._compacting is not None:
+            self._compacting.cancel()
         if self._heartbeat is not None:
             self._heartbeat.request_stop(reason)
+
+    def hand_over(self) -> None:
+        """Leave the turn to another process because this one stops; a turn that cannot be continued is ended.
+
+        Tools that are running may finish within TOOL_GRACE_SECONDS.
+        """
+        if not self._is_resumable:
+            self.stop(SERVER_STOPPED)
+            return
+        self._is_handing_over = True
+        self._record.must_end_now = True
+        if self._compacting is not None:
+            self._compacting.cancel()
+        if self._heartbeat is None:
+            self._stop = self._stop or SERVER_STOPPED
+        elif self._record.has_open_calls:
+            loop = asyncio.get_running_loop()
+            loop.call_later(TOOL_GRACE_SECONDS, self._heartbeat.request_stop, SERVER_STOPPED)
+        else:
+            self._heartbeat.request_stop(SERVER_STOPPED)
+
+    @property
+    def _is_resumable(self) -> bool:
+        return self._target.agent.resumes and self._context.settings.resume_attempts > 0
 
     def check_stop(self) -> None:
         """Check now whether a stop was requested."""
@@ -645,6 +908,76 @@ class TurnRun:
     def may_wait(self) -> bool:
         """Whether messages may wait for the session, now that the turn has ended."""
         return self._record.may_wait
+
+    @property
+    def may_need_compaction(self) -> bool:
+        """Whether the session may be near the model's window, now that the turn has ended."""
+        settings = self._context.settings
+        return settings.compact_at_tokens is not None or self._record.tokens[0] > SMALL_CONTEXT
+
+    async def compact_if_due(self) -> None:
+        """Compact the session after its turn, if it has come near the model's window.
+
+        If the server stops meanwhile, the next turn does it.
+        """
+        self._compacting = asyncio.create_task(self._compact_if_due())
+        try:
+            await asyncio.wait({self._compacting})
+        finally:
+            self._compacting.cancel()
+        if not self._compacting.cancelled():
+            self._compacting.result()
+
+    async def _compact_if_due(self) -> None:
+        context, agent = self._context, self._target.agent
+        session_id = self._begun.lease.session_id
+        limits = compaction.limits_of(agent, self.model, context)
+        if limits is None or self._stop is not None or self._is_handing_over:
+            return
+        try:
+            found = await context.store.read(
+                compaction.read_session_context, session_id, profile=context.profile
+            )
+            size = compaction.read_size(found)
+            if size <= limits.due:
+                return
+            plan = self._plan(found, limits, size)
+            if plan is None:
+                return
+            done = await compaction.summarize(agent, found, plan, limits=limits, size=size)
+            await context.store.write(
+                compaction.store_compaction,
+                session_id,
+                compaction.with_price(done, context.priced),
+                profile=context.profile,
+                moment=context.moment(),
+                spending=self._record.spending(has_usage=done.used is not None),
+            )
+        except Conflict as error:
+            # A turn that has begun meanwhile compacts before its first model call.
+            log.info("session %s was not compacted: %s", session_id, error)
+        except SessionaryError as error:
+            log.warning("session %s was not compacted: %s", session_id, error)
+
+    def _plan(
+        self,
+        found: CurrentContext,
+        limits: CompactionLimits,
+        size: int,
+        *,
+        prompts: Sequence[int] = (),
+        is_too_long: bool = False,
+    ) -> CompactionPlan | None:
+        return compaction_rules.plan_compaction(
+            found.fold,
+            limits=limits,
+            size=size,
+            overhead=self._overhead,
+            current=found.current,
+            pinned=found.pinned,
+            prompts=prompts,
+            is_too_long=is_too_long,
+        )
 
     @property
     def needs_title(self) -> bool:
@@ -701,6 +1034,7 @@ class TurnRun:
                         self._record.add_delta(event)
                     case Step(message=Message(role=Role.ASSISTANT | Role.TOOL)):
                         await self._record.add_step(event)
+                        self._stop_between_steps()
                     case _:
                         raise BadInput(f"The agent gave {_describe(event)} instead of a step.")
                 events += 1
@@ -712,6 +1046,102 @@ class TurnRun:
             if close is not None:
                 await close()
 
+    def _stop_between_steps(self) -> None:
+        """Stop now that no tool is running, if the turn is to be left to another process."""
+        if self._is_handing_over and self._heartbeat and not self._record.has_open_calls:
+            self._heartbeat.request_stop(SERVER_STOPPED)
+
+    async def record_request(
+        self,
+        *,
+        model: str | None,
+        tools: Sequence[Mapping[str, Any]],
+        settings: Mapping[str, Any],
+        window: int | None = None,
+    ) -> None:
+        """Record what the model is sent besides the messages, and its window."""
+        self.model = model
+        sent: dict[str, Any] = {
+            "system_prompt": self._system_prompt,
+            "model": model,
+            "tools": list(tools),
+            "settings": dict(settings),
+        }
+        if window is not None:
+            sent["window"] = window
+        self._record.note_request(self._context.requests.record(self._begun.lease, sent))
+
+    async def fit(
+        self, *, window: int | None, overhead: int = 0, is_too_long: bool = False
+    ) -> Sequence[Chat] | None:
+        """Compact the conversation if it nears the model's window; return the new context, or None if it stays."""
+        context, settings, record = self._context, self._context.settings, self._record
+        self._overhead = overhead
+        size = self._size(overhead)
+        percent = settings.compact_at_percent
+        if is_too_long:
+            # The model reads less than this, whatever is known of its window.
+            window, percent = min(window or size, size), percent or 100
+        limits = compaction_rules.limits_for(
+            window, percent=percent, at_tokens=settings.compact_at_tokens
+        )
+        if limits is None or (size <= limits.due and not is_too_long):
+            return None
+        await record.with_retries(record.checkpoint)
+        found = await self._read_context()
+        plan = self._plan(found, limits, size, prompts=self._prompts, is_too_long=is_too_long)
+        left = size if plan is None else plan.size
+        if not is_too_long and left > limits.window:
+            # The provider would refuse it.
+            plan = self._plan(found, limits, size, prompts=self._prompts, is_too_long=True) or plan
+        if plan is None:
+            return None
+        agent = self._target.agent
+        done = await compaction.summarize(agent, found, plan, limits=limits, size=size)
+        await record.compact(compaction.with_price(done, context.priced))
+        return (await self._read_context()).fold.messages()
+
+    async def _read_context(self) -> CurrentContext:
+        context, session_id = self._context, self._begun.lease.session_id
+        return await self._record.with_retries(
+            lambda: context.store.read(
+                compaction.read_session_context, session_id, profile=context.profile
+            )
+        )
+
+    def _size(self, overhead: int) -> int:
+        """Return how many tokens the context has now, as far as the provider has counted them, else estimated."""
+        reported, added = self._record.tokens
+        if reported:
+            return reported + added
+        if self._first_size is None:
+            turn_input = self._input
+            assert turn_input is not None
+            self._first_size = compaction_rules.context_size(
+                turn_input.context,
+                reported=turn_input.head.context_tokens,
+                reported_seq=turn_input.head.context_seq,
+                overhead=overhead,
+            )
+        return self._first_size + added
+
+    async def new_messages(self) -> Sequence[Chat]:
+        """Return the messages that came since the turn began, if the settings or a command say that they steer it."""
+        seqs = await self._record.take_new_messages()
+        if not seqs:
+            return ()
+        self._prompts += seqs
+        # As the context has them: with the name of who wrote each, if several people have spoken.
+        fold = (await self._read_context()).fold
+        return [chat for seq, chat in zip(fold.seqs, fold.messages(), strict=True) if seq in seqs]
+
+    async def read_output(self, seq: int) -> str | None:
+        """Return the tool output in an entry of the session, whole; None if there is none."""
+        context = self._context
+        return await context.store.read(
+            read.read_tool_output, self._begun.lease.session_id, seq, profile=context.profile
+        )
+
     async def _build_request(self) -> TurnRequest:
         context = self._context
         turn_input = self._input
@@ -719,22 +1149,27 @@ class TurnRun:
             turn_input = await context.store.read(
                 read_turn_input, self._target.source, begun=self._begun, context=context
             )
+            self._input = turn_input
         lease, chats = self._begun.lease, turn_input.context.messages()
         context.contexts.put(lease.session_no, turn_input.context, epoch=lease.epoch)
         self._has_title = turn_input.head.title is not None
         self._first_prompt = turn_input.head.preview or ""
-        if context.settings.compact_at_tokens is not None:
-            self.context_tokens = estimate(turn_input.context.chats)
+        self._system_prompt = context.system_prompt(
+            self._target.agent.prompt, turn_input.prompt_context
+        )
+        resumption = self._begun.resumption
         return TurnRequest(
             turn_id=lease.turn_id,
             session=turn_input.head,
             source=self._target.source,
-            system_prompt=context.system_prompt(
-                self._target.agent.prompt, turn_input.prompt_context
-            ),
+            system_prompt=self._system_prompt,
             context=chats,
             blob=self._read_blob,
             settings=turn_input.settings,
+            resumed=0 if resumption is None else resumption.turn.resumed,
+            steps=() if resumption is None else resumption.steps,
+            unfinished=() if resumption is None else resumption.unfinished,
+            services=self,
         )
 
     async def _read_blob(self, name: str) -> bytes:

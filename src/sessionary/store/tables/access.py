@@ -11,6 +11,8 @@ from sessionary.store.database import Tx
 from sessionary.store.tables.sessions import column
 
 Guarded = Literal["login", "pairing"]
+# No sum of tokens or money is larger.
+NO_LIMIT = 2**53
 
 
 class Guard(NamedTuple):
@@ -148,6 +150,89 @@ def add_spending(
         tokens=tokens,
         cost_microusd=cost_microusd,
     )
+
+
+def add_spending_and_get(
+    tx: Tx, scope: str, period: str, *, profile: str, tokens: int, cost_microusd: int
+) -> BudgetUse:
+    """Count what was used against a budget; return what is used now, without reservations."""
+    row = tx.one(
+        "add_spending_and_get",
+        profile=profile,
+        scope=scope,
+        period=period,
+        tokens=tokens,
+        cost_microusd=cost_microusd,
+    )
+    assert row is not None
+    return BudgetUse(*row)
+
+
+def list_spending(
+    tx: Tx,
+    kind: str,
+    period: str,
+    *,
+    profile: str,
+    token_limit: int | None,
+    microusd_limit: int | None,
+    limit: int,
+) -> list[tuple[str, BudgetUse]]:
+    """Return the scopes of a kind with what they have used and reserved, the largest share of the limits first."""
+    first, beyond = _range_of(kind)
+    return [
+        (scope, BudgetUse(*used))
+        for scope, *used in tx.all(
+            "list_spending",
+            profile=profile,
+            first=first,
+            beyond=beyond,
+            period=period,
+            token_limit=token_limit or NO_LIMIT,
+            microusd_limit=microusd_limit or NO_LIMIT,
+            limit=limit,
+        )
+    ]
+
+
+def insert_budget_warning(
+    tx: Tx, scope: str, period: str, threshold: int, *, profile: str, at: datetime
+) -> bool:
+    """Note that a threshold of a budget is reported; return False if it was noted before."""
+    return bool(
+        tx.run(
+            "insert_budget_warning",
+            profile=profile,
+            scope=scope,
+            period=period,
+            threshold=threshold,
+            at=to_micros(at),
+        )
+    )
+
+
+def list_budget_warnings(
+    tx: Tx, kind: str, period: str, *, profile: str
+) -> dict[str, tuple[int, ...]]:
+    """Return the thresholds that were reported in a period, by scope, for the scopes of a kind."""
+    first, beyond = _range_of(kind)
+    found: dict[str, tuple[int, ...]] = {}
+    for scope, threshold in tx.all(
+        "list_budget_warnings", profile=profile, first=first, beyond=beyond, period=period
+    ):
+        found[scope] = (*found.get(scope, ()), threshold)
+    return found
+
+
+def delete_scope(tx: Tx, scope: str, *, profile: str) -> None:
+    """Delete what a scope has used, and the warnings about it."""
+    tx.run("delete_spending", profile=profile, scope=scope)
+    tx.run("delete_budget_warnings", profile=profile, scope=scope)
+
+
+def _range_of(kind: str) -> tuple[str, str]:
+    """Return the first name of a kind's scopes, and the first name beyond them: ";" follows ":"."""
+    return f"{kind}:", f"{kind};"
 
 
 def insert_reservation(

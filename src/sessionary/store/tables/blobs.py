@@ -46,8 +46,13 @@ def add(tx: Tx, data: bytes) -> str:
 def keep(tx: Tx, data: bytes, *, entry_no: int) -> str:
     """Store bytes once and note that an entry needs them; their hash."""
     name = add(tx, data)
-    tx.run("insert_blob_ref", hash=name, entry_no=entry_no)
+    add_reference(tx, name, entry_no=entry_no)
     return name
+
+
+def add_reference(tx: Tx, name: str, *, entry_no: int) -> None:
+    """Note that an entry needs bytes that are stored."""
+    tx.run("insert_blob_ref", hash=name, entry_no=entry_no)
 
 
 def keep_text(tx: Tx, text: str, *, entry_no: int) -> str:

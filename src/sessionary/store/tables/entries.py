@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from sessionary.clock import from_micros, to_micros
 from sessionary.errors import BadInput, Damaged, Purged, Unreadable
-from sessionary.model import codec, message
+from sessionary.model import codec, message, transcript
 from sessionary.model.message import (
     MAX_SEQ,
     SEQ_BITS,
@@ -29,6 +29,7 @@ from sessionary.model.message import (
     message_entry,
 )
 from sessionary.model.session import Segment, SessionFolder
+from sessionary.model.turn import Lease
 from sessionary.store.database import REMEDY, Row, Tx
 from sessionary.store.tables import blobs
 from sessionary.store.tables.blobs import Unpacker
@@ -86,15 +87,17 @@ def append(
     profile: str,
     at: datetime,
     turn_id: str | None,
+    epoch: int = 0,
 ) -> NewEntry | None:
     """Append a message to an open session and update its head; None when it takes none.
 
-    While a turn runs, the session takes only messages with its `turn_id`; else only those with None.
+    While a turn runs, the session takes only messages with its `turn_id` and its `epoch`; else only those without.
     """
     head = {
         "id": codec.storable_text(session_id),
         "profile": profile,
         "turn_id": turn_id or "",
+        "epoch": epoch,
         # Only people and the agent are active; a tool's or the system's line is not.
         "active_at": to_micros(at) if message.role in (Role.USER, Role.ASSISTANT) else 0,
         "is_reply": int(message.role is Role.ASSISTANT),
@@ -117,10 +120,11 @@ def append(
 
 
 def append_mark(
-    tx: Tx, session_no: int, mark: Compaction | Retraction, *, at: datetime, turn_id: str | None
+    tx: Tx, session_no: int, mark: Compaction | Retraction, *, at: datetime, lease: Lease | None
 ) -> int | None:
     """Append a compaction or a retraction; return its number, or None when another turn is running."""
-    row = tx.one("advance_mark", no=session_no, turn_id=turn_id or "")
+    turn_id, epoch = (None, 0) if lease is None else (lease.turn_id, lease.epoch)
+    row = tx.one("advance_mark", no=session_no, turn_id=turn_id or "", epoch=epoch)
     if row is None:
         return None
     seq: int = row[0]
@@ -319,6 +323,40 @@ def marks(tx: Tx, segments: Iterable[Segment]) -> list[Entry]:
             last=entry_no(segment.no, segment.last),
         )
         found.extend(entry_of(tx, row, segment.session_id) for row in rows)
+    return found
+
+
+def retractions(tx: Tx, segments: Iterable[Segment]) -> list[Entry]:
+    """The retractions of the segments."""
+    found: list[Entry] = []
+    for segment in segments:
+        first, last = entry_no(segment.no, segment.first), entry_no(segment.no, segment.last)
+        rows = tx.all("read_retractions", first=first, last=last)
+        found.extend(entry_of(tx, row, segment.session_id) for row in rows)
+    return found
+
+
+def marks_in_effect(tx: Tx, segments: Sequence[Segment]) -> list[Entry]:
+    """The retractions of the segments, and the compaction in effect if there is one.
+
+    A long session has many compactions, each with its summary; the others are not read.
+    """
+    found = retractions(tx, segments)
+    retracted = transcript.retracted(found)
+    for segment in reversed(segments):
+        first, last = segment.first, segment.last
+        while last >= first:
+            row = tx.one(
+                "read_last_compaction",
+                first=entry_no(segment.no, first),
+                last=entry_no(segment.no, last),
+            )
+            if row is None:
+                break
+            entry = entry_of(tx, row, segment.session_id)
+            if not transcript.is_retracted(entry.seq, retracted):
+                return sorted([*found, entry], key=lambda mark: mark.seq)
+            last = next(begin for begin, end in retracted if begin <= entry.seq <= end) - 1
     return found
 
 

@@ -93,6 +93,17 @@ def delete_blobs(
         tx.run("delete_blob_if_unused", hash=name)
 
 
+def delete_requests(tx: Tx, head: SessionHead) -> None:
+    """Delete what a session's models were sent besides the messages; its own system prompt stays."""
+    tx.run("forget_requests_of_turns", no=head.no)
+    number = sessions.first_entry_no(head.no)
+    prompt = sessions.details(tx, head.no).prompt_hash
+    for (name,) in tx.all("blobs_of_entries", first=number, last=number):
+        if name != prompt:
+            tx.run("delete_blob_ref", hash=name, entry_no=number)
+            tx.run("delete_blob_if_unused", hash=name)
+
+
 def delete_responses(tx: Tx, session_id: str) -> None:
     """Delete the stored responses to repeated requests that quote a session."""
     tx.run("forget_requests", id=session_id)

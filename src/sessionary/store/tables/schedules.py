@@ -135,6 +135,23 @@ def renew_run(tx: Tx, no: int, due_at: datetime, *, holder: str, lease_until: da
     )
 
 
+def take_over_run(tx: Tx, no: int, due_at: datetime, *, holder: str, lease_until: datetime) -> None:
+    """Give the lease of a run to another holder."""
+    tx.run(
+        "take_over_run",
+        schedule_no=no,
+        due_at=to_micros(due_at),
+        holder=holder,
+        lease_until=to_micros(lease_until),
+    )
+
+
+def running_run(tx: Tx, session_no: int) -> ExpiredRun | None:
+    """The running run whose session this is, or None."""
+    row = tx.one("running_run", session_no=session_no)
+    return None if row is None else ExpiredRun(row[0], from_micros(row[1]), row[2])
+
+
 def set_run_session(tx: Tx, no: int, due_at: datetime, *, session_no: int) -> None:
     """Write the session of a run."""
     tx.run("set_run_session", schedule_no=no, due_at=to_micros(due_at), session_no=session_no)

@@ -9,6 +9,7 @@ from msgspec import Struct
 from sessionary.clock import from_micros, to_micros
 from sessionary.errors import Damaged
 from sessionary.model import codec
+from sessionary.model.choice import ChoiceChange, apply_changes, change_from_json, change_json
 from sessionary.model.session import (
     Kind,
     Lineage,
@@ -127,6 +128,7 @@ def insert(
     source = opening.source
     person = source.person
     counts = inherited.counts if inherited else LogCounts()
+    chosen = opening.chosen
     row = tx.one(
         "insert_session",
         id=id,
@@ -141,8 +143,10 @@ def insert(
         folder=folder_of(kind=opening.kind, archived=False, trashed=False, purged=False),
         title=opening.title,
         title_by=opening.title_by,
-        model=column(opening.model),
-        settings=optional_json(opening.settings),
+        model=column(
+            opening.model if chosen is None else chosen.changed.get("model", opening.model)
+        ),
+        settings=optional_json(_opening_settings(opening)),
         prompt_hash=None
         if opening.system_prompt is None
         else blobs.hash_of_text(opening.system_prompt),
@@ -165,6 +169,12 @@ def insert(
     if opening.system_prompt is not None:
         blobs.keep_text(tx, opening.system_prompt, entry_no=first_entry_no(no))
     return no
+
+
+def _opening_settings(opening: Opening) -> Mapping[str, Any] | None:
+    if opening.chosen is None:
+        return opening.settings
+    return apply_changes(opening.settings or {}, opening.chosen.changed) or None
 
 
 def get(tx: Tx, id: str, *, profile: str) -> SessionHead | None:
@@ -219,11 +229,6 @@ def highest_titles(tx: Tx, beginning: str, *, profile: str, fewest: int, most: i
     """Return the highest of the titles with this beginning and a number, for each number of digits."""
     rows = tx.all("highest_titles", profile=profile, beginning=beginning, fewest=fewest, most=most)
     return [title for (title,) in rows if title is not None]
-
-
-def settings(tx: Tx, no: int) -> Mapping[str, Any]:
-    """Return a session's own settings for the model."""
-    return settings_of(existing(tx.one("get_settings", no=no), no)[0])
 
 
 def settings_of(stored: str | None) -> Mapping[str, Any]:
@@ -332,6 +337,11 @@ def child_heads(tx: Tx, no: int) -> list[SessionHead]:
     return [head(row) for row in tx.all("child_heads", no=no)]
 
 
+def set_settings(tx: Tx, no: int, settings: Mapping[str, Any], *, model: str | None) -> None:
+    """Write a session's own settings, and the model among them that lists show."""
+    tx.run("set_settings", no=no, settings=optional_json(settings or None), model=column(model))
+
+
 def set_model(tx: Tx, no: int, model: str) -> None:
     """Write the model that a session uses."""
     tx.run("set_model", no=no, model=column(model))
@@ -434,14 +444,14 @@ def set_preview(tx: Tx, no: int, preview: str) -> None:
     tx.run("set_preview", no=no, preview=preview)
 
 
-def raise_epoch(tx: Tx, no: int) -> None:
-    """Note that entries of a session, or of one whose log it shares, were replaced."""
-    tx.run("raise_epoch", no=no)
+def raise_epoch(tx: Tx, no: int) -> int:
+    """Raise a session's epoch: its turn was taken over, or entries of its history were replaced; return it."""
+    return int(existing(tx.one("raise_epoch", no=no), no)[0])
 
 
-def set_compacted(tx: Tx, no: int, seq: int) -> None:
-    """Write the seq of the compaction that is in effect."""
-    tx.run("set_compacted", no=no, compacted_seq=seq)
+def set_compacted(tx: Tx, no: int, seq: int, *, context_tokens: int = 0) -> None:
+    """Write the seq of the compaction that is in effect, and the estimated size of the context after it."""
+    tx.run("set_compacted", no=no, compacted_seq=seq, context_tokens=context_tokens)
 
 
 def set_counts(tx: Tx, no: int, counts: LogCounts) -> None:
@@ -548,7 +558,7 @@ def _head(row: Row) -> SessionHead:
         no, id, profile, key, source, kind, folder, title, title_by, preview, model, project,
         pinned, archived, read_only, labels, began_at, last_active_at, ended_at, end_reason, trashed_at,
         last_seq, base_seq, read_through, last_reply_seq, message_count, tool_call_count,
-        *sums, running_turn, parent_id, lineage,
+        *sums, running_turn, parent_id, lineage, context_tokens, context_seq, settings,
     ) = row
     # fmt: on
     return SessionHead(
@@ -583,6 +593,9 @@ def _head(row: Row) -> SessionHead:
         running_turn,
         parent_id,
         None if lineage is None else Lineage(lineage),
+        context_tokens,
+        context_seq,
+        {} if settings is None else settings_of(settings),
     )
 
 
@@ -736,12 +749,31 @@ def rename_binding(tx: Tx, old: str, new: str, *, profile: str) -> bool:
     return bool(tx.run("rename_binding", profile=profile, old=old, new=new))
 
 
-def set_next_title(tx: Tx, key: str, title: str, *, profile: str) -> None:
-    """Note the title that a person wants for the key's next session."""
-    tx.run("set_next_title", profile=profile, key=key, title=title)
+class NextSession(Struct, frozen=True):
+    """What a person wants for the next session of a key: its title, and what they chose for it."""
+
+    title: str | None = None
+    chosen: ChoiceChange | None = None
 
 
-def take_next_title(tx: Tx, key: str, *, profile: str) -> str | None:
-    """Remove and return the title wanted for the key's next session."""
-    row = tx.one("take_next_title", profile=profile, key=key)
-    return None if row is None else str(row[0])
+def set_next_session(tx: Tx, key: str, wanted: NextSession, *, profile: str) -> None:
+    """Note what a person wants for the key's next session."""
+    chosen = None if wanted.chosen is None else codec.encode(change_json(wanted.chosen))
+    tx.run("set_next_session", profile=profile, key=key, title=wanted.title, chosen=chosen)
+
+
+def get_next_session(tx: Tx, key: str, *, profile: str) -> NextSession:
+    """Return what is wanted for the key's next session."""
+    return _next_session(tx.one("get_next_session", profile=profile, key=key))
+
+
+def take_next_session(tx: Tx, key: str, *, profile: str) -> NextSession:
+    """Remove and return what is wanted for the key's next session."""
+    return _next_session(tx.one("take_next_session", profile=profile, key=key))
+
+
+def _next_session(row: Row | None) -> NextSession:
+    if row is None:
+        return NextSession()
+    title, chosen = row
+    return NextSession(title, None if chosen is None else change_from_json(codec.decode(chosen)))

@@ -274,6 +274,9 @@ def insert_turn(tx: Tx, session_no: int, line: TurnLine) -> bool:
             ended_at=micros(line.ended_at),
             reason=column(line.reason),
             partial=optional_json(line.partial),
+            resumed=line.resumed,
+            resume_reason=column(line.resume_reason),
+            request_hash=line.request,
         )
     )
 
@@ -338,7 +341,8 @@ def _project(tx: Tx, name: str | None, *, profile: str) -> ProjectFact | None:
 
 
 def _turn(row: Row) -> TurnLine:
-    _, name, state, epoch, first_seq, began_at, ended_at, agent, reason, partial = row
+    _, name, state, epoch, first_seq, began_at, ended_at, agent, reason, *rest = row
+    partial, resumed, resume_reason, request = rest
     return TurnLine(
         id=name,
         state=state,
@@ -349,4 +353,7 @@ def _turn(row: Row) -> TurnLine:
         agent=agent,
         reason=reason,
         partial=None if partial is None else codec.decode(partial),
+        resumed=resumed,
+        resume_reason=resume_reason,
+        request=request,
     )

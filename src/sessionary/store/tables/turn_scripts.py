@@ -1,8 +1,8 @@
 """The statements that begin and end most turns: one batch that looks, one that writes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sessionary.clock import to_micros
 from sessionary.model import codec
@@ -21,7 +21,6 @@ class IdleSession(NamedTuple):
 
     head: SessionHead
     epoch: int
-    settings: Mapping[str, Any]
     homes: frozenset[HomeAddress]
 
 
@@ -53,14 +52,13 @@ def find_idle_session(
     )
     if not found:
         return None
-    *columns, settings, epoch, is_waited_for, is_repeated = found[0]
+    *columns, epoch, is_waited_for, is_repeated = found[0]
     head = sessions.head(tuple(columns))
     if head.running or is_waited_for or is_repeated:
         return None
     return IdleSession(
         head,
         epoch,
-        sessions.settings_of(settings),
         frozenset(HomeAddress(platform, id, name, thread) for platform, id, thread, name in homes),
     )
 
@@ -75,6 +73,7 @@ def begin_with_prompt(
     preview: str | None,
     agent: str | None,
     until: datetime,
+    resumable: bool,
     read_from: int | None,
 ) -> list[Entry] | None:
     """Write the arrival, the turn and its prompt, the JSON text of the log's entry `seq`.
@@ -117,6 +116,7 @@ def begin_with_prompt(
                 "lease_until": to_micros(until),
                 "at": at,
                 "first_seq": seq,
+                "resumable": int(resumable),
             },
         ),
         *_entry(number, Role.USER, at, turn_id, prompt),
@@ -156,6 +156,7 @@ def end_with_reply(
     params = {
         "no": lease.session_no,
         "turn_id": lease.turn_id,
+        "epoch": lease.epoch,
         "seq": seq,
         "at": to_micros(at),
         "profile": profile,
@@ -168,14 +169,29 @@ def end_with_reply(
 
 
 def write_reply(
-    tx: Tx, lease: Lease, reply: str, deliveries: Sequence[Statement], *, seq: int, at: datetime
+    tx: Tx,
+    lease: Lease,
+    reply: str,
+    deliveries: Sequence[Statement],
+    *,
+    seq: int,
+    at: datetime,
+    request_hash: str | None,
 ) -> tuple[Entry, list[list[Row]]] | None:
     """Write the reply, its deliveries and the end of the turn; None if the turn was not running.
 
     Return the entry, and what the statements of the deliveries returned.
     """
     number, micros = entries.entry_no(lease.session_no, seq), to_micros(at)
-    end = {"id": lease.turn_id, "state": "done", "at": micros, "reason": None, "keep_partial": 0}
+    end = {
+        "id": lease.turn_id,
+        "epoch": lease.epoch,
+        "state": "done",
+        "at": micros,
+        "reason": None,
+        "keep_partial": 0,
+        "request_hash": request_hash,
+    }
     entry = _entry(number, Role.ASSISTANT, micros, lease.turn_id, reply)
     results = tx.batch((*entry, *deliveries, ("end_turn", end)))
     if not results[-1]:

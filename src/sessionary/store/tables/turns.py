@@ -1,16 +1,25 @@
 """The table of turns."""
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from sessionary.clock import from_micros, to_micros
 from sessionary.model import codec
 from sessionary.model.turn import Lease, Turn, TurnState
 from sessionary.store.database import Row, Tx
-from sessionary.store.tables.sessions import column, moment
+from sessionary.store.tables.sessions import column, moment, settings_of
 
 
 def insert(
-    tx: Tx, lease: Lease, *, first_seq: int, agent: str | None, at: datetime, until: datetime
+    tx: Tx,
+    lease: Lease,
+    *,
+    first_seq: int,
+    agent: str | None,
+    at: datetime,
+    until: datetime,
+    resumable: bool = False,
 ) -> None:
     """Write a running turn's row."""
     tx.run(
@@ -23,6 +32,7 @@ def insert(
         lease_until=to_micros(until),
         at=to_micros(at),
         first_seq=first_seq,
+        resumable=int(resumable),
     )
 
 
@@ -34,9 +44,24 @@ def get(tx: Tx, id: str, *, profile: str) -> tuple[Turn, int] | None:
     return _turn(row), row[-2]
 
 
+def ids_by_prefix(tx: Tx, beginning: str, *, profile: str, limit: int) -> list[str]:
+    """Return the ids of a profile's turns that begin so."""
+    beyond = beginning + "\U0010ffff"
+    rows = tx.all(
+        "turn_ids_by_prefix", first=beginning, beyond=beyond, profile=profile, limit=limit
+    )
+    return [id for (id,) in rows]
+
+
 def of_session(tx: Tx, session_no: int) -> list[Turn]:
     """A session's turns, oldest first."""
     return [_turn(row) for row in tx.all("turns_of_session", no=session_no)]
+
+
+def list_page(tx: Tx, session_no: int, *, before: int, limit: int) -> list[tuple[int, Turn, int]]:
+    """A session's turns with a lower number than `before`, newest first: number, turn, how many answers it has."""
+    rows = tx.all("page_of_turns", no=session_no, before=before, limit=limit)
+    return [(row[-1], _turn(row), row[-2]) for row in rows]
 
 
 def running_ids(tx: Tx, session_no: int) -> list[str]:
@@ -45,36 +70,78 @@ def running_ids(tx: Tx, session_no: int) -> list[str]:
     return [id for id, _, state, *_ in rows if state == TurnState.RUNNING]
 
 
-def end(tx: Tx, id: str, *, state: TurnState, at: datetime, reason: str | None) -> bool:
-    """Close a running turn; say whether it was running."""
+def end(tx: Tx, lease: Lease, *, state: TurnState, at: datetime, reason: str | None) -> bool:
+    """Close a running turn; say whether it was running and the lease holds."""
     row = tx.one(
-        "end_turn", id=id, state=state, at=to_micros(at), reason=column(reason), keep_partial=0
+        "end_turn",
+        id=lease.turn_id,
+        epoch=lease.epoch,
+        state=state,
+        at=to_micros(at),
+        reason=column(reason),
+        keep_partial=0,
+        request_hash=None,
     )
     if row is None:
         return False
-    tx.run("free_session", no=row[0], turn_id=id)
+    tx.run("free_session", no=row[0], turn_id=lease.turn_id)
     # Here and nowhere else: however a turn ends, what it had reserved of a budget is free again.
-    tx.run("release_reservations", turn_id=id)
+    tx.run("release_reservations", turn_id=lease.turn_id)
     return True
 
 
-def take_session(tx: Tx, session_no: int, turn_id: str) -> tuple[int, int] | None:
-    """Mark an open, idle session as running this turn; the lease's epoch and the last seq, or None."""
+def take_over(tx: Tx, lease: Lease, *, until: datetime, crashes: int, reason: str) -> None:
+    """Continue a turn under a new lease, and delete its checkpoint."""
+    tx.run(
+        "take_over_turn",
+        id=lease.turn_id,
+        epoch=lease.epoch,
+        holder=lease.holder,
+        lease_until=to_micros(until),
+        crashes=crashes,
+        reason=column(reason),
+    )
+
+
+def set_crash_seq(tx: Tx, id: str, seq: int) -> None:
+    """Note the session's last entry when a turn was continued after its process had died."""
+    tx.run("set_crash_seq", id=id, seq=seq)
+
+
+def release(tx: Tx, lease: Lease, *, reason: str) -> bool:
+    """Let another process take the turn over at once; say whether the lease still held."""
+    return bool(tx.run("release_turn", id=lease.turn_id, epoch=lease.epoch, reason=column(reason)))
+
+
+def released(tx: Tx, *, profile: str, limit: int) -> list[str]:
+    """Return the ids of a profile's running turns that their process has released, oldest first."""
+    return [id for (id,) in tx.all("released_turns", profile=profile, limit=limit)]
+
+
+def set_request(tx: Tx, lease: Lease, name: str) -> bool:
+    """Note what the model is sent besides the messages, a blob; say whether the lease still holds."""
+    return bool(tx.run("set_request", id=lease.turn_id, epoch=lease.epoch, hash=name))
+
+
+def take_session(
+    tx: Tx, session_no: int, turn_id: str
+) -> tuple[int, int, Mapping[str, Any]] | None:
+    """Mark an open, idle session as running this turn; the lease's epoch, the last seq and the settings, or None."""
     row = tx.one("take_session", no=session_no, turn_id=turn_id)
-    return None if row is None else (row[0], row[1])
+    return None if row is None else (row[0], row[1], settings_of(row[2]))
 
 
 def renew(tx: Tx, lease: Lease, *, until: datetime) -> bool:
     """Extend a lease; say whether its holder still has it."""
     return bool(
-        tx.run("renew_lease", id=lease.turn_id, holder=lease.holder, lease_until=to_micros(until))
+        tx.run("renew_lease", id=lease.turn_id, epoch=lease.epoch, lease_until=to_micros(until))
     )
 
 
 def checkpoint(tx: Tx, lease: Lease, text: str | None) -> bool:
     """Keep what was streamed of an unfinished step; say whether the lease still holds."""
     partial = None if text is None else codec.encode(text)
-    return bool(tx.run("checkpoint_turn", id=lease.turn_id, holder=lease.holder, partial=partial))
+    return bool(tx.run("checkpoint_turn", id=lease.turn_id, epoch=lease.epoch, partial=partial))
 
 
 def ask_to_stop(tx: Tx, session_no: int, *, reason: str) -> bool:
@@ -84,13 +151,17 @@ def ask_to_stop(tx: Tx, session_no: int, *, reason: str) -> bool:
 
 def get_stop(tx: Tx, lease: Lease) -> tuple[str | None] | None:
     """Return why the turn was asked to stop (None: it was not), or None when the lease is lost."""
-    row = tx.one("stop_asked", id=lease.turn_id, holder=lease.holder)
+    row = tx.one("stop_asked", id=lease.turn_id, epoch=lease.epoch)
     return None if row is None else (row[0],)
 
 
-def expired(tx: Tx, *, now: datetime, limit: int) -> list[str]:
-    """Return the ids of running turns whose lease ran out, the longest ago first."""
-    return [id for (id,) in tx.all("expired_turns", now=to_micros(now), limit=limit)]
+def expired(tx: Tx, *, profile: str, now: datetime, limit: int) -> list[str]:
+    """Return the ids of running turns whose lease ran out, the longest ago first.
+
+    Of other profiles, only those that cannot be continued.
+    """
+    rows = tx.all("expired_turns", profile=profile, now=to_micros(now), limit=limit)
+    return [id for (id,) in rows]
 
 
 def session_no_of(tx: Tx, id: str) -> int | None:
@@ -113,7 +184,8 @@ def shorten_leases(tx: Tx, *, until: datetime, horizon: datetime) -> None:
 
 def _turn(row: Row) -> Turn:
     id, session_id, state, epoch, holder, lease_until, began_at, ended_at, *rest = row
-    first_seq, agent, reason, partial, *_ = rest
+    first_seq, agent, reason, partial, resumable, resumed, resume_reason, *rest = rest
+    crashes, crash_seq, stop, request_hash, *_ = rest
     return Turn(
         id=id,
         session_id=session_id,
@@ -127,4 +199,11 @@ def _turn(row: Row) -> Turn:
         agent=agent,
         reason=reason,
         partial=None if partial is None else codec.decode(partial),
+        resumable=resumable == 1,
+        resumed=resumed,
+        resume_reason=resume_reason,
+        crashes=crashes,
+        crash_seq=crash_seq,
+        stop=stop,
+        request_hash=request_hash,
     )

@@ -218,6 +218,8 @@ def _add(tx: Tx, usage: Usage, *, session_no: int) -> None:
         estimated_calls=int(usage.cost_status is CostStatus.ESTIMATED),
         cost_microusd=usage.cost_microusd or 0,
         model=column(usage.model),
+        # A summary or a title is asked for with another context than the conversation's.
+        context_tokens=0 if usage.task else usage.total_tokens,
         **{name: getattr(usage, name) for name in TOKEN_FIELDS},
     )
 

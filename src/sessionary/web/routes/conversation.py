@@ -4,25 +4,26 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
-from fastapi import Query, Request
+from fastapi import Path, Query, Request
 from msgspec import Meta, Struct
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from sessionary.actions import files, turns
 from sessionary.actions.sessions import append as append_action
-from sessionary.actions.sessions import edit, holds, log, read, revise
+from sessionary.actions.sessions import edit, holds, log, pins, read, revise
 from sessionary.actions.sessions.holds import Hold
 from sessionary.engine import intake
 from sessionary.engine.intake import Submission, SubmissionResult
-from sessionary.errors import BadInput
-from sessionary.model.json_types import EntryJson, HoldInfo, PartJson, SessionSummary
+from sessionary.engine.turn import compaction
+from sessionary.errors import BadInput, NotAllowed, NotFound
+from sessionary.model.json_types import EntryJson, HoldInfo, PartJson, PinInfo, SessionSummary
 from sessionary.model.message import MAX_SEQ, Entry, Role
 from sessionary.model.session import SessionHead
-from sessionary.model.view import entry_json, head_json, hold_json
+from sessionary.model.view import entry_json, head_json, hold_json, pin_json
 from sessionary.store.database import Tx
 from sessionary.web.auth import ContextDep, Reader, Writer
-from sessionary.web.context import PREFIX, Caller
+from sessionary.web.context import PREFIX, Caller, WebContext
 from sessionary.web.requests import (
     MessageBody,
     Parts,
@@ -47,6 +48,7 @@ from sessionary.web.routing import Accepted, FromBody, FromOptionalBody, JsonAns
 
 router = api_router(prefix=f"{PREFIX}/sessions/{{session_id}}", tags=["conversation"])
 MAX_REASON = 200
+SeqInPath = Annotated[str, Path(description="The number of an entry.")]
 
 
 class EntriesView(StrEnum):
@@ -196,6 +198,13 @@ class HoldPage(TypedDict):
     next: None
 
 
+class PinPage(TypedDict):
+    """The pinned messages of a session, in the order of its log."""
+
+    items: list[PinInfo]
+    next: None
+
+
 @router.get("/entries")
 async def list_entries(
     session_id: SessionId,
@@ -298,7 +307,7 @@ async def start_turn(
 
     The message is durable when this answers; then the agent runs. While another turn is running the message waits:
     `queued` is true, and `session_id`, `turn_id` and `seq` are null. A `/command` is executed, and `answer` is its
-    result.
+    result. If a budget is used up, the answer is 403 with its name, and the message is not stored.
     """
     known = checked_name(session_id, "session")
     engine = engine_for(request, caller)
@@ -310,7 +319,10 @@ async def start_turn(
 
     def take(tx: Tx) -> SubmissionResult:
         files.keep_files(tx, query.message, written.files, profile=caller.profile, moment=moment)
-        return intake.submit_to_session(tx, engine.context, known, query, moment=moment)
+        result = intake.submit_to_session(tx, engine.context, known, query, moment=moment)
+        if result.start.refusal is not None:
+            raise NotAllowed(result.start.refusal)
+        return result
 
     return await accepted(request, caller, take, turn_accepted)
 
@@ -390,15 +402,28 @@ async def compact_session(
             ),
         )
     engine = engine_for(request, caller)
-    agent = engine.context.agent_for(head.source, None)
-    messages = await context.store.read(read.read_context, known, profile=caller.profile)
-    summary, used = await agent.summarizer.summarize(messages, focus=body.focus)
-    priced = None if used is None else engine.context.priced(used)
+    agent = engine.context.agent_of(head)
+    found = await context.store.read(compaction.read_session_context, known, profile=caller.profile)
+    done = await compaction.summarize_as_asked(agent, found, focus=body.focus)
+    priced = compaction.with_price(done, engine.context.priced)
+    spending = compaction.spending_of(
+        head.source,
+        agent,
+        known,
+        known=engine.context.settings.budgets,
+        profile=caller.profile,
+        now=moment.now,
+        deliverable=engine.context.deliverable,
+    )
     return await _edit(
         request,
         caller,
         session_id,
-        lambda tx, _: revise.compact_by_agent(tx, head, summary, priced, moment=moment),
+        lambda tx, id: (
+            compaction.store_compaction(
+                tx, id, priced, profile=caller.profile, moment=moment, spending=spending
+            ).head
+        ),
     )
 
 
@@ -616,3 +641,48 @@ async def release_holds(
 
 def _hold_page(found: Sequence[Hold]) -> HoldPage:
     return {"items": [hold_json(each.reason, each.until) for each in found], "next": None}
+
+
+@router.post("/pins/{seq}")
+async def pin_message(
+    session_id: SessionId, seq: SeqInPath, request: Request, context: ContextDep, caller: Writer
+) -> JsonAnswer[PinPage]:
+    """Pin a message.
+
+    The model reads it word for word also after a compaction. A session has at most 20 pins; the change is recorded in
+    its log.
+    """
+    return await _change_pins(request, context, caller, session_id, seq, pins.pin_message)
+
+
+@router.delete("/pins/{seq}")
+async def unpin_message(
+    session_id: SessionId, seq: SeqInPath, request: Request, context: ContextDep, caller: Writer
+) -> JsonAnswer[PinPage]:
+    """Unpin a message.
+
+    A later compaction summarizes it like any other message.
+    """
+    return await _change_pins(request, context, caller, session_id, seq, pins.unpin_message)
+
+
+async def _change_pins(
+    request: Request,
+    context: WebContext,
+    caller: Caller,
+    session_id: str,
+    seq: str,
+    change_pin: Callable[..., SessionHead],
+) -> JsonAnswer[PinPage]:
+    """Pin or unpin a message, and return what is pinned then."""
+    known, moment = checked_name(session_id, "session"), context.moment()
+    if not seq.isascii() or not seq.isdigit() or len(seq) > len(str(MAX_SEQ)):
+        raise NotFound(f"There is no entry {seq[:20]!a}.")
+
+    def apply(tx: Tx) -> StoredAnswer[PinPage]:
+        head = change_pin(tx, known, int(seq), profile=caller.profile, by=None, moment=moment)
+        pinned = pins.list_pinned_messages(tx, head.id, profile=caller.profile)
+        page = PinPage(items=[pin_json(each) for each in pinned], next=None)
+        return answer(page, session_id=head.id)
+
+    return await change(request, caller, apply)

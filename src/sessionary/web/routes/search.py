@@ -1,4 +1,4 @@
-"""`/search` and `/usage`: messages found by text, and sums of tokens and cost."""
+"""`/search`, `/usage` and `/budgets`: messages found by text, sums of tokens and cost, and their limits."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -7,11 +7,11 @@ from fastapi import Query
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from sessionary.actions import usage
+from sessionary.actions import budgets, usage
 from sessionary.actions.search import search
 from sessionary.actions.search.search import result_json
-from sessionary.model.json_types import SearchPage, UsageTotals
-from sessionary.model.view import usage_json
+from sessionary.model.json_types import BudgetInfo, SearchPage, UsageTotals
+from sessionary.model.view import budget_json, usage_json
 from sessionary.web.auth import ContextDep, Reader
 from sessionary.web.context import PREFIX
 from sessionary.web.requests import CursorQuery, TimeQuery, parse_time
@@ -66,6 +66,13 @@ class UsageReport(TypedDict):
     next: None
 
 
+class BudgetList(TypedDict):
+    """The budgets of a profile."""
+
+    items: list[BudgetInfo]
+    next: None
+
+
 @router.get("/search", tags=["search"])
 async def search_messages(
     context: ContextDep, caller: Reader, query: Annotated[SearchQuery, Query()]
@@ -116,3 +123,21 @@ async def get_usage(
         until=parse_time(until),
     )
     return json_response(UsageReport(items=[usage_json(row) for row in rows], next=None))
+
+
+@router.get("/budgets", tags=["usage"])
+async def get_budgets(context: ContextDep, caller: Reader) -> JsonAnswer[BudgetList]:
+    """List the budgets.
+
+    Every budget of the settings with what was used of it in the current day or month, those nearest to their limit
+    first. A budget for each person, channel, schedule, session, agent or model is listed once for each that has used
+    something, at most 200.
+    """
+    engine = context.engine
+    found = await context.store.read(
+        budgets.list_status,
+        {} if engine is None else engine.context.settings.budgets,
+        profile=caller.profile,
+        now=context.clock.now(),
+    )
+    return json_response(BudgetList(items=[budget_json(each) for each in found], next=None))

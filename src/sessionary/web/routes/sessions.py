@@ -1,8 +1,9 @@
 """`/sessions`: the list, and one session as a whole."""
 
+import asyncio
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import Path, Query, Request
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -10,19 +11,39 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from sessionary.actions import files
-from sessionary.actions.sessions import append, edit, holds, lists, log, overview, projects, read
+from sessionary.actions.sessions import (
+    append,
+    choice,
+    edit,
+    holds,
+    lists,
+    log,
+    overview,
+    pins,
+    projects,
+    read,
+)
 from sessionary.actions.sessions.lists import SortOrder
 from sessionary.actions.sessions.overview import Overview
 from sessionary.clock import Moment
 from sessionary.engine import intake
 from sessionary.engine.intake import Submission, SubmissionResult
+from sessionary.engine.turn.compaction import limits_of
 from sessionary.errors import BadInput, NotFound
 from sessionary.model import message
-from sessionary.model.json_types import HoldInfo, ListedSession, PartJson, SessionSummary, TurnInfo
+from sessionary.model.choice import CHOICES, ChoiceChange, clean
+from sessionary.model.json_types import (
+    HoldInfo,
+    ListedSession,
+    PartJson,
+    PinInfo,
+    SessionSummary,
+    TurnInfo,
+)
 from sessionary.model.message import MAX_SEQ, Role
 from sessionary.model.session import Kind, Opening, SessionFolder, SessionHead
 from sessionary.model.source import Source
-from sessionary.model.view import head_json, hold_json, time_text, turn_json
+from sessionary.model.view import head_json, hold_json, pin_json, time_text, turn_json
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, entries, sessions, turns
 from sessionary.web import session_heads
@@ -124,6 +145,14 @@ class NewSession(Struct, kw_only=True, forbid_unknown_fields=True):
     model: Annotated[
         str | None, Meta(description="The model that shall answer in this session.")
     ] = None
+    agent: Annotated[
+        str | None, Meta(description="The agent that shall answer in this session.")
+    ] = None
+    persona: Annotated[str | None, Meta(description="The persona of the agent.")] = None
+    tools: Annotated[
+        list[str] | None,
+        Meta(description="Names or patterns of the tools that the agent may use; null: all."),
+    ] = None
     settings: Annotated[
         Json | None, Meta(description="Model settings of this session, which override the agent's.")
     ] = None
@@ -143,6 +172,20 @@ class SessionChange(Struct, kw_only=True, forbid_unknown_fields=True):
     archived: Annotated[bool | UnsetType, Meta(description="Move it to the archive.")] = UNSET
     project: Annotated[
         str | UnsetType | None, Meta(description="Move it to this project; null: to none.")
+    ] = UNSET
+    agent: Annotated[
+        str | UnsetType | None, Meta(description="The agent that answers; null: the default.")
+    ] = UNSET
+    model: Annotated[
+        str | UnsetType | None,
+        Meta(description="One of the agent's models; null: the agent's own."),
+    ] = UNSET
+    persona: Annotated[
+        str | UnsetType | None, Meta(description="The agent's persona; null: none.")
+    ] = UNSET
+    tools: Annotated[
+        list[str] | UnsetType | None,
+        Meta(description="Names or patterns of the tools that the agent may use; null: all."),
     ] = UNSET
     labels: Annotated[list[str] | UnsetType, Meta(description="All of its labels.")] = UNSET
     draft: Annotated[str | UnsetType, Meta(description="Text that was typed and not sent yet.")] = (
@@ -206,6 +249,8 @@ class SessionDetail(ListedSession):
     """Messages that wait for the running turn to end."""
     holds: list[HoldInfo]
     """Why it is not reset automatically now."""
+    pins: list[PinInfo]
+    """Its pinned messages."""
     turn: TurnInProgress | None
     """The running turn."""
 
@@ -237,6 +282,13 @@ class ContextSize(TypedDict):
     compacts_at: int | None
     """The size at which the context is compacted; null if it is not."""
     status: Literal["estimate"]
+
+
+class ContextLimits(NamedTuple):
+    """How many tokens a model reads at once, and at how many a context is compacted; None: unknown, or not at all."""
+
+    window: int | None = None
+    threshold: int | None = None
 
 
 class SessionOverview(TypedDict):
@@ -285,6 +337,38 @@ class ModelPage(TypedDict):
 
     items: list[ModelName]
     next: None
+
+
+class AgentInfo(TypedDict):
+    """A configured agent."""
+
+    name: str
+    kind: str
+    model: str | None
+    """Its own model; null if it picks one itself."""
+    models: list[str]
+    """The models that a session may choose, its own first."""
+    window: int | None
+    """How many tokens its model reads; null while that is not known."""
+    tools: list[str] | None
+    """The names of its tools; null while they are not known."""
+    default: bool
+    """Whether it answers if a session has chosen none."""
+
+
+class PersonaInfo(TypedDict):
+    """A configured persona."""
+
+    name: str
+    title: str | None
+
+
+class AgentPage(TypedDict):
+    """What a session may choose from."""
+
+    items: list[AgentInfo]
+    next: None
+    personas: list[PersonaInfo]
 
 
 async def _page(context: WebContext, caller: Caller, query: SessionListQuery) -> SessionListPage:
@@ -340,6 +424,7 @@ async def create_session(
         model=checked_text(body.model),
         settings=_settings(body),
         labels=tuple(body.labels),
+        chosen=_opening_choice(request, caller, body, source),
     )
     moment, idempotency_key = context.moment(), stored_idempotency_key(request)
     if body.run:
@@ -403,12 +488,18 @@ async def update_session(
 ) -> JsonAnswer[SessionSummary]:
     """Change a session.
 
-    Changes the given fields and nothing else: all of them or none.
+    Changes the given fields and nothing else: all of them or none. A change of the agent, model, persona or tools is
+    recorded in the log; while a turn is running, it takes effect with the next one.
     """
     known, moment = checked_name(session_id, "session"), context.moment()
+    given = {name: getattr(body, name) for name in CHOICES}
+    chosen = {name: value for name, value in given.items() if value is not UNSET}
+    catalog = engine_for(request, caller).context.catalog if chosen else None
 
     def apply(tx: Tx) -> StoredAnswer[SessionSummary]:
         head = _change(tx, known, body, profile=caller.profile, moment=moment)
+        if chosen:
+            head = choice.choose(tx, head, chosen, by=None, moment=moment, catalog=catalog)
         return answer(head_json(head), session_id=head.id)
 
     return await change(request, caller, apply)
@@ -463,9 +554,12 @@ def _show(tx: Tx, id: str, *, profile: str, now: datetime) -> SessionDetail:
         "holds": [
             hold_json(each.reason, each.until) for each in holds.list_holds(tx, head, now=now)
         ],
+        "pins": [
+            pin_json(each) for each in pins.list_pinned_messages(tx, head.id, profile=profile)
+        ],
         "turn": None
         if running is None
-        else {**turn_json(running[0]), "partial": running[0].partial},
+        else {**turn_json(running[0], now=now), "partial": running[0].partial},
     }
 
 
@@ -508,6 +602,20 @@ def _change(tx: Tx, id: str, body: SessionChange, *, profile: str, moment: Momen
     return sessions.get_by_no(tx, head.no)
 
 
+def _opening_choice(
+    request: Request, caller: Caller, body: NewSession, source: Source
+) -> ChoiceChange | None:
+    """What was chosen for a new session. A model alone is none, unless the agent answers: `intake` checks that."""
+    given = {"agent": body.agent, "persona": body.persona, "tools": body.tools}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    if not chosen:
+        return None
+    if body.model is not None:
+        chosen["model"] = body.model
+    catalog = engine_for(request, caller).context.catalog
+    return ChoiceChange(catalog.check({}, clean(chosen), platform=source.platform))
+
+
 def _settings(body: NewSession) -> Mapping[str, Any] | None:
     """What the session's agent is asked to do otherwise; a model that is named answers."""
     named = {} if body.model is None else {"model": checked_text(body.model)}
@@ -523,17 +631,28 @@ async def get_session_overview(
     All prompts, shortened; the files that tools mentioned; the size of the context; ancestors and children.
     """
     known = checked_name(session_id, "session")
-    engine = context.engine
-    is_ours = engine is not None and engine.context.profile == caller.profile
-    threshold = (
-        engine.context.settings.compact_at_tokens if engine is not None and is_ours else None
-    )
+    head = await context.store.read(read.get_head, known, profile=caller.profile)
+    limits = await context_limits(context, caller, head, head.model)
 
     def look(tx: Tx) -> SessionOverview:
         found = overview.overview(tx, known, profile=caller.profile)
-        return _overview(tx, found, threshold)
+        return _overview(tx, found, limits.threshold)
 
     return json_response(await context.store.read(look))
+
+
+async def context_limits(
+    context: WebContext, caller: Caller, head: SessionHead, model: str | None
+) -> ContextLimits:
+    """The window of a session's model, and when its context is compacted, if an agent is attached here."""
+    engine = context.engine
+    if engine is None or engine.context.profile != caller.profile:
+        return ContextLimits()
+    agent = engine.context.agent_of(head)
+    # In a thread: the table of models takes 0.3 s to load.
+    window = await asyncio.to_thread(agent.window, model)
+    limits = limits_of(agent, model, engine.context)
+    return ContextLimits(window, None if limits is None else limits.threshold)
 
 
 @router.get("/sessions/{session_id}/children")
@@ -603,3 +722,37 @@ async def list_models(context: ContextDep, caller: Reader) -> JsonAnswer[ModelPa
     """
     found = await context.store.read(lists.list_models, profile=caller.profile)
     return json_response(ModelPage(items=[{"model": each} for each in found], next=None))
+
+
+@router.get("/agents")
+async def list_agents(context: ContextDep, caller: Reader) -> JsonAnswer[AgentPage]:
+    """List agents.
+
+    The agents, models and personas that a session may choose. Empty if no agent is attached here.
+    """
+    engine = context.engine
+    if engine is None or engine.context.profile != caller.profile:
+        return json_response(AgentPage(items=[], next=None, personas=[]))
+    catalog = engine.context.catalog
+    return json_response(
+        AgentPage(
+            items=[
+                {
+                    "name": each.name,
+                    "kind": each.kind,
+                    "model": each.model,
+                    "models": list(each.models),
+                    "window": each.window or catalog.known_window(each.name),
+                    "tools": None
+                    if (tools := catalog.known_tools(each.name)) is None
+                    else list(tools),
+                    "default": each.name == catalog.default_agent("web"),
+                }
+                for each in catalog.agents.values()
+            ],
+            next=None,
+            personas=[
+                {"name": each.name, "title": each.title} for each in catalog.personas.values()
+            ],
+        )
+    )

@@ -124,7 +124,8 @@ export interface paths {
         head?: never;
         /**
          * Change a session
-         * @description Changes the given fields and nothing else: all of them or none.
+         * @description Changes the given fields and nothing else: all of them or none. A change of the agent, model, persona or tools is
+         *     recorded in the log; while a turn is running, it takes effect with the next one.
          */
         patch: operations["update_session"];
         trace?: never;
@@ -209,6 +210,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/agents": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List agents
+         * @description The agents, models and personas that a session may choose. Empty if no agent is attached here.
+         */
+        get: operations["list_agents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/sessions/{session_id}/entries": {
         parameters: {
             query?: never;
@@ -277,13 +298,17 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * List a session's turns
+         * @description Newest first. A turn that another process has continued says how often and why.
+         */
+        get: operations["list_turns"];
         put?: never;
         /**
          * Send a message to the agent
          * @description The message is durable when this answers; then the agent runs. While another turn is running the message waits:
          *     `queued` is true, and `session_id`, `turn_id` and `seq` are null. A `/command` is executed, and `answer` is its
-         *     result.
+         *     result. If a budget is used up, the answer is 403 with its name, and the message is not stored.
          */
         post: operations["start_turn"];
         delete?: never;
@@ -462,6 +487,93 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/sessions/{session_id}/pins/{seq}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Pin a message
+         * @description The model reads it word for word also after a compaction. A session has at most 20 pins; the change is recorded in
+         *     its log.
+         */
+        post: operations["pin_message"];
+        /**
+         * Unpin a message
+         * @description A later compaction summarizes it like any other message.
+         */
+        delete: operations["unpin_message"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/turns/{turn_id}/calls": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List a turn's model calls
+         * @description Each with the entry of its answer. The last call of a turn that is running or has failed may have no answer.
+         */
+        get: operations["list_model_calls"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/turns/{turn_id}/context": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get what the model was sent
+         * @description The system prompt, the tools and the messages of one call of a turn, made again from the log by the same rules as
+         *     when it was sent: what was compacted, what was shortened, and the tokens by kind.
+         */
+        get: operations["get_sent_context"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sessions/{session_id}/context": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the size of a session's context
+         * @description How many tokens the next model call would send, by kind; the model's window, the size at which the context is
+         *     compacted, and the compaction in effect. `GET /sessions/{session_id}/entries?view=context` returns the messages.
+         */
+        get: operations["get_session_context"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/blobs": {
         parameters: {
             query?: never;
@@ -559,6 +671,28 @@ export interface paths {
          * @description Sums by day, model, provider, source, project or session. Calls without a known price are counted apart.
          */
         get: operations["get_usage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/budgets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the budgets
+         * @description Every budget of the settings with what was used of it in the current day or month, those nearest to their limit
+         *     first. A budget for each person, channel, schedule, session, agent or model is listed once for each that has used
+         *     something, at most 200.
+         */
+        get: operations["get_budgets"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1250,6 +1384,33 @@ export interface components {
             waiting: components["schemas"]["PairingInfo"][];
         };
         /**
+         * AgentInfo
+         * @description A configured agent.
+         */
+        AgentInfo: {
+            name: string;
+            kind: string;
+            /** @description Its own model; null if it picks one itself. */
+            model: string | null;
+            /** @description The models that a session may choose, its own first. */
+            models: string[];
+            /** @description How many tokens its model reads; null while that is not known. */
+            window: number | null;
+            /** @description The names of its tools; null while they are not known. */
+            tools: string[] | null;
+            /** @description Whether it answers if a session has chosen none. */
+            default: boolean;
+        };
+        /**
+         * AgentPage
+         * @description What a session may choose from.
+         */
+        AgentPage: {
+            items: components["schemas"]["AgentInfo"][];
+            next: null;
+            personas: components["schemas"]["PersonaInfo"][];
+        };
+        /**
          * AppendedMessage
          * @description A message that was appended.
          */
@@ -1400,6 +1561,49 @@ export interface components {
             what: string;
         };
         /**
+         * BudgetInfo
+         * @description A budget, and what was used of it in the current day or month (UTC).
+         */
+        BudgetInfo: {
+            /** @description What it counts, such as `person:telegram:42`; a kind alone, such as `person`, if nothing was used yet. */
+            scope: string;
+            /**
+             * @description How long a period is.
+             * @enum {string}
+             */
+            per: "day" | "month";
+            /** @description The current day or month, such as `2026-08-01` or `2026-08`. */
+            period: string;
+            /** @description When the next period begins. */
+            resets_at: string;
+            /** @description How many tokens may be used; null without a limit. */
+            limit_tokens: number | null;
+            /** @description How much may be spent in millionths of a US dollar; null without a limit. */
+            limit_microusd: number | null;
+            /** @description How many tokens are used. */
+            used_tokens: number;
+            /** @description How much is spent, as far as prices are known. */
+            used_microusd: number;
+            /** @description What running turns have reserved beside that. */
+            reserved_tokens: number;
+            /** @description What running turns have reserved beside that, in millionths of a US dollar. */
+            reserved_microusd: number;
+            /** @description How much is used of the tokens or of the money, whichever share is larger; may be above 100. */
+            percent: number;
+            /** @description Whether no turn may begin before `resets_at`. */
+            is_used_up: boolean;
+            /** @description The thresholds of 50, 80 and 100 percent of which people were warned in this period. */
+            warned: number[];
+        };
+        /**
+         * BudgetList
+         * @description The budgets of a profile.
+         */
+        BudgetList: {
+            items: components["schemas"]["BudgetInfo"][];
+            next: null;
+        };
+        /**
          * CallerInfo
          * @description Who is asking.
          */
@@ -1478,6 +1682,57 @@ export interface components {
             through: number;
             /** @description Whether the model is told who wrote each message. */
             names_speakers?: boolean;
+            /** @description Entries before `through` that the model still reads word for word, such as pinned messages. */
+            kept?: number[];
+            /**
+             * @description Tool outputs up to this `seq` are shortened for the model. A compaction may do only this: then `summary` is
+             *     empty, or that of the compaction before.
+             */
+            shortened?: number;
+            /** @description How many characters of a shortened tool output the model reads. */
+            longest_output?: number;
+        };
+        /**
+         * CompactionInfo
+         * @description What the model reads instead of the beginning of a session.
+         */
+        CompactionInfo: {
+            /** @description The entry that says so. */
+            seq: number;
+            /** @description The last `seq` that the summary replaces; 0 if nothing is replaced. */
+            through: number;
+            /** @description The summary; empty if only tool outputs were shortened. */
+            summary: string;
+            /** @description Entries before `through` that the model still reads word for word, such as pinned messages. */
+            kept: number[];
+            /** @description Long tool outputs up to this `seq` are shortened; 0: none is. */
+            shortened_through: number;
+        };
+        /**
+         * ContextInfo
+         * @description How large the context of a session is now, in tokens.
+         */
+        ContextInfo: {
+            used: number;
+            /** @description How many tokens the model reads at once; null if that is unknown. */
+            window: number | null;
+            /** @description The size at which the context is compacted; null if it is not. */
+            threshold: number | null;
+            /** @description How much of the window is used. */
+            percent: number | null;
+            /** @description The estimated tokens of the system prompt, the tools, the summary, and the messages by their role. */
+            by_kind: {
+                [key: string]: number;
+            };
+            /** @description The model that answers, as far as it is known. */
+            model: string | null;
+            /** @description The compaction in effect. */
+            compaction: components["schemas"]["CompactionInfo"] | null;
+            /**
+             * @description `reported`: the provider has counted the last call, and only what came later is estimated.
+             * @enum {string}
+             */
+            status: "reported" | "estimate";
         };
         /**
          * ContextPage
@@ -1954,8 +2209,14 @@ export interface components {
             title: string | null;
             /** @description The first words of the first user message, on one line. */
             preview: string | null;
-            /** @description The model that answered last. */
+            /** @description The model that was chosen for it, or the first that answered in it. */
             model: string | null;
+            /** @description The agent that was chosen for it; null: the default. */
+            agent: string | null;
+            /** @description The persona that was chosen for it. */
+            persona: string | null;
+            /** @description Patterns of the tools that its agent may use; missing: all. */
+            tools?: string[];
             /** @description The name of the project that it is in. */
             project: string | null;
             /** @description Whether it is pinned to the top of lists. */
@@ -2088,6 +2349,28 @@ export interface components {
             extra?: {
                 [key: string]: unknown;
             };
+        };
+        /**
+         * ModelCallInfo
+         * @description One call of the model in a turn.
+         */
+        ModelCallInfo: {
+            /** @description Its number in the turn, from 1. */
+            number: number;
+            /** @description The entry with its answer; null if there is none. */
+            answer_seq: number | null;
+            /** @description The model that answered. */
+            model: string | null;
+            /** @description How many tokens it was sent, as the provider counted them. */
+            tokens: number | null;
+        };
+        /**
+         * ModelCallPage
+         * @description The model calls of a turn, oldest first.
+         */
+        ModelCallPage: {
+            items: components["schemas"]["ModelCallInfo"][];
+            next: null;
         };
         /**
          * ModelName
@@ -2288,6 +2571,21 @@ export interface components {
              */
             model?: string | null;
             /**
+             * @description The agent that shall answer in this session.
+             * @default null
+             */
+            agent?: string | null;
+            /**
+             * @description The persona of the agent.
+             * @default null
+             */
+            persona?: string | null;
+            /**
+             * @description Names or patterns of the tools that the agent may use; null: all.
+             * @default null
+             */
+            tools?: string[] | null;
+            /**
              * @description Model settings of this session, which override the agent's.
              * @default null
              */
@@ -2431,6 +2729,36 @@ export interface components {
             /** @description A second, stable id. */
             alt_id?: string;
             name?: string;
+        };
+        /**
+         * PersonaInfo
+         * @description A configured persona.
+         */
+        PersonaInfo: {
+            name: string;
+            title: string | null;
+        };
+        /**
+         * PinInfo
+         * @description A pinned message: the model reads it word for word also after a compaction.
+         */
+        PinInfo: {
+            /** @description The number of its entry. */
+            seq: number;
+            /** @description Who wrote it. */
+            role: components["schemas"]["Role"];
+            /** @description The first 200 characters, on one line. */
+            text: string;
+            /** @description When it was written. */
+            at: string;
+        };
+        /**
+         * PinPage
+         * @description The pinned messages of a session, in the order of its log.
+         */
+        PinPage: {
+            items: components["schemas"]["PinInfo"][];
+            next: null;
         };
         /**
          * PolicyInfo
@@ -2825,6 +3153,44 @@ export interface components {
          */
         SearchSort: "relevance" | "newest";
         /**
+         * SentContextInfo
+         * @description What a model was sent in one call of a turn, made again from the log.
+         */
+        SentContextInfo: {
+            turn: components["schemas"]["TurnInfo"];
+            call: components["schemas"]["ModelCallInfo"];
+            /** @description How many calls the turn has. */
+            calls: number;
+            /** @description The model that was called. */
+            model: string | null;
+            /** @description How many tokens that model reads at once, if it was known. */
+            window: number | null;
+            /** @description The system prompt; null if it was not recorded, as for agents that are programs. */
+            system_prompt: string | null;
+            /** @description The tools that the model could call; null if they were not recorded. */
+            tools: {
+                [key: string]: unknown;
+            }[] | null;
+            /** @description The session's settings for the model; null if they were not recorded. */
+            settings: {
+                [key: string]: unknown;
+            } | null;
+            /** @description The messages, in the format of the OpenAI API. */
+            messages: {
+                [key: string]: unknown;
+            }[];
+            /** @description The entry that each message is made of; 0 for the summary. */
+            seqs: number[];
+            /** @description The compaction in effect. */
+            compaction: components["schemas"]["CompactionInfo"] | null;
+            /** @description The entries of tool outputs of which the model read only a part. */
+            shortened: number[];
+            /** @description The estimated tokens of the system prompt, the tools, the summary, and the messages by their role. */
+            tokens_by_kind: {
+                [key: string]: number;
+            };
+        };
+        /**
          * SessionChange
          * @description The fields to change; fields that are left out stay as they are.
          */
@@ -2837,6 +3203,14 @@ export interface components {
             archived?: boolean;
             /** @description Move it to this project; null: to none. */
             project?: string | null;
+            /** @description The agent that answers; null: the default. */
+            agent?: string | null;
+            /** @description One of the agent's models; null: the agent's own. */
+            model?: string | null;
+            /** @description The agent's persona; null: none. */
+            persona?: string | null;
+            /** @description Names or patterns of the tools that the agent may use; null: all. */
+            tools?: string[] | null;
             /** @description All of its labels. */
             labels?: string[];
             /** @description Text that was typed and not sent yet. */
@@ -2863,8 +3237,14 @@ export interface components {
             title: string | null;
             /** @description The first words of the first user message, on one line. */
             preview: string | null;
-            /** @description The model that answered last. */
+            /** @description The model that was chosen for it, or the first that answered in it. */
             model: string | null;
+            /** @description The agent that was chosen for it; null: the default. */
+            agent: string | null;
+            /** @description The persona that was chosen for it. */
+            persona: string | null;
+            /** @description Patterns of the tools that its agent may use; missing: all. */
+            tools?: string[];
             /** @description The name of the project that it is in. */
             project: string | null;
             /** @description Whether it is pinned to the top of lists. */
@@ -2936,6 +3316,8 @@ export interface components {
             queued: components["schemas"]["QueuedMessage"][];
             /** @description Why it is not reset automatically now. */
             holds: components["schemas"]["HoldInfo"][];
+            /** @description Its pinned messages. */
+            pins: components["schemas"]["PinInfo"][];
             /** @description The running turn. */
             turn: components["schemas"]["TurnInProgress"] | null;
         };
@@ -2986,6 +3368,9 @@ export interface components {
             title?: string | null;
             preview?: string | null;
             model?: string | null;
+            agent?: string | null;
+            persona?: string | null;
+            tools?: string[];
             project?: string | null;
             pinned?: boolean;
             archived?: boolean;
@@ -3049,8 +3434,14 @@ export interface components {
             title: string | null;
             /** @description The first words of the first user message, on one line. */
             preview: string | null;
-            /** @description The model that answered last. */
+            /** @description The model that was chosen for it, or the first that answered in it. */
             model: string | null;
+            /** @description The agent that was chosen for it; null: the default. */
+            agent: string | null;
+            /** @description The persona that was chosen for it. */
+            persona: string | null;
+            /** @description Patterns of the tools that its agent may use; missing: all. */
+            tools?: string[];
             /** @description The name of the project that it is in. */
             project: string | null;
             /** @description Whether it is pinned to the top of lists. */
@@ -3277,8 +3668,51 @@ export interface components {
             first_seq: number;
             /** @description Why it failed or was interrupted. */
             reason: string | null;
+            /** @description The process that runs it or ran it last; null if that one has stopped, and another shall continue it. */
+            holder: string | null;
+            /** @description How often another process has continued it. */
+            resumed: number;
+            /** @description Why it was continued the last time, or shall be. */
+            resume_reason: string | null;
+            /** @description Whether it is running, but its process has stopped or died: another one continues or ends it. */
+            waiting: boolean;
             /** @description The text that was last saved of the unfinished reply. */
             partial: string | null;
+        };
+        /**
+         * TurnInfo
+         * @description A turn of a session.
+         */
+        TurnInfo: {
+            id: string;
+            session_id: string;
+            /** @description How far it is. */
+            state: components["schemas"]["TurnState"];
+            /** @description The agent that takes it. */
+            agent: string | null;
+            began_at: string;
+            ended_at: string | null;
+            /** @description The number of its first entry. */
+            first_seq: number;
+            /** @description Why it failed or was interrupted. */
+            reason: string | null;
+            /** @description The process that runs it or ran it last; null if that one has stopped, and another shall continue it. */
+            holder: string | null;
+            /** @description How often another process has continued it. */
+            resumed: number;
+            /** @description Why it was continued the last time, or shall be. */
+            resume_reason: string | null;
+            /** @description Whether it is running, but its process has stopped or died: another one continues or ends it. */
+            waiting: boolean;
+        };
+        /**
+         * TurnListPage
+         * @description A page of a session's turns.
+         */
+        TurnListPage: {
+            items: components["schemas"]["TurnSummary"][];
+            /** @description The cursor of the next page; null on the last. */
+            next: string | null;
         };
         /**
          * TurnOutcome
@@ -3304,6 +3738,34 @@ export interface components {
          * @enum {string}
          */
         TurnState: "running" | "done" | "failed" | "interrupted";
+        /**
+         * TurnSummary
+         * @description A turn in the list of a session's turns.
+         */
+        TurnSummary: {
+            id: string;
+            session_id: string;
+            /** @description How far it is. */
+            state: components["schemas"]["TurnState"];
+            /** @description The agent that takes it. */
+            agent: string | null;
+            began_at: string;
+            ended_at: string | null;
+            /** @description The number of its first entry. */
+            first_seq: number;
+            /** @description Why it failed or was interrupted. */
+            reason: string | null;
+            /** @description The process that runs it or ran it last; null if that one has stopped, and another shall continue it. */
+            holder: string | null;
+            /** @description How often another process has continued it. */
+            resumed: number;
+            /** @description Why it was continued the last time, or shall be. */
+            resume_reason: string | null;
+            /** @description Whether it is running, but its process has stopped or died: another one continues or ends it. */
+            waiting: boolean;
+            /** @description How many answers the model has written in it. */
+            calls: number;
+        };
         /**
          * UpkeepJob
          * @description A task, its progress and its result.
@@ -3407,6 +3869,8 @@ export interface components {
 }
 export type AbandonDelivery = components['schemas']['AbandonDelivery'];
 export type AccessPage = components['schemas']['AccessPage'];
+export type AgentInfo = components['schemas']['AgentInfo'];
+export type AgentPage = components['schemas']['AgentPage'];
 export type AppendedMessage = components['schemas']['AppendedMessage'];
 export type ArrivalAccepted = components['schemas']['ArrivalAccepted'];
 export type ArrivalDetail = components['schemas']['ArrivalDetail'];
@@ -3419,12 +3883,16 @@ export type BindingChanged = components['schemas']['BindingChanged'];
 export type BindingInfo = components['schemas']['BindingInfo'];
 export type BindingPage = components['schemas']['BindingPage'];
 export type BrokenInvariant = components['schemas']['BrokenInvariant'];
+export type BudgetInfo = components['schemas']['BudgetInfo'];
+export type BudgetList = components['schemas']['BudgetList'];
 export type CallerInfo = components['schemas']['CallerInfo'];
 export type ChildrenPage = components['schemas']['ChildrenPage'];
 export type ClosedEvent = components['schemas']['ClosedEvent'];
 export type ClosedStream = components['schemas']['ClosedStream'];
 export type CompactBody = components['schemas']['CompactBody'];
 export type CompactionEntry = components['schemas']['CompactionEntry'];
+export type CompactionInfo = components['schemas']['CompactionInfo'];
+export type ContextInfo = components['schemas']['ContextInfo'];
 export type ContextPage = components['schemas']['ContextPage'];
 export type ContextSize = components['schemas']['ContextSize'];
 export type CostStatus = components['schemas']['CostStatus'];
@@ -3468,6 +3936,8 @@ export type LoginInfo = components['schemas']['LoginInfo'];
 export type LoginPage = components['schemas']['LoginPage'];
 export type MessageBody = components['schemas']['MessageBody'];
 export type MessageEntry = components['schemas']['MessageEntry'];
+export type ModelCallInfo = components['schemas']['ModelCallInfo'];
+export type ModelCallPage = components['schemas']['ModelCallPage'];
 export type ModelName = components['schemas']['ModelName'];
 export type ModelPage = components['schemas']['ModelPage'];
 export type NewArrival = components['schemas']['NewArrival'];
@@ -3489,6 +3959,9 @@ export type PasswordLogin = components['schemas']['PasswordLogin'];
 export type PasswordState = components['schemas']['PasswordState'];
 export type PermitInfo = components['schemas']['PermitInfo'];
 export type PersonInfo = components['schemas']['PersonInfo'];
+export type PersonaInfo = components['schemas']['PersonaInfo'];
+export type PinInfo = components['schemas']['PinInfo'];
+export type PinPage = components['schemas']['PinPage'];
 export type PolicyInfo = components['schemas']['PolicyInfo'];
 export type PositionEvent = components['schemas']['PositionEvent'];
 export type Problem = components['schemas']['Problem'];
@@ -3518,6 +3991,7 @@ export type Scope = components['schemas']['Scope'];
 export type SearchHit = components['schemas']['SearchHit'];
 export type SearchPage = components['schemas']['SearchPage'];
 export type SearchSort = components['schemas']['SearchSort'];
+export type SentContextInfo = components['schemas']['SentContextInfo'];
 export type SessionChange = components['schemas']['SessionChange'];
 export type SessionDetail = components['schemas']['SessionDetail'];
 export type SessionFolder = components['schemas']['SessionFolder'];
@@ -3540,9 +4014,12 @@ export type ToolResultPart = components['schemas']['ToolResultPart'];
 export type TurnAccepted = components['schemas']['TurnAccepted'];
 export type TurnEvent = components['schemas']['TurnEvent'];
 export type TurnInProgress = components['schemas']['TurnInProgress'];
+export type TurnInfo = components['schemas']['TurnInfo'];
+export type TurnListPage = components['schemas']['TurnListPage'];
 export type TurnOutcome = components['schemas']['TurnOutcome'];
 export type TurnProgress = components['schemas']['TurnProgress'];
 export type TurnState = components['schemas']['TurnState'];
+export type TurnSummary = components['schemas']['TurnSummary'];
 export type UpkeepJob = components['schemas']['UpkeepJob'];
 export type UpkeepOverview = components['schemas']['UpkeepOverview'];
 export type UpkeepProgress = components['schemas']['UpkeepProgress'];
@@ -4095,6 +4572,35 @@ export interface operations {
             };
         };
     };
+    list_agents: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AgentPage"];
+                };
+            };
+            /** @description A problem: what happened, and what to do. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_entries: {
         parameters: {
             query?: {
@@ -4201,6 +4707,43 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AppendedMessage"];
+                };
+            };
+            /** @description A problem: what happened, and what to do. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_turns: {
+        parameters: {
+            query?: {
+                /** @description How many turns a page has. */
+                limit?: number;
+                /** @description Where the last page ended. */
+                cursor?: string | null;
+            };
+            header?: never;
+            path: {
+                /** @description The session's id. */
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TurnListPage"];
                 };
             };
             /** @description A problem: what happened, and what to do. */
@@ -4627,6 +5170,179 @@ export interface operations {
             };
         };
     };
+    pin_message: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A key of your choice. A repeated request with the same key changes nothing more and gets the same answer. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The session's id. */
+                session_id: string;
+                /** @description The number of an entry. */
+                seq: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PinPage"];
+                };
+            };
+            /** @description A problem: what happened, and what to do. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    unpin_message: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A key of your choice. A repeated request with the same key changes nothing more and gets the same answer. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The session's id. */
+                session_id: string;
+                /** @description The number of an entry. */
+                seq: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PinPage"];
+                };
+            };
+            /** @description A problem: what happened, and what to do. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_model_calls: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The turn's id. */
+                turn_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ModelCallPage"];
+                };
+            };
+            /** @description A problem: what happened, and what to do. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_sent_context: {
+        parameters: {
+            query?: {
+                /** @description The number of the call; by default the last. */
+                call?: number | null;
+            };
+            header?: never;
+            path: {
+                /** @description The turn's id. */
+                turn_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SentContextInfo"];
+                };
+            };
+            /** @description A problem: what happened, and what to do. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_session_context: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session's id. */
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ContextInfo"];
+                };
+            };
+            /** @description A problem: what happened, and what to do. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     upload_file: {
         parameters: {
             query?: {
@@ -4821,6 +5537,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["UsageReport"];
+                };
+            };
+            /** @description A problem: what happened, and what to do. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_budgets: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BudgetList"];
                 };
             };
             /** @description A problem: what happened, and what to do. */

@@ -71,6 +71,42 @@ ON CONFLICT (profile, scope, period) DO UPDATE SET
     cost_microusd = CASE WHEN spending.cost_microusd > {{largest_sum}} - excluded.cost_microusd THEN {{largest_sum}}
         ELSE spending.cost_microusd + excluded.cost_microusd END;
 
+-- name: add_spending_and_get
+{{add_spending}} RETURNING tokens, cost_microusd;
+
+-- name: list_spending
+-- The scopes between two names that have used or reserved something, the largest share of their budget first.
+SELECT found.scope, COALESCE(s.tokens, 0) AS tokens, COALESCE(s.cost_microusd, 0) AS cost_microusd,
+    (SELECT CAST(COALESCE(SUM(r.tokens), 0) AS BIGINT) FROM reservations r
+     WHERE r.profile = :profile AND r.scope = found.scope),
+    (SELECT CAST(COALESCE(SUM(r.cost_microusd), 0) AS BIGINT) FROM reservations r
+     WHERE r.profile = :profile AND r.scope = found.scope)
+FROM (
+    SELECT scope FROM spending
+    WHERE profile = :profile AND scope >= :first AND scope < :beyond AND period = :period
+    UNION SELECT scope FROM reservations WHERE profile = :profile AND scope >= :first AND scope < :beyond
+) found
+LEFT JOIN spending s ON s.profile = :profile AND s.scope = found.scope AND s.period = :period
+ORDER BY CASE
+    WHEN COALESCE(s.tokens, 0) * 1.0 / :token_limit > COALESCE(s.cost_microusd, 0) * 1.0 / :microusd_limit
+    THEN COALESCE(s.tokens, 0) * 1.0 / :token_limit
+    ELSE COALESCE(s.cost_microusd, 0) * 1.0 / :microusd_limit END DESC, found.scope
+LIMIT :limit;
+
+-- name: insert_budget_warning
+INSERT INTO budget_warnings (profile, scope, period, threshold, warned_at)
+VALUES (:profile, :scope, :period, :threshold, :at) ON CONFLICT DO NOTHING;
+
+-- name: list_budget_warnings
+SELECT scope, threshold FROM budget_warnings
+WHERE profile = :profile AND scope >= :first AND scope < :beyond AND period = :period ORDER BY scope, threshold;
+
+-- name: delete_spending
+DELETE FROM spending WHERE profile = :profile AND scope = :scope;
+
+-- name: delete_budget_warnings
+DELETE FROM budget_warnings WHERE profile = :profile AND scope = :scope;
+
 -- name: insert_reservation
 INSERT INTO reservations (turn_id, profile, scope, tokens, cost_microusd)
 VALUES (:turn_id, :profile, :scope, :tokens, :cost_microusd);

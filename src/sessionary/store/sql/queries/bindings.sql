@@ -97,9 +97,12 @@ WHERE no = :no AND ended_at = :ended_at;
 -- name: stray_bindings
 SELECT b.key FROM bindings b JOIN sessions s ON s.no = b.session_no WHERE s.folder = 'gone' LIMIT 20;
 
--- name: set_next_title
-INSERT INTO next_titles (profile, key, title) VALUES (:profile, :key, :title)
-ON CONFLICT (profile, key) DO UPDATE SET title = excluded.title;
+-- name: set_next_session
+INSERT INTO next_sessions (profile, key, title, chosen) VALUES (:profile, :key, :title, :chosen)
+ON CONFLICT (profile, key) DO UPDATE SET title = excluded.title, chosen = excluded.chosen;
 
--- name: take_next_title
-DELETE FROM next_titles WHERE profile = :profile AND key = :key RETURNING title;
+-- name: get_next_session
+SELECT title, chosen FROM next_sessions WHERE profile = :profile AND key = :key;
+
+-- name: take_next_session
+DELETE FROM next_sessions WHERE profile = :profile AND key = :key RETURNING title, chosen;

@@ -12,6 +12,18 @@ SELECT {{copy_columns_blobs}} FROM blobs WHERE hash > :after_hash ORDER BY hash 
 -- name: copy_row_blobs
 INSERT INTO blobs ({{copy_columns_blobs}}) VALUES (:hash, :size, :data);
 
+-- name: copy_key_budget_warnings
+profile TEXT, scope TEXT, period TEXT, threshold INTEGER
+
+-- name: copy_columns_budget_warnings
+profile, scope, period, threshold, warned_at
+
+-- name: copy_page_budget_warnings
+SELECT {{copy_columns_budget_warnings}} FROM budget_warnings WHERE (profile, scope, period, threshold) > (:after_profile, :after_scope, :after_period, :after_threshold) ORDER BY profile, scope, period, threshold LIMIT :limit;
+
+-- name: copy_row_budget_warnings
+INSERT INTO budget_warnings ({{copy_columns_budget_warnings}}) VALUES (:profile, :scope, :period, :threshold, :warned_at);
+
 -- name: copy_key_entries
 entry_no INTEGER
 
@@ -108,17 +120,17 @@ SELECT {{copy_columns_logins}} FROM logins WHERE id > :after_id ORDER BY id LIMI
 -- name: copy_row_logins
 INSERT INTO logins ({{copy_columns_logins}}) VALUES (:id, :profile, :hash, :began_at, :expires_at, :ended_at);
 
--- name: copy_key_next_titles
+-- name: copy_key_next_sessions
 profile TEXT, key TEXT
 
--- name: copy_columns_next_titles
-profile, key, title
+-- name: copy_columns_next_sessions
+profile, key, title, chosen
 
--- name: copy_page_next_titles
-SELECT {{copy_columns_next_titles}} FROM next_titles WHERE (profile, key) > (:after_profile, :after_key) ORDER BY profile, key LIMIT :limit;
+-- name: copy_page_next_sessions
+SELECT {{copy_columns_next_sessions}} FROM next_sessions WHERE (profile, key) > (:after_profile, :after_key) ORDER BY profile, key LIMIT :limit;
 
--- name: copy_row_next_titles
-INSERT INTO next_titles ({{copy_columns_next_titles}}) VALUES (:profile, :key, :title);
+-- name: copy_row_next_sessions
+INSERT INTO next_sessions ({{copy_columns_next_sessions}}) VALUES (:profile, :key, :title, :chosen);
 
 -- name: copy_key_pairing_guards
 profile TEXT
@@ -280,13 +292,13 @@ INSERT INTO blob_refs ({{copy_columns_blob_refs}}) VALUES (:hash, :entry_no);
 no INTEGER
 
 -- name: copy_columns_sessions
-no, id, profile, key, source, platform, chat_type, chat_id, person_id, kind, folder, title, title_by, model, settings, prompt_hash, workspace, project_no, pinned, archived, read_only, labels, extra, read_through, parent_no, lineage, base_seq, began_at, ended_at, end_reason, trashed_at, purged_at, finalized_at, finalize_tries, finalize_error, last_seq, last_reply_seq, last_active_at, preview, message_count, tool_call_count, compacted_seq, calls, unknown_cost_calls, estimated_calls, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_microusd, running_turn, epoch
+no, id, profile, key, source, platform, chat_type, chat_id, person_id, kind, folder, title, title_by, model, settings, prompt_hash, workspace, project_no, pinned, archived, read_only, labels, extra, read_through, parent_no, lineage, base_seq, began_at, ended_at, end_reason, trashed_at, purged_at, finalized_at, finalize_tries, finalize_error, last_seq, last_reply_seq, last_active_at, preview, message_count, tool_call_count, compacted_seq, calls, unknown_cost_calls, estimated_calls, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_microusd, running_turn, epoch, context_tokens, context_seq
 
 -- name: copy_page_sessions
 SELECT {{copy_columns_sessions}} FROM sessions WHERE no > :after_no ORDER BY no LIMIT :limit;
 
 -- name: copy_row_sessions
-INSERT INTO sessions ({{copy_columns_sessions}}) VALUES (:no, :id, :profile, :key, :source, :platform, :chat_type, :chat_id, :person_id, :kind, :folder, :title, :title_by, :model, :settings, :prompt_hash, :workspace, :project_no, :pinned, :archived, :read_only, :labels, :extra, :read_through, :parent_no, :lineage, :base_seq, :began_at, :ended_at, :end_reason, :trashed_at, :purged_at, :finalized_at, :finalize_tries, :finalize_error, :last_seq, :last_reply_seq, :last_active_at, :preview, :message_count, :tool_call_count, :compacted_seq, :calls, :unknown_cost_calls, :estimated_calls, :input_tokens, :output_tokens, :cache_read_tokens, :cache_write_tokens, :reasoning_tokens, :cost_microusd, :running_turn, :epoch);
+INSERT INTO sessions ({{copy_columns_sessions}}) VALUES (:no, :id, :profile, :key, :source, :platform, :chat_type, :chat_id, :person_id, :kind, :folder, :title, :title_by, :model, :settings, :prompt_hash, :workspace, :project_no, :pinned, :archived, :read_only, :labels, :extra, :read_through, :parent_no, :lineage, :base_seq, :began_at, :ended_at, :end_reason, :trashed_at, :purged_at, :finalized_at, :finalize_tries, :finalize_error, :last_seq, :last_reply_seq, :last_active_at, :preview, :message_count, :tool_call_count, :compacted_seq, :calls, :unknown_cost_calls, :estimated_calls, :input_tokens, :output_tokens, :cache_read_tokens, :cache_write_tokens, :reasoning_tokens, :cost_microusd, :running_turn, :epoch, :context_tokens, :context_seq);
 
 -- name: copy_key_uploads
 profile TEXT, hash TEXT
@@ -400,13 +412,13 @@ INSERT INTO runs ({{copy_columns_runs}}) VALUES (:schedule_no, :due_at, :state, 
 no INTEGER
 
 -- name: copy_columns_turns
-no, id, session_no, agent, state, epoch, holder, lease_until, began_at, ended_at, first_seq, reason, partial, stop
+no, id, session_no, agent, state, epoch, holder, lease_until, began_at, ended_at, first_seq, reason, partial, stop, resumable, resumed, resume_reason, crashes, crash_seq, request_hash
 
 -- name: copy_page_turns
 SELECT {{copy_columns_turns}} FROM turns WHERE no > :after_no ORDER BY no LIMIT :limit;
 
 -- name: copy_row_turns
-INSERT INTO turns ({{copy_columns_turns}}) VALUES (:no, :id, :session_no, :agent, :state, :epoch, :holder, :lease_until, :began_at, :ended_at, :first_seq, :reason, :partial, :stop);
+INSERT INTO turns ({{copy_columns_turns}}) VALUES (:no, :id, :session_no, :agent, :state, :epoch, :holder, :lease_until, :began_at, :ended_at, :first_seq, :reason, :partial, :stop, :resumable, :resumed, :resume_reason, :crashes, :crash_seq, :request_hash);
 
 -- name: copy_key_usage
 no INTEGER

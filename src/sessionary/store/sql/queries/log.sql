@@ -11,7 +11,7 @@ UPDATE sessions SET
     message_count = message_count + 1,
     tool_call_count = tool_call_count + :tool_calls
 WHERE id = :id AND profile || '' = :profile AND ended_at IS NULL AND read_only = 0 AND folder <> 'gone'
-  AND COALESCE(running_turn, '') = :turn_id
+  AND COALESCE(running_turn, '') = :turn_id AND {{holds_lease}}
 RETURNING no, last_seq, CASE WHEN preview IS NULL THEN 1 ELSE 0 END AS wants_preview;
 
 -- name: set_preview
@@ -20,7 +20,7 @@ UPDATE sessions SET preview = :preview WHERE no = :no AND preview IS NULL;
 -- name: advance_mark
 -- Take the next number for a compaction or a retraction.
 UPDATE sessions SET last_seq = last_seq + 1
-WHERE no = :no AND COALESCE(running_turn, '') = :turn_id
+WHERE no = :no AND COALESCE(running_turn, '') = :turn_id AND {{holds_lease}}
 RETURNING last_seq;
 
 -- name: insert_entry
@@ -50,6 +50,15 @@ WHERE entry_no BETWEEN :first AND :last ORDER BY entry_no DESC LIMIT :limit;
 SELECT entry_no, kind, role, at, turn_id, body FROM entries
 WHERE kind <> 'message' AND entry_no BETWEEN :first AND :last ORDER BY entry_no;
 
+-- name: read_retractions
+SELECT entry_no, kind, role, at, turn_id, body FROM entries
+WHERE kind <> 'message' AND kind = 'retraction' AND entry_no BETWEEN :first AND :last ORDER BY entry_no;
+
+-- name: read_last_compaction
+SELECT entry_no, kind, role, at, turn_id, body FROM entries
+WHERE kind <> 'message' AND kind = 'compaction' AND entry_no BETWEEN :first AND :last
+ORDER BY entry_no DESC LIMIT 1;
+
 -- name: last_entry_no
 SELECT MAX(entry_no) FROM entries WHERE entry_no BETWEEN :first AND :last;
 
@@ -73,7 +82,8 @@ FROM (
 -- name: set_counts
 -- The head's fold after entries were taken back, or when it is made again.
 UPDATE sessions SET message_count = :message_count, tool_call_count = :tool_call_count,
-    last_reply_seq = :last_reply_seq, preview = :preview, compacted_seq = :compacted_seq
+    last_reply_seq = :last_reply_seq, preview = :preview, compacted_seq = :compacted_seq,
+    context_tokens = 0, context_seq = 0
 WHERE no = :no;
 
 -- name: set_end_of_log
@@ -84,4 +94,5 @@ UPDATE sessions SET last_seq = :last_seq, last_active_at = :last_active_at WHERE
 DELETE FROM entries WHERE entry_no BETWEEN :first AND :last;
 
 -- name: set_compacted
-UPDATE sessions SET compacted_seq = :compacted_seq WHERE no = :no;
+-- What the last model call was sent says nothing of the new context.
+UPDATE sessions SET compacted_seq = :compacted_seq, context_tokens = :context_tokens, context_seq = last_seq WHERE no = :no;

@@ -48,6 +48,13 @@ WHERE schedule_no = :schedule_no AND due_at = :due_at AND state = 'running'
 UPDATE runs SET lease_until = :lease_until
 WHERE schedule_no = :schedule_no AND due_at = :due_at AND state = 'running' AND holder = :holder;
 
+-- name: take_over_run
+UPDATE runs SET lease_until = :lease_until, holder = :holder
+WHERE schedule_no = :schedule_no AND due_at = :due_at AND state = 'running';
+
+-- name: running_run
+SELECT schedule_no, due_at, session_no FROM runs WHERE session_no = :session_no AND state = 'running';
+
 -- name: expired_runs
 SELECT schedule_no, due_at, session_no FROM runs
 WHERE state = 'running' AND lease_until < :now ORDER BY lease_until LIMIT :limit;

@@ -7,7 +7,7 @@ p.name, s.pinned, s.archived, s.read_only, s.labels, s.began_at, s.last_active_a
 s.end_reason, s.trashed_at, s.last_seq, s.base_seq, s.read_through, s.last_reply_seq, s.message_count,
 s.tool_call_count, s.calls, s.unknown_cost_calls, s.estimated_calls, s.input_tokens, s.output_tokens,
 s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.cost_microusd, s.running_turn,
-parent.id, s.lineage
+parent.id, s.lineage, s.context_tokens, s.context_seq, s.settings
 
 -- name: head_tables
 sessions s LEFT JOIN projects p ON p.no = s.project_no LEFT JOIN sessions parent ON parent.no = s.parent_no
@@ -28,9 +28,6 @@ SELECT {{head_columns}} FROM {{head_tables}} WHERE s.id = :id AND s.profile = :p
 
 -- name: get_head_by_no
 SELECT {{head_columns}} FROM {{head_tables}} WHERE s.no = :no;
-
--- name: get_settings
-SELECT settings FROM sessions WHERE no = :no;
 
 -- name: get_details
 -- What a list does not show.
@@ -73,6 +70,9 @@ UPDATE sessions SET labels = :labels WHERE no = :no;
 
 -- name: set_read_through
 UPDATE sessions SET read_through = :read_through WHERE no = :no;
+
+-- name: set_settings
+UPDATE sessions SET settings = :settings, model = :model WHERE no = :no;
 
 -- name: set_model
 UPDATE sessions SET model = :model WHERE no = :no;

@@ -19,7 +19,9 @@ SELECT MAX(CASE WHEN inherits = 1 THEN need ELSE 0 END) FROM below WHERE folder 
 SELECT key, bound_at FROM bindings WHERE session_no = :no ORDER BY key;
 
 -- name: page_of_ended_turns
-SELECT no, id, state, epoch, first_seq, began_at, ended_at, agent, reason, partial FROM turns
+SELECT no, id, state, epoch, first_seq, began_at, ended_at, agent, reason, partial, resumed, resume_reason,
+    request_hash
+FROM turns
 WHERE session_no = :no AND no > :after AND state <> 'running' ORDER BY no LIMIT :limit;
 
 -- name: page_of_usage
@@ -92,9 +94,9 @@ WHERE no = :no;
 
 -- name: insert_ended_turn
 INSERT INTO turns (id, session_no, agent, state, epoch, holder, lease_until, began_at, ended_at, first_seq,
-    reason, partial)
+    reason, partial, resumed, resume_reason, request_hash)
 VALUES (:id, :session_no, :agent, :state, :epoch, 'import', :ended_at, :began_at, :ended_at, :first_seq,
-    :reason, :partial)
+    :reason, :partial, :resumed, :resume_reason, :request_hash)
 ON CONFLICT (id) DO NOTHING;
 
 -- name: tell_entries

@@ -23,8 +23,11 @@ UPDATE sessions SET source = :source, person_id = NULL WHERE no = :no;
 SELECT 1 FROM imported WHERE session_no = :no LIMIT 1;
 
 -- name: forget_partials
--- What an agent had begun to say when it was stopped.
-UPDATE turns SET partial = NULL WHERE session_no = :no;
+-- What an agent had begun to say when it was stopped, and what its model was sent besides the messages.
+UPDATE turns SET partial = NULL, request_hash = NULL WHERE session_no = :no;
+
+-- name: forget_requests_of_turns
+UPDATE turns SET request_hash = NULL WHERE session_no = :no;
 
 -- name: forget_arrival_of_entry
 UPDATE arrivals SET source = '{}', message = '{}' WHERE session_no = :session_no AND seq = :seq;

@@ -30,7 +30,9 @@ UPDATE sessions SET calls = calls + :calls, unknown_cost_calls = unknown_cost_ca
         ELSE reasoning_tokens + :reasoning_tokens END,
     cost_microusd = CASE WHEN cost_microusd > {{largest_sum}} - :cost_microusd THEN {{largest_sum}}
         ELSE cost_microusd + :cost_microusd END,
-    model = COALESCE(model, :model)
+    model = COALESCE(model, :model),
+    context_tokens = CASE WHEN :context_tokens > 0 THEN :context_tokens ELSE context_tokens END,
+    context_seq = CASE WHEN :context_tokens > 0 THEN last_seq ELSE context_seq END
 WHERE no = :no;
 
 -- name: set_usage

@@ -66,8 +66,10 @@ SET LOCAL lock_timeout = 100;
 -- name: set_up_connection
 -- Every query has its index. A young table has no statistics yet, a plan is kept, and reading the whole
 -- table would go on when it has grown. Words that wait to be sorted into the search index are read by every
--- search: at most 128 kB of them.
-SELECT set_config('enable_seqscan', 'off', false), set_config('gin_pending_list_limit', '128', false);
+-- search: at most 128 kB of them. A transaction that waits for its process for a minute is undone: the process is frozen,
+-- or its machine is gone, and others wait for its locks.
+SELECT set_config('enable_seqscan', 'off', false), set_config('gin_pending_list_limit', '128', false),
+    set_config('idle_in_transaction_session_timeout', '60000', false);
 
 -- name: restart_numbers
 -- The rows came with their numbers; the next one is given from behind the highest.
