@@ -5,6 +5,8 @@ import { icons } from './build/icons.ts'
 import { serviceWorker } from './build/service-worker.ts'
 
 const FIRST_LOAD_BYTES = 110_000
+const COMMON =
+  /src\/lib\/(api\/http|i18n\.svelte|format|live\/.*|ui\/focus)\.ts$|svelte\/src\/internal\/disclose-version/
 
 export default defineConfig({
   plugins: [icons(), svelte(), serviceWorker(), compress(FIRST_LOAD_BYTES)],
@@ -20,7 +22,7 @@ export default defineConfig({
     rolldownOptions: {
       output: {
         codeSplitting: {
-          groups: [{ name: 'common', test: /src\/lib\/(api\/http|i18n\.svelte|format)\.ts$/ }],
+          groups: [{ name: 'common', test: COMMON }],
         },
       },
     },

@@ -23,6 +23,7 @@ const NAMES = [
   'download',
   'ellipsis',
   'brain',
+  'eye',
   'file-pen',
   'file-text',
   'files',

@@ -4,8 +4,8 @@ import { parseRoute } from '../src/lib/ui/router.svelte'
 import { buildRows, sorted } from '../src/lib/sessions/list-rows'
 import { queryWords } from '../src/lib/text/search-words'
 import { formatDuration, ageGroup, formatCost, shortAge, formatTokens, totalTokens } from '../src/lib/format'
-import type { ListedSession, UsageTotals } from '../src/lib/api/schema'
-import { chartBars, toCsv, sortUsage, sumUsage } from '../src/lib/usage'
+import type { BudgetInfo, ListedSession, UsageTotals } from '../src/lib/api/schema'
+import { budgetLimits, chartBars, toCsv, sortUsage, sumUsage } from '../src/lib/usage'
 
 const NOW = new Date(2026, 2, 15, 12).getTime()
 const ago = (days: number) => new Date(NOW - days * 86_400_000).toISOString()
@@ -217,4 +217,17 @@ test('cached tokens are part of every sum', () => {
   expect(totalTokens(used)).toBe(4321)
   expect(sumUsage([used, used])).toMatchObject({ tokens: 8642, cacheRead: 600, cacheWrite: 8000 })
   expect(chartBars([used], 100, 10)[0]?.value).toBe(4321)
+})
+
+test('a budget has a bar for each of its limits, which turns red when it is used up', () => {
+  const budget = { used_tokens: 85, limit_tokens: 100, reserved_tokens: 5, used_microusd: 3, limit_microusd: null }
+  const both = { ...budget, used_tokens: 0, used_microusd: 4, limit_microusd: 2, reserved_microusd: 0 }
+
+  expect(budgetLimits(budget as BudgetInfo)).toEqual([
+    { unit: 'tokens', used: 85, limit: 100, reserved: 5, percent: 85, level: 'high' },
+  ])
+  expect(budgetLimits(both as BudgetInfo).map((each) => [each.percent, each.level])).toEqual([
+    [0, 'low'],
+    [200, 'full'],
+  ])
 })

@@ -27,9 +27,12 @@ const emitTurn = (name: string, data: unknown = null) => emit(name, { session_id
 const entry = (seq: number, role: string, text: string) =>
   ({ kind: 'message', session_id: ID, seq, role, text, turn_id: TURN, parts: [] }) as unknown as Entry
 
-function detail(lastSeq: number, partial: string | null = null): SessionDetail {
-  const turn = partial === null ? null : { id: TURN, partial, began_at: '2026-03-15T12:00:00Z' }
-  const known = { id: ID, last_seq: lastSeq, running: turn !== null, turn, position: 0, queued: [], branches: [] }
+function detail(lastSeq: number, partial: string | null = null, waiting = false): SessionDetail {
+  const reason = waiting ? 'its process died' : null
+  const turn =
+    partial === null ? null : { id: TURN, partial, began_at: '2026-03-15T12:00:00Z', waiting, resume_reason: reason }
+  const lists = { queued: [], branches: [], pins: [] }
+  const known = { id: ID, last_seq: lastSeq, running: turn !== null, turn, position: 0, ...lists }
   return known as unknown as SessionDetail
 }
 
@@ -128,4 +131,51 @@ test('details from before a turn began do not end its reply', async () => {
   await vi.advanceTimersByTimeAsync(100)
 
   expect(session.liveReply?.text).toBe('Hi th')
+})
+
+test('a turn whose process has died waits, and goes on when another one has it', async () => {
+  server.detail = detail(1, 'Hi th')
+  server.entries = [entry(1, 'user', 'hello')]
+  await session.load()
+  expect(session.isWaiting).toBe(false)
+
+  server.detail = detail(1, 'Hi th', true)
+  await vi.advanceTimersByTimeAsync(40_000)
+  expect(session.isWaiting).toBe(true)
+  expect(session.waitReason).toBe('its process died')
+
+  server.detail = detail(2, '')
+  emitTurn('began')
+  await vi.advanceTimersByTimeAsync(100)
+  expect(session.isWaiting).toBe(false)
+  expect(session.liveReply?.turnId).toBe(TURN)
+})
+
+test('a turn that its process has left to another is still shown', async () => {
+  server.detail = detail(1, 'Hi th')
+  server.entries = [entry(1, 'user', 'hello')]
+  await session.load()
+
+  server.detail = detail(1, 'Hi th', true)
+  emitTurn('lost')
+  await vi.advanceTimersByTimeAsync(1000)
+  expect(session.isWaiting).toBe(true)
+
+  server.detail = detail(2)
+  emitTurn('lost')
+  await vi.advanceTimersByTimeAsync(1000)
+  expect(session.liveReply).toBeNull()
+})
+
+test('a record in the log reloads the pins', async () => {
+  server.detail = detail(1)
+  server.entries = [entry(1, 'user', 'hello')]
+  await session.load()
+  expect([...session.pinnedSeqs]).toEqual([])
+
+  server.detail = { ...detail(2), pins: [{ seq: 1, role: 'user', text: 'hello', at: '' }] }
+  emit('entry', { ...entry(2, 'system', 'pinned'), extra: { record: { kind: 'pin', seq: 1 } } })
+  await vi.advanceTimersByTimeAsync(100)
+
+  expect([...session.pinnedSeqs]).toEqual([1])
 })

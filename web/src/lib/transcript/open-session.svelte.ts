@@ -3,11 +3,14 @@ import { ApiError, get, isAbort, send } from '../api/http'
 import { findBranchPoints, readableEntries, type SeqRange } from './branches'
 import { live } from '../live/live.svelte'
 import { buildExchanges, type Exchange } from './exchanges'
-import type { EntryPage, ListedSession, SessionDetail } from '../api/schema'
+import { recordOf, reasonText } from './records'
+import type { ContextInfo, EntryPage, ListedSession, PinPage, SessionDetail } from '../api/schema'
 import type { Entry } from '../api/types'
 
 const WINDOW_SIZE = 60
 const RENDER_MS = 50
+/** A turn of which nothing is heard for this long may have lost its process. */
+const SILENT_MS = 15_000
 
 interface LiveReply {
   turnId: string
@@ -32,6 +35,12 @@ export class OpenSession {
   firstUnreadSeq = $state<number | null>(null)
   /** The earlier version that is shown instead of the current one. */
   branch = $state.raw<{ range: SeqRange; after: number; entries: Entry[] } | null>(null)
+  /** How large the model's context is; null until it was asked for. */
+  context = $state.raw<ContextInfo | null>(null)
+  pinnedSeqs: ReadonlySet<number> = $derived(new Set(this.detail?.pins.map((pin) => pin.seq)))
+  /** Whether the running turn has lost its process: another one continues it. */
+  isWaiting = $derived(!!this.liveReply && this.detail?.turn?.id === this.liveReply.turnId && this.detail.turn.waiting)
+  waitReason = $derived(reasonText(this.detail?.turn?.resume_reason ?? ''))
   branchPoints = $derived(findBranchPoints(this.detail?.branches ?? []))
   visibleEntries = $derived(
     this.branch
@@ -51,6 +60,8 @@ export class OpenSession {
   private timer: ReturnType<typeof setTimeout> | undefined
   /** Turns whose end is known. The stream may send the end of a turn before the last text of its reply. */
   private endedTurns = new Set<string>()
+  private lastTurnEvent = 0
+  private silenceTimer = setInterval(() => this.checkSilence(), SILENT_MS)
 
   constructor(readonly id: string) {
     live.watch([id])
@@ -62,6 +73,7 @@ export class OpenSession {
     this.abort.abort()
     clearTimeout(this.timer)
     clearTimeout(this.deferredTimer)
+    clearInterval(this.silenceTimer)
   }
 
   /** Load the end of the transcript, or a window around an entry. */
@@ -172,6 +184,21 @@ export class OpenSession {
     this.noteEndedTurns(this.detail)
   }
 
+  async loadContext(): Promise<void> {
+    this.context = await get<ContextInfo>(`/sessions/${this.id}/context`, {}, this.abort.signal)
+  }
+
+  /** Pin a message, so that the model reads it also after a compaction, or unpin it. */
+  async pin(seq: number, pinned: boolean): Promise<void> {
+    const page = await send<PinPage>(pinned ? 'POST' : 'DELETE', `/sessions/${this.id}/pins/${seq}`)
+    if (this.detail) this.detail = { ...this.detail, pins: page.items }
+  }
+
+  /** Ask what became of a turn of which nothing was heard for long. */
+  private checkSilence(): void {
+    if (this.liveReply && Date.now() - this.lastTurnEvent >= SILENT_MS) void this.refresh().catch(() => undefined)
+  }
+
   async markRead(): Promise<void> {
     const summary = this.detail
     if (!summary || !summary.unread || this.moreAfter || this.branch) return
@@ -254,6 +281,7 @@ export class OpenSession {
       void this.load()
       return
     }
+    if (recordOf(entry)) void this.refresh().catch(() => undefined)
     this.received.push(entry)
     if (this.liveReply?.turnId !== entry.turn_id) {
       // Entries of other turns can be many and are not urgent: render them together.
@@ -283,10 +311,15 @@ export class OpenSession {
   }
 
   private handleTurnEvent(name: string, turnId: string, data: unknown): void {
-    if (name === 'ended' || name === 'lost') this.endReply(turnId, data as { state?: string; reason?: string } | null)
+    this.lastTurnEvent = Date.now()
+    if (name === 'ended') this.endReply(turnId, data as { state?: string; reason?: string } | null)
+    else if (name === 'lost') void this.turnLost(turnId)
     else if (this.endedTurns.has(turnId)) return
-    else if (name === 'began') this.liveReply = startReply(turnId, '', null)
-    else if (name === 'so_far') {
+    else if (name === 'began') {
+      this.dropBuffer()
+      this.liveReply = startReply(turnId, '', null)
+      if (this.isWaiting) void this.refresh().catch(() => undefined)
+    } else if (name === 'so_far') {
       this.buffer = { text: String(data ?? ''), thinking: '', isNewStep: false }
       this.liveReply = startReply(turnId, this.buffer.text, this.detail?.turn?.began_at ?? null)
     } else if (name === 'delta' || name === 'thinking') this.bufferDelta(name, turnId, String(data ?? ''))
@@ -305,6 +338,13 @@ export class OpenSession {
         thinking: this.buffer.thinking,
       }
     }, RENDER_MS)
+  }
+
+  /** A process has lost a turn: another one has it, or will continue it, or has ended it. */
+  private async turnLost(turnId: string): Promise<void> {
+    this.dropBuffer()
+    await this.refresh().catch(() => undefined)
+    if (this.detail?.turn?.id !== turnId) this.endReply(turnId, null)
   }
 
   private endReply(turnId: string, data: { state?: string; reason?: string } | null): void {

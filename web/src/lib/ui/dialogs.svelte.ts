@@ -1,4 +1,4 @@
-/** The dialog that is open: at most one prompt at a time, or the export. */
+/** The dialog that is open: at most one prompt at a time, the export, or what a model saw. */
 export interface Choice {
   value: string
   label: string
@@ -22,6 +22,9 @@ class Dialogs {
   prompt = $state.raw<Prompt | null>(null)
   /** The ids of the sessions to export; an empty list means all. */
   exporting = $state.raw<string[] | null>(null)
+
+  /** The turn whose model calls are shown. */
+  seenTurn = $state<string | null>(null)
 
   ask(prompt: Omit<Prompt, 'done'>): Promise<string | null> {
     return new Promise((resolve) => {
