@@ -74,8 +74,13 @@ def test_a_turn_that_waits_is_marked_and_its_session_says_so(sessionary: Program
 
     listed = sessionary("turns", "list", "Capitals").out
     shown = sessionary("sessions", "show", "Capitals").out
+    row = sessionary("sessions", "list").out.splitlines()[-1]
+    (head,) = sessionary("sessions", "list", "--json").json["items"]
 
     assert "waiting to go on" in listed
+    assert row.endswith("(waiting to go on) Capitals")
+    assert (head["running"], head["waiting"]) == (True, True)
+    assert sessionary("sessions", "show", "(waiting to go on) Capitals").out == shown
     assert "the server stopped" in listed
     assert "turn waiting to go on: the server stopped" in shown
 

@@ -18,6 +18,7 @@ STEPS = {
         "s USING INDEX sessions_by_pin (profile=? AND last_active_at>? AND last_active_at<?)",
         "p USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
         "parent USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
+        "t USING INDEX sqlite_autoindex_turns_1 (id=?)",
     },
     "highest_titles": {
         "sessions USING COVERING INDEX sessions_by_number (profile=? AND <expr>=? AND title>? AND title<?)"

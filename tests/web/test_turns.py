@@ -6,6 +6,7 @@ from sessionary.actions import turns
 from sessionary.model.access import Scope
 from sessionary.model.message import message
 from tests.web.conftest import Client, Served, Server
+from tests.web.test_arrivals import ADA
 
 
 async def begin(server: Served, client: Client, text: str) -> str:
@@ -115,14 +116,58 @@ async def test_a_turn_without_its_process_waits_to_go_on(servers: Server) -> Non
         moment=moment,
     )
     running = await client.get(f"/sessions/{id}")
+    before = await client.get("/sessions")
     await server.store.write(turns.release, begun.lease, reason="the server stopped")
     waiting = await client.get(f"/sessions/{id}")
+    after = await client.get("/sessions")
+    rows = await client.get("/session-rows?fields=running,waiting")
 
     assert running["turn"]["waiting"] is False
     assert running["turn"]["holder"] == "engine-9"
     assert waiting["turn"]["waiting"] is True
     assert waiting["turn"]["holder"] is None
     assert waiting["turn"]["resume_reason"] == "the server stopped"
+    assert [
+        (page["items"][0]["running"], "waiting" in page["items"][0]) for page in (before, after)
+    ] == [
+        (True, False),
+        (True, True),
+    ]
+    assert rows["items"] == [{"running": True, "waiting": True}]
+    # Those who watch the list are told.
+    assert after["position"] > before["position"]
+
+
+async def test_a_chat_whose_process_died_waits_when_its_lease_has_expired(
+    server: Served, client: Client
+) -> None:
+    await client.post("/arrivals", {"source": ADA, "text": "hello"}, status=202)
+    await server.settle()
+    assert server.engine is not None
+    await server.engine.stop()
+    id = (await client.get("/bindings"))["items"][0]["session"]["id"]
+    await server.store.write(
+        turns.begin_in_session,
+        id,
+        message("user", "two"),
+        profile="main",
+        claim=turns.Claim("engine-9", 30, resumable=True),
+        moment=server.world.context().moment(),
+    )
+
+    async def states() -> list[tuple[bool, bool]]:
+        shown = [
+            (await client.get("/bindings"))["items"][0]["session"],
+            (await client.get("/bindings?redact=true"))["items"][0]["session"],
+            (await client.get("/search?q=hello"))["items"][0]["session"],
+        ]
+        return [(head["running"], "waiting" in head) for head in shown]
+
+    before = await states()
+    server.world.clock.tick(31)
+
+    assert before == [(True, False)] * 3
+    assert await states() == [(True, True)] * 3
 
 
 async def test_unknown_turns_and_calls_are_not_found(server: Served, client: Client) -> None:

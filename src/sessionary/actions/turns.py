@@ -39,7 +39,6 @@ WHILE_RUNNING = "while_running"
 ask_to_stop = turns.ask_to_stop
 list_turns = turns.of_session
 list_released = turns.released
-release = turns.release
 
 
 def _never(_: str) -> bool:
@@ -467,6 +466,14 @@ def renew(tx: Tx, lease: Lease, *, seconds: float, now: datetime) -> None:
     """Extend a turn's lease; raise `TurnLost` if it is lost."""
     if not turns.renew(tx, lease, until=now + timedelta(seconds=seconds)):
         raise log.turn_lost_error(lease)
+
+
+def release(tx: Tx, lease: Lease, *, reason: str) -> bool:
+    """Let another process take the turn over at once; return whether the lease still held."""
+    if not turns.release(tx, lease, reason=reason):
+        return False
+    log.notify(tx, sessions.get_by_no(tx, lease.session_no))
+    return True
 
 
 def checkpoint(tx: Tx, lease: Lease, text: str) -> None:

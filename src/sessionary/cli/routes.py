@@ -1,5 +1,6 @@
 """`sessionary route` and `bindings`: which session a message goes to."""
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -151,7 +152,7 @@ def list_bindings(console: Console, *, limit: int, cursor: str | None) -> None:
         ).result()
         now, zone = app.moment().now, console.zone(app)
     console.print_list(
-        [_item_json(each) for each in page.items],
+        [_item_json(each, now=now) for each in page.items],
         (
             Column("KEY", flexible=True),
             Column("SESSION"),
@@ -198,9 +199,8 @@ def switch(console: Console, key: str, ref: str) -> None:
         head = app.store.write(
             _switch, parsed, find_head(app, ref).id, moment=app.moment()
         ).result()
-    console.answer(
-        {"key": str(parsed), "session": head_json(head)}, f"{parsed} is now on session {head.id}."
-    )
+    shown = head_json(head, now=app.clock.now())
+    console.answer({"key": str(parsed), "session": shown}, f"{parsed} is now on session {head.id}.")
 
 
 def _reset(tx: Tx, key: SessionKey, *, moment: Moment) -> SessionHead | None:
@@ -222,12 +222,12 @@ def _refuse_foreign(key: SessionKey, profile: str) -> None:
         )
 
 
-def _item_json(each: Binding) -> dict[str, Any]:
+def _item_json(each: Binding, *, now: datetime) -> dict[str, Any]:
     return {
         "key": each.key,
         "session_id": each.session.id,
         "bound_at": time_text(each.bound_at),
-        "session": head_json(each.session),
+        "session": head_json(each.session, now=now),
     }
 
 

@@ -111,7 +111,9 @@ class SessionSummary(TypedDict):
     cost_status: CostStatus | None
     """How well the cost is known; null if there was no model call."""
     running: bool
-    """Whether a turn is running."""
+    """Whether a turn is running, also if it is waiting."""
+    waiting: NotRequired[bool]
+    """True if the process of the running turn has stopped or died: another one continues or ends the turn."""
     unread: bool
     """Whether it has a reply that was not read yet."""
     parent_id: str | None

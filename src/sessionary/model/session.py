@@ -108,6 +108,8 @@ class SessionHead(Struct, frozen=True):
     context_seq: int = 0
     # Its own agent, model, persona, tools and model settings, as they are stored: see `model.choice`.
     settings: Mapping[str, Any] = field(default_factory=dict)
+    # When the lease of the running turn ends, if its process does not renew it; long ago if that one has released it.
+    turn_lease_until: datetime | None = None
 
     @property
     def shown_title(self) -> str:
@@ -116,8 +118,12 @@ class SessionHead(Struct, frozen=True):
 
     @property
     def running(self) -> bool:
-        """Whether a turn is running."""
+        """Whether a turn is running, or waits to be continued."""
         return self.running_turn is not None
+
+    def is_waiting(self, now: datetime) -> bool:
+        """Whether the process of the running turn has stopped or died, so that the turn waits for another one."""
+        return self.turn_lease_until is not None and self.turn_lease_until < now
 
     @property
     def unread(self) -> bool:

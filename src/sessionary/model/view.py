@@ -57,8 +57,8 @@ def time_text(at: datetime | None) -> str | None:
     )
 
 
-def head_json(head: SessionHead) -> "SessionSummary":
-    """A session head."""
+def head_json(head: SessionHead, *, now: datetime) -> "SessionSummary":
+    """A session head, and whether its turn waits now to be continued."""
     usage, chosen = head.usage, chosen_in(head.settings)
     made: SessionSummary = {
         "id": head.id,
@@ -97,6 +97,8 @@ def head_json(head: SessionHead) -> "SessionSummary":
         "parent_id": head.parent_id,
         "lineage": head.lineage,
     }
+    if head.is_waiting(now):
+        made["waiting"] = True
     if chosen["tools"] is not None:
         made["tools"] = chosen["tools"]
     return made

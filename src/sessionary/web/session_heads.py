@@ -1,6 +1,7 @@
 """Sessions as lists and events show them, with the state of their work."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from typing_extensions import TypedDict
@@ -60,22 +61,28 @@ class SessionRowPage(SessionPageBase):
     items: list[SessionRow]
 
 
-def heads_json(tx: Tx, heads: Sequence[SessionHead]) -> list[ListedSession]:
+def heads_json(tx: Tx, heads: Sequence[SessionHead], *, now: datetime) -> list[ListedSession]:
     """Heads, each with the number of its subagents and whether its last turn failed."""
     known = get_statuses(tx, heads)
     nothing = SessionStatus()
-    return [_listed(head, known.get(head.id, nothing)) for head in heads]
+    return [_listed(head, known.get(head.id, nothing), now=now) for head in heads]
 
 
 def page(
-    tx: Tx, filters: lists.SessionFilters, *, profile: str, limit: int, cursor: str | None
+    tx: Tx,
+    filters: lists.SessionFilters,
+    *,
+    profile: str,
+    limit: int,
+    cursor: str | None,
+    now: datetime,
 ) -> SessionListPage:
     """A page of the list, where the next begins, how many it leaves out, and as of when."""
     position = entries.last_position(tx)
     found = lists.list_sessions(tx, filters, profile=profile, limit=limit, cursor=cursor)
     hidden = found.hidden
     return {
-        "items": heads_json(tx, found.items),
+        "items": heads_json(tx, found.items, now=now),
         "next": found.next,
         "hidden": hidden.total,
         "hidden_by_folder": {"automation": hidden.automation, "archive": hidden.archived},
@@ -84,9 +91,10 @@ def page(
     }
 
 
-def children(tx: Tx, id: str, *, profile: str) -> list[ListedSession]:
+def children(tx: Tx, id: str, *, profile: str, now: datetime) -> list[ListedSession]:
     """The sessions that came from one, as heads."""
-    return heads_json(tx, read.list_children(tx, read.get_head(tx, id, profile=profile)))
+    found = read.list_children(tx, read.get_head(tx, id, profile=profile))
+    return heads_json(tx, found, now=now)
 
 
 def parse_fields(text: str) -> tuple[str, ...]:
@@ -105,9 +113,9 @@ def select_fields(found: SessionListPage, fields: Sequence[str]) -> SessionRowPa
     return {**found, "items": rows}
 
 
-def _listed(head: SessionHead, standing: SessionStatus) -> ListedSession:
+def _listed(head: SessionHead, standing: SessionStatus, *, now: datetime) -> ListedSession:
     return {
-        **head_json(head),
+        **head_json(head, now=now),
         "subagents": standing.subagents,
         "failed": standing.failed and not head.running,
     }

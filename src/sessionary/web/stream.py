@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
+from datetime import datetime
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
@@ -256,7 +257,10 @@ class EventStream(Streamed[Any]):
             # An entry and the head that follows it have the same id: a client that disconnected
             # between them has the entry, and not the head.
             events = await self._context.store.read(
-                _heads, sorted(self._sessions), profile=self.caller.profile
+                _heads,
+                sorted(self._sessions),
+                profile=self.caller.profile,
+                now=self._context.clock.now(),
             )
             if events:
                 position = self._reader.position
@@ -275,7 +279,11 @@ class EventStream(Streamed[Any]):
             mine = [each for each in changes if self._concerns(each)]
             others = [each for each in changes if not self._concerns(each)]
             shown = await self._context.store.read(
-                _shown, mine, sessions=self._sessions, shows_list=self._shows_list
+                _shown,
+                mine,
+                sessions=self._sessions,
+                shows_list=self._shows_list,
+                now=self._context.clock.now(),
             )
             self._reader.mark_sent(others)
             for change, events in shown:
@@ -347,7 +355,12 @@ def _live_event(live: LiveEvent) -> bytes:
 
 
 def _shown(
-    tx: Tx, changes: Sequence[FeedChange], *, sessions: frozenset[str], shows_list: bool
+    tx: Tx,
+    changes: Sequence[FeedChange],
+    *,
+    sessions: frozenset[str],
+    shows_list: bool,
+    now: datetime,
 ) -> list[tuple[FeedChange, list[tuple[str, str]]]]:
     """Each change with its events (kind, data as JSON), up to about `MAX_CHARACTERS` at a time.
 
@@ -363,7 +376,7 @@ def _shown(
         if change.what == "entry" and id in sessions:
             events += _entries(tx, change, id)
         if latest[change.session_id] is change and (shows_list or id in sessions):
-            events += _heads(tx, [id], profile=change.profile or "")
+            events += _heads(tx, [id], profile=change.profile or "", now=now)
         found.append((change, events))
         size += sum(len(text) for _, text in events)
         if size > MAX_CHARACTERS:
@@ -385,14 +398,13 @@ def _entries(tx: Tx, change: FeedChange, id: str) -> list[tuple[str, str]]:
     return [("entry", codec.encode(entry_json(entry))) for entry in found]
 
 
-def _heads(tx: Tx, ids: Iterable[str], *, profile: str) -> list[tuple[str, str]]:
+def _heads(tx: Tx, ids: Iterable[str], *, profile: str, now: datetime) -> list[tuple[str, str]]:
     events: list[tuple[str, str]] = []
     for id in ids:
         try:
             head = read.get_head(tx, id, profile=profile)
-            events += [
-                ("head", codec.encode(each)) for each in session_heads.heads_json(tx, [head])
-            ]
+            listed = session_heads.heads_json(tx, [head], now=now)
+            events += [("head", codec.encode(each)) for each in listed]
         except NotFound:
             events.append(("gone", codec.encode(GoneSession(id=id))))
     return events

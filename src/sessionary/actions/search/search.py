@@ -331,10 +331,10 @@ def _words_of(parts: Sequence[Mapping[str, Any]]) -> str:
     return message.text_of(tuple(map(message.from_json, parts)))
 
 
-def result_json(found: SearchResult) -> "SearchPage":
+def result_json(found: SearchResult, *, now: datetime) -> "SearchPage":
     """A search result as the interfaces show it."""
     return {
-        "items": [hit_json(hit) for hit in found],
+        "items": [hit_json(hit, now=now) for hit in found],
         "next": found.next,
         "total": found.total,
         "more": found.more,
@@ -348,10 +348,10 @@ def result_json(found: SearchResult) -> "SearchPage":
     }
 
 
-def hit_json(hit: Hit) -> "SearchHit":
+def hit_json(hit: Hit, *, now: datetime) -> "SearchHit":
     """One hit, with the head of its session."""
     return {
-        "session": head_json(hit.session),
+        "session": head_json(hit.session, now=now),
         "id": hit.id,
         "seq": hit.seq,
         "role": cast("HitRole", hit.role),

@@ -35,12 +35,13 @@ def _change(console: Console, ref: str, change: Change, what: str) -> None:
     """Change the session that a person names, and print it as it is now."""
     with console.open() as app:
         head = change(app, find_head(app, ref).id)
-    _tell(console, head, what)
+    _tell(console, head, what, now=app.clock.now())
 
 
-def _tell(console: Console, head: SessionHead, what: str) -> None:
+def _tell(console: Console, head: SessionHead, what: str, *, now: datetime) -> None:
     name = head.title or head.preview or ""
-    console.answer(head_json(head), f"{head.id} {what}: {name}" if name else f"{head.id} {what}")
+    text = f"{head.id} {what}: {name}" if name else f"{head.id} {what}"
+    console.answer(head_json(head, now=now), text)
 
 
 def _change_command(name: str, about: str, change: Change, what: str) -> click.Command:
@@ -99,7 +100,7 @@ def _pin_command(name: str, about: str, change: Callable[..., SessionHead], what
             head = app.store.write(
                 change, id, seq, profile=app.profile, by=None, moment=app.moment()
             ).result()
-        _tell(console, head, f"{what} message {seq}")
+        _tell(console, head, f"{what} message {seq}", now=app.clock.now())
 
     return change_pin
 
@@ -152,7 +153,7 @@ def rename(console: Console, ref: str, title: str) -> None:
     with console.open() as app:
         id = find_head(app, ref).id
         head = app.store.write(edit.rename, id, title, profile=app.profile).result()
-    _tell(console, head, "renamed")
+    _tell(console, head, "renamed", now=app.clock.now())
 
 
 @command(
@@ -194,7 +195,7 @@ def choose_settings(console: Console, ref: str, **asked: str | None) -> None:
             moment=app.moment(),
             catalog=app.catalog,
         ).result()
-    _tell(console, head, "changed")
+    _tell(console, head, "changed", now=app.clock.now())
 
 
 @command("purge", example="sessionary sessions purge Capitals --yes")
@@ -243,7 +244,7 @@ def fork(console: Console, ref: str, *, at: int | None, title: str | None) -> No
             at_seq=at,
             title=title,
         ).result()
-    _tell(console, head, "forked")
+    _tell(console, head, "forked", now=app.clock.now())
 
 
 @command("end", example="sessionary sessions end Capitals")
@@ -257,7 +258,7 @@ def end(console: Console, ref: str, *, reason: str) -> None:
         head = app.store.write(
             edit.end, id, profile=app.profile, moment=moment, reason=reason
         ).result()
-    _tell(console, head, "ended")
+    _tell(console, head, "ended", now=app.clock.now())
 
 
 @command(
@@ -276,7 +277,7 @@ def move(console: Console, ref: str, project: str | None, *, to_none: bool) -> N
         head = app.store.write(
             projects.move_session, find_head(app, ref).id, project, profile=app.profile
         ).result()
-    _tell(console, head, "moved")
+    _tell(console, head, "moved", now=app.clock.now())
 
 
 @command("undo", example="sessionary sessions undo Capitals\nsessionary sessions undo Capitals 3")
@@ -288,7 +289,7 @@ def undo(console: Console, ref: str, rounds: int) -> None:
     with console.open() as app:
         id, now = find_head(app, ref).id, app.clock.now()
         head = app.store.write(revise.undo, id, profile=app.profile, rounds=rounds, at=now).result()
-    _tell(console, head, "undone")
+    _tell(console, head, "undone", now=app.clock.now())
 
 
 NEW = "new"

@@ -9,7 +9,7 @@ from sessionary.actions.sessions import lists
 from sessionary.actions.sessions.lists import SortOrder
 from sessionary.cli import times
 from sessionary.cli.console import Column, Console, count, money, table
-from sessionary.cli.sessions.refs import ENDED, PINNED, RUNNING
+from sessionary.cli.sessions.refs import ENDED, PINNED, RUNNING, WAITING
 from sessionary.cli.tree import command, pass_console
 from sessionary.errors import BadInput
 from sessionary.model.session import Kind, SessionFolder, SessionHead
@@ -88,14 +88,14 @@ def list_sessions(console: Console, **asked: Any) -> None:
         # A list for people does not need the JSON of messages and parts.
         from sessionary.model.view import head_json
 
-        items = [head_json(head) for head in page.items]
+        items = [head_json(head, now=now) for head in page.items]
         console.emit({"items": items, "next": page.next} | page.hidden.to_json())
         return
     if page.items and console.is_terminal:
         rows = _short_rows(page.items, now=now, zone=zone)
         console.print(_fitted(rows, width=console.width))
     elif page.items:
-        console.print(_full_table(page.items))
+        console.print(_full_table(page.items, now=now))
     else:
         console.note(
             "No sessions." if folder is SessionFolder.CHATS else f"No sessions in the {folder}."
@@ -146,7 +146,7 @@ def _short_rows(
             head.source.platform[:14],
             f"{head.message_count:,}",
             money(head.usage.cost_microusd) if head.usage.calls else "",
-            _name(head),
+            _name(head, now=now),
         ]
         for head in heads
     ]
@@ -169,7 +169,7 @@ def _fitted(rows: list[list[str]], *, width: int) -> str:
     return table(columns, rows, width=width)
 
 
-def _full_table(heads: tuple[SessionHead, ...]) -> str:
+def _full_table(heads: tuple[SessionHead, ...], *, now: datetime) -> str:
     """Return the table for a pipe: always the same columns, nothing shortened."""
     columns = (
         Column("ID"),
@@ -184,19 +184,19 @@ def _full_table(heads: tuple[SessionHead, ...]) -> str:
             times.second(head.last_active_at),
             head.source.platform.replace(" ", "_"),
             str(head.message_count),
-            _name(head),
+            _name(head, now=now),
         ]
         for head in heads
     ]
     return table(columns, rows, width=None)
 
 
-def _name(head: SessionHead) -> str:
+def _name(head: SessionHead, *, now: datetime) -> str:
     marks = "".join(
         sign
         for sign, holds in (
             (PINNED, head.pinned),
-            (RUNNING, head.running),
+            (WAITING if head.is_waiting(now) else RUNNING, head.running),
             (ENDED, not head.is_open),
         )
         if holds

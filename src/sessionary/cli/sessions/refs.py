@@ -20,7 +20,7 @@ OFFERED = 30
 SUGGESTED = 3
 RECENT = 200
 # Marks that `sessions list` puts before a title.
-PINNED, RUNNING, ENDED = "* ", "(running) ", "(ended) "
+PINNED, RUNNING, WAITING, ENDED = "* ", "(running) ", "(waiting to go on) ", "(ended) "
 CUT = "…"
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -82,7 +82,7 @@ def find_head(app: "AppContext", ref: str) -> "SessionHead":
 
 def _without_marks(ref: str) -> str:
     shown = " ".join(ref.split())
-    for mark in (PINNED, RUNNING, ENDED):
+    for mark in (PINNED, RUNNING, WAITING, ENDED):
         shown = shown.removeprefix(mark)
     return shown
 

@@ -76,7 +76,7 @@ def search(console: Console, query: tuple[str, ...], **asked: Any) -> None:
             run_search, " ".join(query), profile=app.profile, options=options, now=now
         ).result()
     if console.json:
-        console.emit(result_json(found))
+        console.emit(result_json(found, now=now))
         return
     for hit in found:
         _print_hit(console, hit, now=now, zone=zone)

@@ -178,7 +178,8 @@ def _origin(app: "AppContext", head: SessionHead) -> read.SessionOrigin:
 def _session_json(app: "AppContext", head: SessionHead) -> dict[str, Any]:
     """Return a head as JSON, with where the session comes from."""
     origin = _origin(app, head)
-    return head_json(head) | {"workspace": origin.workspace, "imported": origin.imported}
+    shown = head_json(head, now=app.clock.now())
+    return shown | {"workspace": origin.workspace, "imported": origin.imported}
 
 
 def _show_context(console: Console, app: "AppContext", head: SessionHead) -> None:

@@ -558,7 +558,7 @@ def _head(row: Row) -> SessionHead:
         no, id, profile, key, source, kind, folder, title, title_by, preview, model, project,
         pinned, archived, read_only, labels, began_at, last_active_at, ended_at, end_reason, trashed_at,
         last_seq, base_seq, read_through, last_reply_seq, message_count, tool_call_count,
-        *sums, running_turn, parent_id, lineage, context_tokens, context_seq, settings,
+        *sums, running_turn, parent_id, lineage, context_tokens, context_seq, settings, lease_until,
     ) = row
     # fmt: on
     return SessionHead(
@@ -596,6 +596,7 @@ def _head(row: Row) -> SessionHead:
         context_tokens,
         context_seq,
         {} if settings is None else settings_of(settings),
+        moment(lease_until),
     )
 
 

@@ -1,5 +1,6 @@
 """`/bindings`: the current session of each chat."""
 
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import Query, Request
@@ -117,6 +118,7 @@ async def list_bindings(
                 each,
                 routing.get_next_reset(tx, each.session, context.policies, now=now),
                 redactor,
+                now=now,
             )
             for each in page.items
         ]
@@ -151,7 +153,9 @@ async def change_binding(
         target = read.get_head(tx, checked_name(body.session_id, "session"), profile=caller.profile)
         head = routing.switch(tx, key, target, moment=moment)
         session = (
-            _redacted(head, Redactor(meta.redaction_salt(tx))) if is_redacted else head_json(head)
+            _redacted(head, Redactor(meta.redaction_salt(tx)), now=moment.now)
+            if is_redacted
+            else head_json(head, now=moment.now)
         )
         changed = BindingChanged(key=shown, session=session, ended_session_id=None)
         return answer(changed, session_id=head.id)
@@ -159,11 +163,13 @@ async def change_binding(
     return await change(request, caller, apply)
 
 
-def _binding(found: Binding, next_reset: NextReset, redactor: Redactor | None) -> BindingInfo:
-    last = next_reset.last_reset
+def _binding(
+    found: Binding, next_reset: NextReset, redactor: Redactor | None, *, now: datetime
+) -> BindingInfo:
+    last, head = next_reset.last_reset, found.session
     return {
         "key": redactor.key(found.key) if redactor else found.key,
-        "session": _redacted(found.session, redactor) if redactor else head_json(found.session),
+        "session": _redacted(head, redactor, now=now) if redactor else head_json(head, now=now),
         "bound_at": time_text(found.bound_at),
         "policy": policy_json(next_reset.policy),
         "resets_at": time_text(next_reset.resets_at),
@@ -174,7 +180,7 @@ def _binding(found: Binding, next_reset: NextReset, redactor: Redactor | None) -
     }
 
 
-def _redacted(head: SessionHead, redactor: Redactor) -> SessionSummary:
+def _redacted(head: SessionHead, redactor: Redactor, *, now: datetime) -> SessionSummary:
     """A head without what leads to people: ids, numbers and addresses, in its texts too."""
-    shown = head_json(head_within(head, ExportOptions(redact=True, salt=redactor.salt)))
+    shown = head_json(head_within(head, ExportOptions(redact=True, salt=redactor.salt)), now=now)
     return {**shown, "key": None if head.key is None else redactor.key(head.key)}

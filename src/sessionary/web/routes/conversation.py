@@ -22,7 +22,7 @@ from sessionary.model.message import MAX_SEQ, Entry, Role
 from sessionary.model.session import SessionHead
 from sessionary.model.view import entry_json, head_json, hold_json, pin_json
 from sessionary.store.database import Tx
-from sessionary.web.auth import ContextDep, Reader, Writer
+from sessionary.web.auth import ContextDep, Reader, Writer, context_of
 from sessionary.web.context import PREFIX, Caller, WebContext
 from sessionary.web.requests import (
     MessageBody,
@@ -519,11 +519,11 @@ async def _edit(
     status: int = 200,
 ) -> JsonAnswer[SessionSummary]:
     """Change a session, and return it as it is then."""
-    known = checked_name(session_id, "session")
+    known, now = checked_name(session_id, "session"), context_of(request).clock.now()
 
     def done(tx: Tx) -> StoredAnswer[SessionSummary]:
         head = apply(tx, known)
-        return answer(head_json(head), status, session_id=head.id)
+        return answer(head_json(head, now=now), status, session_id=head.id)
 
     return await change(request, caller, done)
 

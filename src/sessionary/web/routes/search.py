@@ -96,10 +96,11 @@ async def search_messages(
         until=parse_time(query.until),
     )
     words = checked_text(query.q, 10_000) or ""
+    now = context.clock.now()
     found = await context.store.search(
-        search.search, words, profile=caller.profile, options=options, now=context.clock.now()
+        search.search, words, profile=caller.profile, options=options, now=now
     )
-    return json_response(result_json(found))
+    return json_response(result_json(found, now=now))
 
 
 @router.get("/usage", tags=["usage"])

@@ -378,6 +378,7 @@ async def _page(context: WebContext, caller: Caller, query: SessionListQuery) ->
         profile=caller.profile,
         limit=query.limit,
         cursor=query.cursor or None,
+        now=context.clock.now(),
     )
 
 
@@ -460,7 +461,7 @@ async def create_session(
         found = edit.set_labels(tx, done.session_id, body.labels, profile=caller.profile)
         if body.project is not None:
             found = projects.move_session(tx, done.session_id, body.project, profile=caller.profile)
-        return answer(head_json(found), 201, session_id=found.id)
+        return answer(head_json(found, now=moment.now), 201, session_id=found.id)
 
     return await change(request, caller, apply)
 
@@ -500,7 +501,7 @@ async def update_session(
         head = _change(tx, known, body, profile=caller.profile, moment=moment)
         if chosen:
             head = choice.choose(tx, head, chosen, by=None, moment=moment, catalog=catalog)
-        return answer(head_json(head), session_id=head.id)
+        return answer(head_json(head, now=moment.now), session_id=head.id)
 
     return await change(request, caller, apply)
 
@@ -517,7 +518,7 @@ async def trash_session(
 
     def apply(tx: Tx) -> StoredAnswer[SessionSummary]:
         head = edit.trash(tx, known, profile=caller.profile, moment=moment)
-        return answer(head_json(head), session_id=head.id)
+        return answer(head_json(head, now=moment.now), session_id=head.id)
 
     return await change(request, caller, apply)
 
@@ -543,7 +544,7 @@ def _show(tx: Tx, id: str, *, profile: str, now: datetime) -> SessionDetail:
         None if head.running_turn is None else turns.get(tx, head.running_turn, profile=profile)
     )
     return {
-        **session_heads.heads_json(tx, [head])[0],
+        **session_heads.heads_json(tx, [head], now=now)[0],
         "position": position,
         "draft": more.draft,
         "read_through": head.read_through,
@@ -633,10 +634,11 @@ async def get_session_overview(
     known = checked_name(session_id, "session")
     head = await context.store.read(read.get_head, known, profile=caller.profile)
     limits = await context_limits(context, caller, head, head.model)
+    now = context.clock.now()
 
     def look(tx: Tx) -> SessionOverview:
         found = overview.overview(tx, known, profile=caller.profile)
-        return _overview(tx, found, limits.threshold)
+        return _overview(tx, found, limits.threshold, now=now)
 
     return json_response(await context.store.read(look))
 
@@ -664,11 +666,13 @@ async def list_session_children(
     Its forks, continuations and subagents.
     """
     known = checked_name(session_id, "session")
-    found = await context.store.read(session_heads.children, known, profile=caller.profile)
+    found = await context.store.read(
+        session_heads.children, known, profile=caller.profile, now=context.clock.now()
+    )
     return json_response(ChildrenPage(items=found, next=None))
 
 
-def _overview(tx: Tx, found: Overview, threshold: int | None) -> SessionOverview:
+def _overview(tx: Tx, found: Overview, threshold: int | None, *, now: datetime) -> SessionOverview:
     return {
         "prompts": [
             {"seq": each.seq, "text": each.text, "at": time_text(each.at)} for each in found.prompts
@@ -682,8 +686,8 @@ def _overview(tx: Tx, found: Overview, threshold: int | None) -> SessionOverview
             "compacts_at": threshold,
             "status": "estimate",
         },
-        "ancestors": session_heads.heads_json(tx, found.ancestors),
-        "children": session_heads.heads_json(tx, found.children),
+        "ancestors": session_heads.heads_json(tx, found.ancestors, now=now),
+        "children": session_heads.heads_json(tx, found.children, now=now),
     }
 
 

@@ -2257,8 +2257,10 @@ export interface components {
             cost_microusd: number | null;
             /** @description How well the cost is known; null if there was no model call. */
             cost_status: components["schemas"]["CostStatus"] | null;
-            /** @description Whether a turn is running. */
+            /** @description Whether a turn is running, also if it is waiting. */
             running: boolean;
+            /** @description True if the process of the running turn has stopped or died: another one continues or ends the turn. */
+            waiting?: boolean;
             /** @description Whether it has a reply that was not read yet. */
             unread: boolean;
             /** @description The session that it came from. */
@@ -3285,8 +3287,10 @@ export interface components {
             cost_microusd: number | null;
             /** @description How well the cost is known; null if there was no model call. */
             cost_status: components["schemas"]["CostStatus"] | null;
-            /** @description Whether a turn is running. */
+            /** @description Whether a turn is running, also if it is waiting. */
             running: boolean;
+            /** @description True if the process of the running turn has stopped or died: another one continues or ends the turn. */
+            waiting?: boolean;
             /** @description Whether it has a reply that was not read yet. */
             unread: boolean;
             /** @description The session that it came from. */
@@ -3392,6 +3396,7 @@ export interface components {
             cost_microusd?: number | null;
             cost_status?: components["schemas"]["CostStatus"] | null;
             running?: boolean;
+            waiting?: boolean;
             unread?: boolean;
             parent_id?: string | null;
             lineage?: components["schemas"]["Lineage"] | null;
@@ -3482,8 +3487,10 @@ export interface components {
             cost_microusd: number | null;
             /** @description How well the cost is known; null if there was no model call. */
             cost_status: components["schemas"]["CostStatus"] | null;
-            /** @description Whether a turn is running. */
+            /** @description Whether a turn is running, also if it is waiting. */
             running: boolean;
+            /** @description True if the process of the running turn has stopped or died: another one continues or ends the turn. */
+            waiting?: boolean;
             /** @description Whether it has a reply that was not read yet. */
             unread: boolean;
             /** @description The session that it came from. */

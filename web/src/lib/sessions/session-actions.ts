@@ -90,6 +90,11 @@ export function sessionTitle(summary: SessionSummary): string {
   return summary.title ?? summary.preview ?? t('list.untitled')
 }
 
+/** What the turn of a running session is doing. */
+export function runningText(summary: SessionSummary): string {
+  return t(summary.waiting ? 'transcript.waiting' : 'state.running')
+}
+
 /** Apply an action to one session after the other. Returns those that succeeded; shows each reason for a failure once. */
 async function applyToEach(
   summaries: ListedSession[],

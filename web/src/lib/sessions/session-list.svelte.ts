@@ -28,7 +28,7 @@ const MAX_PAGE_SIZE = 200
 
 /** The fields that a row needs. The server omits fields that are null, false, 0 or empty. */
 const FIELDS =
-  'id,source,kind,title,preview,model,project,pinned,archived,trashed,read_only,labels,last_active_at,ended_at,running,unread,parent_id,lineage,subagents,failed'
+  'id,source,kind,title,preview,model,project,pinned,archived,trashed,read_only,labels,last_active_at,ended_at,running,waiting,unread,parent_id,lineage,subagents,failed'
 
 /** More fields that a row needs, by sort order. */
 const FIELDS_BY_ORDER: Record<SortOrder, string> = {
@@ -109,9 +109,12 @@ class SessionListStore {
 
   start(): void {
     live.listen((name, data, position) => {
+      // Nobody writes that a process has died: what was running before the connection was lost may be waiting now.
+      const isDoubtful = this.lastHeard > 0 && this.all.some((summary) => summary.running)
       this.lastHeard = Math.max(this.lastHeard, position)
       // The stream began after the list was loaded: events in between are missing.
-      if (name === 'hello' && this.loaded && !this.loading && position > this.position) void this.load({ force: true })
+      if (name === 'hello' && this.loaded && !this.loading && (position > this.position || isDoubtful))
+        void this.load({ force: true })
       if (name === 'head') this.queueUpdate(data as ListedSession)
       if (name === 'gone') {
         this.updates.delete((data as { id: string }).id)

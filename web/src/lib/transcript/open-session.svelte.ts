@@ -247,7 +247,11 @@ export class OpenSession {
     if (summary.id !== this.id || !this.detail) return
     const wasRunning = this.detail.running
     if (wasRunning && !summary.running) this.addDeferred()
-    this.detail = { ...this.detail, ...summary }
+    const known = { ...this.detail }
+    // A summary has these only where they differ from the default.
+    delete known.waiting
+    delete known.tools
+    this.detail = { ...known, ...summary }
     if (wasRunning !== summary.running || this.detail.queued.length) void this.refresh().catch(() => undefined)
     this.noteEndedTurns(summary)
     if (!summary.running) this.dropReply()

@@ -7,7 +7,9 @@ p.name, s.pinned, s.archived, s.read_only, s.labels, s.began_at, s.last_active_a
 s.end_reason, s.trashed_at, s.last_seq, s.base_seq, s.read_through, s.last_reply_seq, s.message_count,
 s.tool_call_count, s.calls, s.unknown_cost_calls, s.estimated_calls, s.input_tokens, s.output_tokens,
 s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.cost_microusd, s.running_turn,
-parent.id, s.lineage, s.context_tokens, s.context_seq, s.settings
+parent.id, s.lineage, s.context_tokens, s.context_seq, s.settings,
+-- Only a session with a running turn reads the table of turns.
+(SELECT t.lease_until FROM turns t WHERE t.id = s.running_turn)
 
 -- name: head_tables
 sessions s LEFT JOIN projects p ON p.no = s.project_no LEFT JOIN sessions parent ON parent.no = s.parent_no
