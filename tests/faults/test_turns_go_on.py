@@ -23,6 +23,7 @@ from tests.faults.turn_world import (
     POINTS,
     TurnCounts,
     TurnWorld,
+    answer_of,
     judge,
 )
 from tests.support.fork_server import ForkServer
@@ -308,7 +309,8 @@ async def job_is_done(world: TurnWorld) -> None:
     assert (run.state, run.reason) == (RunState.DONE, None)
     assert run.session_id is not None
     head = await world.store.read(read.get_head, run.session_id, profile="main")
-    await world.until(lambda: any(post.chat == "chat-job" for post in world.posts), "delivered")
+    answer = answer_of("chat-job")
+    await world.until(lambda: any(post.text == answer for post in world.posts), "delivered")
     found = await world.facts_of(head, "chat-job")
     judge(found, TurnCounts(), resumed=1, reason=DIED)
     assert found.is_unknown("send_b")

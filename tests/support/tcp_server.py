@@ -9,6 +9,8 @@ from typing import Self
 from tests.support.external_server import port_of, reserved_port
 
 LINE_LIMIT = 64 * 1024
+# After so many rounds of the event loop, a connection that was accepted has its transport.
+ACCEPT_ROUNDS = 3
 ConnectionHandler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -25,6 +27,7 @@ class TcpServer:
         self._reservation: socket.socket | None = None
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
+        self._transports: set[asyncio.BaseTransport] = set()
 
     async def __aenter__(self) -> Self:
         self._reservation = reserved_port()
@@ -39,9 +42,8 @@ class TcpServer:
 
     async def go_online(self) -> None:
         """Listen, on the same port as before."""
-        self._server = await asyncio.start_server(
-            self._serve, "127.0.0.1", self.port, limit=self._line_limit
-        )
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._connection, "127.0.0.1", self.port)
 
     async def go_offline(self) -> None:
         """Refuse connections and drop the open ones."""
@@ -54,10 +56,21 @@ class TcpServer:
 
     async def cut(self) -> None:
         """Drop the open connections."""
-        tasks = list(self._open)
+        for _ in range(ACCEPT_ROUNDS):
+            await asyncio.sleep(0)
+        transports, tasks = list(self._transports), list(self._open)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for transport in transports:
+            # Not closed: that would wait for a peer which may never read what was written.
+            transport.abort()  # type: ignore[attr-defined]
+        while self._transports & set(transports):  # noqa: ASYNC110 - it takes one round of the loop
+            await asyncio.sleep(0)
+
+    def _connection(self) -> asyncio.StreamReaderProtocol:
+        reader = asyncio.StreamReader(limit=self._line_limit)
+        return _Connection(reader, self._serve, self._transports)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -74,3 +87,27 @@ class TcpServer:
             self._open.discard(task)
             with contextlib.suppress(ConnectionError):
                 writer.close()
+
+
+class _Connection(asyncio.StreamReaderProtocol):
+    """Notes its transport from the first moment until it is closed: the handler begins later and ends sooner."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        handle: ConnectionHandler,
+        transports: set[asyncio.BaseTransport],
+    ) -> None:
+        super().__init__(reader, handle)
+        self._transports = transports
+        self._own: asyncio.BaseTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._own = transport
+        self._transports.add(transport)
+        super().connection_made(transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
+        if self._own is not None:
+            self._transports.discard(self._own)
