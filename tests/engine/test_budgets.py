@@ -1,5 +1,6 @@
 """Budgets inside a turn: every scope, the end between two steps, and warnings."""
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -14,9 +15,10 @@ from sessionary.actions import access as homes
 from sessionary.actions import budgets, schedules
 from sessionary.actions.budgets import Account
 from sessionary.actions.retention import erase
+from sessionary.actions.sessions import read
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.config.engine import Budget
-from sessionary.engine.intake import Submission, submit_to_new_session
+from sessionary.engine.intake import Submission, submit_to_new_session, submit_to_session
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.engine.turn.budgets import scopes_of
 from sessionary.errors import NotAllowed
@@ -227,6 +229,45 @@ async def test_a_session_that_cannot_begin_says_which_budget_is_used_up(store: S
             moment=context.moment(),
         )
     await engine.stop()
+
+
+async def test_a_message_that_waits_and_is_then_refused_is_recorded_in_its_session(
+    store: Store,
+) -> None:
+    """Whoever writes in the workbench has no channel to which a notice could be sent."""
+    world = limited(store, {"session": Budget(tokens=50)})
+    gate = asyncio.Event()
+
+    class Gated(ManySteps):
+        async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
+            await gate.wait()
+            async for event in super().run(request):
+                yield event
+
+    engine = await world.started(runner=Gated(2, tokens=30))
+    context = engine.context
+    first, second = (
+        Submission(message("user", text)) for text in ("count the plums", "and the pears")
+    )
+    opening = Opening("main", Source(platform="web"))
+    opened = await store.write(
+        submit_to_new_session, context, opening, first, moment=context.moment()
+    )
+    engine.turns.run_started(opened.key, opened.start)
+    id = opened.session_id
+    assert id is not None
+    await store.write(submit_to_session, context, id, second, moment=context.moment())
+    gate.set()
+    await world.settle(engine)
+    await engine.stop()
+
+    *_, answer, refused = await world.messages(id)
+    assert (answer.role, answer.text) == (Role.ASSISTANT, "all done")
+    why = f"The budget of this session for the day is used up; your message was not answered. {BEGINS}"
+    assert (refused.role, refused.text) == (Role.SYSTEM, f"{why}\n\nand the pears")
+    assert refused.extra == {"record": {"kind": "refused", "reason": why}}
+    chats = await store.read(read.read_context, id, profile="main")
+    assert all("pears" not in str(chat) for chat in chats), "the model does not read it"
 
 
 async def test_without_budgets_nothing_more_is_counted(store: Store) -> None:

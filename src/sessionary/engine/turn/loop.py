@@ -15,6 +15,7 @@ from sessionary.actions import inbox, outbox, schedules, turn_scripts, turns
 from sessionary.actions.budgets import Account, lock_accounts, reserve
 from sessionary.actions.inbox import ArrivalReceived
 from sessionary.actions.schedules import ClaimedRun
+from sessionary.actions.sessions import log as session_log
 from sessionary.actions.sessions import routing
 from sessionary.clock import Moment
 from sessionary.engine import notices
@@ -30,7 +31,8 @@ from sessionary.engine.turn.run import (
     build_turn_input,
 )
 from sessionary.errors import Conflict, RetryLater, SessionaryError, StoreUnavailable
-from sessionary.model.message import Message, Text
+from sessionary.model import transcript
+from sessionary.model.message import Attachment, Message, Role, Text
 from sessionary.model.reset import ResetPolicy, ResetReason
 from sessionary.model.session import Kind, SessionHead
 from sessionary.model.source import SessionKey, Source, session_named_by
@@ -564,7 +566,10 @@ def _apply_budgets(
         else:
             admitted.append(arrival)
             counted |= dict.fromkeys(scopes)
-    _refuse(tx, context, refused, moment=moment)
+    # What was sent to a session by its id is recorded there, which only the running turn may do: it waits for its end.
+    is_running = found.head is not None and found.head.running
+    if refused and not (is_running and session_named_by(refused[0][0].source)):
+        _refuse(tx, context, refused, moment=moment)
     return _WithinBudget(
         replace(found, arrivals=tuple(admitted)),
         tuple(counted),
@@ -588,6 +593,25 @@ def _refuse(
     notified: set[tuple[str, str]] = set()  # each channel is told each reason once
     for arrival, why in refused:
         arrivals.refuse(tx, arrival, reason=why)
-        if (str(arrival.source.channel), why) not in notified:
+        session_id = session_named_by(arrival.source)
+        if session_id is not None:
+            _record_refusal(tx, session_id, arrival, why, moment=moment)
+        elif (str(arrival.source.channel), why) not in notified:
             notified.add((str(arrival.source.channel), why))
             notices.send(tx, context, arrival.source, why, moment=moment)
+
+
+def _record_refusal(tx: Tx, session_id: str, arrival: Arrival, why: str, *, moment: Moment) -> None:
+    """Record in a session that a message which waited for it was refused, with the message: it is nowhere else."""
+    message, profile = arrival.message, SessionKey.parse(arrival.key).profile
+    head = sessions.get(tx, session_id, profile=profile)
+    if head is None or not head.is_open or head.running or head.read_only:
+        log.warning("a message to session %s was refused: %s", session_id, why)
+        return
+    lines = (Text(f"{why}\n\n{message.text}".rstrip()),)
+    files = tuple(part for part in message.parts if isinstance(part, Attachment))
+    record = {"kind": "refused", "reason": why}
+    entry = Message(
+        Role.SYSTEM, lines + files, person=message.person, extra={transcript.RECORD: record}
+    )
+    session_log.append(tx, session_id, entry, profile=profile, at=moment.now)
