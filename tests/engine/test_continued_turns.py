@@ -1,9 +1,16 @@
 """Turns that another process continues, and those that it must leave alone."""
 
+import asyncio
+import sys
 from dataclasses import replace
 
-from sessionary.model.turn import TurnState
+from sessionary.actions import inbox, outbox
+from sessionary.engine.context import EngineContext
+from sessionary.engine.turn import loop
+from sessionary.model.message import message
+from sessionary.model.turn import DeliveryState, TurnState
 from sessionary.store.database import Store
+from sessionary.testing.fakes import scripted_agent
 from tests.support.engine_world import QUICK, EngineWorld
 from tests.support.misbehaving_runner import MisbehavingRunner
 
@@ -28,3 +35,116 @@ async def test_a_process_does_not_take_over_its_own_turn(store: Store) -> None:
     (ended,) = await world.turns()
     assert (ended.state, ended.epoch, ended.resumed) == (TurnState.DONE, turn.epoch, 0)
     assert world.adapter.texts("loopback:1") == ["words after"]
+
+
+async def test_a_turn_goes_on_at_once_if_its_process_was_on_this_machine(store: Store) -> None:
+    """Nobody waits for the lease, which the killed process had renewed for an hour."""
+    world = hour_long_leases(store)
+    dead = replace(world.context(), holder=await ended_process())
+    await receive_and_begin(world, dead)
+
+    engine = await world.started()
+    await world.settle(engine)
+    await engine.stop()
+
+    (turn,) = await world.turns()
+    assert (turn.state, turn.resumed, turn.crashes) == (TurnState.DONE, 1, 1)
+    assert world.adapter.texts("loopback:1") == ["re: hello"]
+
+
+async def test_a_turn_of_a_process_elsewhere_waits_for_its_lease(store: Store) -> None:
+    world = hour_long_leases(store)
+    host, pid, mark = (await ended_process()).rsplit("/", 2)
+    await receive_and_begin(world, replace(world.context(), holder=f"not-{host}/{pid}/{mark}"))
+
+    engine = await world.started()
+    await engine.sweeper.sweep()
+    (turn,) = await world.turns()
+    assert (turn.state, turn.resumed) == (TurnState.RUNNING, 0)
+    world.clock.tick(3601)
+    await world.settle(engine)
+    await engine.stop()
+
+    (turn,) = await world.turns()
+    assert (turn.state, turn.resumed) == (TurnState.DONE, 1)
+
+
+async def test_a_reply_that_a_killed_process_was_sending_is_sent_at_the_next_start(
+    store: Store,
+) -> None:
+    """It may have been sent already, so it is marked."""
+    world = EngineWorld(store)
+    context = world.context()
+    channel = world.source().channel
+    assert channel is not None
+    await store.write(
+        outbox.enqueue,
+        channel,
+        message("user", "hi").parts,
+        profile="main",
+        moment=context.moment(),
+    )
+    claimed = await store.write(
+        outbox.claim,
+        holder=await ended_process(),
+        now=context.clock.now(),
+        seconds=3600,
+        limit=10,
+    )
+    assert len(claimed) == 1
+
+    engine = await world.started()
+    await world.settle(engine)
+    await engine.stop()
+
+    (delivery,) = await world.deliveries()
+    assert (delivery.state, delivery.unclear_attempts) == (DeliveryState.SENT, 1)
+    assert len(world.adapter.texts("loopback:1")) == 1
+
+
+async def test_a_turn_that_is_not_continued_is_interrupted_at_once(store: Store) -> None:
+    world = hour_long_leases(store, resumes=False)
+    await receive_and_begin(world, replace(world.context(), holder=await ended_process()))
+
+    engine = await world.started()
+    await world.settle(engine)
+    await engine.stop()
+
+    (turn,) = await world.turns()
+    assert turn.state is TurnState.INTERRUPTED
+    (text,) = world.adapter.texts("loopback:1")
+    assert text.startswith("Interrupted")
+
+
+def hour_long_leases(store: Store, *, resumes: bool = True) -> EngineWorld:
+    """Engines whose leases last for an hour."""
+    world = EngineWorld(store, settings=replace(QUICK, lease_seconds=3600))
+    agent = replace(scripted_agent(world.runner), resumes=resumes)
+    world.use(agent_for=lambda _, __: agent)
+    return world
+
+
+async def ended_process() -> str:
+    """The name of a process on this machine that has ended."""
+    program = "from sessionary.processes import process_name; print(process_name())"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE
+    )
+    printed, _ = await process.communicate()
+    return printed.decode().strip()
+
+
+async def receive_and_begin(world: EngineWorld, context: EngineContext) -> None:
+    """Let a process begin a turn and do nothing more."""
+    source = world.source()
+    await world.store.write(
+        inbox.receive,
+        context.key(source),
+        source,
+        message("user", "hello"),
+        moment=context.moment(),
+    )
+    begun = await world.store.write(
+        loop.begin, context.key(source), context=context, moment=context.moment()
+    )
+    assert begun.begun is not None

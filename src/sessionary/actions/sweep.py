@@ -1,5 +1,6 @@
 """What a periodic sweep does with expired leases, sessions that are due for a reset, finalizers and the trash."""
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -35,6 +36,16 @@ class ExpiredSession(Struct, frozen=True):
 def list_expired_turns(tx: Tx, *, profile: str, now: datetime) -> list[str]:
     """Return the ids of running turns whose lease ran out; of other profiles, only those that cannot be continued."""
     return turns.expired(tx, profile=profile, now=now, limit=BATCH)
+
+
+def list_holders(tx: Tx, *, senders: bool) -> list[str]:
+    """Return the processes that hold a lease of a turn or a scheduled run; with `senders`, also of a delivery."""
+    return turns.holders(tx, senders=senders)
+
+
+def expire_leases_of(tx: Tx, holders: Iterable[str]) -> list[str]:
+    """End the leases of processes that have ended; return the ids of their turns."""
+    return [id for holder in holders for id in turns.expire_leases_of(tx, holder)]
 
 
 def shorten_overlong_waits(

@@ -24,6 +24,7 @@ from sessionary.model.session import Segment, SessionFolder, SessionHead
 from sessionary.model.source import Channel, SessionKey, Source
 from sessionary.model.turn import Arrival, Lease, Turn, TurnState
 from sessionary.model.usage import Usage
+from sessionary.processes import has_ended
 from sessionary.store.database import RaceLost, Tx
 from sessionary.store.tables import arrivals, blobs, deliveries, entries, sessions, turns
 
@@ -561,10 +562,17 @@ def interrupt_dead(tx: Tx, turn_id: str, *, session_no: int, moment: Moment) -> 
 
 
 def interrupt_if_dead(tx: Tx, session_no: int, *, moment: Moment) -> bool:
-    """Interrupt the running turn of a session if its lease ran out; return whether that happened."""
-    turn_id = sessions.get_by_no(tx, session_no).running_turn
+    """Interrupt the running turn of a session if its lease ran out; return whether that happened.
+
+    A turn that nobody continues is also interrupted if its process has ended.
+    """
+    head = sessions.get_by_no(tx, session_no)
+    turn_id = head.running_turn
     if turn_id is None:
         return False
+    found = turns.get(tx, turn_id, profile=head.profile)
+    if found is not None and not found[0].resumable and has_ended(found[0].holder):
+        turns.expire(tx, found[0])
     return interrupt_dead(tx, turn_id, session_no=session_no, moment=moment) is not None
 
 

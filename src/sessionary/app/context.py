@@ -16,6 +16,7 @@ from sessionary.model.choice import ChoiceCatalog
 from sessionary.model.reset import Policies, ResetMode, ResetPolicy
 from sessionary.model.source import Isolation, SessionKey, Source, key_for, validate_profile
 from sessionary.model.usage import Usage
+from sessionary.processes import process_name
 from sessionary.store.database import Store
 from sessionary.store.open import open_store, sqlite_path
 from sessionary.store.tables import meta
@@ -49,7 +50,7 @@ class AppContext:
             config.settings.isolation.people_in_groups,
             config.settings.isolation.people_in_threads,
         )
-        self.holder = f"{os.uname().nodename}/{os.getpid()}"
+        self.holder = process_name()
         # While a server runs on this store in this process: publishes an event to its event streams, from any thread.
         self.live: Callable[[LiveEvent], None] | None = None
 

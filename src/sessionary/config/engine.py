@@ -173,8 +173,8 @@ class EngineSettings:
         ),
     ] = None
     lease_seconds: Annotated[
-        Seconds, Setting("a turn whose process is silent for this long is ended")
-    ] = 30.0
+        Seconds, Setting("a turn whose process is silent for this long is continued or ended")
+    ] = 20.0
     poll_seconds: Annotated[
         Seconds, Setting("how often to look for what another process wrote")
     ] = 1.0

@@ -4,6 +4,7 @@ import asyncio
 import importlib
 import inspect
 import logging
+import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -18,6 +19,7 @@ from sessionary.engine import notices, scheduler
 from sessionary.engine.context import EngineContext
 from sessionary.engine.outbox import CLAIM_FACTOR
 from sessionary.errors import BadInput, RetryLater, StoreUnavailable
+from sessionary.processes import has_ended
 from sessionary.store.database import Tx
 from sessionary.store.tables.sessions import EndedSession
 
@@ -36,7 +38,9 @@ class Sweeper:
         """`take_over` continues turns whose process died, or interrupts them."""
         self._context = context
         self._take_over = take_over
+        # Turns whose lease has run out, and since when we know it.
         self._suspects: dict[str, float] = {}
+        self._is_first = True
         self._seen_at: datetime | None = None
         self._check_clock_at = 0.0
         self._finalizing: asyncio.Task[None] | None = None
@@ -99,6 +103,7 @@ class Sweeper:
         """Do everything that is due now, once."""
         context = self._context
         await self._follow_clock()
+        await self._expire_leases_of_ended()
         dead = await self._dead_turns()
         if dead:
             await self._take_over(sorted(dead))
@@ -108,6 +113,18 @@ class Sweeper:
         )
         await context.store.write(sweep.empty_trash, moment=context.moment())
         await context.store.write(files.delete_old_uploads, moment=context.moment())
+
+    async def _expire_leases_of_ended(self) -> None:
+        """End the leases of processes of this machine that have ended: after a crash, work goes on at once."""
+        store = self._context.store
+        # Not in every sweep: it looks at everything that waits to be sent.
+        holders = await store.read(sweep.list_holders, senders=self._is_first)
+        self._is_first = False
+        ended = [holder for holder in holders if has_ended(holder)]
+        if ended:
+            expired = await store.write(sweep.expire_leases_of, ended)
+            # These are certain: no clock is involved.
+            self._suspects |= dict.fromkeys(expired, -math.inf)
 
     async def _dead_turns(self) -> frozenset[str]:
         """Return the turns whose lease stayed expired for `confirm_seconds`.

@@ -175,6 +175,24 @@ def lock_expired(tx: Tx, id: str, *, now: datetime) -> bool:
     return tx.one("lock_dead_turn", id=id, now=to_micros(now)) is not None
 
 
+def holders(tx: Tx, *, senders: bool) -> list[str]:
+    """Return the processes that hold a turn or a scheduled run; with `senders`, also those that are sending."""
+    rows = [*tx.all("holders"), *(tx.all("senders") if senders else ())]
+    return list(dict.fromkeys(holder for (holder,) in rows if holder))
+
+
+def expire_leases_of(tx: Tx, holder: str) -> list[str]:
+    """End all leases of a process that has ended; return the ids of its turns."""
+    tx.run("expire_runs_of", holder=holder)
+    tx.run("expire_sending_of", holder=holder)
+    return [id for (id,) in tx.all("expire_turns_of", holder=holder)]
+
+
+def expire(tx: Tx, turn: Turn) -> None:
+    """End the lease of a turn whose process has ended."""
+    tx.run("expire_turn", id=turn.id, epoch=turn.epoch)
+
+
 def shorten_leases(tx: Tx, *, until: datetime, horizon: datetime) -> None:
     """Shorten the leases of turns and runs that end beyond the horizon: the clock was set back since."""
     limits = {"until": to_micros(until), "horizon": to_micros(horizon)}

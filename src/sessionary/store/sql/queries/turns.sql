@@ -94,6 +94,27 @@ SELECT t.id FROM turns t JOIN sessions s ON s.no = t.session_no
 WHERE t.state = 'running' AND t.lease_until < :now AND (t.resumable = 0 OR s.profile = :profile)
 ORDER BY t.lease_until LIMIT :limit;
 
+-- name: holders
+-- The processes that hold a lease of a turn or of a scheduled run.
+SELECT holder FROM turns WHERE state = 'running' AND holder <> ''
+UNION SELECT holder FROM runs WHERE state = 'running';
+
+-- name: senders
+-- The processes that are sending a delivery.
+SELECT DISTINCT holder FROM deliveries WHERE state IN ('waiting', 'sending') AND state = 'sending';
+
+-- name: expire_turns_of
+UPDATE turns SET lease_until = 0 WHERE state = 'running' AND holder = :holder RETURNING id;
+
+-- name: expire_runs_of
+UPDATE runs SET lease_until = 0 WHERE state = 'running' AND holder = :holder;
+
+-- name: expire_sending_of
+UPDATE deliveries SET lease_until = 0 WHERE state IN ('waiting', 'sending') AND state = 'sending' AND holder = :holder;
+
+-- name: expire_turn
+UPDATE turns SET lease_until = 0 WHERE id = :id AND state = 'running' AND epoch = :epoch;
+
 -- name: shorten_leases
 -- No lease is that long: the clock was set back since. A live holder renews it.
 UPDATE turns SET lease_until = :until WHERE state = 'running' AND lease_until > :horizon;
