@@ -87,6 +87,7 @@ def begin(
     last_known = known.last_seq if known is not None else head.base_seq
     is_near = head.last_seq - last_known <= MOST_NEW_ENTRIES and (known or not head.base_seq)
     preview = log.preview_of(message) if head.preview is None else None
+    until = moment.now + timedelta(seconds=claim.seconds)
     newer = turn_scripts.begin_with_prompt(
         tx,
         lease,
@@ -95,7 +96,7 @@ def begin(
         seq=seq,
         preview=preview,
         agent=settled.agent or claim.agent,
-        until=moment.now + timedelta(seconds=claim.seconds),
+        until=until,
         resumable=claim.allows_resuming(settled.agent),
         read_from=last_known + 1 if is_near else None,
     )
@@ -119,6 +120,7 @@ def begin(
             last_seq=seq,
             message_count=head.message_count + 1,
             running_turn=lease.turn_id,
+            turn_lease_until=until,
         ),
         found.homes,
         context,
