@@ -1,6 +1,7 @@
 """Between our messages and those of the library: nothing is lost, nothing is made up."""
 
 import ast
+import hashlib
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -8,6 +9,8 @@ from typing import Any
 
 import pytest
 from pydantic_ai.messages import (
+    BinaryContent,
+    FilePart,
     ModelRequest,
     ModelResponse,
     NativeToolCallPart,
@@ -23,7 +26,16 @@ import sessionary
 from sessionary import prices
 from sessionary.agents import provider
 from sessionary.errors import NotFound
-from sessionary.model.message import Entry, Message, Reasoning, Text, ToolCall, Unknown, message
+from sessionary.model.message import (
+    Attachment,
+    Entry,
+    Message,
+    Reasoning,
+    Text,
+    ToolCall,
+    Unknown,
+    message,
+)
 from sessionary.model.transcript import Chat, ChatAttachment, context
 from sessionary.model.usage import CostStatus, Usage
 from sessionary.testing.fakes import START
@@ -191,7 +203,74 @@ def test_a_cost_that_the_provider_reports_is_taken() -> None:
 
 
 def test_a_long_result_is_cut_visibly() -> None:
-    text = provider.result_text({"at": timedelta(0), "x": "y" * 100}, longest=50)
+    text = provider.result_content({"at": timedelta(0), "x": "y" * 100}, longest=50).text
 
     assert text.endswith("characters were left out]")
     assert len(text) < 100
+
+
+def test_files_of_a_result_are_named_where_they_were() -> None:
+    jpeg = BinaryContent(b"\xff\xd8\xff...", media_type="image/png")
+    pdf = BinaryContent(b"%PDF-1.7", media_type="application/pdf")
+    drawing = BinaryContent(b"<svg/>", media_type="image/svg+xml")
+    sound = BinaryContent(b"\x00\x01", media_type="audio/x-odd")
+    large = BinaryContent(bytes(provider.LARGEST_ATTACHMENT + 1), media_type="video/mp4")
+    empty = BinaryContent(b"", media_type="image/png")
+
+    given = ["A photo:", jpeg, {"and": "more"}, pdf, drawing, sound, large, empty]
+    content = provider.result_content(given, longest=1_000)
+
+    assert content.text.splitlines() == [
+        "A photo:",
+        "[attachment: image-1.jpg]",
+        '{"and":"more"}',
+        "[attachment: file-2.pdf]",
+        "[attachment: file-3.txt]",
+        "[attachment: audio-4.x-odd]",
+        f"[video/mp4, {len(large.data)} bytes: too large to keep]",
+        "[image/png, 0 bytes: empty]",
+    ]
+    assert content.files == (jpeg.data, pdf.data, drawing.data, sound.data)
+    assert [(each.media_type, each.size) for each in content.attachments] == [
+        ("image/jpeg", 6),
+        ("application/pdf", 8),
+        ("text/plain", 6),
+        ("audio/x-odd", 2),
+    ]
+
+
+async def test_a_file_of_a_tool_that_cannot_be_shown_is_a_text() -> None:
+    async def blob(name: str) -> bytes:
+        if name == "gone":
+            raise NotFound("gone")
+        return b"notes"
+
+    files: list[ChatAttachment] = [
+        {"type": "attachment", "blob": "gone", "media_type": "image/png", "name": "a.png"},
+        {"type": "attachment", "blob": "b", "media_type": "text/plain", "name": "b.txt"},
+    ]
+    chat: Chat = {"role": "tool", "tool_call_id": "1", "content": "Done.", "attachments": files}
+
+    (request,) = await provider.history("", [chat], blob)
+
+    (part,) = request.parts
+    assert isinstance(part, ToolReturnPart)
+    assert part.content == (
+        "Done.\n[attachment a.png (image/png): no longer kept]\n"
+        "[attachment b.txt (text/plain)]\nnotes"
+    )
+
+
+def test_a_picture_that_the_model_made_is_kept() -> None:
+    picture = BinaryContent(b"\x89PNG\r\n\x1a\n", media_type="image/png")
+    made = response(
+        TextPart("Here:"), FilePart(picture), FilePart(BinaryContent(b"", media_type="x/y"))
+    )
+
+    answer = provider.Answer(made, provider.message_of(made), ())
+
+    text, attached, empty = answer.message.parts
+    assert (text, empty) == (Text("Here:"), Text("[the model made a file of 0 bytes: x/y]"))
+    assert isinstance(attached, Attachment)
+    assert (attached.name, attached.media_type) == ("image-1.png", "image/png")
+    assert [hashlib.sha256(data).hexdigest() for data in answer.files] == [attached.blob]

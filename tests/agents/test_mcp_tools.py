@@ -80,7 +80,7 @@ async def test_a_program_s_tools_are_offered_and_run(model: ModelServer) -> None
     assert "the kettle is empty" in failed.content
     assert wrong.is_error
     assert "not a JSON object" in malformed.content
-    assert picture.content == "[image/png, 4 bytes]"
+    assert picture.content == "[attachment: image-1.png]"
     assert "iVBORw==" in str(model.requests[1].messages)
     assert again[0] == added
     offered = [tool["function"]["name"] for tool in model.requests[0].body["tools"]]

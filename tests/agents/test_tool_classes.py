@@ -167,8 +167,8 @@ class Taken:
     def __init__(self) -> None:
         self.results: list[str] = []
 
-    def take(self, response: ModelResponse, results: Sequence[Any]) -> None:
-        self.results = [each.content for each in results]
+    async def take(self, response: ModelResponse, results: Sequence[Step]) -> None:
+        self.results = [each.content for each in results_in(results)]
 
 
 async def test_a_slow_call_does_not_delay_the_result_of_the_next_one() -> None:

@@ -5,6 +5,7 @@ log, and sent through the same code to a second server: it must receive what the
 """
 
 import asyncio
+import base64
 import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,7 +17,7 @@ import pytest
 from pydantic_ai.tools import ToolDefinition
 
 from sessionary.actions import turns
-from sessionary.actions.sessions import lists, model_calls
+from sessionary.actions.sessions import lists, model_calls, read
 from sessionary.actions.sessions.model_calls import SentContext
 from sessionary.agents.provider import Provider
 from sessionary.config.engine import WhileRunning
@@ -31,7 +32,7 @@ from sessionary.store.tables import turns as turn_rows
 from sessionary.testing.runner_suite import turn_request
 from tests.support.engine_world import QUICK, EngineWorld
 from tests.support.model_agent import TOOLS, is_summary, model_engine, model_runner
-from tests.support.model_server import Answer, Ask, Call, ModelServer, Refusal, Reply
+from tests.support.model_server import Answer, Ask, Call, ModelServer, Refusal, Reply, Tokens
 
 WINDOW = 4_000
 WIRES = ["openai", "openai-responses", "anthropic"]
@@ -49,6 +50,7 @@ class Story:
     world: EngineWorld
     server: ModelServer
     wire: str
+    window: int = WINDOW
     answered: list[Ask] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     _said: int = 0
@@ -62,7 +64,7 @@ class Story:
         """An engine on the store."""
         options: dict[str, Any] = {"settings": {"temperature": 0.5, "max_tokens": 500}}
         async with model_engine(
-            self.world, self.server, wire=self.wire, window=WINDOW, tools=(TOOLS,), **options
+            self.world, self.server, wire=self.wire, window=self.window, tools=(TOOLS,), **options
         ) as engine:
             yield engine
 
@@ -307,3 +309,102 @@ async def test_compactions_forks_undo_and_retry(world: EngineWorld, wire: str) -
     assert within
     assert any(each.shortened for each in sent)
     assert [each.turn.state for each in sent if each.call.answer_seq is None] == ["failed"]
+
+
+def encoded(what: str) -> bytes:
+    """A picture of the tool `draw`, as a request has it."""
+    return base64.b64encode(f"\x89PNG\r\n\x1a\n{what}".encode("latin-1"))
+
+
+async def test_pictures_of_tools_stay_in_the_context(world: EngineWorld, wire: str) -> None:
+    async with ModelServer() as server:
+        story = Story(world, server, wire, window=20_000)
+        async with story.engine() as engine:
+            calls = (
+                Call("draw", {"what": "cat", "count": 2}, id="a"),
+                Call("draw", {"what": "dog"}, id="b"),
+            )
+            await story.says(engine, "Draw.", Reply(calls=calls), Reply("Drawn."))
+            await story.says(engine, "What did you draw?", Reply("Cats and a dog."))
+        await story.check()
+
+    _, drawn, asked = story.answered
+    for picture in map(encoded, ("cat 1", "cat 2", "dog 1")):
+        assert drawn.raw.count(picture) == asked.raw.count(picture) == 1
+    # A new turn only extends what the provider has cached.
+    assert asked.messages[: len(drawn.messages) - 1] == drawn.messages[:-1]
+
+
+async def test_a_turn_that_goes_on_has_the_pictures_of_its_tools(
+    world: EngineWorld, wire: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "TOOL_GRACE_SECONDS", 0.05)
+    gate = tmp_path / "gate"
+    async with ModelServer() as server:
+        story = Story(world, server, wire)
+        async with story.engine() as engine:
+            # The process stops when one tool has drawn and the other still runs …
+            calls = (
+                Call("draw", {"what": "cat"}, id="a"),
+                Call("wait", {"path": str(gate)}, id="b"),
+            )
+            await story.begins(engine, "Draw.", Reply(calls=calls))
+
+            async def is_drawn() -> bool:
+                begun = await story.turns()
+                messages = await world.messages(begun[-1].session_id) if begun else []
+                return bool(messages and messages[-1].role is Role.TOOL)
+
+            await world.eventually(is_drawn)
+        gate.touch()
+        asked = asyncio.Event()
+
+        async def hold(ask: Ask, moment: str) -> None:
+            if moment == "asked":
+                asked.set()
+                await asyncio.Event().wait()
+
+        # … and again when both have, before the model has answered.
+        server.at_moment = hold
+        story.answers = [Reply("Never read.", cut_after=99)]
+        async with story.engine() as engine:
+            await asked.wait()
+        server.at_moment = None
+        story.answers = [Reply("Drawn.")]
+        async with story.engine() as engine:
+            await world.settle(engine)
+        await story.check()
+        (turn,) = await story.turns()
+
+    assert (turn.state, turn.resumed) == ("done", 2)
+    assert [ask.raw.count(encoded("cat 1")) for ask in server.requests] == [0, 1, 1]
+
+
+async def test_a_compaction_names_old_pictures(world: EngineWorld, wire: str) -> None:
+    async with ModelServer() as server:
+        story = Story(world, server, wire, window=20_000)
+        async with story.engine() as engine:
+            for number in range(5):
+                call = Call("draw", {"what": f"cat {number}", "count": 2}, id=f"d{number}")
+                done = Reply("Drawn.", tokens=Tokens(3_000 * (number + 1)))
+                await story.says(engine, "Draw.", Reply(calls=(call,)), done)
+            (turn, *_) = await story.turns()
+            drawn = [
+                entry.seq
+                for entry in await world.store.read(
+                    read.read_transcript, turn.session_id, profile="main"
+                )
+                if isinstance(entry.body, Message) and entry.body.role is Role.TOOL
+            ]
+            back = Reply(calls=(Call("read_output", {"entry": drawn[0]}, id="r"),))
+            await story.says(engine, "Which was the first?", back, Reply("A cat."))
+        await story.check()
+
+    before, after = story.answered[-2:]
+    note = f"[image-1.png, image-2.png left out here; read_output with entry {drawn[0]} returns"
+    assert encoded("cat 0 1") not in before.raw
+    assert note in before.raw.decode()
+    assert encoded("cat 4 1") in before.raw
+    # The model has asked for the first ones.
+    assert encoded("cat 0 1") in after.raw
+    assert encoded("cat 1 1") not in after.raw

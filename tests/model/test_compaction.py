@@ -17,6 +17,7 @@ from sessionary.model.compaction import (
     plan_compaction,
 )
 from sessionary.model.message import (
+    Attachment,
     Body,
     Compaction,
     Entry,
@@ -36,10 +37,12 @@ from sessionary.model.transcript import (
     SUMMARY_HEADING,
     ContextFold,
     chat_tokens,
+    chats_of,
     fold_context,
     is_shortened,
     latest_compaction,
     marks_of,
+    shorten_output,
 )
 from tests.model.test_transcript import AT, agent, log, user
 
@@ -321,6 +324,22 @@ def test_old_tool_outputs_are_shortened_first() -> None:
     for seq, content in shortened:
         assert len(content) <= LONGEST_OUTPUT + 200
         assert f"[6,000 characters left out here; read_output with entry {seq} returns" in content
+
+
+def test_the_files_of_an_old_tool_output_are_named() -> None:
+    picture = Attachment("hash", "image/png", "image-1.png")
+    (chat,) = chats_of(Message(Role.TOOL, (ToolResult("1", "A cat.", "draw"), picture)))
+
+    shortened = shorten_output(7, chat, LONGEST_OUTPUT)
+
+    assert shortened["content"] == (
+        "A cat.\n[attachment: image-1.png]\n"
+        "[image-1.png left out here; read_output with entry 7 returns them]"
+    )
+    assert "attachments" not in shortened
+    assert is_shortened(7, shortened)
+    assert not is_shortened(7, chat)
+    assert chat_tokens(chat) - chat_tokens(shortened) > 1_000
 
 
 def test_what_was_shortened_more_does_not_grow_again() -> None:

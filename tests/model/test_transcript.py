@@ -25,6 +25,7 @@ from sessionary.model.transcript import (
     NO_RESULT,
     SUMMARY_HEADING,
     context,
+    fold_context,
     is_retracted,
     latest_compaction,
     mark_shared,
@@ -187,6 +188,27 @@ def test_an_attachment_is_named_by_its_blob() -> None:
         {"type": "text", "text": "look"},
         {"type": "attachment", "blob": "hash", "media_type": "image/png", "name": "x.png"},
     ]
+
+
+def test_a_file_of_a_tool_is_named_in_its_text_and_given_to_agents() -> None:
+    call = agent("", ToolCall("1", "draw"), ToolCall("2", "draw"))
+    named, photo = Attachment("a", "image/png", "image-1.png"), Attachment("b", "image/jpeg")
+    first = ToolResult("1", "A cat:\n[attachment: image-1.png]\nDone.", "draw")
+    entries = log(
+        user("x"),
+        call,
+        Message(Role.TOOL, (first, named, photo, photo)),
+        Message(Role.TOOL, (ToolResult("2", "none", "draw"),)),
+    )
+
+    public, for_agents = context(entries)[2:], fold_context(entries, last_seq=4).chats[2:]
+
+    jpeg = "[attachment: image/jpeg]"
+    texts = [f"{first.content}\n{jpeg}\n{jpeg}", "none"]
+    assert [chat["content"] for chat in public] == [chat["content"] for chat in for_agents] == texts
+    assert [set(chat) for chat in public] == [{"role", "tool_call_id", "content", "tool_name"}] * 2
+    assert [each["blob"] for each in for_agents[0]["attachments"]] == ["a", "b", "b"]
+    assert "attachments" not in for_agents[1]
 
 
 def said_by(name: str, id: str, text: str = "hi") -> Message:

@@ -1,9 +1,9 @@
-"""An MCP server for tests: a program whose tools return lines, repeat a text, and wait for a file."""
+"""An MCP server for tests: a program whose tools return lines, repeat a text, draw, and wait for a file."""
 
 import asyncio
 from pathlib import Path
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Image, MCPServer
 
 server = MCPServer("lines", log_level="CRITICAL")
 
@@ -18,6 +18,16 @@ def read_lines(count: int) -> str:
 def echo(text: str) -> str:
     """Repeat a text."""
     return text
+
+
+@server.tool()
+def draw(what: str, count: int = 1) -> list[str | Image]:
+    """Draw pictures, each below its title."""
+    drawn: list[str | Image] = []
+    for number in range(1, count + 1):
+        data = f"\x89PNG\r\n\x1a\n{what} {number}".encode("latin-1")
+        drawn += [f"{what} {number}", Image(data=data, format="png")]
+    return drawn
 
 
 @server.tool()

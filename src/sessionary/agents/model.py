@@ -249,7 +249,7 @@ class ModelRunner:
                             answer = event
                 assert answer is not None
                 call_id = f"{answer.response_id}:{request.turn_id}:{number}"
-                yield Step(answer.message, self._usage(answer, call_id, task=None))
+                yield Step(answer.message, self._usage(answer, call_id, task=None), answer.files)
                 if not answer.calls:
                     return
                 async with aclosing(tools.steps(answer, conversation)) as steps:

@@ -1,6 +1,7 @@
 """Any provider through pydantic-ai; loaded by `model` on first use, because it takes seconds."""
 
 import asyncio
+import hashlib
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -56,7 +57,7 @@ from pydantic_core import to_jsonable_python
 
 from sessionary import prices
 from sessionary.agents.model import SESSION_SETTINGS, ModelOptions
-from sessionary.engine.ports import Delta, TurnRequest
+from sessionary.engine.ports import Delta, Step, TurnRequest
 from sessionary.errors import (
     AgentFailed,
     BadInput,
@@ -67,10 +68,27 @@ from sessionary.errors import (
     SessionaryError,
 )
 from sessionary.model import codec
-from sessionary.model.message import Message, Part, Reasoning, Role, Text, ToolCall, Unknown
+from sessionary.model.media import BYTES, media_type_of
+from sessionary.model.message import (
+    Attachment,
+    Message,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    Unknown,
+)
 from sessionary.model.terminal import one_line
 from sessionary.model.tokens import estimate
-from sessionary.model.transcript import Chat, ChatAttachment, ChatText, chat_text, chats_of
+from sessionary.model.transcript import (
+    Chat,
+    ChatAttachment,
+    ChatText,
+    attachment_note,
+    chat_text,
+    chats_of,
+)
 from sessionary.model.usage import CostStatus, Usage
 
 FAILURES = (AgentRunError, UserError)
@@ -189,6 +207,9 @@ def _message_in(error: AgentRunError | UserError) -> str:
 
 LARGEST_ATTACHMENT = 20 * 1024 * 1024
 _NO_WORDS = "(no text)"
+# How the name of a file ends, where that is not the second part of its media type.
+_ENDINGS = {"jpeg": "jpg", "mpeg": "mp3", "plain": "txt", "markdown": "md", "octet-stream": "bin"}
+_LONGEST_ENDING = 12
 _SEEN = ("image/", "audio/", "video/", "application/pdf")
 _READ = ("text/", "application/json", "application/xml", "application/yaml", "application/toml")
 Blob = Callable[[str], Awaitable[bytes]]
@@ -218,7 +239,12 @@ async def history(system_prompt: str, context: Sequence[Chat], blob: Blob) -> li
 
 def message_of(response: ModelResponse) -> Message:
     """Return the model's response as a message."""
-    parts = [_part(part) for part in response.parts if _says_something(part)]
+    attached = iter(_attachments(_files_in(response)))
+    parts = [
+        next(attached) if isinstance(part, FilePart) and _is_kept(part.content) else _part(part)
+        for part in response.parts
+        if _says_something(part)
+    ]
     if any(isinstance(part, Reasoning) and part.details for part in parts):
         parts = _with_details(parts, response)
     return Message(
@@ -272,7 +298,11 @@ async def _request_part(chat: Chat, names: dict[str, str], blob: Blob) -> ModelR
         case "tool":
             call_id = chat["tool_call_id"]
             name = names.get(call_id) or chat.get("tool_name") or "tool"
-            return ToolReturnPart(name, sendable(chat_text(chat["content"])), call_id)
+            text = sendable(chat_text(chat["content"]))
+            shown = [await _user_content(each, blob) for each in chat.get("attachments", ())]
+            files = [each for each in shown if not isinstance(each, str)]
+            text = "\n".join([text, *(each for each in shown if isinstance(each, str))])
+            return ToolReturnPart(name, [text, *files] if files else text, call_id)
     content = chat["content"]
     if isinstance(content, str):
         return UserPromptPart(sendable(content) or _NO_WORDS)
@@ -368,7 +398,8 @@ def _part(part: ModelResponsePart) -> Part:
                 extra={"details": details} if details else {},
             )
         case FilePart():
-            return Text(f"[the model made a file: {part.content.media_type}]")
+            size = len(part.content.data)
+            return Text(f"[the model made a file of {size} bytes: {part.content.media_type}]")
         case _:
             data = to_jsonable_python(part, bytes_mode="base64", serialize_unknown=True)
             return Unknown({"type": f"model_{part.part_kind}".replace("-", "_"), "data": data})
@@ -411,18 +442,75 @@ def _says_something(part: ModelResponsePart) -> bool:
     return not isinstance(part, TextPart) or bool(part.content)
 
 
-def result_text(content: Any, *, longest: int) -> str:
-    """Return a tool's result as text; other content is named by its type."""
+@dataclass(frozen=True, slots=True)
+class ResultContent:
+    """The content of a tool's result: a text, which names the files where they were, and the files."""
+
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+    files: tuple[bytes, ...] = ()
+
+
+def result_content(content: Any, *, longest: int) -> ResultContent:
+    """Return what is kept of a tool's result; of a file that cannot be kept, the type and size."""
+    pieces = content if isinstance(content, list) else [content]
+    found = [each for each in pieces if isinstance(each, BinaryContent)]
+    if not found:
+        return ResultContent(_cut(_as_text(content), longest))
+    files = [each for each in found if _is_kept(each)]
+    attachments = _attachments(files)
+    notes = iter(attachment_note(each.name, each.media_type) for each in attachments)
+    lines = []
+    for each in pieces:
+        if not isinstance(each, BinaryContent):
+            lines.append(_as_text(each))
+        elif _is_kept(each):
+            lines.append(next(notes))
+        else:
+            why = "too large to keep" if each.data else "empty"
+            lines.append(f"[{each.media_type}, {len(each.data)} bytes: {why}]")
+    text = _cut("\n".join(lines), longest)
+    return ResultContent(text, tuple(attachments), tuple(each.data for each in files))
+
+
+def _as_text(content: Any) -> str:
     if isinstance(content, str):
-        text = content
-    elif isinstance(content, BinaryContent):
-        text = f"[{content.media_type}, {len(content.data)} bytes]"
-    elif isinstance(content, list) and any(isinstance(each, BinaryContent) for each in content):
-        text = "\n".join(result_text(each, longest=longest) for each in content)
-    else:
-        text = codec.encode(to_jsonable_python(content, serialize_unknown=True))
+        return content
+    return codec.encode(to_jsonable_python(content, serialize_unknown=True))
+
+
+def _cut(text: str, longest: int) -> str:
     left_out = len(text) - longest
     return text if left_out <= 0 else f"{text[:longest]}\n[{left_out} characters were left out]"
+
+
+def _files_in(response: ModelResponse) -> list[BinaryContent]:
+    """Return the files that the model made and that are kept."""
+    found = [part.content for part in response.parts if isinstance(part, FilePart)]
+    return [each for each in found if _is_kept(each)]
+
+
+def _is_kept(content: BinaryContent) -> bool:
+    return 0 < len(content.data) <= LARGEST_ATTACHMENT
+
+
+def _attachments(files: Sequence[BinaryContent]) -> list[Attachment]:
+    """Return the parts for files, which have no names of their own."""
+    made = []
+    for number, file in enumerate(files, 1):
+        media_type = _media_type(file)
+        kind, _, subtype = media_type.partition("/")
+        kind = kind if kind in ("image", "audio", "video") else "file"
+        ending = f".{_ENDINGS.get(subtype, subtype)}" if len(subtype) <= _LONGEST_ENDING else ""
+        name, blob = f"{kind}-{number}{ending}", hashlib.sha256(file.data).hexdigest()
+        made.append(Attachment(blob, media_type, name, len(file.data)))
+    return made
+
+
+def _media_type(file: BinaryContent) -> str:
+    """Return what a file is by its bytes: providers refuse a picture that is declared as another kind of picture."""
+    found = media_type_of(file.data, file.media_type)
+    return one_line(file.media_type, _LONGEST) if found == BYTES else found
 
 
 # The library requires a key even for servers that need none.
@@ -441,6 +529,11 @@ class Answer:
     response: ModelResponse
     message: Message
     calls: tuple[ToolCallPart, ...]
+
+    @property
+    def files(self) -> tuple[bytes, ...]:
+        """Return the bytes of the files that the model made; the message has their names."""
+        return tuple(each.data for each in _files_in(self.response))
 
     @property
     def response_id(self) -> str:
@@ -518,15 +611,26 @@ class Conversation:
                 0.0,
             )
         answer = Answer(response, message_of(response), tuple(response.tool_calls))
-        if not answer.calls and not answer.message.text:
+        if not answer.calls and not answer.message.text and not answer.files:
             # Some servers end a broken stream as if it were complete.
             raise RetryLater(f"The model {self.model.model_name} ended without an answer.", 0.0)
         yield answer
 
-    def take(self, answer: Answer, results: Sequence[ToolReturnPart]) -> None:
+    async def take(self, answer: Answer, results: Sequence[Step]) -> None:
         """Add a response and its tool results, in the form in which the next turn reads them from the log."""
+        files = {hashlib.sha256(data).hexdigest(): data for step in results for data in step.files}
+
+        async def blob(name: str) -> bytes:
+            return files[name] if name in files else await self.blob(name)
+
         [chat, *_] = chats_of(answer.message)
-        self.messages += [_response(chat), ModelRequest(parts=list(results))]
+        names = {call.tool_call_id: call.tool_name for call in answer.calls}
+        parts = [
+            await _request_part(result, names, blob)
+            for step in results
+            for result in chats_of(step.message)
+        ]
+        self.messages += [_response(chat), ModelRequest(parts=parts)]
 
 
 class Provider:

@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
-    Awaitable,
-    Callable,
     Coroutine,
     Iterable,
     Sequence,
@@ -15,22 +13,21 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-from pydantic_ai.messages import BinaryContent, ToolCallPart, ToolReturnPart
+from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import ToolDefinition
 
 from sessionary.agents.model import ModelOptions
-from sessionary.agents.provider import Answer, Conversation, arguments_of, result_text, sendable
-from sessionary.engine.ports import Step, TurnRequest
+from sessionary.agents.provider import Answer, Conversation, arguments_of, result_content
+from sessionary.engine.ports import Step, TurnRequest, TurnServices
 from sessionary.errors import AgentFailed
 from sessionary.model import codec
 from sessionary.model.choice import is_tool_chosen
-from sessionary.model.message import Message, Role, ToolCall, ToolResult
+from sessionary.model.message import Attachment, Message, Role, ToolCall, ToolResult
 from sessionary.model.transcript import cut_middle, unfinished_calls
 
 _MOST_ARGUMENTS = 2_000
 # How many characters of an earlier output are read at once.
 MOST_READ = 8_000
-ReadOutput = Callable[[int], Awaitable[str | None]]
 READ_OUTPUT = ToolDefinition(
     name="read_output",
     description="Read an earlier tool output of this conversation, of which only a part is shown any more.",
@@ -63,6 +60,8 @@ class ToolOutcome:
     is_error: bool = False
     is_malformed: bool = False
     is_unknown: bool = False
+    # Files of the session that the model is shown again.
+    attachments: tuple[Attachment, ...] = ()
 
 
 class OpenTools(Protocol):
@@ -107,15 +106,15 @@ class TurnTools:
         *,
         turn_id: str,
         calls_before: int = 0,
-        read_output: ReadOutput | None = None,
+        services: TurnServices | None = None,
         chosen: Sequence[str] | None = None,
     ) -> None:
-        """`read_output` returns an earlier tool output whole, of which the context has only a part."""
+        """`services` read an earlier tool output whole, of which the context has only a part."""
         self._tools = tools
         self._options = options
         self._turn_id = turn_id
         self._calls = calls_before
-        self._read_output = read_output
+        self._services = services
         # The patterns of the tools that the session may use; None: all.
         self._chosen = chosen
         self._malformed = 0
@@ -129,7 +128,7 @@ class TurnTools:
             if is_tool_chosen(each.name, patterns=self._chosen)
         ]
         is_free = all(each.name != READ_OUTPUT.name for each in found)
-        return [*found, READ_OUTPUT] if found and is_free and self._read_output else found
+        return [*found, READ_OUTPUT] if found and is_free and self._services else found
 
     async def steps(self, answer: Answer, conversation: Conversation) -> AsyncGenerator[Step]:
         """Run the tool calls of a response concurrently, and add their results to the conversation.
@@ -140,16 +139,17 @@ class TurnTools:
         first = self._calls + 1
         self._calls += len(calls)
         outcomes: dict[int, ToolOutcome] = {}
+        steps: dict[int, Step] = {}
         running = _as_finished(
             [self._outcome(call, number) for number, call in enumerate(calls, first)]
         )
         async with aclosing(running) as finished:
             async for at, outcome in finished:
                 outcomes[at] = outcome
-                yield self._step(calls[at], outcome)
+                steps[at] = self._step(calls[at], outcome)
+                yield steps[at]
         self._count(outcomes.values())
-        ordered = [self._native(call, outcomes[at]) for at, call in enumerate(calls)]
-        conversation.take(answer, ordered)
+        await conversation.take(answer, [steps[at] for at in range(len(calls))])
 
     async def resumed_steps(self, steps: Sequence[Message]) -> AsyncGenerator[Step]:
         """Give a result to each call of a turn that was cut off before the call had one; `steps` are its messages.
@@ -182,14 +182,16 @@ class TurnTools:
         entry, offset = arguments.get("entry"), arguments.get("offset", 0)
         if not isinstance(entry, int) or not isinstance(offset, int) or offset < 0:
             return ToolOutcome("entry and offset are whole numbers.", is_error=True)
-        output = None if self._read_output is None else await self._read_output(entry)
-        if output is None:
+        services = self._services
+        output = None if services is None else await services.read_output(entry)
+        if services is None or output is None:
             return ToolOutcome(f"Entry {entry} is not the output of a tool.", is_error=True)
         end = offset + MOST_READ
         more = (
             f"\n[{len(output) - end:,} more characters: offset {end}]" if len(output) > end else ""
         )
-        return ToolOutcome(output[offset:end] + more)
+        files = () if offset else await services.read_output_files(entry)
+        return ToolOutcome(output[offset:end] + more, attachments=tuple(files))
 
     async def _resumed(self, call: ToolCall, number: int) -> ToolOutcome:
         is_offered = any(each.name == call.name for each in self.definitions)
@@ -212,25 +214,17 @@ class TurnTools:
         return ToolClass.SAFE if is_ours else self._tools.tool_class(name)
 
     def _step(self, call: ToolCall, outcome: ToolOutcome) -> Step:
+        content = result_content(outcome.content, longest=self._options.most_tool_characters)
+        is_failure = outcome.is_error and not outcome.is_unknown
         result = ToolResult(
             call.id,
-            self._text(outcome),
+            f"Error: {content.text}" if is_failure else content.text,
             call.name,
             is_error=outcome.is_error,
             extra={"outcome": "unknown"} if outcome.is_unknown else {},
         )
-        return Step(Message(Role.TOOL, (result,)))
-
-    def _native(self, call: ToolCall, outcome: ToolOutcome) -> ToolReturnPart:
-        # The model reads what the log stores, so that the next turn only extends it; pictures, which
-        # the log does not store, are for this turn only.
-        is_text = not _has_pictures(outcome.content)
-        content = sendable(self._text(outcome)) if is_text else outcome.content
-        return ToolReturnPart(call.name, content, call.id)
-
-    def _text(self, outcome: ToolOutcome) -> str:
-        text = result_text(outcome.content, longest=self._options.most_tool_characters)
-        return f"Error: {text}" if outcome.is_error and not outcome.is_unknown else text
+        attachments = (*content.attachments, *outcome.attachments)
+        return Step(Message(Role.TOOL, (result, *attachments)), files=content.files)
 
     def _count(self, outcomes: Iterable[ToolOutcome]) -> None:
         is_wrong = any(outcome.is_malformed for outcome in outcomes)
@@ -269,7 +263,7 @@ class Tools:
                 self._options,
                 turn_id=turn_id,
                 calls_before=sum(step.tool_calls for step in request.steps),
-                read_output=request.services.read_output,
+                services=request.services,
                 chosen=chosen,
             )
 
@@ -298,8 +292,3 @@ async def _as_finished(
 
 def _recorded(call: ToolCallPart) -> ToolCall:
     return ToolCall(call.tool_call_id, call.tool_name, arguments_of(call))
-
-
-def _has_pictures(content: Any) -> bool:
-    found = content if isinstance(content, list) else [content]
-    return any(isinstance(each, BinaryContent) for each in found)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from sessionary.model.compaction import CompactionLimits
-from sessionary.model.message import Message, ToolCall
+from sessionary.model.message import Attachment, Message, ToolCall
 from sessionary.model.session import SessionHead
 from sessionary.model.source import Channel, Source
 from sessionary.model.transcript import Chat
@@ -46,6 +46,9 @@ class TurnServices(Protocol):
     async def read_output(self, seq: int) -> str | None:
         """Return the tool output in an entry of the session, whole; None if there is none."""
 
+    async def read_output_files(self, seq: int) -> Sequence[Attachment]:
+        """Return the files that belong to the tool output in an entry of the session."""
+
 
 class NoServices:
     """The services of a request that belongs to no running turn."""
@@ -76,6 +79,10 @@ class NoServices:
     async def read_output(self, seq: int) -> str | None:
         """Return nothing."""
         return None
+
+    async def read_output_files(self, seq: int) -> Sequence[Attachment]:
+        """Return nothing."""
+        return ()
 
 
 class TurnRequest(Struct, frozen=True):

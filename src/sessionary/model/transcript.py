@@ -80,8 +80,9 @@ class ChatToolCall(TypedDict):
 class Chat(TypedDict):
     """A message as a model reads it, in the form of the OpenAI API.
 
-    Only an assistant's message has `tool_calls`, `reasoning` and `reasoning_details`, only a tool's `tool_call_id` and
-    `tool_name`.
+    Only an assistant's message has `tool_calls`, `reasoning` and `reasoning_details`, only a tool's `tool_call_id`,
+    `tool_name` and `attachments`: the files that the tool returned, which its content names. Agents are given them;
+    `context()` of a session has only the names.
     """
 
     role: str
@@ -89,6 +90,7 @@ class Chat(TypedDict):
     tool_calls: NotRequired[list[ChatToolCall]]
     tool_call_id: NotRequired[str]
     tool_name: NotRequired[str]
+    attachments: NotRequired[list[ChatAttachment]]
     reasoning: NotRequired[str]
     reasoning_details: NotRequired[list[Any]]
 
@@ -100,6 +102,9 @@ _PLAIN = 2
 _BYTES_PER_CHAT = 300
 # What a provider adds to each message.
 _TOKENS_PER_CHAT = 4
+# About how many tokens a picture has, or another file that the model is shown: a large photo has at Anthropic.
+_TOKENS_PER_FILE = 1_500
+_SHOWN_FILES = ("image/", "audio/", "video/", "application/pdf")
 
 
 def retracted(marks: Iterable[Entry]) -> list[tuple[int, int]]:
@@ -167,8 +172,11 @@ def named_from(entries: Sequence[Entry]) -> int | None:
 
 
 def context(entries: Sequence[Entry]) -> list[Chat]:
-    """What the model reads, repaired so that providers accept it; the log stays as it is."""
-    return list(fold_context(entries, last_seq=0).chats)
+    """What the model reads, repaired so that providers accept it; the log stays as it is.
+
+    Of the files that tools returned it has the names: the form of the OpenAI API has no place for them.
+    """
+    return [_without_attachments(chat) for chat in fold_context(entries, last_seq=0).chats]
 
 
 class Speakers(NamedTuple):
@@ -363,14 +371,25 @@ def _kept_chats(
 
 
 def shorten_output(seq: int, chat: Chat, longest: int) -> Chat:
-    """Return the output of a tool, in the entry `seq`, with its middle left out; the same chat if it is short."""
+    """Return the output of a tool, in the entry `seq`, without its files and with its middle left out.
+
+    The same chat if it is short and has no files.
+    """
     content = chat["content"]
-    if chat["role"] != "tool" or not isinstance(content, str) or len(content) <= longest + _NOTE:
+    if chat["role"] != "tool" or not isinstance(content, str):
         return chat
-    half = longest // 2
-    note = left_out_note(len(content) - 2 * half, seq)
-    shortened = chat.copy()
-    shortened["content"] = f"{content[:half]}\n{note}\n{content[len(content) - half :]}"
+    files = chat.get("attachments", ())
+    if len(content) <= longest + _NOTE and not files:
+        return chat
+    if len(content) > longest + _NOTE:
+        half = longest // 2
+        note = left_out_note(len(content) - 2 * half, seq)
+        content = f"{content[:half]}\n{note}\n{content[len(content) - half :]}"
+    if files:
+        names = ", ".join(_file_name(each["name"], each["media_type"]) for each in files)
+        content = f"{content}\n[{names} left out here; {_how_to_read(seq)}]"
+    shortened = _without_attachments(chat).copy()
+    shortened["content"] = content
     return shortened
 
 
@@ -429,10 +448,24 @@ def unfinished_calls(messages: Iterable[Message]) -> dict[int, ToolCall]:
 
 
 def chat_tokens(chat: Chat) -> int:
-    """Return about how many tokens a chat has."""
+    """Return about how many tokens a chat has, with the files that the model is shown."""
     if _is_plain(chat):
         return estimate(chat["content"]) + _TOKENS_PER_CHAT
-    return estimate(chat) + _TOKENS_PER_CHAT
+    pieces = chat["content"] if isinstance(chat["content"], list) else chat.get("attachments", ())
+    shown = [
+        piece
+        for piece in pieces
+        if piece["type"] == "attachment" and piece["media_type"].startswith(_SHOWN_FILES)
+    ]
+    return estimate(chat) + _TOKENS_PER_CHAT + len(shown) * _TOKENS_PER_FILE
+
+
+def _without_attachments(chat: Chat) -> Chat:
+    if "attachments" not in chat:
+        return chat
+    bare = chat.copy()
+    del bare["attachments"]
+    return bare
 
 
 def _tool_ids(chats: Iterable[Chat]) -> Iterator[str]:
@@ -473,12 +506,17 @@ def _content(message: Message, *, name_speakers: bool) -> str | list[ChatText | 
     content: list[ChatText | ChatAttachment] = (
         [{"type": "text", "text": speaker + message.text}] if message.text or speaker else []
     )
-    content += [
-        {"type": "attachment", "blob": part.blob, "media_type": part.media_type, "name": part.name}
-        for part in message.parts
-        if isinstance(part, Attachment)
-    ]
+    content += [_file_chat(part) for part in message.parts if isinstance(part, Attachment)]
     return content
+
+
+def _file_chat(part: Attachment) -> ChatAttachment:
+    return {
+        "type": "attachment",
+        "blob": part.blob,
+        "media_type": part.media_type,
+        "name": part.name,
+    }
 
 
 def _spoken(name: str) -> str:
@@ -518,7 +556,7 @@ def _arguments(call: ToolCall) -> str:
 
 
 def _tool_chats(message: Message) -> list[Chat]:
-    """What tools answered. A file beside an answer is named in it: a tool's chat is a text."""
+    """What tools answered. A file belongs to the answer before it, whose text names it: a tool's content is a text."""
     chats: list[Chat] = []
     text = ""
     for part in message.parts:
@@ -527,10 +565,25 @@ def _tool_chats(message: Message) -> list[Chat]:
             text = part.content if is_text else codec.encode(part.content)
             chats.append(_tool_chat(part, text))
         elif isinstance(part, Attachment) and chats and message.role is Role.TOOL:
-            named = f"[attachment: {part.name or part.media_type}]"
-            text = "\n".join(filter(None, (text, named)))
+            files = chats[-1].setdefault("attachments", [])
+            files.append(_file_chat(part))
+            named = attachment_note(part.name, part.media_type)
+            same = [
+                each for each in files if attachment_note(each["name"], each["media_type"]) == named
+            ]
+            if text.count(named) < len(same):
+                text = "\n".join(filter(None, (text, named)))
             chats[-1]["content"] = text
     return chats
+
+
+def attachment_note(name: str | None, media_type: str) -> str:
+    """Return how a text names a file."""
+    return f"[attachment: {_file_name(name, media_type)}]"
+
+
+def _file_name(name: str | None, media_type: str) -> str:
+    return name or media_type
 
 
 def _tool_chat(result: ToolResult, text: str) -> Chat:
@@ -668,7 +721,7 @@ def cut_middle(text: str, longest: int) -> str:
 
 def _piece(piece: dict[str, Any]) -> str:
     if piece.get("type") == "attachment":
-        return f"[attachment: {piece.get('name') or piece.get('media_type')}]"
+        return attachment_note(piece.get("name"), str(piece.get("media_type")))
     text = piece.get("text")
     return text if isinstance(text, str) else ""
 

@@ -11,7 +11,7 @@ from sessionary.actions.sessions import log, titles
 from sessionary.actions.sessions.lists import check_limit
 from sessionary.errors import Ambiguous, BadInput, NotFound, Purged
 from sessionary.model import codec, transcript
-from sessionary.model.message import Compaction, Entry, Message, Retraction, Role
+from sessionary.model.message import Attachment, Compaction, Entry, Message, Retraction, Role
 from sessionary.model.session import Segment, SessionFolder, SessionHead, clip
 from sessionary.model.title import matches_continuation
 from sessionary.model.tokens import estimate
@@ -183,9 +183,23 @@ def measure_pinned(tx: Tx, head: SessionHead) -> dict[int, int]:
 
 def read_tool_output(tx: Tx, id: str, seq: int, *, profile: str) -> str | None:
     """The output of a tool in an entry of a session, whole; None if there is none."""
+    message = _tool_message(tx, id, seq, profile=profile)
+    if message is None:
+        return None
+    return "\n".join(str(chat["content"]) for chat in transcript.chats_of(message))
+
+
+def read_tool_files(tx: Tx, id: str, seq: int, *, profile: str) -> list[Attachment]:
+    """The files that belong to the output of a tool in an entry of a session."""
+    message = _tool_message(tx, id, seq, profile=profile)
+    parts = () if message is None else message.parts
+    return [part for part in parts if isinstance(part, Attachment)]
+
+
+def _tool_message(tx: Tx, id: str, seq: int, *, profile: str) -> Message | None:
     for entry in entries.walk(tx, clip(_segments(tx, id, profile=profile), seq, seq)):
         if isinstance(entry.body, Message) and entry.body.role is Role.TOOL:
-            return "\n".join(str(chat["content"]) for chat in transcript.chats_of(entry.body))
+            return entry.body
     return None
 
 

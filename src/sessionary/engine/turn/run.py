@@ -1142,6 +1142,13 @@ class TurnRun:
             read.read_tool_output, self._begun.lease.session_id, seq, profile=context.profile
         )
 
+    async def read_output_files(self, seq: int) -> Sequence[Attachment]:
+        """Return the files that belong to the tool output in an entry of the session."""
+        context = self._context
+        return await context.store.read(
+            read.read_tool_files, self._begun.lease.session_id, seq, profile=context.profile
+        )
+
     async def _build_request(self) -> TurnRequest:
         context = self._context
         turn_input = self._input
