@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from sessionary.processes import has_ended, process_name
+from sessionary.processes import has_ended, process_name, short_name
 
 PROGRAM = (
     "from sessionary.processes import process_name; print(process_name(), flush=True); input()"
@@ -48,6 +48,11 @@ def test_a_process_has_ended_if_another_one_has_got_its_number() -> None:
     name, _, began = process_name().rpartition("-")
 
     assert has_ended(f"{name}-{int(began) - 1}")
+
+
+def test_people_read_the_host_and_the_number_of_a_process() -> None:
+    assert short_name(process_name()) == f"{os.uname().nodename}/{os.getpid()}"
+    assert short_name("engine-1") == "engine-1"
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,11 @@ def process_name() -> str:
     return name if machine is None or began is None else f"{name}/{machine}-{began}"
 
 
+def short_name(name: str) -> str:
+    """Return the part of a name that people know: `host/pid`."""
+    return "/".join(name.split("/")[:2])
+
+
 def has_ended(name: str) -> bool:
     """Whether the process of this name has certainly ended; False if it runs or cannot be seen from here."""
     match name.rsplit("/", 2):

@@ -15,6 +15,7 @@ from sessionary.cli.tree import command, group, pass_console
 from sessionary.model import codec
 from sessionary.model.terminal import display_width, one_line, safe_terminal
 from sessionary.model.transcript import Chat, chat_text
+from sessionary.processes import short_name
 
 
 @command("list", example="sessionary turns list Capitals\nsessionary turns list 01jx4k --json")
@@ -70,7 +71,7 @@ def note_of(listed: ListedTurn, *, now: datetime) -> str:
     if turn.resumed:
         times = count(turn.resumed, "time")
         why = f" ({turn.resume_reason})" if turn.resume_reason else ""
-        notes.append(f"continued {times}{why}, last by {turn.holder or 'nobody'}")
+        notes.append(f"continued {times}{why}, last by {short_name(turn.holder) or 'nobody'}")
     elif turn.is_waiting(now):
         notes.append(turn.resume_reason or f"{turn.holder} stopped responding")
     return "; ".join(notes)
