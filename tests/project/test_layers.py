@@ -21,7 +21,7 @@ LAYERS = [
     {"store"},
     {"prices"},
     {"model"},
-    {"config", "errors", "clock", "plugins", "version"},
+    {"config", "errors", "clock", "plugins", "processes", "version"},
 ]
 
 
