@@ -6,7 +6,16 @@ import ExchangeView from '../src/components/transcript/ExchangeView.svelte'
 import type { AgentPage } from '../src/lib/api/schema'
 import type { Entry } from '../src/lib/api/types'
 import { buildExchanges } from '../src/lib/transcript/exchanges'
-import { changesFor, choiceLabel, chosenModel, hasChoice, type Choices } from '../src/lib/composer/choices'
+import {
+  changesFor,
+  choiceLabel,
+  chosenModel,
+  chosenTools,
+  hasChoice,
+  loadChoices,
+  switchTool,
+  type Choices,
+} from '../src/lib/composer/choices'
 
 const THERE: AgentPage = {
   items: [
@@ -16,7 +25,7 @@ const THERE: AgentPage = {
       model: 'openai:gpt-5',
       models: ['openai:gpt-5', 'openai:gpt-5-mini'],
       window: null,
-      tools: null,
+      tools: [],
       default: true,
     },
     { name: 'coder', kind: 'command', model: null, models: [], window: null, tools: null, default: false },
@@ -40,24 +49,46 @@ test('the own model of an agent is its default', () => {
   expect(chosenModel(THERE, { ...NOTHING, model: 'openai:gpt-5-mini' })).toBe('openai:gpt-5-mini')
 })
 
-test('another agent does not keep the model', () => {
-  expect(changesFor('agent', 'coder')).toEqual({ agent: 'coder', model: null })
+test('another agent does not keep the model and the tools', () => {
+  expect(changesFor('agent', 'coder')).toEqual({ agent: 'coder', model: null, tools: null })
   expect(changesFor('persona', null)).toEqual({ persona: null })
 })
 
-test('one agent with one model leaves nothing to choose', () => {
-  const [writer] = THERE.items
+test('one agent with one model and no tools leaves nothing to choose', () => {
+  const only = { ...THERE.items[0]!, models: ['openai:gpt-5'] }
+  const alone = (tools: string[] | null) => ({ ...THERE, items: [{ ...only, tools }], personas: [] })
   expect(hasChoice(THERE)).toBe(true)
-  expect(hasChoice({ ...THERE, items: [{ ...writer!, models: ['openai:gpt-5'] }], personas: [] })).toBe(false)
+  expect(hasChoice(alone([]))).toBe(false)
+  expect(hasChoice(alone(['files_read']))).toBe(true)
+  expect(hasChoice(alone(null))).toBe(true)
+})
+
+test('tools are chosen by patterns, as the server reads them', () => {
+  const all = ['files_read', 'files_write', 'web.search', 'webXsearch']
+  expect(chosenTools(all, null)).toEqual(all)
+  expect(chosenTools(all, undefined)).toEqual(all)
+  expect(chosenTools(all, [])).toEqual([])
+  expect(chosenTools(all, ['files_*'])).toEqual(['files_read', 'files_write'])
+  expect(chosenTools(all, ['web.search'])).toEqual(['web.search'])
+  expect(chosenTools(all, ['files_[!r]*', 'web?search'])).toEqual(['files_write', 'web.search', 'webXsearch'])
+  expect(chosenTools(all, ['[z-a]', 'Files_*'])).toEqual([])
+})
+
+test('one tool is switched off and on again', () => {
+  const all = ['a', 'b', 'c']
+  expect(switchTool(all, all, 'b')).toEqual(['a', 'c'])
+  expect(switchTool(all, ['a'], 'a')).toEqual([])
+  expect(switchTool(all, ['a', 'c'], 'b')).toBe(null)
 })
 
 let mounted: object | null = null
+let there = THERE
 /** The changes that were sent: method, path and body. */
 const sent: [string, string, unknown][] = []
 
 function answer(url: string, init: RequestInit = {}): Promise<Response> {
   if (init.method && init.method !== 'GET') sent.push([init.method, url, JSON.parse(String(init.body))])
-  return Promise.resolve(Response.json(url.endsWith('/agents') ? THERE : { csrf_token: 'x', session_id: 'a' }))
+  return Promise.resolve(Response.json(url.endsWith('/agents') ? there : { csrf_token: 'x', session_id: 'a' }))
 }
 
 async function option(text: string): Promise<HTMLInputElement> {
@@ -80,6 +111,9 @@ beforeEach(() => {
   vi.stubGlobal('ResizeObserver', NoResizeObserver)
   vi.stubGlobal('fetch', answer)
   sent.length = 0
+  there = THERE
+  // What another test has loaded is not kept.
+  void loadChoices(true)
 })
 
 afterEach(() => {
@@ -90,7 +124,7 @@ afterEach(() => {
 
 test('the picker shows what is chosen and reports a change', async () => {
   const onchoose = vi.fn()
-  const props = { chosen: { ...NOTHING, persona: 'teacher' }, onchoose }
+  const props = { chosen: { ...NOTHING, persona: 'teacher' }, isNew: false, onchoose }
   mounted = mount(ChoicePicker, { target: document.body, props })
   await vi.waitFor(() => {
     flushSync()
@@ -111,8 +145,72 @@ test('the picker shows what is chosen and reports a change', async () => {
   expect(onchoose.mock.calls.map(([changes]) => changes as object)).toEqual([
     { model: 'openai:gpt-5-mini' },
     { persona: null },
-    { agent: 'coder', model: null },
+    { agent: 'coder', model: null, tools: null },
   ])
+})
+
+function show(tools: string[] | null, chosen: Choices, isNew = false) {
+  there = { ...THERE, items: [{ ...THERE.items[0]!, tools }] }
+  void loadChoices(true)
+  const onchoose = vi.fn<(changes: Partial<Choices>) => void>()
+  mounted = mount(ChoicePicker, { target: document.body, props: { chosen, isNew, onchoose } })
+  return onchoose
+}
+const boxes = () => [...document.querySelectorAll<HTMLInputElement>('input[type=checkbox]')]
+const checked = () => boxes().map((each) => each.checked)
+/** jsdom has no popovers. */
+function toggle(newState: string) {
+  document.querySelector('.menu')!.dispatchEvent(Object.assign(new Event('toggle'), { newState }))
+  flushSync()
+}
+
+test('tools are switched together, when the menu closes', async () => {
+  const onchoose = show(['files_read', 'files_write', 'search'], NOTHING)
+  await option('search')
+  expect(checked()).toEqual([true, true, true, true])
+  toggle('open')
+
+  ;(await option('search')).click()
+  ;(await option('files_read')).click()
+  flushSync()
+  expect(checked()).toEqual([false, false, true, false])
+  expect(boxes()[0]!.indeterminate).toBe(true)
+  expect(onchoose).not.toHaveBeenCalled()
+  toggle('closed')
+  expect(onchoose.mock.calls).toEqual([[{ tools: ['files_write'] }]])
+  toggle('open')
+  toggle('closed')
+  expect(onchoose).toHaveBeenCalledOnce()
+})
+
+test('tools of a new session are switched at once: its first message may be sent while the menu is open', async () => {
+  const onchoose = show(['files_read', 'search'], NOTHING, true)
+
+  ;(await option('search')).click()
+  flushSync()
+  expect(onchoose.mock.calls).toEqual([[{ tools: ['files_read'] }]])
+})
+
+test('all tools are the default again, and the button counts those that are on', async () => {
+  const onchoose = show(['files_read', 'files_write', 'search'], { ...NOTHING, tools: ['files_*'] })
+  await option('search')
+  expect(document.querySelector('.menu-button')?.textContent).toContain('gpt-5 · tools: 2 of 3')
+
+  ;(await option('All')).click()
+  toggle('closed')
+  expect(onchoose.mock.calls).toEqual([[{ tools: null }]])
+})
+
+test('tools that are not known yet are asked for when the menu opens', async () => {
+  show(null, NOTHING)
+  await vi.waitFor(() => {
+    flushSync()
+    expect(document.querySelector('.menu')?.textContent).toContain('after the agent has answered')
+  })
+  there = { ...THERE, items: [{ ...THERE.items[0]!, tools: ['search'] }] }
+  toggle('open')
+
+  expect((await option('search')).checked).toBe(true)
 })
 
 test('what is chosen for a new chat is sent with its first message', async () => {
@@ -136,7 +234,7 @@ test('what is chosen in a session is changed at once', async () => {
   mounted = mount(Composer, { target: document.body, props })
   ;(await option('coder')).click()
 
-  const body = { agent: 'coder', model: null }
+  const body = { agent: 'coder', model: null, tools: null }
   await vi.waitFor(() => expect(sent).toEqual([['PATCH', '/api/v1/sessions/a', body]]))
   await vi.waitFor(() => expect(onqueue).toHaveBeenCalledOnce())
 })

@@ -70,7 +70,10 @@ class Agents:
         )
 
     def _known_tools(self, name: str) -> Sequence[str] | None:
-        made = self._made.get(name)
+        made, table = self._made.get(name), self._settings.agents.get(name)
+        if made is None and table is not None and table.kind == "model":
+            # Without a server there are no tools; a server is asked for its own when the first turn begins.
+            return None if table.options.get("mcp") else ()
         names: Sequence[str] | None = getattr(
             None if made is None else made.runner, "tool_names", None
         )

@@ -1,14 +1,15 @@
-/** What a session may choose for itself: its agent, model and persona. */
+/** What a session may choose for itself: its agent, model, persona and tools. */
 import { get } from '../api/http'
 import type { AgentInfo, AgentPage, SessionSummary } from '../api/schema'
 
-/** The choices of a session; null is the default. */
-export type Choices = Pick<SessionSummary, 'agent' | 'model' | 'persona'>
+/** The choices of a session; null is the default. The tools are names or patterns. */
+export type Choices = Pick<SessionSummary, 'agent' | 'model' | 'persona'> & { tools?: string[] | null }
 
 let known: Promise<AgentPage> | null = null
 
-/** Load what there is to choose, once. */
-export function loadChoices(): Promise<AgentPage> {
+/** Load what there is to choose, once, or again. */
+export function loadChoices(again = false): Promise<AgentPage> {
+  if (again) known = null
   known ??= get<AgentPage>('/agents').catch((error: unknown) => {
     known = null
     throw error
@@ -46,12 +47,44 @@ export function hasModels(agent: AgentInfo): boolean {
   return agent.models.some((each) => each !== agent.model)
 }
 
-/** Whether there is more than one possibility. */
-export function hasChoice(there: AgentPage): boolean {
-  return there.items.length > 1 || there.personas.length > 0 || there.items.some(hasModels)
+/** Whether an agent has tools. Those of a model are unknown until it has connected to their servers. */
+export function hasTools(agent: AgentInfo): boolean {
+  return agent.tools === null ? agent.kind === 'model' : agent.tools.length > 0
 }
 
-/** What changes with a choice: a model belongs to its agent. */
-export function changesFor(name: keyof Choices, value: string | null): Partial<Choices> {
-  return name === 'agent' ? { agent: value, model: null } : { [name]: value }
+/** Whether there is more than one possibility. */
+export function hasChoice(there: AgentPage): boolean {
+  return (
+    there.items.length > 1 || there.personas.length > 0 || there.items.some((each) => hasModels(each) || hasTools(each))
+  )
+}
+
+/** What changes with a choice: a model and tools belong to their agent. */
+export function changesFor(name: 'agent' | 'model' | 'persona', value: string | null): Partial<Choices> {
+  return name === 'agent' ? { agent: value, model: null, tools: null } : { [name]: value }
+}
+
+/** The tools that a session may use, of all that its agent has. */
+export function chosenTools(all: readonly string[], patterns: readonly string[] | null | undefined): string[] {
+  const matchers = patterns?.map(patternMatcher)
+  return all.filter((name) => !matchers || matchers.some((matches) => matches.test(name)))
+}
+
+/** What is chosen after one tool was switched; null for all. */
+export function switchTool(all: readonly string[], on: readonly string[], name: string): string[] | null {
+  const after = all.filter((each) => on.includes(each) !== (each === name))
+  return after.length === all.length ? null : after
+}
+
+/** A pattern of the server: `*` for any text, `?` for a character, `[a-c]` and `[!a-c]` for one of a set. */
+function patternMatcher(pattern: string): RegExp {
+  const source = pattern.replace(/\[(!?)([^\]]+)\]|\W/g, (part, not?: string, set?: string) => {
+    if (set) return `[${not ? '^' : ''}${set.replace(/[\\^[]/g, '\\$&')}]`
+    return part === '*' ? '.*' : part === '?' ? '.' : `\\${part}`
+  })
+  try {
+    return new RegExp(`^(?:${source})$`, 's')
+  } catch {
+    return /(?!)/ // a set such as [z-a], which has no characters
+  }
 }
