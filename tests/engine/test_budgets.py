@@ -234,7 +234,7 @@ async def test_a_session_that_cannot_begin_says_which_budget_is_used_up(store: S
 async def test_a_message_that_waits_and_is_then_refused_is_recorded_in_its_session(
     store: Store,
 ) -> None:
-    """Whoever writes in the workbench has no channel to which a notice could be sent."""
+    """A person in the workbench has no channel to which a notice could be sent."""
     world = limited(store, {"session": Budget(tokens=50)})
     gate = asyncio.Event()
 

@@ -9,7 +9,7 @@ from typing import Self
 from tests.support.external_server import port_of, reserved_port
 
 LINE_LIMIT = 64 * 1024
-# After so many rounds of the event loop, a connection that was accepted has its transport.
+# A connection that was accepted has its transport after at most three rounds of the event loop.
 ACCEPT_ROUNDS = 3
 ConnectionHandler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

@@ -235,7 +235,7 @@ def compact(tx: Tx, request: CommandRequest) -> CommandResult:
 
 @command("pin", "/pin [n|list]", "keep your last message, or the nth from the end, for the model")
 def pin(tx: Tx, request: CommandRequest) -> CommandResult:
-    """Pin the person's last message, or one that is so many messages from the end; or list what is pinned."""
+    """Pin the person's last message, or the nth from the end; or list what is pinned."""
     head = _current(tx, request)
     if request.words == "list":
         return CommandResult(_pin_list(tx, head))
