@@ -4,7 +4,7 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 
@@ -23,6 +23,7 @@ from sessionary.model.usage import Usage
 from tests.support.engine_world import EngineWorld
 from tests.support.model_agent import TOOLS, is_summary, model_engine
 from tests.support.model_server import Ask, Call, ModelServer, Reply
+from tests.support.statement_counter import counted_sqlite_steps
 
 WINDOW = 3_000
 THRESHOLD = WINDOW * 70 // 100
@@ -36,6 +37,13 @@ def rounds(request: pytest.FixtureRequest) -> int:
     """All 3,000 on SQLite, and on PostgreSQL with SESSIONARY_TEST_LONG=1."""
     is_sqlite = request.node.callspec.params["store"] == "sqlite"
     return 3_000 if is_sqlite or os.environ.get("SESSIONARY_TEST_LONG") else 600
+
+
+@pytest.fixture
+def sqlite_steps() -> Iterator[Callable[[], int]]:
+    """How many steps SQLite has taken. A test must ask for it before its store; on PostgreSQL it tells nothing."""
+    with counted_sqlite_steps() as steps:
+        yield steps
 
 
 def words_of(number: int) -> str:
@@ -141,7 +149,10 @@ async def text_of_entry(world: EngineWorld, seq: int) -> str:
 
 @pytest.mark.timeout(900)
 async def test_a_chat_of_thousands_of_rounds_never_fails_for_length(
-    world: EngineWorld, rounds: int, record_property: Callable[[str, object], None]
+    sqlite_steps: Callable[[], int],
+    world: EngineWorld,
+    rounds: int,
+    record_property: Callable[[str, object], None],
 ) -> None:
     world.use(priced=priced)
     async with (
@@ -151,7 +162,9 @@ async def test_a_chat_of_thousands_of_rounds_never_fails_for_length(
         server.otherwise = answer
         chat = Chat(world, engine, server)
         last_pinned = 0
+        steps: list[int] = []
         for number in range(rounds):
+            steps.append(sqlite_steps())
             await chat.say(words_of(number))
             if number == 10:
                 head, moment = await world.head(), engine.context.moment()
@@ -180,6 +193,7 @@ async def test_a_chat_of_thousands_of_rounds_never_fails_for_length(
     early, late = (begin, begin + SAMPLE), (rounds - SAMPLE, rounds)
     sizes = [sum(len(ask.raw) for ask in chat.requests(*part)) / SAMPLE for part in (early, late)]
     costs = [sum(ask.tokens for ask in chat.requests(*part)) / SAMPLE for part in (early, late)]
+    work = [(steps[part[1] - 1] - steps[part[0]]) / SAMPLE for part in (early, late)]
     times = [1000 * sum(chat.seconds[slice(*part)]) / SAMPLE for part in (early, late)]
     record_property(
         "long chat",
@@ -187,7 +201,12 @@ async def test_a_chat_of_thousands_of_rounds_never_fails_for_length(
         f"(window {WINDOW}), largest summary request {max(summaries)}; {len(compactions)} compactions, "
         f"{len(summaries)} summaries, {len(refused)} refused as too long; tokens sent per round {costs[0]:.0f} at "
         f"first, {costs[1]:.0f} at last; CPU per round {times[0]:.1f} ms at first, {times[1]:.1f} ms at last; "
-        f"cost {head.usage.known_cost_microusd / 1e6:.2f} USD",
+        + (
+            f"SQLite's steps per round {work[0]:.0f} at first, {work[1]:.0f} at last; "
+            if any(work)
+            else ""
+        )
+        + f"cost {head.usage.known_cost_microusd / 1e6:.2f} USD",
     )
     assert await chat.failed() == []
     assert refused == []
@@ -196,6 +215,7 @@ async def test_a_chat_of_thousands_of_rounds_never_fails_for_length(
     assert rounds // 40 < len(compactions) < rounds // 3
     assert sizes[1] < 1.25 * sizes[0]
     assert costs[1] < 1.25 * costs[0]
+    assert work[1] <= 1.25 * work[0]
     # The first message is found and shown, the pinned ones are still read by the model.
     assert (head.id, 1) in [(hit.session.id, hit.seq) for hit in found.hits]
     assert await text_of_entry(world, 1) == FIRST

@@ -43,6 +43,8 @@ STEPS = {
         "entries USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
         "e USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
     },
+    "read_retractions": {"entries USING INDEX retractions (entry_no>? AND entry_no<?)"},
+    "read_last_compaction": {"entries USING INDEX marks (entry_no>? AND entry_no<?)"},
     "count_waiting": {
         "arrivals USING COVERING INDEX arrivals_waiting (profile=?)",
         "s USING INTEGER PRIMARY KEY (rowid=?)",

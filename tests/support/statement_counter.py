@@ -69,6 +69,27 @@ def counted_sqlite(counter: StatementCounter) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def counted_sqlite_steps() -> Iterator[Callable[[], int]]:
+    """Yield a function that tells how many steps SQLite has taken, on every connection opened within the block."""
+    taken = 0
+    lock = threading.Lock()
+
+    def trace(event: dict[str, Any]) -> None:
+        nonlocal taken
+        with lock:
+            taken += event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]
+
+    def hook(connection: apsw.Connection) -> None:
+        connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, trace)
+
+    apsw.connection_hooks.append(hook)
+    try:
+        yield lambda: taken
+    finally:
+        apsw.connection_hooks.remove(hook)
+
+
+@contextlib.contextmanager
 def counted_postgres(url: str, counter: StatementCounter) -> Iterator[str]:
     """Yield a URL of the same database whose statements and round trips are counted."""
     target = conninfo_to_dict(url)

@@ -25,14 +25,11 @@ from sessionary.mcp.output import (
     SessionFacts,
     UsagePage,
 )
-from sessionary.model import transcript
-from sessionary.model.message import MAX_SEQ, Compaction, Entry, Message, Role
+from sessionary.model.message import MAX_SEQ, Entry, Message, Role
 from sessionary.model.session import SessionFolder, SessionHead, TitleBy
 from sessionary.model.terminal import one_line
 from sessionary.model.view import time_text, usage_json
 from sessionary.store.database import Store, Tx
-from sessionary.store.tables import entries
-from sessionary.store.tables import sessions as session_table
 
 MAX_TRANSCRIPT = 60_000
 # How much of each message an overview shows: the first that fits into an answer.
@@ -422,10 +419,8 @@ def _first_prompt(tx: Tx, head: SessionHead) -> str | None:
 
 
 def _summary(tx: Tx, head: SessionHead) -> str | None:
-    mark = transcript.latest_compaction(
-        entries.marks_in_effect(tx, session_table.segments(tx, head.no))
-    )
-    return mark.body.summary if mark is not None and isinstance(mark.body, Compaction) else None
+    compaction = read.get_compaction(tx, head)
+    return None if compaction is None else compaction.summary
 
 
 def _cut_to_tokens(text: str, tokens: float) -> str:

@@ -152,6 +152,12 @@ def latest_compaction(marks: Sequence[Entry]) -> Entry | None:
     return max(standing, key=lambda mark: mark.seq, default=None)
 
 
+def compaction_in_effect(marks: Sequence[Entry]) -> Compaction | None:
+    """What the compaction that holds now says, if there is one."""
+    mark = latest_compaction(marks)
+    return mark.body if mark is not None and isinstance(mark.body, Compaction) else None
+
+
 def mark_shared(message: Message) -> Message:
     """The message with a mark that several people may have written it: its speaker is named."""
     if message.role is not Role.USER or message.person is None:
@@ -165,8 +171,7 @@ def named_from(entries: Sequence[Entry]) -> int | None:
     It depends on nothing but the log up to there, what was taken back included: a context that
     was read once stays as it was, wherever the session goes.
     """
-    mark = latest_compaction(marks_of(entries))
-    compaction = mark.body if mark is not None and isinstance(mark.body, Compaction) else None
+    compaction = compaction_in_effect(marks_of(entries))
     through, _, speakers = _at_compaction(compaction)
     return speakers.after(entries, through).named_from
 
@@ -293,8 +298,7 @@ class ContextFold(Struct, frozen=True):
 
 def fold_context(entries: Sequence[Entry], *, last_seq: int) -> ContextFold:
     """Fold the entries from the last compaction on; `last_seq` is the last entry of the log."""
-    mark = latest_compaction(marks_of(entries))
-    compaction = mark.body if mark is not None and isinstance(mark.body, Compaction) else None
+    compaction = compaction_in_effect(marks_of(entries))
     through, chats, speakers = _at_compaction(compaction)
     speakers = speakers.after(entries, through)
     shown = transcript(entries)

@@ -123,8 +123,7 @@ def read_since_compaction(tx: Tx, found: SessionHead, *, through: int | None = N
     """The entries from which the model's context is made, now or as it was at the entry `through`."""
     segments = sessions.segments(tx, found.no, through=through)
     marks = entries.marks_in_effect(tx, segments)
-    mark = transcript.latest_compaction(marks)
-    compaction = mark.body if mark is not None and isinstance(mark.body, Compaction) else None
+    compaction = transcript.compaction_in_effect(marks)
     first = 1 if compaction is None else compaction.through + 1
     kept = () if compaction is None else compaction.kept
     parts = [part for seq in kept for part in clip(segments, seq, seq)]
@@ -152,9 +151,9 @@ def count_rounds(tx: Tx, id: str, *, profile: str, since: int = 0) -> int:
 
 def get_compaction(tx: Tx, head: SessionHead) -> Compaction | None:
     """The compaction that is in effect, if any."""
-    marks = entries.marks_in_effect(tx, sessions.segments(tx, head.no))
-    mark = transcript.latest_compaction(marks)
-    return mark.body if mark is not None and isinstance(mark.body, Compaction) else None
+    return transcript.compaction_in_effect(
+        entries.marks_in_effect(tx, sessions.segments(tx, head.no))
+    )
 
 
 def list_pinned(head: SessionHead) -> tuple[int, ...]:
@@ -163,13 +162,13 @@ def list_pinned(head: SessionHead) -> tuple[int, ...]:
     return tuple(seq for seq in pinned if isinstance(seq, int))
 
 
-def measure_pinned(tx: Tx, head: SessionHead) -> dict[int, int]:
-    """The estimated tokens of each message that was pinned and not taken back."""
+def measure_pinned(tx: Tx, head: SessionHead, marks: Sequence[Entry]) -> dict[int, int]:
+    """The estimated tokens of each message that was pinned and not taken back; `marks` has every retraction."""
     pinned = list_pinned(head)
     if not pinned:
         return {}
     segments = sessions.segments(tx, head.no)
-    retracted = transcript.retracted(entries.retractions(tx, segments))
+    retracted = transcript.retracted(marks)
     parts = [part for seq in sorted(set(pinned)) for part in clip(segments, seq, seq)]
     return {
         entry.seq: estimate(entry.body.text)

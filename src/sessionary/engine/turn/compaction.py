@@ -21,7 +21,7 @@ from sessionary.engine.ports import Agent
 from sessionary.engine.turn import budgets
 from sessionary.engine.turn.budgets import Spending
 from sessionary.errors import Conflict, RetryLater, SessionaryError, StoreUnavailable
-from sessionary.model import compaction
+from sessionary.model import compaction, transcript
 from sessionary.model.compaction import CompactionLimits, CompactionPlan
 from sessionary.model.message import Compaction
 from sessionary.model.session import SessionHead
@@ -90,11 +90,13 @@ def limits_of(agent: Agent, model: str | None, context: EngineContext) -> Compac
 def read_session_context(tx: Tx, session_id: str, *, profile: str) -> CurrentContext:
     """Read a session's context as it is now."""
     head = read.get_head(tx, session_id, profile=profile)
+    found = read.read_since_compaction(tx, head)
+    marks = transcript.marks_of(found)
     return CurrentContext(
         head,
-        read.fold_context(tx, head),
-        read.get_compaction(tx, head),
-        read.measure_pinned(tx, head),
+        transcript.fold_context(found, last_seq=head.last_seq),
+        transcript.compaction_in_effect(marks),
+        read.measure_pinned(tx, head, marks),
     )
 
 

@@ -934,6 +934,9 @@ class TurnRun:
         limits = compaction.limits_of(agent, self.model, context)
         if limits is None or self._stop is not None or self._is_handing_over:
             return
+        reported, added = self._record.tokens
+        if reported and reported + added <= limits.due:
+            return
         try:
             found = await context.store.read(
                 compaction.read_session_context, session_id, profile=context.profile

@@ -52,7 +52,7 @@ WHERE kind <> 'message' AND entry_no BETWEEN :first AND :last ORDER BY entry_no;
 
 -- name: read_retractions
 SELECT entry_no, kind, role, at, turn_id, body FROM entries
-WHERE kind <> 'message' AND kind = 'retraction' AND entry_no BETWEEN :first AND :last ORDER BY entry_no;
+WHERE kind = 'retraction' AND entry_no BETWEEN :first AND :last ORDER BY entry_no;
 
 -- name: read_last_compaction
 SELECT entry_no, kind, role, at, turn_id, body FROM entries
