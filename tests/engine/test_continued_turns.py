@@ -4,7 +4,7 @@ import asyncio
 import sys
 from dataclasses import replace
 
-from sessionary.actions import inbox, outbox
+from sessionary.actions import inbox, outbox, turns
 from sessionary.engine.context import EngineContext
 from sessionary.engine.turn import loop
 from sessionary.model.message import message
@@ -116,6 +116,35 @@ async def test_a_turn_that_is_not_continued_is_interrupted_at_once(store: Store)
     assert text.startswith("Interrupted")
 
 
+async def test_what_a_turn_wrote_before_it_was_continued_counts_as_its_output(
+    store: Store,
+) -> None:
+    """Otherwise an agent that kills its process could write the limit again and again."""
+    world = EngineWorld(store, settings=replace(QUICK, lease_seconds=3600, longest_output=1_000))
+    agent = replace(scripted_agent(MisbehavingRunner(["y" * 500])), resumes=True)
+    world.use(agent_for=lambda _, __: agent)
+    dead = replace(world.context(), holder=await ended_process())
+    begun = await receive_and_begin(world, dead)
+    await store.write(
+        turns.add_step,
+        begun.lease,
+        message("assistant", "x" * 600),
+        None,
+        profile="main",
+        moment=dead.moment(),
+    )
+
+    engine = await world.started()
+    await world.settle(engine)
+    await engine.stop()
+
+    (turn,) = await world.turns()
+    assert (turn.state, turn.reason) == (
+        TurnState.FAILED,
+        "The agent said more than is allowed in one turn.",
+    )
+
+
 def hour_long_leases(store: Store, *, resumes: bool = True) -> EngineWorld:
     """Engines whose leases last for an hour."""
     world = EngineWorld(store, settings=replace(QUICK, lease_seconds=3600))
@@ -134,8 +163,8 @@ async def ended_process() -> str:
     return printed.decode().strip()
 
 
-async def receive_and_begin(world: EngineWorld, context: EngineContext) -> None:
-    """Let a process begin a turn and do nothing more."""
+async def receive_and_begin(world: EngineWorld, context: EngineContext) -> turns.Begun:
+    """Let a process begin a turn and do nothing more; return the turn."""
     source = world.source()
     await world.store.write(
         inbox.receive,
@@ -148,3 +177,4 @@ async def receive_and_begin(world: EngineWorld, context: EngineContext) -> None:
         loop.begin, context.key(source), context=context, moment=context.moment()
     )
     assert begun.begun is not None
+    return begun.begun

@@ -309,12 +309,14 @@ class TurnRecord:
     def _take_up(self, resumption: Resumption) -> None:
         """Start from what the turn has done before it was continued."""
         for message in resumption.steps:
+            self._output_length += max(1, len(message.text))
             if message.role is Role.ASSISTANT:
                 self.reply = message.text or self.reply
                 self._files += [part for part in message.parts if isinstance(part, Attachment)]
             self._count_calls(message)
         self._open_calls = [call.id for call in resumption.unfinished]
         self._beginning = resumption.beginning
+        self._output_length += len(resumption.beginning)
 
     @property
     def has_open_calls(self) -> bool:
