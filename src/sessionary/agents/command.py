@@ -20,6 +20,21 @@ It answers with lines on its standard output, each a JSON object with one of
 
 Other lines are counted and reported. What the program writes to its standard error is shown, its
 last lines, when it fails.
+
+With `keep_input_open = true` the standard input stays open after the request, which then has "keep_input_open": true,
+and the program may ask between two steps for the messages that people have sent to the running turn:
+
+    {"new_messages": true}
+
+It is answered with exactly one line on the standard input, which has the messages as the context has them, the oldest
+first; the list is empty if there are none:
+
+    {"messages": [{"role": "user", "content": …}, …]}
+
+These messages are then in the log, after the steps that the program has written before, and no other turn answers them.
+Text that was streamed and not finished by a step comes after them. After a reply the list is empty: what comes then, or
+after the last question, waits for the next turn. Read each answer before the next question; a program that asks on and
+on without reading is stopped. The input ends when the turn is over.
 """
 
 import asyncio
@@ -39,7 +54,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, TypeVar
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from sessionary import config
 from sessionary.agents.registry import AgentContext, AgentKind
@@ -61,7 +76,7 @@ _USAGE_FIELDS = (*_TOKENS, "model", "provider", "base_url", "billing_mode", "tas
 _ROLES = {Role.ASSISTANT, Role.TOOL}
 
 
-def request_line(request: TurnRequest) -> bytes:
+def request_line(request: TurnRequest, *, keep_input_open: bool = False) -> bytes:
     """Return the request that the program reads from its standard input, as one line."""
     session = request.session
     told = {
@@ -88,7 +103,13 @@ def request_line(request: TurnRequest) -> bytes:
                 for call in request.unfinished
             ],
         }
-    return codec.encode(told).encode() + b"\n"
+    if keep_input_open:
+        told["keep_input_open"] = True
+    return _line(told)
+
+
+def _line(data: Mapping[str, Any]) -> bytes:
+    return codec.encode(data).encode() + b"\n"
 
 
 def too_much(program: str, total: int) -> AgentFailed:
@@ -96,13 +117,18 @@ def too_much(program: str, total: int) -> AgentFailed:
     return AgentFailed(f"The program {program} wrote too much ({total} bytes) and was stopped.")
 
 
+class MessagesQuestion(Struct, frozen=True):
+    """The program asks for the messages that people have sent to the running turn."""
+
+
 class Answers:
     """Turns the program's output lines into events; collects what is recorded at the end of the turn."""
 
-    def __init__(self, program: str, *, most_rubbish: int) -> None:
+    def __init__(self, program: str, *, most_rubbish: int, may_ask: bool = False) -> None:
         self.rubbish = 0
         self._program = program
         self._most_rubbish = most_rubbish
+        self._may_ask = may_ask
         self._example = ""
         self._said: list[str] = []
         self._reply: str | None = None
@@ -110,8 +136,13 @@ class Answers:
         self._files: list[tuple[Attachment, bytes]] = []
         self._is_silent = True
 
-    def read(self, line: bytes) -> Iterator[Event]:
-        """Yield the events of one line."""
+    @property
+    def has_reply(self) -> bool:
+        """Whether the program has written its last message."""
+        return self._reply is not None
+
+    def read(self, line: bytes) -> Iterator[Event | MessagesQuestion]:
+        """Yield the events of one line, or its question."""
         if not line.strip():
             return
         try:
@@ -141,7 +172,7 @@ class Answers:
             return ""
         return f" {self.rubbish} of its lines were not understood, the first: {self._example!r}."
 
-    def _understood(self, given: Any) -> Iterator[Event]:
+    def _understood(self, given: Any) -> Iterator[Event | MessagesQuestion]:
         match given:
             case {"delta": str(text)}:
                 yield self._delta(text, thinking=given.get("thinking") is True)
@@ -158,6 +189,8 @@ class Answers:
                 self._files.append(_file(file))
             case {"usage": dict(used)}:
                 self._take_usage(used)
+            case {"new_messages": True} if self._may_ask:
+                yield MessagesQuestion()
             case {"error": str(text)}:
                 raise _failure(text, given.get("retry_after"))
             case {"error": {"message": str(text), **rest}}:
@@ -243,6 +276,8 @@ _ERROR_LINE_BYTES = 500
 _ERROR_SECONDS = 0.5
 _LOOK_SECONDS = 0.1
 _BURIAL_SECONDS = 5.0
+# How much of the answers to its questions a program may leave unread. One that reads each answer leaves nothing.
+_MOST_UNREAD_BYTES = 256 * 1024
 
 # The environment variables that every program gets: paths and locale. Any other variable may hold a secret of the
 # server, such as an API key or a database URL, and must be named in the settings.
@@ -288,6 +323,10 @@ class CommandOptions:
     )
     timeout_seconds: Annotated[Seconds, Setting("how long it may take")] = 600.0
     most_bytes: Annotated[int, Setting("how much it may write", ge=1)] = 32 * 1024 * 1024
+    keep_input_open: Annotated[
+        bool,
+        Setting("leave its standard input open, so that it can ask for messages sent meanwhile"),
+    ] = False
     # Not in the file: the whole environment of the program. It has a secret of the server only if the settings name it.
     environ: Mapping[str, str] = field(
         default_factory=lambda: program_environment(config.environment()), repr=False
@@ -323,12 +362,24 @@ class CommandRunner:
     async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
         """Yield the events of the program."""
         options = self._options
-        answers = Answers(options.command[0], most_rubbish=options.most_rubbish_lines)
+        answers = Answers(
+            options.command[0],
+            most_rubbish=options.most_rubbish_lines,
+            may_ask=options.keep_input_open,
+        )
+        told = request_line(request, keep_input_open=options.keep_input_open)
         async with _Child(await _start(options), options) as child:
-            async with contextlib.aclosing(child.lines(request_line(request))) as lines:
+            async with contextlib.aclosing(child.lines(told)) as lines:
                 async for line in lines:
                     for event in answers.read(line):
-                        yield event
+                        if not isinstance(event, MessagesQuestion):
+                            yield event
+                            continue
+                        child.check_that_it_reads()
+                        # What nobody would answer stays for the next turn.
+                        is_over = answers.has_reply or not child.is_listening
+                        new = () if is_over else await request.services.new_messages()
+                        child.tell({"messages": list(new)})
             code = await child.ended()
             if code != 0:
                 raise AgentFailed(
@@ -353,6 +404,9 @@ class _Child:
         self._tail: deque[str] = deque(maxlen=_ERROR_LINES)
         self._tasks: list[asyncio.Task[None]] = []
         self._deadline = asyncio.get_running_loop().time() + options.timeout_seconds
+        assert process.stdin is not None
+        self._stdin = process.stdin
+        self._answered_bytes = 0
 
     async def __aenter__(self) -> "_Child":
         self._tasks = [
@@ -363,6 +417,7 @@ class _Child:
 
     async def __aexit__(self, *failure: object) -> None:
         try:
+            self._stdin.close()
             if self._process.returncode is None:
                 _signal_group(self._process, kill=False)
                 await self._gone_within(self._options.kill_after_seconds)
@@ -373,12 +428,17 @@ class _Child:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             # A process that left the group may keep our pipes open for ever: close our ends.
+            if self._stdin.transport.get_write_buffer_size():
+                self._stdin.transport.abort()
             self._process._transport.close()  # type: ignore[attr-defined]
 
     async def lines(self, request: bytes) -> AsyncGenerator[bytes]:
-        """Yield the program's output by lines, up to the limit."""
+        """Give the program its request; yield its output by lines, up to the limit."""
         assert self._process.stdout is not None
-        self._tasks.append(asyncio.create_task(self._tell(request)))
+        # Neither waits: a program may end without reading its input.
+        self._stdin.write(request)
+        if not self._options.keep_input_open:
+            self._stdin.close()
         kept, total = b"", 0
         while chunk := await self._in_time(self._process.stdout.read(_CHUNK)):
             total += len(chunk)
@@ -390,6 +450,31 @@ class _Child:
                 yield line
         if kept:
             yield kept
+        # It can ask nothing any more.
+        self._stdin.close()
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether the program runs and has not closed its input, as far as is known."""
+        return self._process.returncode is None and not self._stdin.is_closing()
+
+    def check_that_it_reads(self) -> None:
+        """Refuse a program that asks and does not read what it was answered."""
+        # What waits may also be the request, which is written first.
+        unread = min(self._stdin.transport.get_write_buffer_size(), self._answered_bytes)
+        if unread > _MOST_UNREAD_BYTES:
+            raise AgentFailed(
+                f"The program {self._options.command[0]} asked for new messages, did not read the "
+                f"answers, and was stopped.{self.last_words()}"
+            )
+
+    def tell(self, answer: Mapping[str, Any]) -> None:
+        """Write an answer to the program's input, without waiting until it is read."""
+        # A program may end, or close its input, before it is answered.
+        if self.is_listening:
+            line = _line(answer)
+            self._answered_bytes += len(line)
+            self._stdin.write(line)
 
     async def ended(self) -> int:
         """Return the exit code of the program."""
@@ -421,15 +506,6 @@ class _Child:
                 await asyncio.wait({waiting}, timeout=_LOOK_SECONDS)
         finally:
             waiting.cancel()
-
-    async def _tell(self, request: bytes) -> None:
-        stdin = self._process.stdin
-        assert stdin is not None
-        # A program may end without reading its input.
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            stdin.write(request)
-            await stdin.drain()
-        stdin.close()
 
     async def _keep_errors(self) -> None:
         assert self._process.stderr is not None
