@@ -6,7 +6,7 @@ import { serviceWorker } from './build/service-worker.ts'
 
 const FIRST_LOAD_BYTES = 110_000
 const COMMON =
-  /src\/lib\/(api\/http|i18n\.svelte|format|live\/.*|ui\/focus)\.ts$|svelte\/src\/internal\/disclose-version/
+  /src\/lib\/(api\/http|i18n\.svelte|format|live\/.*|ui\/focus)\.ts$|ui\/Icon\.svelte$|svelte\/src\/internal\/disclose-version/
 
 export default defineConfig({
   plugins: [icons(), svelte(), serviceWorker(), compress(FIRST_LOAD_BYTES)],

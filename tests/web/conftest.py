@@ -78,7 +78,9 @@ class Served:
         self.ending = AsyncExitStack()
         self._chance = 0
 
-    async def token(self, scope: Scope = Scope.ADMIN, profile: str = "main") -> tuple[str, Token]:
+    async def token(
+        self, scope: Scope = Scope.ADMIN, profile: str = "main", name: str = ""
+    ) -> tuple[str, Token]:
         self._chance += 1
         secret = credentials.make_secret(
             (self.port << 32 | self._chance).to_bytes(credentials.SECRET_BYTES)
@@ -89,11 +91,14 @@ class Served:
             profile=profile,
             scope=scope,
             moment=self.world.context().moment(),
+            name=name,
         )
         return secret, made
 
-    async def client(self, scope: Scope = Scope.ADMIN, profile: str = "main") -> Client:
-        return Client(self.http, (await self.token(scope, profile))[0])
+    async def client(
+        self, scope: Scope = Scope.ADMIN, profile: str = "main", name: str = ""
+    ) -> Client:
+        return Client(self.http, (await self.token(scope, profile, name))[0])
 
     async def fresh(self) -> httpx2.AsyncClient:
         """Another browser, which knows nothing yet."""

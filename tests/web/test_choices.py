@@ -6,6 +6,7 @@ import pytest
 
 from sessionary.model.access import Scope
 from sessionary.model.choice import AgentOffer, ChoiceCatalog, Persona
+from sessionary.web.auth import CSRF_HEADER
 from tests.web.conftest import Client, Served, Server
 
 CATALOG = ChoiceCatalog(
@@ -27,7 +28,7 @@ async def server(servers: Server) -> Served:
 
 @pytest.fixture
 async def client(server: Served) -> Client:
-    return await server.client()
+    return await server.client(name="grafana")
 
 
 async def opened(client: Client, text: str) -> str:
@@ -87,13 +88,80 @@ async def test_a_change_is_shown_recorded_and_used(server: Served, client: Clien
     assert back["title"] == "Plans"
     assert (await texts(client, id))[:3] == [
         "hello",
-        "The model p:large, the persona pirate and the tools files_* were chosen.",
+        "grafana chose the model p:large, the persona pirate and the tools files_*.",
         "and now?",
     ]
     (request,) = server.world.runner.requests
     assert request.settings == {"model": "p:large", "persona": "pirate", "tools": ["files_*"]}
     log = (await client.get(f"/sessions/{id}/entries"))["items"]
-    assert log[1]["extra"]["record"]["kind"] == "settings"
+    assert log[1]["extra"]["record"] == {
+        "kind": "settings",
+        "changed": {"model": "p:large", "persona": "pirate", "tools": ["files_*"]},
+        "before": {"model": None, "persona": None, "tools": None},
+        "by": "grafana",
+    }
+
+
+async def test_the_log_names_the_token_of_a_program_that_chose(server: Served) -> None:
+    secret, token = await server.token()
+    unnamed = Client(server.http, secret)
+    id = await opened(unnamed, "hello")
+
+    await change(unnamed, id, model="p:large")
+    await change(await server.client(name="grafana"), id, model="p:small")
+
+    chosen = (await unnamed.get(f"/sessions/{id}/entries"))["items"][1:]
+    assert [each["text"] for each in chosen] == [
+        f"Token {token.id} chose the model p:large.",
+        "grafana chose the model p:small.",
+    ]
+    assert chosen[0]["person"]["id"] == token.id
+
+
+async def test_the_log_names_the_owner_who_chose_at_the_workbench(
+    server: Served, client: Client
+) -> None:
+    id = await opened(client, "hello")
+    browser = await server.fresh()
+    await browser.get(server.login_link, follow_redirects=True)
+    csrf = (await browser.get("/api/v1/me")).json()["csrf"]
+
+    done = await browser.patch(
+        f"/api/v1/sessions/{id}", json={"persona": "pirate"}, headers={CSRF_HEADER: csrf}
+    )
+
+    assert done.status_code == 200, done.text
+    record = (await client.get(f"/sessions/{id}/entries"))["items"][-1]
+    assert record["text"] == "The owner chose the persona pirate."
+    assert record["person"] == {"id": "owner", "name": "The owner"}
+
+
+async def test_what_is_no_longer_there_is_recorded_so_that_it_can_be_translated(
+    servers: Server, client: Client
+) -> None:
+    id = await opened(client, "hello")
+    await change(client, id, agent="plain", persona="pirate")
+    later: Served = await servers(
+        catalog=ChoiceCatalog(agents={"writer": CATALOG.agents["writer"]}, default="writer")
+    )
+
+    there = Client(later.http, client.token)
+    await there.post(f"/sessions/{id}/turns", {"text": "and now?"}, status=202)
+    await later.settle()
+
+    entries = (await there.get(f"/sessions/{id}/entries"))["items"]
+    records = [each["extra"]["record"] for each in entries if "record" in each.get("extra", {})]
+    assert records[1:] == [
+        {
+            "kind": "settings",
+            "changed": {name: None},
+            "before": {name: before},
+            "by": None,
+            "is_missing": True,
+            "agent": agent,
+        }
+        for name, before, agent in (("agent", "plain", "writer"), ("persona", "pirate", None))
+    ]
 
 
 async def test_a_new_session_begins_with_what_was_chosen(server: Served, client: Client) -> None:
@@ -103,11 +171,11 @@ async def test_a_new_session_begins_with_what_was_chosen(server: Served, client:
     await server.settle()
 
     assert (await texts(client, run["session_id"]))[:2] == [
-        "The model p:large and the persona pirate were chosen.",
+        "grafana chose the model p:large and the persona pirate.",
         "hello",
     ]
     assert await texts(client, stored["id"]) == [
-        "The model p:large, the persona pirate and no tools were chosen.",
+        "grafana chose the model p:large, the persona pirate and no tools.",
         "hello",
     ]
     assert (stored["model"], stored["persona"], stored["tools"]) == ("p:large", "pirate", [])

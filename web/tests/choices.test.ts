@@ -88,7 +88,10 @@ const sent: [string, string, unknown][] = []
 
 function answer(url: string, init: RequestInit = {}): Promise<Response> {
   if (init.method && init.method !== 'GET') sent.push([init.method, url, JSON.parse(String(init.body))])
-  return Promise.resolve(Response.json(url.endsWith('/agents') ? there : { csrf_token: 'x', session_id: 'a' }))
+  const page = url.includes('/budgets?') ? { items: [], next: null } : null
+  return Promise.resolve(
+    Response.json(url.endsWith('/agents') ? there : (page ?? { csrf_token: 'x', session_id: 'a' })),
+  )
 }
 
 async function option(text: string): Promise<HTMLInputElement> {
@@ -239,7 +242,7 @@ test('what is chosen in a session is changed at once', async () => {
   await vi.waitFor(() => expect(onqueue).toHaveBeenCalledOnce())
 })
 
-test('a record of a choice is one quiet line with its time', () => {
+test('a record of a choice is one quiet line with its time', async () => {
   const record = { kind: 'settings', changed: { model: 'm' }, before: { model: null }, by: 'Anna' }
   const entry = {
     kind: 'message',
@@ -255,7 +258,9 @@ test('a record of a choice is one quiet line with its time', () => {
   const shown = { sessionId: 'a', target: null, highlights: [], allExpanded: null, messageActions, canWrite: true }
   mounted = mount(ExchangeView, { target: document.body, props: { exchange: exchange!, ...shown } })
 
-  expect(document.querySelector('#m3.record')?.textContent).toContain('Anna chose the model m.')
+  await vi.waitFor(() =>
+    expect(document.querySelector('#m3.record')?.textContent).toMatch(/^Anna chose the model m · /),
+  )
   expect(document.querySelector('#m3 time')?.getAttribute('datetime')).toBe('2026-03-15T12:00:00Z')
   expect(document.querySelector('.message')).toBe(null)
 })

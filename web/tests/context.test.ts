@@ -1,9 +1,7 @@
 import { expect, test } from 'vitest'
 import '../src/lib/page-messages'
 import { compactionTexts, contextText, kindName } from '../src/lib/transcript/context'
-import { recordOf, recordText } from '../src/lib/transcript/records'
 import type { ContextInfo } from '../src/lib/api/schema'
-import type { Entry } from '../src/lib/api/types'
 
 const context = (more: Partial<ContextInfo>): ContextInfo => ({
   used: 20_000,
@@ -16,8 +14,6 @@ const context = (more: Partial<ContextInfo>): ContextInfo => ({
   status: 'reported',
   ...more,
 })
-const entry = (role: string, extra?: object): Entry =>
-  ({ kind: 'message', seq: 9, role, text: 'as the server wrote it', extra }) as unknown as Entry
 
 test('the size of a context says how much of the window is used, and when it is compacted', () => {
   expect(contextText(context({}), 'en')).toBe('Context: 20k of 128k tokens used (16 %), compacted at 90k')
@@ -36,14 +32,4 @@ test('a compaction says what the model reads instead', () => {
   ])
   expect(kindName('tool')).toBe('Tool outputs')
   expect(kindName('holograms')).toBe('holograms')
-})
-
-test('a record is a system message that says what happened to the session', () => {
-  const resumed = entry('system', { record: { kind: 'resumed', reason: 'its process died' } })
-
-  expect(recordText(resumed)).toBe('The turn went on after an interruption: its process died')
-  expect(recordText(entry('system', { record: { kind: 'pin', seq: 4 } }))).toBe('Message 4 was pinned for the model')
-  expect(recordText(entry('system', { record: { kind: 'settings' } }))).toBe('as the server wrote it')
-  expect(recordOf(entry('user', { record: { kind: 'pin' } }))).toBeNull()
-  expect(recordOf(entry('system'))).toBeNull()
 })

@@ -5,7 +5,8 @@ import { buildRows, sorted } from '../src/lib/sessions/list-rows'
 import { queryWords } from '../src/lib/text/search-words'
 import { formatDuration, ageGroup, formatCost, shortAge, formatTokens, totalTokens } from '../src/lib/format'
 import type { BudgetInfo, ListedSession, UsageTotals } from '../src/lib/api/schema'
-import { budgetLimits, chartBars, toCsv, sortUsage, sumUsage } from '../src/lib/usage'
+import { budgetLimits } from '../src/lib/budgets'
+import { chartBars, toCsv, sortUsage, sumUsage } from '../src/lib/usage'
 
 const NOW = new Date(2026, 2, 15, 12).getTime()
 const ago = (days: number) => new Date(NOW - days * 86_400_000).toISOString()

@@ -70,8 +70,10 @@ class ChoiceChange(Struct, frozen=True):
 
     changed: Changes
     by: Person | None = None
-    # The sentence of the record, if it is not "Anna chose …".
+    # The sentence of the record, if it is not "Anna chose …": what was chosen before is no longer there.
     reason: str | None = None
+    # The agent that answers from then on, if it is part of that sentence.
+    agent: str | None = None
 
 
 class SettledChoice(Struct, frozen=True):
@@ -163,6 +165,7 @@ class ChoiceCatalog(Struct, frozen=True):
             yield ChoiceChange(
                 {"agent": None},
                 reason=f"There is no agent {agent} any more: {default} answers instead.",
+                agent=default,
             )
             settings = apply_changes(settings, {"agent": None})
         offer = self.offer(settings, platform=platform)
@@ -170,6 +173,7 @@ class ChoiceCatalog(Struct, frozen=True):
             yield ChoiceChange(
                 {"model": None},
                 reason=f"The agent {offer.name} does not offer the model {model}: its own answers instead.",
+                agent=offer.name,
             )
         if persona is not None and persona not in self.personas:
             yield ChoiceChange(
@@ -258,12 +262,16 @@ def chosen_in(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def record_of(change: ChoiceChange, before: Mapping[str, Any]) -> Message:
     """Return the entry of the log for a change; people read it, the model does not."""
-    record = {
+    record: dict[str, Any] = {
         "kind": "settings",
         "changed": dict(change.changed),
         "before": {key: before.get(key) for key in change.changed},
         "by": None if change.by is None else change.by.label,
     }
+    if change.reason is not None:
+        # So that it can be said in another language.
+        record["is_missing"] = True
+        record["agent"] = change.agent
     # With its person, so that it is erased with what they wrote.
     return Message(
         Role.SYSTEM, (Text(_sentence(change)),), person=change.by, extra={"record": record}

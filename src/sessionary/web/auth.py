@@ -91,7 +91,7 @@ def find_caller(tx: Tx, shown: Credential, *, now: datetime) -> Caller:
     token = credentials.find_token(tx, shown.secret)
     if token is None:
         raise RequestRefused(401, "The token is not valid.")
-    return Caller(token.profile, token.scope, token.id)
+    return Caller(token.profile, token.scope, token.id, name=token.name)
 
 
 async def identify(request: Request) -> Caller:

@@ -15,9 +15,12 @@ from sessionary.engine.ports import Challenge, Webhook
 from sessionary.model.access import Scope
 from sessionary.model.record import ExportOptions
 from sessionary.model.reset import Policies
+from sessionary.model.source import Person
 from sessionary.store.database import Store
 
 PREFIX = "/api/v1"
+# Who is logged in at the workbench.
+OWNER = Person("owner", name="The owner")
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 # The handler for spans: a profile, the raw body, its media type and encoding in; the response's
@@ -256,6 +259,15 @@ class Caller:
     scope: Scope
     id: str
     is_browser: bool = False
+    # The name of a program's token; may be empty.
+    name: str = ""
+
+    @property
+    def person(self) -> Person:
+        """Who the log names for what the caller did: the owner, at a browser, or the token of a program."""
+        if self.is_browser:
+            return OWNER
+        return Person(self.id, name=self.name or f"Token {self.id}")
 
 
 CONTENT_POLICY = (

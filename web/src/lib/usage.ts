@@ -1,5 +1,5 @@
 import { totalTokens } from './format'
-import type { BudgetInfo, UsageTotals } from './api/schema'
+import type { UsageTotals } from './api/schema'
 
 const COLUMNS = [
   'group',
@@ -86,28 +86,4 @@ export function chartBars(rows: UsageTotals[], width: number, height: number, mo
     const tall = (value / top) * height
     return { x: index * step + step * 0.1, y: height - tall, width: step * 0.8, height: tall, label, value }
   })
-}
-
-export interface BudgetLimit {
-  unit: 'tokens' | 'money'
-  used: number
-  limit: number
-  reserved: number
-  percent: number
-  level: 'low' | 'high' | 'full'
-}
-
-/** The limits that a budget has: in tokens, in money, or both. */
-export function budgetLimits(budget: BudgetInfo): BudgetLimit[] {
-  const limit = (unit: BudgetLimit['unit'], used: number, most: number | null, reserved: number): BudgetLimit[] => {
-    if (most === null) return []
-    const percent = (100 * used) / most
-    return [
-      { unit, used, limit: most, reserved, percent, level: percent >= 100 ? 'full' : percent >= 80 ? 'high' : 'low' },
-    ]
-  }
-  return [
-    ...limit('tokens', budget.used_tokens, budget.limit_tokens, budget.reserved_tokens),
-    ...limit('money', budget.used_microusd, budget.limit_microusd, budget.reserved_microusd),
-  ]
 }

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from sessionary.actions.sessions import log
 from sessionary.clock import Moment
 from sessionary.errors import NotFound
@@ -83,7 +85,7 @@ def settle(
         changed = choice.difference(current, change.changed)
         if not changed:
             continue
-        record = choice.record_of(ChoiceChange(changed, change.by, change.reason), current)
+        record = choice.record_of(replace(change, changed=changed), current)
         log.append(tx, head.id, record, profile=head.profile, at=moment.now, lease=lease)
         current = choice.apply_changes(current, changed)
     model = head.model

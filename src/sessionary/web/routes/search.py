@@ -8,14 +8,22 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from sessionary.actions import budgets, usage
+from sessionary.actions.budgets import Budgets
 from sessionary.actions.search import search
 from sessionary.actions.search.search import result_json
+from sessionary.actions.sessions import read
+from sessionary.engine.context import EngineContext
+from sessionary.engine.turn.budgets import model_scopes, scopes_of, turn_scopes
+from sessionary.model.access import BudgetStatus
 from sessionary.model.json_types import BudgetInfo, SearchPage, UsageTotals
+from sessionary.model.session import SessionHead
+from sessionary.model.source import at_session
 from sessionary.model.view import budget_json, usage_json
+from sessionary.store.database import Tx
 from sessionary.web.auth import ContextDep, Reader
 from sessionary.web.context import PREFIX
 from sessionary.web.requests import CursorQuery, TimeQuery, parse_time
-from sessionary.web.responses import checked_text, json_response
+from sessionary.web.responses import checked_name, checked_text, json_response
 from sessionary.web.routing import JsonAnswer, api_router
 
 router = api_router(prefix=PREFIX)
@@ -127,18 +135,44 @@ async def get_usage(
 
 
 @router.get("/budgets", tags=["usage"])
-async def get_budgets(context: ContextDep, caller: Reader) -> JsonAnswer[BudgetList]:
+async def get_budgets(
+    context: ContextDep,
+    caller: Reader,
+    session_id: Annotated[
+        str | None,
+        Query(description="Only the budgets that a message to this session counts against."),
+    ] = None,
+) -> JsonAnswer[BudgetList]:
     """List the budgets.
 
     Every budget of the settings with what was used of it in the current day or month, those nearest to their limit
     first. A budget for each person, channel, schedule, session, agent or model is listed once for each that has used
-    something, at most 200.
+    something, at most 200. With `session_id`, only those that a message to `POST /sessions/{session_id}/turns` counts
+    against: if one of them is used up, it is refused.
     """
-    engine = context.engine
-    found = await context.store.read(
-        budgets.list_status,
-        {} if engine is None else engine.context.settings.budgets,
-        profile=caller.profile,
-        now=context.clock.now(),
-    )
+    engine, now = context.engine, context.clock.now()
+    known = {} if engine is None else engine.context.settings.budgets
+    named = None if session_id is None else checked_name(session_id, "session")
+
+    def look(tx: Tx) -> list[BudgetStatus]:
+        chosen = known
+        if named is not None:
+            head = read.get_head(tx, named, profile=caller.profile)
+            is_served = engine is not None and engine.context.profile == caller.profile
+            chosen = _budgets_of(head, engine.context) if engine and is_served else {}
+        return budgets.list_status(tx, chosen, profile=caller.profile, now=now)
+
+    found = await context.store.read(look)
     return json_response(BudgetList(items=[budget_json(each) for each in found], next=None))
+
+
+def _budgets_of(head: SessionHead, engine: EngineContext) -> Budgets:
+    """The budgets that a message counts against which is sent to a session by its id; each by its own scope."""
+    known, agent = engine.settings.budgets, engine.agent_of(head)
+    scopes = (
+        *scopes_of(at_session(head.id)),
+        *turn_scopes(known, profile=engine.profile, agent=agent.name, session_id=head.id),
+        *model_scopes(known, agent=agent, head=head),
+    )
+    found = {scope: budgets.budget_of(scope, known) for scope in scopes}
+    return {scope: budget for scope, budget in found.items() if budget is not None}

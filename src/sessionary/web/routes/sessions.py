@@ -490,7 +490,8 @@ async def update_session(
     """Change a session.
 
     Changes the given fields and nothing else: all of them or none. A change of the agent, model, persona or tools is
-    recorded in the log; while a turn is running, it takes effect with the next one.
+    recorded in the log, with the name of the token or «The owner»; while a turn is running, it takes effect with the
+    next one.
     """
     known, moment = checked_name(session_id, "session"), context.moment()
     given = {name: getattr(body, name) for name in CHOICES}
@@ -500,7 +501,7 @@ async def update_session(
     def apply(tx: Tx) -> StoredAnswer[SessionSummary]:
         head = _change(tx, known, body, profile=caller.profile, moment=moment)
         if chosen:
-            head = choice.choose(tx, head, chosen, by=None, moment=moment, catalog=catalog)
+            head = choice.choose(tx, head, chosen, by=caller.person, moment=moment, catalog=catalog)
         return answer(head_json(head, now=moment.now), session_id=head.id)
 
     return await change(request, caller, apply)
@@ -605,16 +606,17 @@ def _change(tx: Tx, id: str, body: SessionChange, *, profile: str, moment: Momen
 
 def _opening_choice(
     request: Request, caller: Caller, body: NewSession, source: Source
-) -> ChoiceChange | None:
-    """What was chosen for a new session. A model alone is none, unless the agent answers: `intake` checks that."""
+) -> ChoiceChange:
+    """What was chosen for a new session, and who did. A model alone is added by `intake`, if the agent answers."""
     given = {"agent": body.agent, "persona": body.persona, "tools": body.tools}
     chosen = {name: value for name, value in given.items() if value is not None}
     if not chosen:
-        return None
+        return ChoiceChange({}, caller.person)
     if body.model is not None:
         chosen["model"] = body.model
     catalog = engine_for(request, caller).context.catalog
-    return ChoiceChange(catalog.check({}, clean(chosen), platform=source.platform))
+    checked = catalog.check({}, clean(chosen), platform=source.platform)
+    return ChoiceChange(checked, caller.person)
 
 
 def _settings(body: NewSession) -> Mapping[str, Any] | None:

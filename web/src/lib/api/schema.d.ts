@@ -125,7 +125,8 @@ export interface paths {
         /**
          * Change a session
          * @description Changes the given fields and nothing else: all of them or none. A change of the agent, model, persona or tools is
-         *     recorded in the log; while a turn is running, it takes effect with the next one.
+         *     recorded in the log, with the name of the token or «The owner»; while a turn is running, it takes effect with the
+         *     next one.
          */
         patch: operations["update_session"];
         trace?: never;
@@ -690,7 +691,8 @@ export interface paths {
          * List the budgets
          * @description Every budget of the settings with what was used of it in the current day or month, those nearest to their limit
          *     first. A budget for each person, channel, schedule, session, agent or model is listed once for each that has used
-         *     something, at most 200.
+         *     something, at most 200. With `session_id`, only those that a message to `POST /sessions/{session_id}/turns` counts
+         *     against: if one of them is used up, it is refused.
          */
         get: operations["get_budgets"];
         put?: never;
@@ -5559,7 +5561,10 @@ export interface operations {
     };
     get_budgets: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Only the budgets that a message to this session counts against. */
+                session_id?: string | null;
+            };
             header?: never;
             path?: never;
             cookie?: never;

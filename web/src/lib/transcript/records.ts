@@ -1,32 +1,25 @@
-/** What the entries say that record what happened to a session itself. */
+/** The entries that record what happened to a session itself. What they say is in `record-text.ts`. */
 import { t } from '../i18n.svelte'
 import type { Entry } from '../api/types'
 
-interface SessionRecord {
+export interface SessionRecord {
   kind: string
   reason?: string
   seq?: number
+  /** What was chosen for the session, and what was before; null is the default. */
+  changed?: Record<string, unknown>
+  before?: Record<string, unknown>
+  by?: string | null
+  /** Whether nobody chose this: what was chosen before is no longer there. */
+  is_missing?: boolean
+  /** The agent that answers then. */
+  agent?: string | null
 }
 
 /** The record in an entry; null for a message. */
 export function recordOf(entry: Entry): SessionRecord | null {
   const record = entry.role === 'system' ? (entry.extra?.['record'] as SessionRecord | undefined) : undefined
   return record && typeof record.kind === 'string' ? record : null
-}
-
-/** The record in one sentence. What this version does not know is shown as the server wrote it. */
-export function recordText(entry: Entry): string {
-  const record = recordOf(entry)
-  switch (record?.kind) {
-    case 'resumed':
-      return t('record.resumed', { reason: reasonText(record.reason ?? '') })
-    case 'pin':
-      return t('record.pin', { seq: record.seq ?? '' })
-    case 'unpin':
-      return t('record.unpin', { seq: record.seq ?? '' })
-    default:
-      return entry.text ?? ''
-  }
 }
 
 /** Why a turn was interrupted, in the language of the page if it is one of the usual reasons. */

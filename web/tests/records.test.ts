@@ -1,0 +1,107 @@
+import { afterAll, expect, test } from 'vitest'
+import '../src/lib/page-messages'
+import type { Entry } from '../src/lib/api/types'
+import { loadLanguage } from '../src/lib/i18n.svelte'
+import { recordText, refusedMessage } from '../src/lib/transcript/record-text'
+import { recordOf } from '../src/lib/transcript/records'
+import { preferences } from '../src/lib/ui/preferences.svelte'
+
+const STORED = 'as the server wrote it'
+const entry = (role: string, record?: object, more: object = {}): Entry =>
+  ({ kind: 'message', seq: 9, role, text: STORED, extra: record && { record }, ...more }) as unknown as Entry
+const said = (record: object, more: object = {}) => recordText(entry('system', record, more))
+const USED_UP = 'for the day is used up; your message was not answered. It begins again on 2026-03-03 at 00:00 UTC.'
+
+async function use(language: string) {
+  preferences.language = language
+  await loadLanguage()
+}
+afterAll(() => use('en'))
+
+test('a record is a system message that says what happened to the session', () => {
+  expect(said({ kind: 'resumed', reason: 'its process died' })).toBe(
+    'The turn went on after an interruption: its process died',
+  )
+  expect(said({ kind: 'pin', seq: 4 })).toBe('Message 4 was pinned for the model')
+  expect(recordOf(entry('user', { kind: 'pin' }))).toBeNull()
+  expect(recordOf(entry('system'))).toBeNull()
+})
+
+const CHANGED = { agent: null, model: 'p:large', persona: null, tools: ['files_*', 'search'] }
+test.each([
+  ['en', 'Ada chose the default agent, the model p:large, no persona, and the tools files_*, search'],
+  ['de', 'Ada hat gewählt: Standardagent, Modell p:large, keine Persona und Werkzeuge files_*, search'],
+  ['ru', 'Ada выбирает: агент по умолчанию, модель p:large, без роли и инструменты files_*, search'],
+  ['zh-Hans', 'Ada 选择了：默认代理、模型 p:large、无角色和工具 files_*, search'],
+])('a choice is told in %s', async (language, text) => {
+  await use(language)
+
+  expect(said({ kind: 'settings', changed: CHANGED, by: 'Ada' })).toBe(text)
+})
+
+test('a choice is told with who made it: the owner at the workbench, a token, or nobody', async () => {
+  await use('de')
+  const changed = { tools: [] }
+  const owner = { person: { id: 'owner', name: 'The owner' } }
+
+  expect(said({ kind: 'settings', changed, by: 'The owner' }, owner)).toBe('Der Besitzer hat gewählt: keine Werkzeuge')
+  expect(said({ kind: 'settings', changed, by: 'grafana' }, { person: { id: '7', name: 'grafana' } })).toBe(
+    'grafana hat gewählt: keine Werkzeuge',
+  )
+  expect(said({ kind: 'settings', changed, by: null }, { text: 'No tools were chosen.' })).toBe(
+    'Gewählt: keine Werkzeuge',
+  )
+})
+
+test.each([
+  [{ agent: 'coder' }, 'writer', 'Den Agenten coder gibt es nicht mehr: writer antwortet stattdessen'],
+  [{ model: 'm' }, 'writer', 'Der Agent writer bietet das Modell m nicht an: sein eigenes antwortet stattdessen'],
+  [{ persona: 'pirate' }, null, 'Die Persona pirate gibt es nicht mehr: die Sitzung geht ohne Persona weiter'],
+])('what is no longer there is named: %o', async (before, agent, text) => {
+  await use('de')
+
+  expect(said({ kind: 'settings', changed: {}, before, by: null, is_missing: true, agent })).toBe(text)
+})
+
+test.each([
+  { kind: 'settings' },
+  { kind: 'settings', changed: {}, by: 'Ada' },
+  { kind: 'settings', changed: { model: 7 }, by: 'Ada' },
+  { kind: 'settings', changed: { tools: 'all' }, by: 'Ada' },
+  { kind: 'settings', changed: { model: 'm', mood: 'good' }, by: 'Ada' },
+  // Written before records said that something is no longer there.
+  { kind: 'settings', changed: { agent: null }, before: { agent: 'coder' }, by: null },
+  { kind: 'settings', before: { agent: 'coder' }, is_missing: true, agent: null },
+  { kind: 'settings', before: {}, is_missing: true },
+  { kind: 'refused' },
+  { kind: 'something new' },
+])('a record that is not understood is shown as the server wrote it: %o', async (record) => {
+  await use('de')
+
+  expect(said(record)).toContain(STORED)
+})
+
+test.each([
+  ['this session', 'Budget dieser Sitzung'],
+  ['the agent my writer', 'Budget des Agenten my writer'],
+  ['the model gpt-5', 'Budget des Modells gpt-5'],
+  ['the whole profile', 'Budget des ganzen Profils'],
+])('a refusal for the budget of %s is told in German', async (whose, name) => {
+  await use('de')
+  const reason = `The budget of ${whose} ${USED_UP}`
+  const record = entry('system', { kind: 'refused', reason }, { text: `${reason}\n\nwrite\nmore` })
+
+  expect(recordText(record)).toMatch(
+    new RegExp(`^Nicht beantwortet: ${name} \\(pro Tag\\) ist aufgebraucht\\. Beginnt neu: 0?[23]\\.`),
+  )
+  expect(refusedMessage(record)).toBe('write\nmore')
+})
+
+test('a refusal for another reason keeps that reason, apart from the message', async () => {
+  await use('de')
+  const record = entry('system', { kind: 'refused', reason: 'Too late.' }, { text: 'Too late.\n\nhello' })
+
+  expect(recordText(record)).toBe('Too late.')
+  expect(refusedMessage(record)).toBe('hello')
+  expect(refusedMessage(entry('system', { kind: 'pin', seq: 1 }))).toBe('')
+})
