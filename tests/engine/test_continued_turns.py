@@ -2,12 +2,15 @@
 
 import asyncio
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 
 from sessionary.actions import inbox, outbox, turns
 from sessionary.engine.context import EngineContext
+from sessionary.engine.ports import Agent
 from sessionary.engine.turn import loop
 from sessionary.model.message import message
+from sessionary.model.source import Source
 from sessionary.model.turn import DeliveryState, TurnState
 from sessionary.store.database import Store
 from sessionary.testing.fakes import scripted_agent
@@ -121,8 +124,7 @@ async def test_what_a_turn_wrote_before_it_was_continued_counts_as_its_output(
 ) -> None:
     """Otherwise an agent that kills its process could write the limit again and again."""
     world = EngineWorld(store, settings=replace(QUICK, lease_seconds=3600, longest_output=1_000))
-    agent = replace(scripted_agent(MisbehavingRunner(["y" * 500])), resumes=True)
-    world.use(agent_for=lambda _, __: agent)
+    world.use(agent_for=resuming(MisbehavingRunner(["y" * 500])))
     dead = replace(world.context(), holder=await ended_process())
     begun = await receive_and_begin(world, dead)
     await store.write(
@@ -143,6 +145,54 @@ async def test_what_a_turn_wrote_before_it_was_continued_counts_as_its_output(
         TurnState.FAILED,
         "The agent said more than is allowed in one turn.",
     )
+
+
+async def test_the_reply_has_every_piece_of_an_answer_that_was_interrupted_twice(
+    store: Store,
+) -> None:
+    world = EngineWorld(store, settings=QUICK)
+    pieces = ["a" * 1_100, "b" * 1_100, "c" * 1_100]
+    for number, piece in enumerate(pieces):
+        is_last = number == len(pieces) - 1
+        runner = MisbehavingRunner([piece] if is_last else [piece, MisbehavingRunner.HANG])
+        world.use(agent_for=resuming(runner))
+        engine = await world.started()
+        if number == 0:
+            await world.says(engine, "hello")
+        if not is_last:
+            await world.until(lambda runner=runner: runner.hanging == 1)  # type: ignore[misc]
+        else:
+            await world.settle(engine)
+        await engine.stop()
+
+    (turn,) = await world.turns()
+    assert (turn.state, turn.resumed) == (TurnState.DONE, 2)
+    assert world.adapter.texts("loopback:1") == ["".join(pieces)]
+
+
+async def test_the_reply_of_a_turn_that_lacked_only_its_end_has_every_piece(store: Store) -> None:
+    """The process died after the last step was stored."""
+    world = EngineWorld(store, settings=replace(QUICK, lease_seconds=3600))
+    world.use(agent_for=resuming(MisbehavingRunner([])))
+    dead = replace(world.context(), holder=await ended_process())
+    begun = await receive_and_begin(world, dead)
+    for text, why in (("one ", "interrupted"), ("two ", "interrupted"), ("three", "stop")):
+        step = message("assistant", text, finish_reason=why)
+        await store.write(
+            turns.add_step, begun.lease, step, None, profile="main", moment=dead.moment()
+        )
+
+    engine = await world.started()
+    await world.settle(engine)
+    await engine.stop()
+
+    assert world.adapter.texts("loopback:1") == ["one two three"]
+
+
+def resuming(runner: MisbehavingRunner) -> Callable[[Source, str | None], Agent]:
+    """An agent with this runner whose turns are continued."""
+    agent = replace(scripted_agent(runner), resumes=True)
+    return lambda _, __: agent
 
 
 def hour_long_leases(store: Store, *, resumes: bool = True) -> EngineWorld:

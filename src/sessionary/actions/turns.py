@@ -73,8 +73,6 @@ class Resumption(Struct, frozen=True):
     # Its messages after the prompt, and the calls among them that have no result.
     steps: tuple[Message, ...]
     unfinished: tuple[ToolCall, ...] = ()
-    # The beginning of an answer that the model goes on writing.
-    beginning: str = ""
     # The entries of the messages that people have sent in it.
     prompts: tuple[int, ...] = ()
 
@@ -300,7 +298,7 @@ def take_over(
     turns.take_over(tx, lease, until=until, crashes=crashes, reason=reason)
     beginning = _beginning(turn)
     if beginning:
-        message = Message(Role.ASSISTANT, (Text(beginning),), finish_reason="interrupted")
+        message = Message(Role.ASSISTANT, (Text(beginning),), finish_reason=transcript.INTERRUPTED)
         log.append(tx, head.id, message, profile=head.profile, at=moment.now, lease=lease)
     own = _own_messages(tx, head, turn)
     steps = tuple(each for each in own.values() if each.role in (Role.ASSISTANT, Role.TOOL))
@@ -334,7 +332,7 @@ def take_over(
         resume_reason=reason,
     )
     unfinished = tuple(transcript.unfinished_calls(steps).values())
-    resumption = Resumption(continued, steps, unfinished, beginning, prompts)
+    resumption = Resumption(continued, steps, unfinished, prompts)
     # The agent that began the turn goes on with it.
     agent = turn.agent if turn.agent in claim.catalog.agents and not claim.catalog.only else None
     return Begun(lease, routing.Route(head.id, head.no), (appended,), resumption, agent)
@@ -543,7 +541,9 @@ def interrupt(
         return None
     lease = Lease(turn_id, session_no, turn.session_id, turn.epoch, turn.holder)
     if turn.partial:
-        partial = Message(Role.ASSISTANT, (Text(turn.partial),), finish_reason="interrupted")
+        partial = Message(
+            Role.ASSISTANT, (Text(turn.partial),), finish_reason=transcript.INTERRUPTED
+        )
         log.append(tx, turn.session_id, partial, profile=profile, at=turn.began_at, lease=lease)
     if not turns.end(tx, lease, state=state, at=moment.now, reason=reason):
         return None

@@ -23,7 +23,7 @@ from sessionary.config.setting import MAX_SECONDS, MAY_BE_EMPTY, Seconds, Settin
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest, TurnServices
 from sessionary.errors import AgentFailed, BadInput, ContextTooLong, RetryLater
 from sessionary.model.message import Message, Role
-from sessionary.model.transcript import fill_results
+from sessionary.model.transcript import INTERRUPTED, fill_results
 from sessionary.model.usage import Usage
 
 if TYPE_CHECKING:
@@ -362,7 +362,7 @@ def _has_answer(steps: Sequence[Message]) -> bool:
     if not steps:
         return False
     last = steps[-1]
-    is_whole = last.finish_reason != "interrupted"
+    is_whole = last.finish_reason != INTERRUPTED
     return last.role is Role.ASSISTANT and not last.tool_calls and is_whole
 
 

@@ -22,6 +22,7 @@ from sessionary.model.choice import Changes
 from sessionary.model.message import Entry, Message, Role
 from sessionary.model.session import Opening, SessionHead
 from sessionary.model.source import Source
+from sessionary.model.transcript import join_answer
 from sessionary.model.turn import Arrival, ArrivalState, Turn, TurnState
 from sessionary.model.usage import UsageTotal
 from sessionary.store.database import Tx
@@ -309,14 +310,8 @@ def look_up(tx: Tx, arrival_id: str, *, profile: str) -> AgentAnswer | None:
             f"{turn.session_id}; ask again to retry."
         )
     entries = tuple(_entries(tx, turn, profile=profile))
-    texts = [
-        entry.body.text
-        for entry in entries
-        if isinstance(entry.body, Message) and entry.body.role is Role.ASSISTANT and entry.body.text
-    ]
-    return AgentAnswer(
-        turn.session_id, turn, entries, _usage(tx, session_no, turn.id), texts[-1] if texts else ""
-    )
+    text, _ = join_answer(entry.body for entry in entries if isinstance(entry.body, Message))
+    return AgentAnswer(turn.session_id, turn, entries, _usage(tx, session_no, turn.id), text)
 
 
 def _entries(tx: Tx, turn: Turn, *, profile: str, after: int = 0) -> Sequence[Entry]:

@@ -31,6 +31,8 @@ NO_RESULT = "[no result was recorded]"
 SUMMARY_HEADING = "[Summary of the conversation up to here]"
 # A system message with this in `extra` records what happened to the session: people read it, the model does not.
 RECORD = "record"
+# The finish reason of the beginning of an answer that was cut off.
+INTERRUPTED = "interrupted"
 # What the model reads after a beginning of its own answer, which a stop of the server has cut off.
 CONTINUE_NOTE = (
     "[The server stopped while you were writing. What you had written is above. "
@@ -430,6 +432,22 @@ def _chats_after(
         is_named = named is not None and entry.seq >= named
         chats += [(entry.seq, chat) for chat in _chats(message, name_speakers=is_named)]
     return chats
+
+
+def join_answer(messages: Iterable[Message]) -> tuple[str, str]:
+    """Return the last answer in the messages of a turn, and the beginning of one that is not finished yet.
+
+    An interrupted answer is stored as far as it got, and the model goes on where it ends: the answer is all pieces.
+    """
+    answer = beginning = ""
+    for message in messages:
+        if message.role is not Role.ASSISTANT or not message.text:
+            continue
+        if message.finish_reason == INTERRUPTED and not message.tool_calls:
+            beginning += message.text
+        else:
+            answer, beginning = beginning + message.text, ""
+    return answer, beginning
 
 
 def unfinished_calls(messages: Iterable[Message]) -> dict[int, ToolCall]:

@@ -49,7 +49,13 @@ from sessionary.model.reset import ResetReason
 from sessionary.model.schedule import SILENT
 from sessionary.model.session import SessionHead
 from sessionary.model.source import Channel, SessionKey, Source
-from sessionary.model.transcript import Chat, ContextFold, chat_tokens, chats_of
+from sessionary.model.transcript import (
+    Chat,
+    ContextFold,
+    chat_tokens,
+    chats_of,
+    join_answer,
+)
 from sessionary.model.turn import Delivery, DeliveryState, Lease, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import Pending, Tx
@@ -311,12 +317,10 @@ class TurnRecord:
         for message in resumption.steps:
             self._output_length += max(1, len(message.text))
             if message.role is Role.ASSISTANT:
-                self.reply = message.text or self.reply
                 self._files += [part for part in message.parts if isinstance(part, Attachment)]
             self._count_calls(message)
         self._open_calls = [call.id for call in resumption.unfinished]
-        self._beginning = resumption.beginning
-        self._output_length += len(resumption.beginning)
+        self.reply, self._beginning = join_answer(resumption.steps)
 
     @property
     def has_open_calls(self) -> bool:
@@ -502,7 +506,7 @@ class TurnRecord:
         if unfinished:
             finish = "stop" if state is TurnState.DONE else str(state)
             messages += (Message(Role.ASSISTANT, (Text(unfinished),), finish_reason=finish),)
-            self.reply = unfinished
+            self.reply = self._beginning + unfinished
         files = () if step is None else step.files
         replies = self._replies(state, reason)
         return Ending(state, reason, messages, self._used(step), replies, files, self._request)
