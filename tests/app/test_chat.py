@@ -16,12 +16,14 @@ from sessionary.app.chat import TerminalChat
 from sessionary.app.engine import build_engine
 from sessionary.engine.context import LiveEvent
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
+from sessionary.errors import Conflict
 from sessionary.model.message import Message, Text, ToolCall, ToolResult, message
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.source import SessionKey, Source, key_for
 from sessionary.model.turn import Arrival, ArrivalState, Lease
 from sessionary.store.database import Tx
 from sessionary.store.tables import access, arrivals, deliveries
+from sessionary.store.tables import turns as turn_rows
 
 # Agents on a busy machine; nothing waits for so long.
 TIMEOUT_SECONDS = 60
@@ -34,6 +36,7 @@ sweep_seconds = 0.05
 [agents.silent]
 kind = "python"
 function = "tests.app.test_chat:without_deltas"
+resume = true
 
 [agents.busy]
 kind = "python"
@@ -219,3 +222,96 @@ async def test_a_user_without_a_name_can_talk(
     monkeypatch.setattr("os.getuid", lambda: 1_234_567)
 
     assert TerminalChat(client.app).source.user_id == "1234567"
+
+
+def dead_turn(client: Sessionary, *, agent: str | None = "silent") -> Lease:
+    """A turn of this terminal whose process has died; the agent's turns are continued."""
+    context = build_engine(client.app).context
+    talk = TerminalChat(client.app)
+    key = context.key(talk.source)
+    claim = Claim("another-machine/1", -1, agent, resumable=agent is not None)
+
+    def begin(tx: Tx) -> Lease:
+        inbox.receive(tx, key, talk.source, message("user", "hello"), moment=context.moment())
+        begun = turns.begin(tx, key, policy=ResetPolicy(), claim=claim, moment=context.moment())
+        assert begun is not None
+        return begun.lease
+
+    return client.store.write(begin).result()
+
+
+def state_of(client: Sessionary, lease: Lease) -> str:
+    found = client.store.read(turn_rows.get, lease.turn_id, profile="main").result()
+    assert found is not None
+    return str(found[0].state)
+
+
+async def test_a_chat_goes_on_with_the_turn_of_a_killed_chat_and_shows_its_answer(
+    client: Sessionary,
+) -> None:
+    lease = dead_turn(client)
+    step = message("assistant", "A first step.")
+    client.store.write(
+        turns.add_step, lease, step, None, profile="main", moment=client.moment()
+    ).result()
+
+    async with TerminalChat(client.app) as talk, asyncio.timeout(TIMEOUT_SECONDS):
+        await talk.begin()
+        events = [live async for live in talk.continued()]
+
+    assert events[0].kind == "resumed"
+    assert words(events) == ["A first step.", "Let me look.", "Half past nine."]
+    assert events[-1].data == {"state": "done", "reason": None}
+
+
+async def test_a_chat_without_a_turn_to_go_on_with_shows_nothing(client: Sessionary) -> None:
+    async with TerminalChat(client.app) as talk:
+        await talk.begin()
+
+        assert [live async for live in talk.continued()] == []
+
+
+@pytest.mark.parametrize("to_other", [False, True])
+async def test_a_new_chat_gives_up_the_turn_of_a_killed_one(
+    client: Sessionary, *, to_other: bool
+) -> None:
+    """Before, it was refused: a turn was said to be running, and nothing could stop it."""
+    lease = dead_turn(client)
+    other = client.session("other")
+    other.append("user", "hello")
+
+    async with TerminalChat(client.app) as talk:
+        await talk.begin(ref=other.id if to_other else None, new=not to_other)
+        await send(talk, "What now?")
+
+    assert state_of(client, lease) == "interrupted"
+
+
+def test_stop_ends_a_turn_whose_process_has_ended(client: Sessionary) -> None:
+    lease = dead_turn(client)
+    session = client.find(lease.session_id)
+
+    assert session.stop("enough of it")
+    assert state_of(client, lease) == "interrupted"
+    assert not session.stop()
+
+
+def test_a_message_is_refused_while_a_turn_waits_to_go_on(client: Sessionary) -> None:
+    """Before, the turn was interrupted, and the person who had asked never heard of it."""
+    lease = dead_turn(client)
+    session = client.find(lease.session_id)
+
+    with pytest.raises(Conflict, match="waits for a server to go on"):
+        session.append("user", "a note")
+    with pytest.raises(Conflict, match="waits for a server"):
+        session.turn("a note").__enter__()
+
+    assert state_of(client, lease) == "running"
+
+
+def test_a_turn_that_nobody_continues_does_not_block_its_session(client: Sessionary) -> None:
+    lease = dead_turn(client, agent=None)
+
+    client.find(lease.session_id).append("user", "a note")
+
+    assert state_of(client, lease) == "interrupted"

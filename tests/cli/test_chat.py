@@ -195,7 +195,9 @@ def test_a_session_is_given_another_agent_and_persona(talking: Program) -> None:
     ]
     texts = [each["text"] for each in talking("sessions", "show", id, "--json").json["items"]]
     assert texts[0].endswith(" chose the agent whole and the persona pirate.")
-    assert texts[-1].endswith(" chose the default agent, no persona and the tools a, b.")
+    assert texts[-1].endswith(
+        " chose the default agent and the tools a, b, and removed the persona."
+    )
     assert refused.code == 1
     assert "offers no models" in refused.err
     assert nothing.code == 2

@@ -16,6 +16,7 @@ from sessionary.model.message import Text
 from sessionary.model.prompt import HomeAddress
 from sessionary.model.source import Channel, Person
 from tests.cli.conftest import Program
+from tests.cli.test_turns import waiting_turn
 from tools import cli_page
 
 LEAVES = dict(cli_page.leaves())
@@ -40,6 +41,7 @@ WORK = {
     "sessionary sessions restore": ["Capitals"],
     "sessionary sessions purge": ["Capitals", "--yes"],
     "sessionary sessions fork": ["Capitals"],
+    "sessionary sessions stop": ["Capitals"],
     "sessionary sessions end": ["Capitals"],
     "sessionary sessions reopen": ["Capitals"],
     "sessionary sessions hold": ["Capitals", "--reason", "build"],
@@ -202,6 +204,9 @@ def test_every_command_prints_exactly_one_json_document(
 ) -> None:
     if path == "sessionary sessions unpin-message":
         working("sessions", "pin-message", "Capitals", "1")
+    if path == "sessionary sessions stop":
+        with Sessionary(home=str(working.home)) as client:
+            waiting_turn(client, str(client.find("Capitals").id))
     if path == "sessionary restore":
         working("backup", str(tmp_path / "copy.db"))
     words = {"FILE": str(tmp_path / "export.jsonl"), "COPY": str(tmp_path / "copy.db")}

@@ -103,7 +103,7 @@ async def test_what_a_summary_used_is_recorded(home: Path, url: str) -> None:
         model.will(Reply("They talked about plums.", tokens=Tokens(fresh=40, output=6)))
         async with AsyncSessionary(url, home=home) as s:
             chat = s.session("alice")
-            await chat.append("user", "What is a plum? " * 20)
+            await chat.append("user", "What is a plum? " * 100)
             await chat.append("assistant", "A fruit.")
 
             head = await chat.compact(agent="writer", focus="fruit")

@@ -91,7 +91,7 @@ async def test_an_agent_of_this_process_is_asked_with_what_was_chosen(home: Path
         "hello",
         "done",
     ]
-    assert messages[3] == "No tools were chosen."
+    assert messages[3] == "All tools were turned off."
 
 
 def test_a_fork_and_an_import_have_what_was_chosen(home: Path, tmp_path: Path) -> None:

@@ -384,7 +384,7 @@ async def test_a_command_is_carried_out_whatever_the_budget(store: Store) -> Non
     world = world_with(store, AccessPolicy(everyone=True), budgets={"person": Budget(tokens=1)})
     engine = await world.started()
     await world.asks(engine, "one")
-    assert (await world.asks(engine, "/usage"))[0].startswith("1 model calls")
+    assert (await world.asks(engine, "/usage"))[0].startswith("1 model call,")
     await engine.stop()
 
 

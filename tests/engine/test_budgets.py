@@ -17,7 +17,7 @@ from sessionary.actions.budgets import Account
 from sessionary.actions.retention import erase
 from sessionary.actions.sessions import read
 from sessionary.clock import RandomIds, SystemClock
-from sessionary.config.engine import Budget
+from sessionary.config.engine import Budget, WhileRunning
 from sessionary.engine.intake import Submission, submit_to_new_session, submit_to_session
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest
 from sessionary.engine.turn.budgets import scopes_of
@@ -265,9 +265,66 @@ async def test_a_message_that_waits_and_is_then_refused_is_recorded_in_its_sessi
     assert (answer.role, answer.text) == (Role.ASSISTANT, "all done")
     why = f"The budget of this session for the day is used up; your message was not answered. {BEGINS}"
     assert (refused.role, refused.text) == (Role.SYSTEM, f"{why}\n\nand the pears")
-    assert refused.extra == {"record": {"kind": "refused", "reason": why}}
+    assert refused.extra == {
+        "record": {
+            "kind": "refused",
+            "reason": why,
+            "budget": {
+                "scope": f"session:{id}",
+                "per": "day",
+                "resets_at": "2026-03-03T00:00:00.000000Z",
+            },
+        }
+    }
     chats = await store.read(read.read_context, id, profile="main")
     assert all("pears" not in str(chat) for chat in chats), "the model does not read it"
+
+
+class GatedSteps:
+    """Waits for its gate, asks for new messages, and answers; the answer uses 10 tokens."""
+
+    def __init__(self) -> None:
+        self.is_running = asyncio.Event()
+        self.gate = asyncio.Event()
+        self.read: list[str] = []
+
+    async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
+        self.is_running.set()
+        await self.gate.wait()
+        self.read += [str(chat["content"]) for chat in await request.services.new_messages()]
+        yield Step(message("assistant", "done"), Usage(model="big-1", input_tokens=10))
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+@pytest.mark.parametrize("limit", [5, 100])
+async def test_a_turn_counts_against_those_who_steer_it_unless_their_budget_is_used_up(
+    store: Store, limit: int
+) -> None:
+    world = limited(store, {"person:loopback:v": Budget(tokens=limit)})
+    engine = await world.started()
+    await world.asks(engine, "one", chat="2", user_id="v", user_name="Eva")
+    await engine.stop()
+    runner = GatedSteps()
+    world.settings = replace(world.settings, while_running=WhileRunning.STEER)
+    engine = await world.started(runner=runner)
+    thread = {"chat_type": "group", "thread_id": "t"}
+
+    await world.says(engine, "count", number="1", **thread)
+    await runner.is_running.wait()
+    await world.says(engine, "faster", number="2", user_id="v", user_name="Eva", **thread)
+    runner.gate.set()
+    await world.settle(engine)
+    await engine.stop()
+
+    used = (await status(world))["person:loopback:v"].used_tokens
+    if limit == 5:
+        assert (runner.read, used) == ([], TOKENS)
+        refused = "The budget of this person for the day is used up; your message was not answered."
+        assert any(text.startswith(refused) for _, text in world.adapter.sent)
+    else:
+        assert (runner.read, used) == (["[Eva] faster"], TOKENS + 10)
 
 
 async def test_without_budgets_nothing_more_is_counted(store: Store) -> None:

@@ -5,17 +5,27 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import turns, verify
+from sessionary.actions import budgets, turns, verify
 from sessionary.actions.sessions import choice, edit, revise
-from sessionary.config.engine import AccessPolicy, ChoiceName
+from sessionary.agents.registry import ConfiguredAgent
+from sessionary.config.engine import AccessPolicy, Budget, ChoiceName
 from sessionary.engine.context import EngineContext
-from sessionary.engine.ports import Agent, Event, Step, TurnRequest
+from sessionary.engine.ports import Event, Step, TurnRequest
 from sessionary.errors import BadInput, Conflict
-from sessionary.model.choice import AgentOffer, ChoiceCatalog, Persona
+from sessionary.model.access import BudgetUse
+from sessionary.model.choice import (
+    AgentOffer,
+    ChoiceCatalog,
+    ChoiceChange,
+    Persona,
+    add_pending,
+    record_of,
+)
 from sessionary.model.message import Message, Role, message
 from sessionary.model.session import SessionHead
 from sessionary.model.source import Person, Source
 from sessionary.store.database import Store
+from sessionary.store.tables import sessions
 from sessionary.testing.fakes import ScriptedRunner, scripted_agent
 from tests.support.engine_world import QUICK, EngineWorld
 
@@ -46,7 +56,7 @@ class Agents:
     def __init__(self) -> None:
         self.runners = {name: ScriptedRunner(reply) for name in CATALOG.agents}
 
-    def choose(self, _: Source, name: str | None) -> Agent:
+    def choose(self, _: Source, name: str | None) -> ConfiguredAgent:
         """The named agent, or the default."""
         name = name or "writer"
         return replace(scripted_agent(self.runners[name]), name=name)
@@ -209,7 +219,7 @@ async def test_a_choice_during_a_turn_takes_effect_and_is_recorded_with_the_next
     assert seen == []
     assert [each.text for each in await records(world)] == [
         "Ada chose the model p:large and the persona pirate.",
-        "Ada chose no persona.",
+        "Ada removed the persona.",
     ]
     assert (await world.texts())[-2:] == ["and now", "re: and now"]
     assert (await world.head()).settings == {"model": "p:large"}
@@ -434,3 +444,85 @@ async def test_an_agent_that_this_process_was_given_answers_whatever_was_chosen(
 
     assert last(agents, "coder").settings == {}
     assert (await world.head()).settings == {"model": "p:large"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "nobody", "ada"),
+    [
+        ({"persona": None}, "The persona was removed.", "Ada removed the persona."),
+        ({"tools": []}, "All tools were turned off.", "Ada turned off all tools."),
+        ({"tools": None}, "All tools were turned on.", "Ada turned on all tools."),
+        ({"agent": None}, "The default agent was chosen.", "Ada chose the default agent."),
+        (
+            {"agent": "mytools", "model": None},
+            "The agent mytools and the agent's own model were chosen.",
+            "Ada chose the agent mytools and the agent's own model.",
+        ),
+        (
+            {"model": "p:large", "persona": None},
+            "The model p:large was chosen, and the persona was removed.",
+            "Ada chose the model p:large, and removed the persona.",
+        ),
+        ({"agent": "mytools"}, "The agent mytools was chosen.", "Ada chose the agent mytools."),
+    ],
+)
+def test_a_record_says_what_was_removed(changed: dict[str, Any], nobody: str, ada: str) -> None:
+    """“No persona was chosen” would say that nobody chose one."""
+    assert record_of(ChoiceChange(changed), {}).text == nobody
+    assert record_of(ChoiceChange(changed, ADA), {}).text == ada
+
+
+@pytest.mark.parametrize("is_pending", [False, True])
+async def test_before_a_turn_the_budget_of_the_chosen_model_is_checked(
+    world: EngineWorld, agents: Agents, is_pending: bool
+) -> None:
+    """Not that of the agent's own. A choice names the provider, a budget does not."""
+    world.use(agent_for=lambda source, name: replace(agents.choose(source, name), model="small"))
+    world.settings = replace(EVERYTHING, budgets={"model:small": Budget(tokens=10)})
+    engine = await world.started()
+    await world.asks(engine, "hello")
+    await use_up(world, "model:small")
+    if is_pending:
+        head, change = await world.head(), ChoiceChange({"model": "p:large"}, ADA)
+        pending = add_pending(head.settings, change)
+        await world.store.write(sessions.set_settings, head.no, pending, model=head.model)
+    else:
+        await world.asks(engine, "/model large")
+
+    with_chosen = await world.asks(engine, "and now")
+    await world.asks(engine, "/model default")
+    with_own = await world.asks(engine, "and then")
+    await engine.stop()
+
+    assert with_chosen == ["re: and now"]
+    assert with_own[0].startswith("The budget of the model small for the day is used up")
+
+
+async def test_a_used_up_budget_of_the_chosen_model_refuses_a_message(
+    world: EngineWorld, agents: Agents
+) -> None:
+    world.use(agent_for=lambda source, name: replace(agents.choose(source, name), model="small"))
+    world.settings = replace(EVERYTHING, budgets={"model:large": Budget(tokens=10)})
+    engine = await world.started()
+    await world.asks(engine, "hello")
+    await use_up(world, "model:large")
+    await world.asks(engine, "/model large")
+
+    with_chosen = await world.asks(engine, "and now")
+    await world.asks(engine, "/agent coder")
+    with_other_agent = await world.asks(engine, "and then")
+    await engine.stop()
+
+    assert with_chosen[0].startswith("The budget of the model large for the day is used up")
+    assert with_other_agent == ["re: and then"]
+
+
+async def use_up(world: EngineWorld, scope: str) -> None:
+    """Count 10 tokens under a scope."""
+    await world.store.write(
+        budgets.count,
+        {scope: BudgetUse(tokens=10)},
+        world.settings.budgets,
+        profile="main",
+        now=world.clock.now(),
+    )

@@ -1,18 +1,22 @@
 """Commands that a person sends in a chat."""
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pytest
 
+from sessionary.config.engine import Budget
 from sessionary.engine import commands
 from sessionary.engine import engine as engine_module
 from sessionary.engine.commands import REGISTRY
+from sessionary.engine.ports import Step
+from sessionary.model.message import message
 from sessionary.model.session import Lineage
 from sessionary.model.turn import TurnState
+from sessionary.model.usage import Usage
 from sessionary.store.database import Store
-from sessionary.testing.fakes import scripted_agent
+from sessionary.testing.fakes import ScriptedRunner, scripted_agent
 from tests.support.crash import CrashPoint
 from tests.support.engine_world import TIMEOUT_SECONDS, EngineWorld
 from tests.support.misbehaving_runner import MisbehavingRunner
@@ -23,6 +27,8 @@ def _crash_now(crash: CrashPoint) -> None:
     crash.step()
 
 
+# About 700 tokens: long enough to be compacted.
+LONG = "and more " * 300
 NAMES = (
     "new resume sessions title undo retry branch compact agent model persona tools usage status stop steer "
     "queue pin unpin sethome help whoami"
@@ -230,7 +236,7 @@ async def test_undo_takes_back_and_keeps(world: EngineWorld) -> None:
     (reply,) = await world.asks(engine, "/undo 2")
     await engine.stop()
 
-    assert reply == "Taken back; 4 messages are left. Nothing was deleted."
+    assert reply == "Taken back; 4 messages left. Nothing was deleted."
     assert await world.texts() == ["one", "", "", "re: one"]
     assert (await world.head()).last_seq == 13
 
@@ -262,6 +268,41 @@ async def test_retry_twice_at_once_asks_no_earlier_question_again(world: EngineW
     await engine.stop()
 
     assert [text for text in await world.texts() if text] == ["one", "re: one", "two", "re: two"]
+
+
+@pytest.mark.parametrize("scope", ["person", "channel", "session", "agent", "model", "profile"])
+async def test_retry_takes_nothing_back_if_a_budget_is_used_up(
+    world: EngineWorld, scope: str
+) -> None:
+    """What the scripted agent uses for its first answer: 11 tokens."""
+    world.settings = replace(world.settings, budgets={scope: Budget(tokens=11)})
+    engine = await world.started()
+    await world.asks(engine, "hello")
+    before = await world.head()
+
+    (told,) = await world.asks(engine, "/retry")
+    await engine.stop()
+
+    assert told.startswith("The budget of ")
+    assert "for the day is used up; nothing was changed. It begins again on " in told
+    assert (await world.texts())[-1] == "re: hello"
+    assert (await world.head()).last_seq == before.last_seq
+    assert len(world.runner.requests) == 1
+
+
+async def test_a_count_of_one_is_said_in_the_singular(world: EngineWorld) -> None:
+    agent = ScriptedRunner(lambda _: [Step(message("assistant", "yes"), Usage(input_tokens=3))])
+    engine = await world.started(runner=agent)
+    await world.asks(engine, "hello")
+    (used,) = await world.asks(engine, "/usage")
+    (refused,) = await world.asks(engine, "/unpin 3")
+    await world.asks(engine, "/pin")
+    (missing,) = await world.asks(engine, "/unpin 3")
+    await engine.stop()
+
+    assert used.startswith("1 model call, ")
+    assert refused == "Nothing is pinned here."
+    assert missing == "There is no pinned message 3; /pin list shows what is pinned."
 
 
 async def test_branch_goes_on_in_a_copy(world: EngineWorld) -> None:
@@ -306,7 +347,7 @@ async def test_a_compaction_that_a_planned_stop_interrupts_is_reported(
     agent = replace(scripted_agent(world.runner), summarizer=endless)
     world.use(agent_for=lambda _, __: agent)
     engine = await world.started()
-    await world.asks(engine, "hello")
+    await world.asks(engine, LONG)
     await world.says(engine, "/compact", number="c")
     await endless.is_asked.wait()
     await engine.stop()
@@ -322,7 +363,7 @@ async def test_a_compaction_that_a_planned_stop_interrupts_is_reported(
 async def test_compact_lets_a_summary_stand_for_the_model_only(world: EngineWorld) -> None:
     """With the summarizer that needs no model."""
     engine = await world.started()
-    await world.asks(engine, "remember the number 4711 " + "and more " * 300)
+    await world.asks(engine, f"remember the number 4711 {LONG}")
 
     await world.says(engine, "/compact the number", number="c")
     await world.until(lambda: any("Compacted" in text for _, text in world.adapter.sent))
@@ -336,6 +377,69 @@ async def test_compact_lets_a_summary_stand_for_the_model_only(world: EngineWorl
     assert "4711" in context
     assert len(context) < 4000
     assert (await world.texts())[0].startswith("remember the number 4711")
+
+
+@dataclass
+class Wordy:
+    """A summarizer whose summaries are long."""
+
+    asked: int = 0
+
+    async def summarize(
+        self, context: object, *, focus: str | None, limits: object = None
+    ) -> tuple[str, None]:
+        self.asked += 1
+        return "and so on " * 2_000, None
+
+
+async def test_a_short_chat_is_not_compacted_and_no_model_is_asked(world: EngineWorld) -> None:
+    wordy = Wordy()
+    agent = replace(scripted_agent(world.runner), summarizer=wordy)
+    world.use(agent_for=lambda _, __: agent)
+    engine = await world.started()
+    await world.asks(engine, "hello, how are you today?")
+    await world.asks(engine, "and tomorrow?")
+
+    told = await world.asks(engine, "/compact")
+    outcome = await engine.compactor.compact((await world.head()).id, focus=None)
+    await engine.stop()
+
+    refusal = "This conversation is short enough as it is; nothing was changed."
+    assert told == [refusal]
+    assert outcome == f"The conversation was not compacted. {refusal}"
+    assert wordy.asked == 0
+
+
+async def test_a_summary_that_is_not_shorter_is_called_so(world: EngineWorld) -> None:
+    agent = replace(scripted_agent(world.runner), summarizer=Wordy())
+    world.use(agent_for=lambda _, __: agent)
+    engine = await world.started()
+    await world.asks(engine, LONG)
+
+    outcome = await engine.compactor.compact((await world.head()).id, focus=None)
+    await engine.stop()
+
+    assert outcome.startswith("Compacted, but it did not become shorter: about ")
+
+
+async def test_compact_is_refused_at_once_while_a_turn_is_running(world: EngineWorld) -> None:
+    """Only the turn may write to the log: the summary would be lost."""
+    wordy = Wordy()
+    runner = MisbehavingRunner([MisbehavingRunner.HANG])
+    agent = replace(scripted_agent(runner), summarizer=wordy)
+    world.use(agent_for=lambda _, __: agent)
+    engine = await world.started()
+    await world.says(engine, LONG)
+    await world.until(lambda: runner.hanging == 1)
+
+    received = await world.says(engine, "/compact", number="2")
+    await world.says(engine, "/stop", number="3")
+    await world.settle(engine)
+    await engine.stop()
+
+    assert received.answer is not None
+    assert received.answer.startswith("A turn is running in this session; nothing was changed.")
+    assert (received.compaction, wordy.asked) == (None, 0)
 
 
 async def test_usage_status_whoami_title_and_home_say_where_one_is(world: EngineWorld) -> None:

@@ -5,14 +5,19 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 
-from sessionary.actions import inbox, outbox, turns
+import pytest
+
+from sessionary.actions import budgets, inbox, outbox, turns
+from sessionary.config.engine import Budget
 from sessionary.engine.context import EngineContext
 from sessionary.engine.ports import Agent
 from sessionary.engine.turn import loop
+from sessionary.model.access import BudgetUse
 from sessionary.model.message import message
 from sessionary.model.source import Source
 from sessionary.model.turn import DeliveryState, TurnState
 from sessionary.store.database import Store
+from sessionary.store.tables import access
 from sessionary.testing.fakes import scripted_agent
 from tests.support.engine_world import QUICK, EngineWorld
 from tests.support.misbehaving_runner import MisbehavingRunner
@@ -147,6 +152,61 @@ async def test_what_a_turn_wrote_before_it_was_continued_counts_as_its_output(
     )
 
 
+async def test_a_continued_turn_counts_against_everyone_whom_it_answers(store: Store) -> None:
+    world = hour_long_leases(store)
+    dead = replace(world.context(), holder=await ended_process())
+    thread = {"chat_type": "group", "thread_id": "t"}
+    eva = world.source(number="2", user_id="v", user_name="Eva", **thread)
+    await receive_and_begin(world, dead, world.source(**thread), eva)
+
+    engine = await world.started()
+    await world.settle(engine)
+    await engine.stop()
+
+    day = budgets.periods(world.clock.now())[0]
+    spent = [
+        await store.read(access.get_budget_use, f"person:loopback:{name}", day, profile="main")
+        for name in ("u", "v")
+    ]
+    assert spent[0].tokens == spent[1].tokens > 0
+
+
+@pytest.mark.parametrize("is_answered", [False, True])
+async def test_a_continued_turn_calls_no_model_if_a_budget_was_used_up_meanwhile(
+    store: Store, *, is_answered: bool
+) -> None:
+    """An answer that was stored already is delivered: it has been paid for."""
+    world = hour_long_leases(store)
+    world.settings = replace(world.settings, budgets={"profile": Budget(tokens=50)})
+    dead = replace(world.context(), holder=await ended_process())
+    begun = await receive_and_begin(world, dead)
+    if is_answered:
+        answer = message("assistant", "paid for", finish_reason="stop")
+        await store.write(
+            turns.add_step, begun.lease, answer, None, profile="main", moment=dead.moment()
+        )
+        world.use(agent_for=resuming(MisbehavingRunner([])))
+    use = {"profile:main": BudgetUse(60, 0)}
+    await store.write(
+        budgets.count, use, world.settings.budgets, profile="main", now=world.clock.now()
+    )
+
+    engine = await world.started()
+    await world.settle(engine)
+    await engine.stop()
+
+    (turn,) = await world.turns()
+    (sent,) = world.adapter.texts("loopback:1")
+    if is_answered:
+        assert (turn.state, sent) == (TurnState.DONE, "paid for")
+    else:
+        assert turn.state is TurnState.FAILED
+        assert turn.reason is not None
+        assert turn.reason.startswith("The budget of the whole profile for the day is used up")
+        assert turn.reason in sent
+        assert world.runner.requests == []
+
+
 async def test_the_reply_has_every_piece_of_an_answer_that_was_interrupted_twice(
     store: Store,
 ) -> None:
@@ -213,18 +273,16 @@ async def ended_process() -> str:
     return printed.decode().strip()
 
 
-async def receive_and_begin(world: EngineWorld, context: EngineContext) -> turns.Begun:
-    """Let a process begin a turn and do nothing more; return the turn."""
-    source = world.source()
-    await world.store.write(
-        inbox.receive,
-        context.key(source),
-        source,
-        message("user", "hello"),
-        moment=context.moment(),
-    )
-    begun = await world.store.write(
-        loop.begin, context.key(source), context=context, moment=context.moment()
-    )
+async def receive_and_begin(
+    world: EngineWorld, context: EngineContext, *sources: Source
+) -> turns.Begun:
+    """Let a process begin a turn with a message from each source, and do nothing more; return the turn."""
+    asked = sources or (world.source(),)
+    key = context.key(asked[0])
+    for source in asked:
+        await world.store.write(
+            inbox.receive, key, source, message("user", "hello"), moment=context.moment()
+        )
+    begun = await world.store.write(loop.begin, key, context=context, moment=context.moment())
     assert begun.begun is not None
     return begun.begun

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_setting
 from random import Random
 
 import pytest
@@ -251,6 +252,23 @@ async def test_a_window_that_is_smaller_than_known_costs_no_turn(
         same_turn = server.requests[at + 1 : min([*(b for b in chat.begins if b > begin), 10**6])]
         assert same_turn, "it was tried again in its turn"
         assert not is_refused(server, same_turn[-1])
+
+
+async def test_without_a_threshold_only_a_refused_context_is_compacted(world: EngineWorld) -> None:
+    world.settings = replace_setting(world.settings, compact_at_percent=0)
+    async with (
+        ModelServer(window=WINDOW) as server,
+        model_engine(world, server, wire="anthropic", window=WINDOW) as engine,
+    ):
+        server.otherwise = lambda ask: Reply("So-far-tea." if is_summary(ask) else "tea " * 20)
+        chat = Chat(world, engine, server)
+        for number in range(40):
+            await chat.say(f"round {number}: {'kettle ' * 40}")
+    compactions = await chat.compactions()
+
+    refused = [ask for ask in server.requests if is_refused(server, ask)]
+    assert await chat.failed() == []
+    assert 1 <= len(refused) == len(compactions)
 
 
 async def test_a_message_longer_than_the_window_fails_in_one_line_and_the_chat_goes_on(

@@ -203,10 +203,10 @@ async def test_the_chat_commands(world: EngineWorld) -> None:
     assert await world.asks(engine, "/pin list") == ["1. question 2\n2. re: question 2"]
     assert await world.asks(engine, "/unpin 1") == ["Unpinned “question 2”."]
     assert await world.asks(engine, "/unpin 5") == [
-        "1 messages are pinned here; /pin list shows them."
+        "There is no pinned message 5; /pin list shows what is pinned."
     ]
     assert await world.asks(engine, "/unpin") == ["Unpinned “re: question 2”."]
     assert await world.asks(engine, "/unpin") == ["Nothing is pinned here."]
-    assert await world.asks(engine, "/pin 99") == ["There are only 6 messages to pin here."]
+    assert await world.asks(engine, "/pin 99") == ["Only 6 messages can be pinned here."]
     await engine.stop()
     assert [each.role for each in await world.messages(id)].count(Role.SYSTEM) == 4

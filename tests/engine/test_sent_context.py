@@ -267,7 +267,7 @@ async def test_a_call_that_the_turn_does_not_have_is_not_found(world: EngineWorl
     await engine.stop()
     [turn] = await world.turns()
 
-    with pytest.raises(NotFound, match="has 2 model calls; there is no call 3"):
+    with pytest.raises(NotFound, match="there is no call 3: its last one is call 2"):
         await read_sent(world, turn.id, 3)
     with pytest.raises(NotFound, match="There is no turn nonsense"):
         await read_sent(world, "nonsense")

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sessionary.config.engine import WhileRunning
+from sessionary.engine.intake import Submission, submit_to_session
 from sessionary.engine.ports import Event, Step, TurnRequest
 from sessionary.model.message import message
 from sessionary.model.transcript import chat_text
@@ -82,8 +83,58 @@ async def test_steer_gives_one_message_to_the_running_turn_while_others_wait(
 
     assert runner.read == [["only the red ones"], []]
     sent = world.adapter.texts("loopback:1")
-    assert "The agent reads it at its next step." in sent
-    assert "Waiting for the next turn:\n1. and the bags\n2. only the red ones" in sent
+    assert "The agent reads it at its next step, or else in the next turn." in sent
+    assert "Waiting:\n1. and the bags\n2. only the red ones (steers the running turn)" in sent
+    await engine.stop()
+
+
+async def test_a_turn_is_steered_from_the_workbench_and_answers_where_it_was_asked(
+    world: EngineWorld, runner: StepwiseRunner
+) -> None:
+    """The message has another key than the turn: that of the session's name."""
+    engine = await world.started(runner=runner)
+    await world.says(engine, "count the boxes", number="1")
+    await runner.is_running.wait()
+    head, context = await world.head(), engine.context
+    steering = Submission(message("user", "/steer only the red ones"))
+    await world.store.write(submit_to_session, context, head.id, steering, moment=context.moment())
+    runner.gate.set()
+
+    await world.settle(engine)
+    await engine.stop()
+
+    assert runner.read == [["only the red ones"]]
+    assert world.adapter.texts("loopback:1") == ["done, after ['only the red ones']"]
+
+
+async def test_queue_marks_what_steers_because_the_settings_say_so(
+    world: EngineWorld, runner: StepwiseRunner
+) -> None:
+    world.settings = replace(QUICK, while_running=WhileRunning.STEER)
+    engine = await world.started(runner=runner)
+    await world.says(engine, "count the boxes", number="1")
+    await runner.is_running.wait()
+    await world.says(engine, "only the red ones", number="2")
+    await world.says(engine, "/queue and then go home", number="3")
+
+    listed = await world.says(engine, "/queue", number="4")
+    runner.gate.set()
+    await world.settle(engine)
+    await engine.stop()
+
+    assert listed.answer == (
+        "Waiting:\n1. only the red ones (steers the running turn)\n2. and then go home"
+    )
+
+
+async def test_queue_without_a_running_turn_says_that_the_message_is_answered(
+    world: EngineWorld,
+) -> None:
+    engine = await world.started()
+
+    sent = await world.asks(engine, "/queue hello")
+
+    assert sent == ["No turn is running: it is answered now.", "re: hello"]
     await engine.stop()
 
 

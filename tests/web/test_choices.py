@@ -175,7 +175,7 @@ async def test_a_new_session_begins_with_what_was_chosen(server: Served, client:
         "hello",
     ]
     assert await texts(client, stored["id"]) == [
-        "grafana chose the model p:large, the persona pirate and no tools.",
+        "grafana chose the model p:large and the persona pirate, and turned off all tools.",
         "hello",
     ]
     assert (stored["model"], stored["persona"], stored["tools"]) == ("p:large", "pirate", [])

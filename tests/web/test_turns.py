@@ -63,6 +63,37 @@ async def test_what_the_model_was_sent_in_each_call(server: Served, client: Clie
     assert (last["system_prompt"], last["tools"]) == (None, None)
 
 
+async def test_a_short_session_is_not_compacted_and_the_answer_says_why(
+    server: Served, client: Client
+) -> None:
+    """In a whole sentence, over HTTP and as the answer to /compact."""
+    id = await begin(server, client, "one")
+
+    refused = await client.post(f"/sessions/{id}/compact", {}, status=409)
+    told = await client.post(f"/sessions/{id}/turns", {"text": "/compact"}, status=202)
+
+    assert refused["detail"] == "This conversation is short enough as it is; nothing was changed."
+    assert told["answer"] == refused["detail"]
+
+
+async def test_compact_over_http_says_where_the_outcome_is_seen(
+    server: Served, client: Client
+) -> None:
+    """There is no channel to which the outcome could be sent."""
+    id = await begin(server, client, "and more " * 300)
+
+    told = await client.post(f"/sessions/{id}/turns", {"text": "/compact"}, status=202)
+
+    async def is_compacted() -> bool:
+        items = (await client.get(f"/sessions/{id}/entries"))["items"]
+        return "compaction" in {each["kind"] for each in items}
+
+    assert told["answer"] == (
+        "Compacting. When it is done, this session has an entry with the summary."
+    )
+    await server.world.eventually(is_compacted)
+
+
 async def test_the_context_says_what_was_compacted(server: Served, client: Client) -> None:
     id = await begin(server, client, "one")
     before = await client.get(f"/sessions/{id}/context")

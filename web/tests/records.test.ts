@@ -10,7 +10,6 @@ const STORED = 'as the server wrote it'
 const entry = (role: string, record?: object, more: object = {}): Entry =>
   ({ kind: 'message', seq: 9, role, text: STORED, extra: record && { record }, ...more }) as unknown as Entry
 const said = (record: object, more: object = {}) => recordText(entry('system', record, more))
-const USED_UP = 'for the day is used up; your message was not answered. It begins again on 2026-03-03 at 00:00 UTC.'
 
 async function use(language: string) {
   preferences.language = language
@@ -69,8 +68,6 @@ test.each([
   { kind: 'settings', changed: { model: 7 }, by: 'Ada' },
   { kind: 'settings', changed: { tools: 'all' }, by: 'Ada' },
   { kind: 'settings', changed: { model: 'm', mood: 'good' }, by: 'Ada' },
-  // Written before records said that something is no longer there.
-  { kind: 'settings', changed: { agent: null }, before: { agent: 'coder' }, by: null },
   { kind: 'settings', before: { agent: 'coder' }, is_missing: true, agent: null },
   { kind: 'settings', before: {}, is_missing: true },
   { kind: 'refused' },
@@ -82,14 +79,34 @@ test.each([
 })
 
 test.each([
-  ['this session', 'Budget dieser Sitzung'],
-  ['the agent my writer', 'Budget des Agenten my writer'],
-  ['the model gpt-5', 'Budget des Modells gpt-5'],
-  ['the whole profile', 'Budget des ganzen Profils'],
-])('a refusal for the budget of %s is told in German', async (whose, name) => {
+  'There is no agent coder any more: writer answers instead.',
+  'There is no persona pirate any more: the session goes on without one.',
+])('an older record of what is no longer there is shown as the server wrote it: %s', async (text) => {
   await use('de')
-  const reason = `The budget of ${whose} ${USED_UP}`
-  const record = entry('system', { kind: 'refused', reason }, { text: `${reason}\n\nwrite\nmore` })
+
+  expect(said({ kind: 'settings', changed: { agent: null }, before: { agent: 'coder' }, by: null }, { text })).toBe(
+    text,
+  )
+})
+
+test('a removal by nobody in particular is told in the language of the page', async () => {
+  await use('de')
+  const record = { kind: 'settings', changed: { persona: null }, before: { persona: 'pirate' }, by: null }
+
+  expect(said(record, { text: 'The persona was removed.' })).toBe('Gewählt: keine Persona')
+  expect(said(record, { text: 'No persona was chosen.' })).toBe('Gewählt: keine Persona')
+})
+
+test.each([
+  ['session:01k0', 'Budget dieser Sitzung'],
+  ['agent:my writer', 'Budget des Agenten my writer'],
+  ['model:llama3:8b', 'Budget des Modells llama3:8b'],
+  ['profile:main', 'Budget des ganzen Profils'],
+])('a refusal for the budget of %s is told in German', async (scope, name) => {
+  await use('de')
+  const reason = 'A budget is used up.'
+  const budget = { scope, per: 'day', resets_at: '2026-03-03T00:00:00.000000Z' }
+  const record = entry('system', { kind: 'refused', reason, budget }, { text: `${reason}\n\nwrite\nmore` })
 
   expect(recordText(record)).toMatch(
     new RegExp(`^Nicht beantwortet: ${name} \\(pro Tag\\) ist aufgebraucht\\. Beginnt neu: 0?[23]\\.`),

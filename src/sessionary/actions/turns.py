@@ -4,7 +4,7 @@ A turn begins in one transaction and ends in another. Between them its lease kee
 session.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
 from msgspec import Struct, field
@@ -270,13 +270,20 @@ def _take_lease(
 
 
 def take_over(
-    tx: Tx, turn_id: str, *, claim: Claim, attempts: int, moment: Moment
+    tx: Tx,
+    turn_id: str,
+    *,
+    claim: Claim,
+    attempts: int,
+    moment: Moment,
+    refusal: str | None = None,
 ) -> Begun | Turn | None:
     """Continue a turn whose process has died or has released it, from its last finished step.
 
     Return the turn, begun again under a new lease. A turn that cannot be continued, that was continued `attempts` times
-    already, or whose process died twice at the same step, is interrupted and returned. Return None if the turn is alive
-    or has ended.
+    already, or whose process died twice at the same step, is interrupted and returned. `refusal` is why no model may be
+    called any more: a turn that has no answer yet fails with it, and is returned. Return None if the turn is alive or
+    has ended.
     """
     session_no = turns.session_no_of(tx, turn_id)
     if session_no is None:
@@ -292,6 +299,15 @@ def take_over(
     why_not = _why_not_continued(turn, head, claim, crashes=crashes, attempts=attempts)
     if why_not is not None:
         return interrupt(tx, turn_id, profile=head.profile, moment=moment, reason=why_not)
+    if refusal is not None and not transcript.has_answer(_steps(_own_messages(tx, head, turn))):
+        return interrupt(
+            tx,
+            turn_id,
+            profile=head.profile,
+            moment=moment,
+            reason=refusal,
+            state=TurnState.FAILED,
+        )
     reason = (turn.resume_reason if turn.is_released else None) or PROCESS_DIED
     lease = Lease(turn_id, head.no, head.id, sessions.raise_epoch(tx, head.no), claim.holder)
     until = moment.now + timedelta(seconds=claim.seconds)
@@ -301,7 +317,7 @@ def take_over(
         message = Message(Role.ASSISTANT, (Text(beginning),), finish_reason=transcript.INTERRUPTED)
         log.append(tx, head.id, message, profile=head.profile, at=moment.now, lease=lease)
     own = _own_messages(tx, head, turn)
-    steps = tuple(each for each in own.values() if each.role in (Role.ASSISTANT, Role.TOOL))
+    steps = _steps(own)
     prompts = tuple(seq for seq, each in own.items() if each.role is Role.USER)
     record = {
         "kind": "resumed",
@@ -370,6 +386,10 @@ def _own_messages(tx: Tx, head: SessionHead, turn: Turn) -> dict[int, Message]:
     }
 
 
+def _steps(own: Mapping[int, Message]) -> tuple[Message, ...]:
+    return tuple(each for each in own.values() if each.role in (Role.ASSISTANT, Role.TOOL))
+
+
 def append_step(
     tx: Tx,
     lease: Lease,
@@ -425,22 +445,37 @@ def store_request(tx: Tx, lease: Lease, request: RequestRecord | None) -> None:
     turns.set_request(tx, lease, request.hash)
 
 
-def has_steering(tx: Tx, key: SessionKey, *, by_default: bool) -> bool:
-    """Return whether messages wait for a key that steer its running turn."""
-    found = arrivals.waiting(tx, str(key), profile=key.profile, limit=MOST_ARRIVALS)
-    return any(_steers(arrival.message, by_default=by_default) for arrival in found)
+def has_steering(tx: Tx, key: SessionKey, session_no: int, *, by_default: bool) -> bool:
+    """Return whether messages wait that steer the running turn of a session."""
+    return any(
+        steers(arrival.message, by_default=by_default)
+        for each in _keys_of(tx, key, session_no)
+        for arrival in arrivals.waiting(tx, str(each), profile=key.profile, limit=MOST_ARRIVALS)
+    )
 
 
-def take_steering(tx: Tx, key: SessionKey, lease: Lease, *, by_default: bool) -> tuple[int, ...]:
-    """Append the waiting messages that steer the running turn to the log; return their entries.
+def take_steering(
+    tx: Tx,
+    key: SessionKey,
+    lease: Lease,
+    *,
+    by_default: bool,
+    may_steer: Callable[[Source], bool],
+) -> list[Source]:
+    """Append the waiting messages that steer the running turn to the log; return where they came from.
 
-    They are those that were sent with /steer; `by_default` all but those that were sent with /queue.
+    They are those that were sent with /steer; `by_default` all but those that were sent with /queue. They may have been
+    sent under another key than the turn's: in the workbench, to a session of Telegram. What `may_steer` refuses waits
+    for the next turn.
     """
-    taken = []
-    for arrival in lock_waiting(tx, key).arrivals:
-        if not _steers(arrival.message, by_default=by_default):
-            continue
-        message = with_author(arrival.message, arrival.source, key)
+    waiting = [
+        (arrival, each)
+        for each in _keys_of(tx, key, lease.session_no)
+        for arrival in lock_waiting(tx, each).arrivals
+        if steers(arrival.message, by_default=by_default) and may_steer(arrival.source)
+    ]
+    for arrival, own in sorted(waiting, key=lambda found: found[0].no):
+        message = with_author(arrival.message, arrival.source, own)
         appended = log.append(
             tx,
             lease.session_id,
@@ -452,11 +487,17 @@ def take_steering(tx: Tx, key: SessionKey, lease: Lease, *, by_default: bool) ->
         arrivals.take(
             tx, arrival, session_no=lease.session_no, turn_id=lease.turn_id, seq=appended.seq
         )
-        taken.append(appended.seq)
-    return tuple(taken)
+    return [arrival.source for arrival, _ in waiting]
 
 
-def _steers(message: Message, *, by_default: bool) -> bool:
+def _keys_of(tx: Tx, key: SessionKey, session_no: int) -> list[SessionKey]:
+    """Return the keys under which messages reach a session, in one order, so that two turns do not deadlock."""
+    names = {str(key), *sessions.keys_of_session(tx, session_no)}
+    return [SessionKey.parse(name) for name in sorted(names)]
+
+
+def steers(message: Message, *, by_default: bool) -> bool:
+    """Return whether a waiting message is for the running turn, not for the next one."""
     wish = message.extra.get(WHILE_RUNNING)
     return wish == "steer" or (by_default and wish != "queue")
 
@@ -562,18 +603,44 @@ def interrupt_dead(tx: Tx, turn_id: str, *, session_no: int, moment: Moment) -> 
 
 
 def interrupt_if_dead(tx: Tx, session_no: int, *, moment: Moment) -> bool:
-    """Interrupt the running turn of a session if its lease ran out; return whether that happened.
+    """Interrupt the running turn of a session if its process has ended; return whether that happened.
 
-    A turn that nobody continues is also interrupted if its process has ended.
+    A turn that a server continues is left alone: the person who asked gets an answer.
     """
-    head = sessions.get_by_no(tx, session_no)
-    turn_id = head.running_turn
-    if turn_id is None:
+    turn = _dead_turn(tx, session_no, moment=moment)
+    if turn is None or turn.resumable:
         return False
-    found = turns.get(tx, turn_id, profile=head.profile)
-    if found is not None and not found[0].resumable and has_ended(found[0].holder):
-        turns.expire(tx, found[0])
-    return interrupt_dead(tx, turn_id, session_no=session_no, moment=moment) is not None
+    turns.expire(tx, turn)
+    return interrupt_dead(tx, turn.id, session_no=session_no, moment=moment) is not None
+
+
+def stop(tx: Tx, session_no: int, *, reason: str, moment: Moment) -> tuple[bool, bool]:
+    """Ask the running turn of a session to stop; return whether one is running, and whether its process has ended.
+
+    If it has, an engine must end the turn: see `engine.turn.loop.stop_turn`.
+    """
+    is_running = turns.ask_to_stop(tx, session_no, reason=reason)
+    dead = _dead_turn(tx, session_no, moment=moment) if is_running else None
+    if dead is not None:
+        turns.expire(tx, dead)
+    return is_running, dead is not None
+
+
+def is_dead(tx: Tx, session_no: int, *, moment: Moment) -> bool:
+    """Return whether the process of a session's running turn has ended."""
+    return _dead_turn(tx, session_no, moment=moment) is not None
+
+
+def _dead_turn(tx: Tx, session_no: int, *, moment: Moment) -> Turn | None:
+    """Return the running turn of a session if its lease ran out, or its process has ended on this machine."""
+    head = sessions.get_by_no(tx, session_no)
+    found = None
+    if head.running_turn is not None:
+        found = turns.get(tx, head.running_turn, profile=head.profile)
+    if found is None:
+        return None
+    turn = found[0]
+    return turn if turn.is_waiting(moment.now) or has_ended(turn.holder) else None
 
 
 def get_stop_reason(tx: Tx, lease: Lease) -> str | None:

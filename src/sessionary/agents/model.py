@@ -22,8 +22,7 @@ from sessionary.config.secret import Secret
 from sessionary.config.setting import MAX_SECONDS, MAY_BE_EMPTY, Seconds, Setting, Texts, TextTable
 from sessionary.engine.ports import Delta, Event, Step, TurnRequest, TurnServices
 from sessionary.errors import AgentFailed, BadInput, ContextTooLong, RetryLater
-from sessionary.model.message import Message, Role
-from sessionary.model.transcript import INTERRUPTED, fill_results
+from sessionary.model.transcript import fill_results, has_answer
 from sessionary.model.usage import Usage
 
 if TYPE_CHECKING:
@@ -214,7 +213,7 @@ class ModelRunner:
         A turn that is continued begins with the tool calls that have no result, and goes on with the next model call.
         If it has its answer already, and only its end was not recorded, nothing is left to do.
         """
-        if _has_answer(request.steps):
+        if has_answer(request.steps):
             return
         provider, tool_sets = await self._load()
         services, options = request.services, self._options
@@ -355,15 +354,6 @@ class ModelRunner:
         return answer.usage(
             call_id=call_id, at=self._clock.now(), base_url=self._options.base_url, task=task
         )
-
-
-def _has_answer(steps: Sequence[Message]) -> bool:
-    """Return whether the last of a turn's messages is the model's answer, and not only the beginning of it."""
-    if not steps:
-        return False
-    last = steps[-1]
-    is_whole = last.finish_reason != INTERRUPTED
-    return last.role is Role.ASSISTANT and not last.tool_calls and is_whole
 
 
 def _loaded(options: ModelOptions) -> "tuple[Provider, Tools]":

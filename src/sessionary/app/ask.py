@@ -16,7 +16,7 @@ from sessionary.engine import intake
 from sessionary.engine.context import EngineContext, EventBus, LiveEvent
 from sessionary.engine.intake import Submission, SubmissionResult
 from sessionary.engine.ports import AgentFunction, Delta
-from sessionary.engine.turn import compaction
+from sessionary.engine.turn import compaction, loop
 from sessionary.errors import AgentFailed, BadInput, NotAllowed, RetryLater
 from sessionary.model.choice import Changes
 from sessionary.model.message import Entry, Message, Role
@@ -243,6 +243,17 @@ def _next_step(tx: Tx, turn_id: str, after: int, *, profile: str) -> Entry | Non
         return None
     written = _entries(tx, found[0], profile=profile, after=after)
     return next((entry for entry in written if _is_by_agent(entry)), None)
+
+
+async def stop_turn(app: AppContext, head: SessionHead, *, reason: str) -> tuple[bool, bool]:
+    """Stop a session's turn; return whether one was running, and whether it has ended now.
+
+    One that runs in another process ends a moment later; one whose process has ended, at once.
+    """
+    context = build_engine(app).context
+    return await app.store.write(
+        loop.stop_turn, head.no, reason=reason, context=context, moment=app.moment()
+    )
 
 
 async def compact(

@@ -1,8 +1,9 @@
 """A conversation in the terminal: one person, with an engine in this process."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 from sessionary.actions import turns
@@ -14,10 +15,20 @@ from sessionary.config.engine import read_engine
 from sessionary.engine import commands, intake
 from sessionary.engine.context import EngineContext, LiveEvent
 from sessionary.engine.intake import Submission, SubmissionResult
+from sessionary.engine.turn import loop
 from sessionary.engine.turn.compaction import CompactionRequest
 from sessionary.errors import RetryLater
+from sessionary.model import transcript
 from sessionary.model.choice import Changes
-from sessionary.model.message import Message, Role, ToolCall, ToolResult, message
+from sessionary.model.message import (
+    MAX_SEQ,
+    Entry,
+    Message,
+    Role,
+    ToolCall,
+    ToolResult,
+    message,
+)
 from sessionary.model.session import SessionHead
 from sessionary.model.source import TERMINAL, Source
 from sessionary.model.turn import ArrivalState, Turn, TurnState
@@ -61,11 +72,10 @@ class TerminalChat:
         self._engine = build_engine(app, agents=self._agents)
         self._context = self._engine.context
         self._session_id: str | None = None
+        self._has_started = False
         self.source = Source(platform=TERMINAL, user_id=user_name())
 
     async def __aenter__(self) -> Self:
-        # This process may end soon: it takes no work of other conversations.
-        await self._engine.start(only=self._context.key(self.source))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -77,15 +87,31 @@ class TerminalChat:
     ) -> SessionHead | None:
         """Switch to the named session, begin a new one, or continue the terminal's last one.
 
-        `chosen` are its agent, model, persona and tools, if they change.
+        `chosen` are its agent, model, persona and tools, if they change. A turn of the last session whose process has
+        ended is given up if the person goes to another one.
         """
         return await self._context.store.write(
-            _place, self._app, self.source, ref=ref, new=new, chosen=chosen or {}
+            _place, self._context, self._app, self.source, ref=ref, new=new, chosen=chosen or {}
         )
+
+    async def continued(self) -> AsyncIterator[LiveEvent]:
+        """Go on with the turn of this conversation whose process has ended, if there is one; yield what happens."""
+        context = self._context
+        turn = await context.store.read(_dead_turn, context, self.source)
+        if turn is None:
+            return
+        look = partial(self._look, _look_at_turn, turn.id)
+        seen = await look(after=0, most=None)
+        with context.bus.listen() as queue:
+            await self._start()
+            yield LiveEvent(turn.session_id, turn.id, "resumed")
+            async for live in self._answers(queue, look, seen):
+                yield live
 
     async def send(self, text: str) -> AsyncIterator[LiveEvent]:
         """Send a message, and yield what happens until it is answered."""
         context = self._context
+        await self._start()
         with context.bus.listen() as queue:
             asked = Submission(message("user", text))
             write = context.store.write(
@@ -100,8 +126,19 @@ class TerminalChat:
                 yield await self._compact(received.compaction)
                 return
             if answered is not None:
-                async for live in self._answers(queue, accepted, answered):
+                look = partial(self._look, _look_up, answered)
+                seen = await look(after=0, most=0)
+                if seen.turn_id is None and seen.state is None and received.answer is None:
+                    yield LiveEvent(accepted.current_session_id or "", "", "waiting")
+                is_here = accepted.turn_id is not None
+                async for live in self._answers(queue, look, seen, is_here=is_here):
                     yield live
+
+    async def _start(self) -> None:
+        if not self._has_started:
+            self._has_started = True
+            # This process may end soon: it takes no work of other conversations.
+            await self._engine.start(only=self._context.key(self.source))
 
     def _carry_on(self, found: tuple[SubmissionResult, str | None]) -> None:
         if found[0].received.compaction is None:
@@ -129,13 +166,14 @@ class TerminalChat:
         return LiveEvent(request.session_id, "", "answer", done)
 
     async def _answers(
-        self, queue: "asyncio.Queue[LiveEvent | None]", accepted: SubmissionResult, arrival_id: str
+        self,
+        queue: "asyncio.Queue[LiveEvent | None]",
+        look: "Callable[..., Awaitable[_Answer]]",
+        seen: _Answer,
+        *,
+        is_here: bool = False,
     ) -> AsyncIterator[LiveEvent]:
-        """Yield the answer to an arrival: streamed if its turn runs here, else as it is stored."""
-        is_here = accepted.turn_id is not None
-        seen = await self._look(arrival_id, after=0, most=0)
-        if seen.turn_id is None and seen.state is None and accepted.received.answer is None:
-            yield LiveEvent(accepted.current_session_id or "", "", "waiting")
+        """Yield an answer: streamed if its turn runs here, else as it is stored."""
         try:
             async with asyncio.timeout(WAIT_SECONDS + self._context.settings.turn_seconds):
                 while True:
@@ -149,15 +187,29 @@ class TerminalChat:
                             yield live
                     is_here = is_here or live.kind == "began"
                     most = MOST.get(live.kind, 0) if is_here else None
-                    seen = await self._look(arrival_id, after=seen.seq, most=most)
+                    is_beginning = live.kind == "began"
+                    seen = await look(after=seen.seq, most=most, is_beginning=is_beginning)
         except TimeoutError as error:
             raise RetryLater("No answer came in time; your message is stored.") from error
         data = {"state": seen.state, "reason": seen.reason}
         yield LiveEvent(seen.session_id or "", seen.turn_id or "", "ended", data)
 
-    async def _look(self, arrival_id: str, *, after: int, most: int | None) -> _Answer:
+    async def _look(
+        self,
+        action: "Callable[..., _Answer]",
+        id: str,
+        *,
+        after: int,
+        most: int | None,
+        is_beginning: bool = False,
+    ) -> _Answer:
         seen = await self._context.store.read(
-            _look_up, arrival_id, profile=self._context.profile, after=after, most=most
+            action,
+            id,
+            profile=self._context.profile,
+            after=after,
+            most=most,
+            is_beginning=is_beginning,
         )
         # `stop` means the session that answers.
         self._session_id = seen.session_id or self._session_id
@@ -186,13 +238,35 @@ def _accept(
     return accepted, again[-1] if again else None
 
 
+def _dead_turn(tx: Tx, context: EngineContext, source: Source) -> Turn | None:
+    """Return the turn of this terminal's conversation whose process has ended, if there is one."""
+    key = context.key(source)
+    head = routing.get_current(tx, key)
+    if head is None or not turns.is_dead(tx, head.no, moment=context.moment()):
+        return None
+    assert head.running_turn is not None
+    found = loop.find_dead_turn(tx, head.running_turn, only=key, context=context)
+    return None if found is None else found.turn
+
+
 def _place(
-    tx: Tx, app: AppContext, source: Source, *, ref: str | None, new: bool, chosen: Changes
+    tx: Tx,
+    context: EngineContext,
+    app: AppContext,
+    source: Source,
+    *,
+    ref: str | None,
+    new: bool,
+    chosen: Changes,
 ) -> SessionHead | None:
     key, moment = app.key(source), app.moment()
     head: SessionHead | None = None
-    if ref is not None:
-        target = read.find(tx, ref, profile=app.profile)
+    target = None if ref is None else read.find(tx, ref, profile=app.profile)
+    dead = _dead_turn(tx, context, source) if new or target is not None else None
+    if dead is not None and (target is None or target.id != dead.session_id):
+        no = read.get_head(tx, dead.session_id, profile=app.profile).no
+        loop.stop_turn(tx, no, reason="stopped by you", context=context, moment=moment)
+    if target is not None:
         head = routing.switch(tx, key, target, moment=moment)
     elif new:
         routing.reset(tx, key, moment=moment)
@@ -225,45 +299,95 @@ def _stop(tx: Tx, session_id: str, *, profile: str) -> None:
 
 
 def _look_up(
-    tx: Tx, arrival_id: str, *, profile: str, after: int = 0, most: int | None = None
+    tx: Tx,
+    arrival_id: str,
+    *,
+    profile: str,
+    after: int = 0,
+    most: int | None = None,
+    is_beginning: bool = False,
 ) -> _Answer:
-    """Return what was answered after an entry; while the turn runs, from at most `most` entries."""
+    """Return what the turn of an arrival has answered: see `_look_at_turn`."""
     found = arrivals.get(tx, arrival_id, profile=profile)
     if found is None or found.state is ArrivalState.REFUSED:
         return _Answer(
             state=str(ArrivalState.REFUSED), reason=None if found is None else found.reason
         )
-    known = None if found.turn_id is None else turn_rows.get(tx, found.turn_id, profile=profile)
+    if found.turn_id is None:
+        return _Answer()
+    return _look_at_turn(
+        tx, found.turn_id, profile=profile, after=after, most=most, is_beginning=is_beginning
+    )
+
+
+def _look_at_turn(
+    tx: Tx,
+    turn_id: str,
+    *,
+    profile: str,
+    after: int = 0,
+    most: int | None = None,
+    is_beginning: bool = False,
+) -> _Answer:
+    """Return what a turn has answered after an entry; while it runs, from at most `most` entries.
+
+    `is_beginning`: only what it had answered before it was continued the last time.
+    """
+    known = turn_rows.get(tx, turn_id, profile=profile)
     if known is None:
         return _Answer()
     turn = known[0]
     is_over = turn.state is not TurnState.RUNNING
-    seq, parts = _parts_since(
-        tx, turn, profile=profile, after=after, most=None if is_over else most
-    )
+    begin = max(after, turn.first_seq - 1)
+    if is_over:
+        seq, parts = _parts_since(tx, turn, profile=profile, after=begin, most=None)
+    elif is_beginning:
+        last = _continued_at(tx, turn, profile=profile, after=begin)
+        seq, parts = _parts_since(tx, turn, profile=profile, after=begin, most=None, last=last)
+    else:
+        seq, parts = _parts_since(tx, turn, profile=profile, after=begin, most=most)
     state = str(turn.state) if is_over else None
     return _Answer(turn.session_id, turn.id, parts, seq, state, turn.reason)
 
 
+def _continued_at(tx: Tx, turn: Turn, *, profile: str, after: int) -> int:
+    """Return the entry at which a turn was continued the last time, or `after`."""
+    found = after
+    for entry in _entries_of(tx, turn, profile=profile, after=after):
+        record = (
+            entry.body.extra.get(transcript.RECORD) if isinstance(entry.body, Message) else None
+        )
+        if isinstance(record, dict) and record.get("kind") == "resumed":
+            found = entry.seq
+    return found
+
+
+def _entries_of(tx: Tx, turn: Turn, *, profile: str, after: int) -> Iterator[Entry]:
+    """Yield the entries of the log after one of them, a page at a time; those of other turns included."""
+    while page := read.read_log(tx, turn.session_id, profile=profile, after=after, limit=PAGE_SIZE):
+        yield from page
+        after = page[-1].seq
+
+
 def _parts_since(
-    tx: Tx, turn: Turn, *, profile: str, after: int, most: int | None
+    tx: Tx, turn: Turn, *, profile: str, after: int, most: int | None, last: int = MAX_SEQ
 ) -> tuple[int, tuple[AnswerPart, ...]]:
     """Return the last entry that was read, and what the agent wrote and did up to it."""
-    seq, left = max(after, turn.first_seq - 1), most
+    seq, left = after, most
     parts: list[AnswerPart] = []
-    while left is None or left > 0:
-        page = read.read_log(tx, turn.session_id, profile=profile, after=seq, limit=PAGE_SIZE)
-        for entry in page:
-            seq = entry.seq
-            if entry.turn_id != turn.id or not isinstance(entry.body, Message):
-                continue
-            if entry.body.role is Role.ASSISTANT and entry.body.text:
-                parts.append(entry.body.text)
-            parts += [part for part in entry.body.parts if isinstance(part, ToolCall | ToolResult)]
-            if left is not None and entry.body.role is not Role.USER:
-                left -= 1
-                if left == 0:
-                    break
-        if len(page) < PAGE_SIZE:
+    if left == 0:
+        return seq, ()
+    for entry in _entries_of(tx, turn, profile=profile, after=after):
+        if entry.seq > last:
             break
+        seq = entry.seq
+        if entry.turn_id != turn.id or not isinstance(entry.body, Message):
+            continue
+        if entry.body.role is Role.ASSISTANT and entry.body.text:
+            parts.append(entry.body.text)
+        parts += [part for part in entry.body.parts if isinstance(part, ToolCall | ToolResult)]
+        if left is not None and entry.body.role in (Role.ASSISTANT, Role.TOOL):
+            left -= 1
+            if left == 0:
+                break
     return seq, tuple(parts)

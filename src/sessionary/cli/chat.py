@@ -25,7 +25,10 @@ from sessionary.model.message import ToolCall, ToolResult
 from sessionary.model.terminal import one_line, safe_terminal
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from sessionary.app.chat import TerminalChat
+    from sessionary.engine.context import LiveEvent
 
 HINT = (
     "Ctrl-C stops the reply, pressed again it quits; Ctrl-D or /quit quits, /help lists commands."
@@ -98,6 +101,7 @@ async def _run(
             return await _once(console, conversation, message)
         where = "a new session" if head is None else f"“{head.shown_title}”"
         console.note(f"In {where}. {HINT}")
+        await _turn(conversation, conversation.continued(), _TurnPrinter(console))
         await _converse(console, conversation)
         return 0
 
@@ -105,7 +109,7 @@ async def _run(
 async def _once(console: Console, conversation: "TerminalChat", message: str) -> int:
     """Take one turn: the reply goes to standard output, everything else to standard error."""
     printer = _TurnPrinter(console, quiet=console.json)
-    state, was_stopped = await _turn(conversation, message, printer)
+    state, was_stopped = await _turn(conversation, conversation.send(message), printer)
     if console.json:
         console.emit({**state, "reply": printer.reply})
     if state["state"] in ("done", "answered"):
@@ -131,15 +135,15 @@ async def _converse(console: Console, conversation: "TerminalChat") -> None:
         if not text:
             continue
         try:
-            await _turn(conversation, text, _TurnPrinter(console))
+            await _turn(conversation, conversation.send(text), _TurnPrinter(console))
         except SessionaryError as error:
             console.note(str(error))
 
 
 async def _turn(
-    conversation: "TerminalChat", text: str, printer: "_TurnPrinter"
+    conversation: "TerminalChat", events: "AsyncIterator[LiveEvent]", printer: "_TurnPrinter"
 ) -> tuple[dict[str, Any], bool]:
-    """Take one turn and show it as it comes. Return how it ended, and whether Ctrl-C stopped it.
+    """Show the events of one turn as they come. Return how it ended, and whether Ctrl-C stopped it.
 
     Ctrl-C stops the turn, not the program; pressed again, it quits without waiting.
     """
@@ -157,7 +161,7 @@ async def _turn(
     loop.add_signal_handler(signal.SIGINT, interrupt)
     try:
         state: dict[str, Any] = {"state": "done", "reason": None, "session_id": None}
-        async for live in conversation.send(text):
+        async for live in events:
             printer.show(live.kind, live.data)
             if live.kind == "ended":
                 state = {**live.data, "session_id": live.session_id or None}
@@ -200,6 +204,8 @@ class _TurnPrinter:
                 self._finish(data)
             case "tool":
                 self._show_tool(data)
+            case "resumed":
+                self._console.note("The last reply was cut off; it goes on now:")
             case "waiting":
                 self._console.note("Another turn is running in this session; yours is next.")
 

@@ -15,7 +15,8 @@ from sessionary.cli.tree import command, group, pass_console
 from sessionary.model import codec
 from sessionary.model.terminal import display_width, one_line, safe_terminal
 from sessionary.model.transcript import Chat, chat_text
-from sessionary.processes import short_name
+from sessionary.model.turn import Turn, TurnState
+from sessionary.processes import has_ended, short_name
 
 
 @command("list", example="sessionary turns list Capitals\nsessionary turns list 01jx4k --json")
@@ -37,7 +38,10 @@ def list_turns(console: Console, ref: str, *, limit: int, cursor: str | None) ->
         ).result()
         now = app.moment().now
     console.print_list(
-        [model_calls.listed_turn_json(each, now=now) for each in page.items],
+        [
+            {**model_calls.listed_turn_json(each, now=now), "waiting": is_waiting(each.turn, now)}
+            for each in page.items
+        ],
         (
             Column("ID"),
             Column("BEGAN"),
@@ -51,7 +55,7 @@ def list_turns(console: Console, ref: str, *, limit: int, cursor: str | None) ->
             [
                 each.turn.id,
                 second(each.turn.began_at),
-                "waiting to go on" if each.turn.is_waiting(now) else each.turn.state,
+                state_of(each.turn, now=now),
                 str(each.calls),
                 str(each.turn.first_seq),
                 each.turn.agent or "",
@@ -64,16 +68,28 @@ def list_turns(console: Console, ref: str, *, limit: int, cursor: str | None) ->
     )
 
 
+def is_waiting(turn: Turn, now: datetime) -> bool:
+    """Whether a turn waits for another process to continue it: its own has stopped, died or does not respond."""
+    is_running = turn.state is TurnState.RUNNING
+    return turn.is_waiting(now) or (is_running and has_ended(turn.holder))
+
+
+def state_of(turn: Turn, *, now: datetime) -> str:
+    """Return the state of a turn in words."""
+    return "waiting to go on" if is_waiting(turn, now) else str(turn.state)
+
+
 def note_of(listed: ListedTurn, *, now: datetime) -> str:
     """Return why a turn failed, how often it was continued, and who runs it."""
     turn = listed.turn
-    notes = [turn.reason] if turn.reason else []
+    notes = [turn.reason.rstrip(".")] if turn.reason else []
     if turn.resumed:
         times = count(turn.resumed, "time")
         why = f" ({turn.resume_reason})" if turn.resume_reason else ""
         notes.append(f"continued {times}{why}, last by {short_name(turn.holder) or 'nobody'}")
-    elif turn.is_waiting(now):
-        notes.append(turn.resume_reason or f"{turn.holder} stopped responding")
+    elif is_waiting(turn, now):
+        ended = "has ended" if has_ended(turn.holder) else "stopped responding"
+        notes.append(turn.resume_reason or f"{short_name(turn.holder)} {ended}")
     return "; ".join(notes)
 
 
@@ -116,8 +132,7 @@ def show_context(console: Console, turn_id: str, *, number: int | None) -> None:
 def _facts(sent: SentContext, *, now: datetime) -> Iterator[tuple[str, str]]:
     """Yield what a reader wants to know before the messages."""
     turn, call = sent.turn, sent.call
-    state = "waiting to go on" if turn.is_waiting(now) else turn.state
-    yield "turn", f"{turn.id} ({state})"
+    yield "turn", f"{turn.id} ({state_of(turn, now=now)})"
     yield "session", turn.session_id
     yield "call", f"{call.number} of {sent.calls}" + ("" if call.answer_seq else ", no answer")
     window = "" if sent.window is None else f", reads {sent.window:,} tokens"

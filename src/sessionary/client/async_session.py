@@ -396,8 +396,20 @@ class AsyncSession(SessionReference):
         return AsyncSession(self._client, SessionTarget(head.source, id=head.id))
 
     async def stop(self, reason: str = "stopped by you") -> bool:
-        """Ask the running turn, in whatever process, to stop; return whether one is running."""
-        return await self._write(operations.stop_turn, profile=self._profile, reason=reason)
+        """Ask the running turn, in whatever process, to stop; return whether one is running.
+
+        A turn whose process has ended is ended at once.
+        """
+        app = self._client.app
+        is_running, is_dead = await self._write(
+            operations.stop_turn, profile=self._profile, reason=reason, moment=app.moment()
+        )
+        if is_dead:
+            head = await self.head()
+            from sessionary.app import ask  # an agent's libraries take 0.3 s to load
+
+            await run_async(lambda: ask.stop_turn(app, head, reason=reason))
+        return is_running
 
     async def running_turn(self) -> Turn | None:
         """Return the turn that is running, with its text so far in `partial`; None if none is."""

@@ -471,10 +471,10 @@ def list_holds(tx: Tx, id: str, *, profile: str, now: datetime) -> list[Hold]:
     return holds.list_holds(tx, read.get_head(tx, id, profile=profile), now=now)
 
 
-def stop_turn(tx: Tx, id: str, *, profile: str, reason: str) -> bool:
-    """Ask the running turn to stop; return whether one is running."""
+def stop_turn(tx: Tx, id: str, *, profile: str, reason: str, moment: Moment) -> tuple[bool, bool]:
+    """Ask the running turn to stop; return whether one is running, and whether its process has ended."""
     head = log.lock_session(tx, id, profile=profile)
-    return turns.ask_to_stop(tx, head.no, reason=reason)
+    return turns.stop(tx, head.no, reason=reason, moment=moment)
 
 
 def list_waiting(tx: Tx, id: str, *, profile: str) -> list[Arrival]:

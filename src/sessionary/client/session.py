@@ -386,8 +386,20 @@ class Session(SessionReference):
         return Session(self._client, SessionTarget(head.source, id=head.id))
 
     def stop(self, reason: str = "stopped by you") -> bool:
-        """Ask the running turn, in whatever process, to stop; return whether one is running."""
-        return self._write(operations.stop_turn, profile=self._profile, reason=reason)
+        """Ask the running turn, in whatever process, to stop; return whether one is running.
+
+        A turn whose process has ended is ended at once.
+        """
+        app = self._client.app
+        is_running, is_dead = self._write(
+            operations.stop_turn, profile=self._profile, reason=reason, moment=app.moment()
+        )
+        if is_dead:
+            head = self.head()
+            from sessionary.app import ask  # an agent's libraries take 0.3 s to load
+
+            run_async(lambda: ask.stop_turn(app, head, reason=reason))
+        return is_running
 
     def running_turn(self) -> Turn | None:
         """Return the turn that is running, with its text so far in `partial`; None if none is."""

@@ -156,7 +156,8 @@ class EngineSettings:
     compact_at_percent: Annotated[
         int,
         Setting(
-            "replace older messages with a summary above this share of the model's window; 0: never",
+            "replace older messages with a summary above this share of the model's window; "
+            "0: only when the provider refuses a context as too long",
             ge=0,
             le=95,
         ),

@@ -12,11 +12,11 @@ from sessionary.actions.budgets import read_accounts
 from sessionary.actions.sessions import choice, edit, pins, read, revise, routing, titles
 from sessionary.actions.sessions import lists as listing_of
 from sessionary.clock import Moment
-from sessionary.config.engine import AccessPolicy, ChoiceName
+from sessionary.config.engine import AccessPolicy, ChoiceName, WhileRunning
 from sessionary.engine import notices
 from sessionary.engine.context import TRUSTED, EngineContext
 from sessionary.engine.turn import budgets
-from sessionary.engine.turn.compaction import CompactionRequest
+from sessionary.engine.turn.compaction import CompactionRequest, plan_as_asked, read_session_context
 from sessionary.errors import (
     Ambiguous,
     BadInput,
@@ -29,7 +29,7 @@ from sessionary.model import choice as choices
 from sessionary.model.message import Entry, Message, Role, message
 from sessionary.model.prompt import HomeAddress
 from sessionary.model.session import SessionFolder, SessionHead
-from sessionary.model.source import ChatType, SessionKey, Source
+from sessionary.model.source import TERMINAL, ChatType, SessionKey, Source
 from sessionary.model.terminal import one_line
 from sessionary.model.title import clean_title, matches_continuation
 from sessionary.store.database import Tx
@@ -144,7 +144,7 @@ def resume(tx: Tx, request: CommandRequest) -> CommandResult:
         return listing(tx, request)
     target = _target(tx, request)
     routing.switch(tx, request.key, target, moment=request.moment)
-    return CommandResult(f"Now in {_name(target)}, {target.message_count} messages.")
+    return CommandResult(f"Now in {_name(target)}, {_count(target.message_count, 'message')}.")
 
 
 @command("sessions", "/sessions [words]", "list earlier sessions")
@@ -179,14 +179,13 @@ def undo(tx: Tx, request: CommandRequest) -> CommandResult:
     after = revise.undo(
         tx, head.id, profile=request.key.profile, rounds=count, at=request.moment.now
     )
-    return CommandResult(
-        f"Taken back; {after.message_count} messages are left. Nothing was deleted."
-    )
+    left = _count(after.message_count, "message")
+    return CommandResult(f"Taken back; {left} left. Nothing was deleted.")
 
 
 @command("retry", "/retry", "ask the last question again")
 def retry(tx: Tx, request: CommandRequest) -> CommandResult:
-    """Take back the last answer and put the question again."""
+    """Take back the last answer and put the question again, unless a budget would refuse it."""
     head = _current(tx, request)
     # A second /retry means the question that is waiting already, not the one before it. The command
     # itself is in the inbox too.
@@ -194,6 +193,7 @@ def retry(tx: Tx, request: CommandRequest) -> CommandResult:
     if any(find(each.message.text) is None for each in inbox):
         raise Conflict("A message is waiting for its answer here; nothing was changed.")
     prompt = _last_prompt(tx, head)
+    _check_budgets(tx, request, head)
     revise.retract(
         tx,
         head.id,
@@ -227,10 +227,18 @@ def branch(tx: Tx, request: CommandRequest) -> CommandResult:
 
 @command("compact", "/compact [focus]", "shorten what the agent has to remember")
 def compact(tx: Tx, request: CommandRequest) -> CommandResult:
-    """Have a summary made of the session."""
-    head = _current(tx, request)
-    compaction = CompactionRequest(head.id, request.words or None, request.source)
-    return CommandResult("Compacting; you will be told.", compaction)
+    """Have a summary made of the session, unless it is too short for one."""
+    head, context, source = _current(tx, request), request.context, request.source
+    found = read_session_context(tx, head.id, profile=head.profile)
+    plan_as_asked(context.agent_of(head), found)
+    # The terminal waits for the outcome and prints it.
+    is_told = source.platform == TERMINAL or notices.can_reach(context, source)
+    return CommandResult(
+        "Compacting; you will be told."
+        if is_told
+        else "Compacting. When it is done, this session has an entry with the summary.",
+        CompactionRequest(head.id, request.words or None, source),
+    )
 
 
 @command("pin", "/pin [n|list]", "keep your last message, or the nth from the end, for the model")
@@ -257,7 +265,7 @@ def unpin(tx: Tx, request: CommandRequest) -> CommandResult:
         return CommandResult("Nothing is pinned here.")
     place = _number(request.words, default=len(pinned))
     if place > len(pinned):
-        raise NotFound(f"{len(pinned)} messages are pinned here; /pin list shows them.")
+        raise NotFound(f"There is no pinned message {place}; /pin list shows what is pinned.")
     entry = pinned[place - 1]
     pins.unpin_message(
         tx,
@@ -345,7 +353,7 @@ def usage(tx: Tx, request: CommandRequest) -> CommandResult:
         profile=request.key.profile,
         now=request.moment.now,
     )
-    lines = [f"{used.calls} model calls, {tokens}, cost {cost}{status}."]
+    lines = [f"{_count(used.calls, 'model call')}, {tokens}, cost {cost}{status}."]
     lines += [notices.budget_left(account.status()) for account in accounts.values()]
     return CommandResult("\n".join(lines))
 
@@ -357,7 +365,7 @@ def status(tx: Tx, request: CommandRequest) -> CommandResult:
     policy = request.context.policies.choose(request.source)
     ends = policy.next_due(last_active=head.last_active_at)
     lines = [
-        f"Session {_name(head)}, {head.message_count} messages.",
+        f"Session {_name(head)}, {_count(head.message_count, 'message')}.",
         "A turn is running." if head.running else "No turn is running.",
         "It does not reset by itself."
         if ends is None
@@ -381,7 +389,7 @@ def steer(tx: Tx, request: CommandRequest) -> CommandResult:
     if not request.words:
         raise BadInput("Write what the agent shall read: /steer text.")
     if _submit(tx, request, "steer"):
-        return CommandResult("The agent reads it at its next step.")
+        return CommandResult("The agent reads it at its next step, or else in the next turn.")
     return CommandResult("No turn is running: this is a new message.")
 
 
@@ -390,13 +398,28 @@ def queue(tx: Tx, request: CommandRequest) -> CommandResult:
     """Let a message wait until the running turn has ended, whatever the settings say; without one, list those."""
     if request.words:
         is_running = _submit(tx, request, "queue")
-        return CommandResult("It waits for the next turn." if is_running else "No turn is running.")
-    waiting = arrivals.waiting(tx, str(request.key), profile=request.key.profile, limit=_LISTED + 1)
-    texts = [each.message.text for each in waiting if find(each.message.text) is None]
-    if not texts:
+        return CommandResult(
+            "It waits for the next turn."
+            if is_running
+            else "No turn is running: it is answered now."
+        )
+    arrived = arrivals.waiting(tx, str(request.key), profile=request.key.profile, limit=_LISTED + 1)
+    waiting = [each.message for each in arrived if find(each.message.text) is None]
+    if not waiting:
         return CommandResult("No message is waiting.")
-    lines = [f"{place}. {one_line(text, 80)}" for place, text in enumerate(texts[:_LISTED], 1)]
-    return CommandResult("\n".join(["Waiting for the next turn:", *lines]))
+    head = routing.get_current(tx, request.key)
+    is_running = head is not None and head.running
+    by_default = request.context.settings.while_running is WhileRunning.STEER
+    lines = [
+        f"{place}. {one_line(each.text, 80)}"
+        + (
+            " (steers the running turn)"
+            if is_running and turns.steers(each, by_default=by_default)
+            else ""
+        )
+        for place, each in enumerate(waiting[:_LISTED], 1)
+    ]
+    return CommandResult("\n".join(["Waiting:", *lines]))
 
 
 def _submit(tx: Tx, request: CommandRequest, wish: str) -> bool:
@@ -449,6 +472,20 @@ def _current(tx: Tx, request: CommandRequest) -> SessionHead:
     if head is None or not head.is_open:
         raise NotFound("There is no session here yet; write something first.")
     return head
+
+
+def _check_budgets(tx: Tx, request: CommandRequest, head: SessionHead) -> None:
+    """Raise `NotAllowed` if a budget is used up that a message of this person to the session counts against."""
+    known, agent = request.context.settings.budgets, request.context.agent_of(head)
+    scopes = (
+        *budgets.scopes_of(request.source),
+        *budgets.turn_scopes(known, profile=head.profile, agent=agent.name, session_id=head.id),
+        *budgets.model_scopes(known, agent=agent, head=head),
+    )
+    accounts = read_accounts(tx, scopes, known, profile=head.profile, now=request.moment.now)
+    used_up = next((each for each in accounts.values() if each.is_used_up), None)
+    if used_up is not None:
+        raise NotAllowed(notices.budget_used_up(used_up.status(), outcome="nothing was changed"))
 
 
 def _choice(tx: Tx, request: CommandRequest) -> Mapping[str, Any]:
@@ -584,7 +621,7 @@ def _message_from_end(tx: Tx, head: SessionHead, words: str) -> tuple[int, str]:
         if isinstance(entry.body, Message) and entry.body.role in roles and entry.body.text.strip()
     ]
     if wanted > len(found):
-        raise NotFound(f"There are only {len(found)} messages to pin here.")
+        raise NotFound(f"Only {_count(len(found), 'message')} can be pinned here.")
     return found[-wanted]
 
 
@@ -597,6 +634,11 @@ def _pin_list(tx: Tx, head: SessionHead) -> str:
 
 def _first_words(entry: Entry) -> str:
     return one_line(entry.body.text if isinstance(entry.body, Message) else "", 60)
+
+
+def _count(number: int, what: str) -> str:
+    """`1 message`, `2 messages`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _number(words: str, *, default: int) -> int:

@@ -18,10 +18,15 @@ NOTHING_SAID = "(The agent said nothing.)"
 _BUDGET = "The budget of"
 
 
+def can_reach(context: EngineContext, source: Source) -> bool:
+    """Whether a source has a channel to which this installation delivers."""
+    return source.channel is not None and source.platform in context.deliverable
+
+
 def send(tx: Tx, context: EngineContext, source: Source, text: str, *, moment: Moment) -> None:
     """Enqueue a notice for the channel of a source, if this installation delivers to its platform."""
     channel = source.channel
-    if channel is not None and channel.platform in context.deliverable:
+    if channel is not None and can_reach(context, source):
         outbox.enqueue(tx, channel, (Text(text),), profile=context.profile, moment=moment)
 
 
@@ -51,11 +56,11 @@ def reset(reason: str | None) -> str:
     return f"New session: {why}. Send /resume to go on with an earlier one."
 
 
-def budget_used_up(status: BudgetStatus) -> str:
-    """Why a message was not answered."""
+def budget_used_up(status: BudgetStatus, *, outcome: str = "your message was not answered") -> str:
+    """Why a message was not answered, or a command was not carried out."""
     return (
-        f"{_BUDGET} {_whose(status.scope)} for the {status.per} is used up; your message was not "
-        f"answered. {_begins_again(status)}"
+        f"{_BUDGET} {_whose(status.scope)} for the {status.per} is used up; {outcome}. "
+        f"{_begins_again(status)}"
     )
 
 

@@ -431,7 +431,7 @@ def _channel_of(tx: Tx, session_id: str, *, turn_id: str, profile: str) -> Chann
         head = read.get_head(tx, session_id, profile=profile)
     except SessionaryError:
         return None
-    source = arrivals.source_of_turn(tx, turn_id, session_no=head.no)
+    source = arrivals.last_source_of_turn(tx, turn_id, session_no=head.no)
     return None if source is None else source.channel
 
 

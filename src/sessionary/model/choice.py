@@ -309,12 +309,43 @@ def describe(key: str, value: Any) -> str:
 def _sentence(change: ChoiceChange) -> str:
     if change.reason is not None:
         return change.reason
-    *first, last = [describe(key, change.changed[key]) for key in CHOICES if key in change.changed]
-    what = f"{', '.join(first)} and {last}" if first else last
+    # What was done, as a participle, and to what.
+    done: dict[str, list[str]] = {}
+    for key in CHOICES:
+        if key in change.changed:
+            verb, what = _verb_and_object(key, change.changed[key])
+            done.setdefault(verb, []).append(what)
     if change.by is not None:
-        return f"{one_line(change.by.label, _MAX_BY)} chose {what}."
-    is_plural = bool(first) or "tools" in change.changed
-    return f"{what[0].upper()}{what[1:]} {'were' if is_plural else 'was'} chosen."
+        clauses = [
+            f"{'chose' if verb == 'chosen' else verb} {_listed(what)}"
+            for verb, what in done.items()
+        ]
+        return f"{one_line(change.by.label, _MAX_BY)} {', and '.join(clauses)}."
+    clauses = [f"{_listed(what)} {_be(what)} {verb}" for verb, what in done.items()]
+    sentence = ", and ".join(clauses)
+    return f"{sentence[0].upper()}{sentence[1:]}."
+
+
+def _verb_and_object(key: str, value: Any) -> tuple[str, str]:
+    """Return what was done, as a participle, and to what. "No persona was chosen" would say that nobody chose one."""
+    match key, value:
+        case "persona", None:
+            return "removed", "the persona"
+        case "tools", None:
+            return "turned on", "all tools"
+        case "tools", []:
+            return "turned off", "all tools"
+    return "chosen", describe(key, value)
+
+
+def _listed(what: Sequence[str]) -> str:
+    *first, last = what
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _be(what: Sequence[str]) -> str:
+    is_plural = len(what) > 1 or what[0].startswith(("the tools ", "all tools"))
+    return "were" if is_plural else "was"
 
 
 def _unknown(kind: str, name: str, known: Iterable[str]) -> str:

@@ -450,6 +450,15 @@ def join_answer(messages: Iterable[Message]) -> tuple[str, str]:
     return answer, beginning
 
 
+def has_answer(steps: Sequence[Message]) -> bool:
+    """Return whether the last of a turn's messages is its answer, and not only the beginning of it."""
+    if not steps:
+        return False
+    last = steps[-1]
+    is_whole = last.finish_reason != INTERRUPTED
+    return last.role is Role.ASSISTANT and not last.tool_calls and is_whole
+
+
 def unfinished_calls(messages: Iterable[Message]) -> dict[int, ToolCall]:
     """Return the tool calls without a result in the messages of a turn so far, by their number in the turn.
 

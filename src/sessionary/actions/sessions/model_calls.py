@@ -155,7 +155,9 @@ def read_sent_context(
     own = _own_entries(tx, turn, head)
     calls = _calls(tx, turn, own)
     if number is not None and not 1 <= number <= len(calls):
-        raise NotFound(f"Turn {turn_id} has {len(calls)} model calls; there is no call {number}.")
+        raise NotFound(
+            f"In turn {turn_id} there is no call {number}: its last one is call {len(calls)}."
+        )
     call = calls[(number or len(calls)) - 1]
     last = _last_seq(turn, head, own) if call.answer_seq is None else call.answer_seq - 1
     found = read.read_since_compaction(tx, head, through=last)

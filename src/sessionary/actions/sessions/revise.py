@@ -76,7 +76,7 @@ def store_compaction(
     head = lock_session(tx, id, profile=profile)
     if entries.marks(tx, clip(sessions.segments(tx, head.no), last_seq + 1)):
         raise Conflict(
-            "something was taken back or compacted in the meantime; nothing was changed."
+            "Something was taken back or compacted in the meantime; nothing was changed."
         )
     if used is not None:
         turn_id = None if lease is None else lease.turn_id

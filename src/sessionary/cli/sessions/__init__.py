@@ -21,6 +21,7 @@ COMMANDS = {
     "restore": "Take a session out of the trash.",
     "purge": "Delete a session's messages forever.",
     "fork": "Begin a session with another's history.",
+    "stop": "Stop the running turn.",
     "end": "Close a session.",
     "reopen": "Open an ended session again.",
     "hold": "Keep a session from being reset.",

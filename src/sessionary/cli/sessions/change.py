@@ -1,5 +1,6 @@
 """`sessionary sessions append`, `rename`, `pin`, `trash`, …: one change to one session."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import datetime, tzinfo
 from functools import partial
@@ -14,7 +15,7 @@ from sessionary.cli.console import Console, count, read_input
 from sessionary.cli.sessions.refs import find_head, ref_argument
 from sessionary.cli.times import clock_time, parse_time, span
 from sessionary.cli.tree import command, pass_console
-from sessionary.errors import BadInput
+from sessionary.errors import BadInput, Conflict
 from sessionary.model.message import MAX_SEQ, Role, message
 from sessionary.model.session import Kind, Opening, SessionHead
 from sessionary.model.source import TERMINAL, Person, Source
@@ -247,6 +248,29 @@ def fork(console: Console, ref: str, *, at: int | None, title: str | None) -> No
     _tell(console, head, "forked", now=app.clock.now())
 
 
+@command("stop", example="sessionary sessions stop Capitals")
+@ref_argument
+@click.option("--reason", default="stopped by you", show_default=True, help="Why it is stopped.")
+@pass_console
+def stop(console: Console, ref: str, *, reason: str) -> None:
+    """Stop the running turn of a session.
+
+    What it has written so far is kept. A turn that waits for a server to go on is ended, too.
+    """
+    from sessionary.app import ask  # loads the engine, which other changes do not need
+
+    with console.open() as app:
+        head = find_head(app, ref)
+        was_running, has_ended = asyncio.run(ask.stop_turn(app, head, reason=reason))
+    if not was_running:
+        raise Conflict(f"No turn is running in session {head.id}; nothing was changed.")
+    what = "was stopped" if has_ended else "is asked to stop; the process that runs it ends it"
+    console.answer(
+        {"session_id": head.id, "stopping": True, "ended": has_ended},
+        f"The turn in session {head.id} {what}.",
+    )
+
+
 @command("end", example="sessionary sessions end Capitals")
 @ref_argument
 @click.option("--reason", default="closed", show_default=True, help="Why it ended.")
@@ -461,6 +485,7 @@ COMMANDS: dict[str, click.Command] = {
     "restore": restore,
     "purge": purge,
     "fork": fork,
+    "stop": stop,
     "end": end,
     "reopen": reopen,
     "hold": hold,

@@ -18,6 +18,7 @@ from sessionary.clock import Moment
 from sessionary.engine import notices
 from sessionary.engine.ports import Agent
 from sessionary.model.access import BudgetUse
+from sessionary.model.choice import with_pending
 from sessionary.model.message import Message, Role, Text, ToolCall
 from sessionary.model.session import SessionHead
 from sessionary.model.source import Channel, SessionKey, Source
@@ -83,9 +84,17 @@ def model_scopes(
 ) -> tuple[str, ...]:
     """The scope of the model that a turn will probably call, if it is known and has a budget.
 
-    What the turn uses is counted under the models that it really called.
+    It is the one that the session has chosen, or else the agent's own. What the turn uses is counted under the models
+    that it really called.
     """
-    model = agent.model or (None if head is None else head.model)
+    settings = {} if head is None else with_pending(head.settings)
+    chosen: str | None = settings.get("model")
+    if settings.get("agent") not in (None, agent.name):
+        chosen = None  # it was chosen for another agent
+    elif chosen is not None and agent.model is not None and ":" not in agent.model:
+        # `openai:gpt-5` is counted as `gpt-5`. A model at another address may have a colon in its name.
+        chosen = chosen.partition(":")[2] or chosen
+    model = chosen or agent.model or (None if head is None else head.model)
     if model is None:
         return ()
     scope = budgets.model_scope(model, known)
@@ -104,6 +113,27 @@ def expected_use(head: SessionHead | None, messages: Iterable[Message]) -> Budge
         tokens = max(tokens, counted // used.calls)
         money = max(money, used.known_cost_microusd // used.calls)
     return BudgetUse(tokens + sum(estimate(each.text) for each in messages), money)
+
+
+def take_steering(
+    tx: Tx,
+    key: SessionKey,
+    lease: Lease,
+    *,
+    by_default: bool,
+    known: Budgets,
+    now: datetime,
+) -> list[Source]:
+    """Append the messages that steer a turn to the log; return where they came from.
+
+    The message of someone whose budget is used up waits, and is refused when the turn has ended.
+    """
+
+    def may_steer(source: Source) -> bool:
+        accounts = budgets.read_accounts(tx, scopes_of(source), known, profile=key.profile, now=now)
+        return not any(account.is_used_up for account in accounts.values())
+
+    return turns.take_steering(tx, key, lease, by_default=by_default, may_steer=may_steer)
 
 
 def may_be_last(message: Message) -> bool:

@@ -37,6 +37,8 @@ NOTIFY_TRIES = 600
 NOT_COMPACTED = "The conversation was not compacted"
 # What a person asks for is compacted also if the model's window is unknown.
 USUAL_WINDOW = 32_000
+# A shorter conversation, in tokens, is not compacted: the summary would hardly be shorter.
+SHORTEST = 300
 log = logging.getLogger(__name__)
 
 
@@ -133,19 +135,34 @@ async def summarize_as_asked(
 ) -> CompactedContext:
     """Compact a session because someone asked for it, also if it is far from the model's window.
 
-    About a third of it stays word for word, or less if it is long. Raises `Conflict` if it is too short for that.
+    Raises `Conflict` as `plan_as_asked` does.
     """
-    window = agent.window(found.head.model) or USUAL_WINDOW
-    size = sum(map(chat_tokens, found.fold.chats))
-    plan = _plan(found, CompactionLimits(min(window, 5 * size // 3), 0), size)
-    if plan is None or not plan.replaced:
-        raise Conflict("it is short enough as it is; nothing was changed.")
-    done = await summarize(
-        agent, found, plan, limits=CompactionLimits(window, 0), size=size, focus=focus
-    )
+    plan, size = plan_as_asked(agent, found), _size(found)
+    limits = CompactionLimits(_window(agent, found), 0)
+    done = await summarize(agent, found, plan, limits=limits, size=size, focus=focus)
     # The system prompt and the tools are read with each call too, if one was counted.
     overhead = max(0, read_size(found) - size)
     return replace(done, size_after=done.size_after + overhead)
+
+
+def plan_as_asked(agent: Agent, found: CurrentContext) -> CompactionPlan:
+    """Return how to compact a session because someone asked for it.
+
+    About a third of it stays word for word, or less if it is long. Raises `Conflict` if it is too short for that, or a
+    turn is running: only that turn may write to the log.
+    """
+    if found.head.running:
+        raise Conflict(
+            "A turn is running in this session; nothing was changed. Wait for it or stop it."
+        )
+    size = _size(found)
+    plan = None
+    if size >= SHORTEST:
+        limits = CompactionLimits(min(_window(agent, found), 5 * size // 3), 0)
+        plan = _plan(found, limits, size)
+    if plan is None or not plan.replaced:
+        raise Conflict("This conversation is short enough as it is; nothing was changed.")
+    return plan
 
 
 def store_compaction(
@@ -228,7 +245,8 @@ class Compactor:
         try:
             text = await self._compact_as_asked(session_id, focus, notify)
         except SessionaryError as error:
-            text = f"{NOT_COMPACTED}: {error}"
+            text = f"{NOT_COMPACTED}. {error}"
+            log.warning("session %s was not compacted: %s", session_id, error)
         finally:
             # /compact promises to report the outcome, also when the server stops.
             if notify is not None:
@@ -260,8 +278,12 @@ class Compactor:
             ),
         )
         after = await context.store.read(read_session_context, session_id, profile=context.profile)
-        now = sum(map(chat_tokens, after.fold.chats))
-        return f"Compacted: about {done.size_before:,} tokens became {now:,}."
+        before, now = done.size_before, _size(after)
+        if now >= before:
+            return (
+                f"Compacted, but it did not become shorter: about {before:,} tokens became {now:,}."
+            )
+        return f"Compacted: about {before:,} tokens became {now:,}."
 
     async def _notify(self, source: Source, text: str) -> None:
         """Enqueue the outcome for a person; retry up to NOTIFY_TRIES times while the store is unavailable."""
@@ -289,6 +311,15 @@ def read_size(found: CurrentContext) -> int:
     return compaction.context_size(
         found.fold, reported=head.context_tokens, reported_seq=head.context_seq
     )
+
+
+def _size(found: CurrentContext) -> int:
+    """Return how many tokens the messages of a context have, estimated."""
+    return sum(map(chat_tokens, found.fold.chats))
+
+
+def _window(agent: Agent, found: CurrentContext) -> int:
+    return agent.window(found.head.model) or USUAL_WINDOW
 
 
 def _plan(found: CurrentContext, limits: CompactionLimits, size: int) -> CompactionPlan | None:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sessionary.actions import inbox, outbox, schedules, turn_scripts, turns
-from sessionary.actions.budgets import Account, lock_accounts, reserve
+from sessionary.actions.budgets import Account, lock_accounts, read_accounts, reserve
 from sessionary.actions.inbox import ArrivalReceived
 from sessionary.actions.schedules import ClaimedRun
 from sessionary.actions.sessions import log as session_log
@@ -32,11 +32,13 @@ from sessionary.engine.turn.run import (
 )
 from sessionary.errors import Conflict, RetryLater, SessionaryError, StoreUnavailable
 from sessionary.model import transcript
+from sessionary.model.access import BudgetStatus
 from sessionary.model.message import Attachment, Message, Role, Text
 from sessionary.model.reset import ResetPolicy, ResetReason
 from sessionary.model.session import Kind, SessionHead
 from sessionary.model.source import SessionKey, Source, session_named_by
 from sessionary.model.turn import Arrival, Turn, TurnState
+from sessionary.model.view import time_text
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, sessions
 from sessionary.store.tables import turns as turn_rows
@@ -333,8 +335,14 @@ class DeadTurn(Struct, frozen=True):
 
     turn: Turn
     head: SessionHead
-    source: Source
+    # Where its messages came from; the answer goes to the first one's channel.
+    sources: tuple[Source, ...]
     key: SessionKey
+
+    @property
+    def source(self) -> Source:
+        """Where the turn was asked for."""
+        return self.sources[0]
 
 
 def find_dead_turn(
@@ -352,8 +360,8 @@ def find_dead_turn(
     if found is None:
         return None
     # Where the turn was asked for: a session may continue in another chat than it was opened in.
-    source = arrivals.source_of_turn(tx, turn_id, session_no=head.no) or head.source
-    dead = DeadTurn(found[0], head, source, context.key(source))
+    sources = arrivals.sources_of_turn(tx, turn_id, session_no=head.no) or [head.source]
+    dead = DeadTurn(found[0], head, tuple(sources), context.key(sources[0]))
     is_ours = head.profile == context.profile and (only is None or only == dead.key)
     return dead if is_ours or not dead.turn.resumable else None
 
@@ -372,7 +380,12 @@ def take_over(
         context.holder, settings.lease_seconds, turn.agent, resumes, catalog=context.catalog
     )
     attempts = settings.resume_attempts if resumes else 0
-    taken = turns.take_over(tx, turn_id, claim=claim, attempts=attempts, moment=moment)
+    scopes, refusal = None, None
+    if agent is not None:
+        scopes, refusal = _budgets_of_dead(tx, dead, agent, context=context, moment=moment)
+    taken = turns.take_over(
+        tx, turn_id, claim=claim, attempts=attempts, moment=moment, refusal=refusal
+    )
     if isinstance(taken, Turn):
         _tell_interrupted(tx, taken, dead, context=context, moment=moment)
     if not isinstance(taken, turns.Begun):
@@ -382,7 +395,36 @@ def take_over(
         schedules.take_over_run(
             tx, due, holder=context.holder, seconds=settings.lease_seconds, now=moment.now
         )
-    return TurnStart(taken, dead.source, dead.key, due=due)
+    return TurnStart(taken, dead.source, dead.key, scopes, due=due)
+
+
+def _budgets_of_dead(
+    tx: Tx, dead: DeadTurn, agent: Agent, *, context: EngineContext, moment: Moment
+) -> tuple[tuple[str, ...] | None, str | None]:
+    """Return the budgets that a turn counts against, and why it may call no model any more if one is used up."""
+    known, head = context.settings.budgets, dead.head
+    if head.kind is Kind.JOB:  # a schedule counts its runs itself
+        return None, None
+    scopes = budgets.turn_scopes(known, profile=head.profile, agent=agent.name, session_id=head.id)
+    scopes = tuple(dict.fromkeys(chain(*map(budgets.scopes_of, dead.sources), scopes)))
+    compared = (*scopes, *budgets.model_scopes(known, agent=agent, head=head))
+    accounts = read_accounts(tx, compared, known, profile=head.profile, now=moment.now)
+    used_up = next((each for each in accounts.values() if each.is_used_up), None)
+    return scopes, None if used_up is None else notices.budget_stop(used_up.status())
+
+
+def stop_turn(
+    tx: Tx, session_no: int, *, reason: str, context: EngineContext, moment: Moment
+) -> tuple[bool, bool]:
+    """Ask the running turn of a session to stop, and end it at once if its process has ended.
+
+    Return whether a turn was running, and whether it has ended now.
+    """
+    was_running, is_dead = turns.stop(tx, session_no, reason=reason, moment=moment)
+    turn_id = sessions.get_by_no(tx, session_no).running_turn
+    if is_dead and turn_id is not None:
+        take_over(tx, turn_id, only=None, context=context, moment=moment)
+    return was_running, not sessions.get_by_no(tx, session_no).running
 
 
 def _agent_of(turn: Turn, source: Source, context: EngineContext) -> Agent | None:
@@ -401,7 +443,7 @@ def _tell_interrupted(
     if channel is None or channel.platform not in context.deliverable:
         return
     if turn.reason != notices.NEWER_MESSAGE:
-        text = notices.unfinished(TurnState.INTERRUPTED, turn.reason)
+        text = notices.unfinished(turn.state, turn.reason)
         outbox.enqueue(
             tx, channel, (Text(text),), profile=head.profile, moment=moment, session_no=head.no
         )
@@ -509,7 +551,15 @@ def refuse_all(
 ) -> None:
     """Refuse every message that waits for a key."""
     waiting = arrivals.waiting(tx, str(key), profile=key.profile, limit=turns.MOST_ARRIVALS)
-    _refuse(tx, context, [(arrival, why) for arrival in waiting], moment=moment)
+    _refuse(tx, context, [_Refusal(arrival, why) for arrival in waiting], moment=moment)
+
+
+class _Refusal(Struct, frozen=True):
+    """A message that gets no turn, why, and the budget that is used up if that is the reason."""
+
+    arrival: Arrival
+    why: str
+    budget: BudgetStatus | None = None
 
 
 class _WithinBudget(Struct, frozen=True):
@@ -552,14 +602,15 @@ def _apply_budgets(
         tx, chain(chain.from_iterable(scopes_of), model), context, moment=moment
     )
     admitted: list[Arrival] = []
-    refused: list[tuple[Arrival, str]] = []
+    refused: list[_Refusal] = []
     counted: dict[str, None] = {}  # the scopes in order, without repeats
     is_held_back = False
     for arrival, scopes in zip(found.arrivals, scopes_of, strict=True):
         limits = [accounts[scope] for scope in (*scopes, *model) if scope in accounts]
         used_up = next((each for each in limits if each.is_used_up), None)
         if used_up is not None:
-            refused.append((arrival, notices.budget_used_up(used_up.status())))
+            budget = used_up.status()
+            refused.append(_Refusal(arrival, notices.budget_used_up(budget), budget))
         elif any(each.is_reserved for each in limits):
             is_held_back = True
             break
@@ -568,14 +619,14 @@ def _apply_budgets(
             counted |= dict.fromkeys(scopes)
     # What was sent to a session by its id is recorded there, which only the running turn may do: it waits for its end.
     is_running = found.head is not None and found.head.running
-    if refused and not (is_running and session_named_by(refused[0][0].source)):
+    if refused and not (is_running and session_named_by(refused[0].arrival.source)):
         _refuse(tx, context, refused, moment=moment)
     return _WithinBudget(
         replace(found, arrivals=tuple(admitted)),
         tuple(counted),
         tuple(accounts[scope] for scope in (*counted, *model) if scope in accounts),
         is_held_back,
-        refused[0][1] if refused and not is_held_back else None,
+        refused[0].why if refused and not is_held_back else None,
     )
 
 
@@ -587,30 +638,34 @@ def _lock_accounts(
     )
 
 
-def _refuse(
-    tx: Tx, context: EngineContext, refused: Iterable[tuple[Arrival, str]], *, moment: Moment
-) -> None:
+def _refuse(tx: Tx, context: EngineContext, refused: Iterable[_Refusal], *, moment: Moment) -> None:
     notified: set[tuple[str, str]] = set()  # each channel is told each reason once
-    for arrival, why in refused:
-        arrivals.refuse(tx, arrival, reason=why)
-        session_id = session_named_by(arrival.source)
+    for refusal in refused:
+        source, why = refusal.arrival.source, refusal.why
+        arrivals.refuse(tx, refusal.arrival, reason=why)
+        session_id = session_named_by(source)
         if session_id is not None:
-            _record_refusal(tx, session_id, arrival, why, moment=moment)
-        elif (str(arrival.source.channel), why) not in notified:
-            notified.add((str(arrival.source.channel), why))
-            notices.send(tx, context, arrival.source, why, moment=moment)
+            _record_refusal(tx, session_id, refusal, moment=moment)
+        elif (str(source.channel), why) not in notified:
+            notified.add((str(source.channel), why))
+            notices.send(tx, context, source, why, moment=moment)
 
 
-def _record_refusal(tx: Tx, session_id: str, arrival: Arrival, why: str, *, moment: Moment) -> None:
+def _record_refusal(tx: Tx, session_id: str, refusal: _Refusal, *, moment: Moment) -> None:
     """Record in a session that a message which waited for it was refused, with the message: it is nowhere else."""
-    message, profile = arrival.message, SessionKey.parse(arrival.key).profile
+    message, why, budget = refusal.arrival.message, refusal.why, refusal.budget
+    profile = SessionKey.parse(refusal.arrival.key).profile
     head = sessions.get(tx, session_id, profile=profile)
     if head is None or not head.is_open or head.running or head.read_only:
         log.warning("a message to session %s was refused: %s", session_id, why)
         return
     lines = (Text(f"{why}\n\n{message.text}".rstrip()),)
     files = tuple(part for part in message.parts if isinstance(part, Attachment))
-    record = {"kind": "refused", "reason": why}
+    record: dict[str, Any] = {"kind": "refused", "reason": why}
+    if budget is not None:
+        # So that it can be said in another language.
+        resets_at = time_text(budget.resets_at)
+        record["budget"] = {"scope": budget.scope, "per": budget.per, "resets_at": resets_at}
     entry = Message(
         Role.SYSTEM, lines + files, person=message.person, extra={transcript.RECORD: record}
     )

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -59,7 +60,7 @@ from sessionary.model.transcript import (
 from sessionary.model.turn import Delivery, DeliveryState, Lease, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import Pending, Tx
-from sessionary.store.tables import deliveries, meta
+from sessionary.store.tables import arrivals, deliveries, meta
 from sessionary.store.tables import turns as table
 
 CHECKPOINT_SECONDS = 1.0
@@ -305,6 +306,8 @@ class TurnRecord:
         self.reply = ""
         # The beginning of the answer, if the model goes on writing it after an interruption.
         self._beginning = ""
+        # The budgets of people who have joined the turn while it was running.
+        self._steering_scopes: tuple[str, ...] = ()
         # Why the turn must not call a model again: a budget is used up.
         self._used_up: str | None = None
         # Whether the turn must end now: then writes are not retried while the store is unavailable.
@@ -423,19 +426,38 @@ class TurnRecord:
         key = self._target.key or context.key(self._target.source)
         steers = context.settings.while_running is WhileRunning.STEER
         if not await self.with_retries(
-            lambda: context.store.read(turns.has_steering, key, by_default=steers)
+            lambda: context.store.read(
+                turns.has_steering, key, self._lease.session_no, by_default=steers
+            )
         ):
             return ()
         async with self._write_lock:
             await self.with_retries(self._flush)
-            taken, _ = await self._append(
+            taken, sources = await self._append(
                 lambda: context.store.write(
-                    turns.take_steering, key, self._lease, by_default=steers
+                    budgets.take_steering,
+                    key,
+                    self._lease,
+                    by_default=steers,
+                    known=context.settings.budgets,
+                    now=context.clock.now(),
                 )
             )
             if taken:
                 self.publish("step")
+                await self._count_steering(sources)
             return taken
+
+    async def _count_steering(self, sources: Sequence[Source] | None) -> None:
+        """Count the turn from now on against the budgets of those who steer it."""
+        context, lease = self._context, self._lease
+        if sources is None:  # the answer of the write was lost
+            sources = await self.with_retries(
+                lambda: context.store.read(
+                    arrivals.sources_of_turn, lease.turn_id, session_no=lease.session_no
+                )
+            )
+        self._steering_scopes += tuple(chain.from_iterable(map(budgets.scopes_of, sources)))
 
     async def _append(self, write: "Callable[[], Pending[T]]") -> tuple[tuple[int, ...], T | None]:
         """Append entries other than a step; return them and the result of the write, None if its answer was lost.
@@ -696,7 +718,7 @@ class TurnRecord:
                 session_id=self._lease.session_id,
             )
         return budgets.Spending(
-            scopes,
+            tuple(dict.fromkeys(scopes + self._steering_scopes)),
             context.clock.now(),
             context.settings.budgets,
             target.to,

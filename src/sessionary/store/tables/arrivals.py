@@ -64,12 +64,19 @@ def rewrite(tx: Tx, arrival: Arrival, message: Message, *, profile: str, at: dat
     return bool(tx.run("rewrite_arrival", no=arrival.no, message=text))
 
 
-def source_of_turn(tx: Tx, turn_id: str, *, session_no: int) -> Source | None:
-    """Where the last message of a turn came from; None for a turn without an arrival."""
+def last_source_of_turn(tx: Tx, turn_id: str, *, session_no: int) -> Source | None:
+    """Where the last message of a running turn came from; None for a turn without an arrival."""
     row = tx.one("last_source_of_turn", session_no=session_no, turn_id=turn_id)
-    if row is None:
-        return None
-    return source_as_stored({"platform": "unknown"} | codec.decode(row[0]))
+    return None if row is None else _source(row[0])
+
+
+def sources_of_turn(tx: Tx, turn_id: str, *, session_no: int) -> list[Source]:
+    """Where the messages of a turn came from, in the order of arrival; none for a turn without an arrival.
+
+    It looks at all arrivals of the session.
+    """
+    rows = tx.all("sources_of_turn", session_no=session_no, turn_id=turn_id)
+    return [_source(source) for (source,) in rows]
 
 
 def take(tx: Tx, arrival: Arrival, *, session_no: int, turn_id: str, seq: int) -> None:
@@ -131,7 +138,7 @@ def _arrival(row: Row) -> Arrival:
         no=no,
         id=id,
         key=key,
-        source=source_as_stored({"platform": "unknown"} | codec.decode(source)),
+        source=_source(source),
         message=body,
         received_at=from_micros(received_at),
         state=ArrivalState(state),
@@ -140,3 +147,7 @@ def _arrival(row: Row) -> Arrival:
         seq=seq,
         reason=reason,
     )
+
+
+def _source(text: str) -> Source:
+    return source_as_stored({"platform": "unknown"} | codec.decode(text))

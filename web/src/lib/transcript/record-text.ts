@@ -9,9 +9,8 @@ const CHOICES = ['agent', 'model', 'persona', 'tools'] as const
 type Choice = (typeof CHOICES)[number]
 /** Who is logged in at the workbench. */
 const OWNER = 'owner'
-/** Why a message was refused, as the server says it. */
-const USED_UP =
-  /^The budget of (?:this (\w+)|the (agent|model) (.+)|the whole (profile)) for the (day|month) is used up; your message was not answered\. It begins again on (\d{4}-\d\d-\d\d) at 00:00 UTC\.$/
+/** How the sentences end with which earlier versions recorded that something is no longer there. */
+const MISSING = [' instead.', ' without one.']
 
 /** The record in one sentence. What this version does not know is shown as the server wrote it. */
 export function recordText(entry: Entry): string {
@@ -24,7 +23,7 @@ export function recordText(entry: Entry): string {
     case 'unpin':
       return t('record.unpin', { seq: record.seq ?? '' })
     case 'refused':
-      return refusalText(record.reason ?? '') ?? record.reason ?? entry.text ?? ''
+      return record.budget ? refusalText(record.budget) : (record.reason ?? entry.text ?? '')
     case 'settings':
       return (record.is_missing ? missingText(record) : choiceText(record, entry)) ?? entry.text ?? ''
     default:
@@ -40,12 +39,10 @@ export function refusedMessage(entry: Entry): string {
   return text.slice(record.reason.length).trim()
 }
 
-function refusalText(reason: string): string | null {
-  const found = USED_UP.exec(reason)
-  if (!found) return null
-  const [, here, named, name = '', whole, per = '', day = ''] = found
-  const values = { name: budgetName(here ?? named ?? whole ?? '', name), per: perPeriod(per) }
-  const at = fullTime(`${day}T00:00:00Z`, language())
+function refusalText(budget: NonNullable<SessionRecord['budget']>): string {
+  const [kind = '', ...name] = budget.scope.split(':')
+  const values = { name: budgetName(kind, name.join(':')), per: perPeriod(budget.per) }
+  const at = fullTime(budget.resets_at, language())
   return `${t('record.refused')} ${t('budget.gone', values)} ${t('budget.resets', { at })}`
 }
 
@@ -58,8 +55,7 @@ function choiceText(record: SessionRecord, entry: Entry): string | null {
   const what = new Intl.ListFormat(language(), { type: 'conjunction' }).format(named.filter((each) => each !== null))
   const who = entry.person?.id === OWNER ? t('record.owner') : record.by
   if (who) return t('record.chose', { who, what })
-  // Earlier versions recorded in the text alone that something is no longer there.
-  return entry.text?.endsWith(' chosen.') ? t('record.chosen', { what }) : null
+  return MISSING.some((end) => entry.text?.endsWith(end)) ? null : t('record.chosen', { what })
 }
 
 /** A choice in words: «the model gpt-5», «no persona»; null if it is not understood. */

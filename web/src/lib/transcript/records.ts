@@ -14,6 +14,8 @@ export interface SessionRecord {
   is_missing?: boolean
   /** The agent that answers then. */
   agent?: string | null
+  /** The budget that refused a message; absent if something else did, and in older records. */
+  budget?: { scope: string; per: string; resets_at: string }
 }
 
 /** The record in an entry; null for a message. */

@@ -24,6 +24,10 @@ WHERE a.profile = :profile AND a.key = :key AND a.state = 'waiting' ORDER BY a.n
 -- Where the last message of a turn came from.
 SELECT source FROM arrivals WHERE session_no = :session_no AND turn_id = :turn_id ORDER BY no DESC LIMIT 1;
 
+-- name: sources_of_turn
+-- Where the messages of a turn came from.
+SELECT source FROM arrivals WHERE session_no = :session_no AND turn_id = :turn_id ORDER BY no;
+
 -- name: take_arrival
 UPDATE arrivals SET state = 'taken', session_no = :session_no, turn_id = :turn_id, seq = :seq
 WHERE no = :no AND state = 'waiting';
