@@ -468,10 +468,13 @@ def take_steering(
     sent under another key than the turn's: in the workbench, to a session of Telegram. What `may_steer` refuses waits
     for the next turn.
     """
+    keys = _keys_of(tx, key, lease.session_no)
+    for each in keys:
+        routing.lock_key(tx, each)
     waiting = [
         (arrival, each)
-        for each in _keys_of(tx, key, lease.session_no)
-        for arrival in lock_waiting(tx, each).arrivals
+        for each in keys
+        for arrival in arrivals.waiting(tx, str(each), profile=key.profile, limit=MOST_ARRIVALS)
         if steers(arrival.message, by_default=by_default) and may_steer(arrival.source)
     ]
     for arrival, own in sorted(waiting, key=lambda found: found[0].no):
