@@ -477,15 +477,12 @@ def _current(tx: Tx, request: CommandRequest) -> SessionHead:
 def _check_budgets(tx: Tx, request: CommandRequest, head: SessionHead) -> None:
     """Raise `NotAllowed` if a budget is used up that a message of this person to the session counts against."""
     known, agent = request.context.settings.budgets, request.context.agent_of(head)
-    scopes = (
-        *budgets.scopes_of(request.source),
-        *budgets.turn_scopes(known, profile=head.profile, agent=agent.name, session_id=head.id),
-        *budgets.model_scopes(known, agent=agent, head=head),
+    scopes = budgets.scopes_in_session(known, (request.source,), agent=agent, head=head)
+    used_up = budgets.find_used_up(
+        tx, known, scopes, agent=agent, head=head, now=request.moment.now
     )
-    accounts = read_accounts(tx, scopes, known, profile=head.profile, now=request.moment.now)
-    used_up = next((each for each in accounts.values() if each.is_used_up), None)
     if used_up is not None:
-        raise NotAllowed(notices.budget_used_up(used_up.status(), outcome="nothing was changed"))
+        raise NotAllowed(notices.budget_used_up(used_up, outcome="nothing was changed"))
 
 
 def _choice(tx: Tx, request: CommandRequest) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ calls that were running when it was used up.
 
 from collections.abc import Iterable
 from datetime import datetime
+from itertools import chain
 
 from msgspec import Struct
 
@@ -17,7 +18,7 @@ from sessionary.actions.turn_scripts import Ended
 from sessionary.clock import Moment
 from sessionary.engine import notices
 from sessionary.engine.ports import Agent
-from sessionary.model.access import BudgetUse
+from sessionary.model.access import BudgetStatus, BudgetUse
 from sessionary.model.choice import with_pending
 from sessionary.model.message import Message, Role, Text, ToolCall
 from sessionary.model.session import SessionHead
@@ -99,6 +100,29 @@ def model_scopes(
         return ()
     scope = budgets.model_scope(model, known)
     return () if budgets.budget_of(scope, known) is None else (scope,)
+
+
+def scopes_in_session(
+    known: Budgets, sources: Iterable[Source], *, agent: Agent, head: SessionHead
+) -> tuple[str, ...]:
+    """The scopes that a turn in a session counts against, but for its model: messages, profile, agent and session."""
+    own = turn_scopes(known, profile=head.profile, agent=agent.name, session_id=head.id)
+    return tuple(dict.fromkeys(chain(*map(scopes_of, sources), own)))
+
+
+def find_used_up(
+    tx: Tx,
+    known: Budgets,
+    scopes: Iterable[str],
+    *,
+    agent: Agent,
+    head: SessionHead,
+    now: datetime,
+) -> BudgetStatus | None:
+    """The first budget that is used up, of these scopes or of the model that a turn in the session will call."""
+    compared = (*scopes, *model_scopes(known, agent=agent, head=head))
+    accounts = budgets.read_accounts(tx, compared, known, profile=head.profile, now=now)
+    return next((each.status() for each in accounts.values() if each.is_used_up), None)
 
 
 def expected_use(head: SessionHead | None, messages: Iterable[Message]) -> BudgetUse:

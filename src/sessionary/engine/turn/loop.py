@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sessionary.actions import inbox, outbox, schedules, turn_scripts, turns
-from sessionary.actions.budgets import Account, lock_accounts, read_accounts, reserve
+from sessionary.actions.budgets import Account, lock_accounts, reserve
 from sessionary.actions.inbox import ArrivalReceived
 from sessionary.actions.schedules import ClaimedRun
 from sessionary.actions.sessions import log as session_log
@@ -405,12 +405,9 @@ def _budgets_of_dead(
     known, head = context.settings.budgets, dead.head
     if head.kind is Kind.JOB:  # a schedule counts its runs itself
         return None, None
-    scopes = budgets.turn_scopes(known, profile=head.profile, agent=agent.name, session_id=head.id)
-    scopes = tuple(dict.fromkeys(chain(*map(budgets.scopes_of, dead.sources), scopes)))
-    compared = (*scopes, *budgets.model_scopes(known, agent=agent, head=head))
-    accounts = read_accounts(tx, compared, known, profile=head.profile, now=moment.now)
-    used_up = next((each for each in accounts.values() if each.is_used_up), None)
-    return scopes, None if used_up is None else notices.budget_stop(used_up.status())
+    scopes = budgets.scopes_in_session(known, dead.sources, agent=agent, head=head)
+    used_up = budgets.find_used_up(tx, known, scopes, agent=agent, head=head, now=moment.now)
+    return scopes, None if used_up is None else notices.budget_stop(used_up)
 
 
 def stop_turn(

@@ -13,7 +13,7 @@ from sessionary.actions.search import search
 from sessionary.actions.search.search import result_json
 from sessionary.actions.sessions import read
 from sessionary.engine.context import EngineContext
-from sessionary.engine.turn.budgets import model_scopes, scopes_of, turn_scopes
+from sessionary.engine.turn.budgets import model_scopes, scopes_in_session
 from sessionary.model.access import BudgetStatus
 from sessionary.model.json_types import BudgetInfo, SearchPage, UsageTotals
 from sessionary.model.session import SessionHead
@@ -170,8 +170,7 @@ def _budgets_of(head: SessionHead, engine: EngineContext) -> Budgets:
     """The budgets that a message counts against which is sent to a session by its id; each by its own scope."""
     known, agent = engine.settings.budgets, engine.agent_of(head)
     scopes = (
-        *scopes_of(at_session(head.id)),
-        *turn_scopes(known, profile=engine.profile, agent=agent.name, session_id=head.id),
+        *scopes_in_session(known, (at_session(head.id),), agent=agent, head=head),
         *model_scopes(known, agent=agent, head=head),
     )
     found = {scope: budgets.budget_of(scope, known) for scope in scopes}
