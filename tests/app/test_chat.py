@@ -1,6 +1,7 @@
 """A chat in the terminal shows its own messages and answers only, whoever else uses the store."""
 
 import asyncio
+import itertools
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -42,6 +43,10 @@ resume = true
 kind = "python"
 function = "tests.app.test_chat:all_at_once"
 
+[agents.stepwise]
+kind = "python"
+function = "tests.app.test_chat:several_texts"
+
 [budget."person:terminal:nobody"]
 tokens = 1
 
@@ -65,6 +70,13 @@ def without_deltas(_: TurnRequest) -> Iterator[Event]:
     yield Step(Message(message("assistant", "x").role, looking))
     yield Step(message("tool", [ToolResult("c1", "09:30", "clock")]))
     yield Step(message("assistant", "Half past nine."))
+
+
+def several_texts(_: TurnRequest) -> Iterator[Event]:
+    """An agent that streams several messages without a tool call between them."""
+    for text in ("one", "two", "three"):
+        yield Delta(text)
+        yield Step(message("assistant", text))
 
 
 def all_at_once(_: TurnRequest) -> Iterator[Event]:
@@ -106,6 +118,20 @@ async def test_no_word_is_missed_however_fast_they_come(client: Sessionary) -> N
         events = await send(talk, "Count.")
 
     assert words(events) == ["".join(f"{number} " for number in range(3000))]
+
+
+async def test_the_steps_of_an_answer_are_told_apart_from_the_text_after_them(
+    client: Sessionary,
+) -> None:
+    """A step without a tool call could be the last: it was told only after the text of the next one."""
+    async with TerminalChat(client.app) as talk:
+        await talk.begin(chosen={"agent": "stepwise"})
+        events = await send(talk, "Go on.")
+
+    told = [str(live.data) for live in events if live.kind in ("delta", "text")]
+    assert words(events) == ["one", "two", "three"]
+    # Each is streamed, then told as a whole; of the last one, the whole may come first.
+    assert [text for text, _ in itertools.groupby(told)] == ["one", "two", "three"]
 
 
 async def test_what_waits_for_others_is_left_for_those_who_stay(client: Sessionary) -> None:

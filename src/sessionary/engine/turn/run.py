@@ -368,6 +368,16 @@ class TurnRecord:
                 await self.with_retries(self._flush)
                 self._check_budget()
 
+    @property
+    def has_pending_step(self) -> bool:
+        """Whether a step waits for the end of the turn, because it may be the last."""
+        return self._pending_step is not None
+
+    async def write_pending_step(self) -> None:
+        """Write a step that was not the last one after all: more text comes after it."""
+        async with self._write_lock:
+            await self.with_retries(self._flush)
+
     def _count_calls(self, message: Message) -> None:
         for part in message.parts:
             if isinstance(part, ToolCall):
@@ -1062,6 +1072,8 @@ class TurnRun:
             async for event in stream:
                 match event:
                     case Delta():
+                        if self._record.has_pending_step:
+                            await self._record.write_pending_step()
                         self._record.add_delta(event)
                     case Step(message=Message(role=Role.ASSISTANT | Role.TOOL)):
                         await self._record.add_step(event)
