@@ -152,10 +152,11 @@ def test_two_sweepers_interrupt_a_dead_turn_once(worlds: list[World]) -> None:
     assert clean(one)
 
 
+@pytest.mark.parametrize("by_append", [False, True], ids=["sweep", "append"])
 def test_a_turn_that_renews_its_lease_at_the_last_moment_is_not_declared_dead(
-    worlds: list[World],
+    worlds: list[World], *, by_append: bool
 ) -> None:
-    """A holder whose lease was confirmed goes on."""
+    """A holder whose lease was confirmed goes on, whoever finds that it had run out."""
     one, two = worlds
     for number in range(ROUNDS * 3):
         source = Source("telegram", f"chat {number}")
@@ -164,13 +165,18 @@ def test_a_turn_that_renews_its_lease_at_the_last_moment_is_not_declared_dead(
         assert begun is not None
         two.clock.set(one.clock.tick(LEASE_SECONDS + 5))
 
-        renewed, swept = at_once(
+        def find_dead() -> bool:
+            if by_append:
+                no = begun.lease.session_no  # noqa: B023
+                return two.write(turns.interrupt_if_dead, no, moment=two.moment())
+            return bool(two.write(interrupt_dead_turns, moment=two.moment()))
+
+        renewed, interrupted = at_once(
             lambda: one.write(turns.renew, begun.lease, seconds=60, now=one.clock.now()),  # noqa: B023
-            lambda: two.write(interrupt_dead_turns, moment=two.moment()),
+            find_dead,
         )
 
-        assert isinstance(swept, list)
-        assert bool(swept) is isinstance(renewed, TurnLost)
+        assert interrupted is isinstance(renewed, TurnLost)
         if renewed is None:
             one.finish(begun, "hi")
 

@@ -613,7 +613,7 @@ def interrupt_if_dead(tx: Tx, session_no: int, *, moment: Moment) -> bool:
     turn = _dead_turn(tx, session_no, moment=moment)
     if turn is None or turn.resumable:
         return False
-    turns.expire(tx, turn)
+    _expire_if_ended(tx, turn)
     return interrupt_dead(tx, turn.id, session_no=session_no, moment=moment) is not None
 
 
@@ -625,7 +625,7 @@ def stop(tx: Tx, session_no: int, *, reason: str, moment: Moment) -> tuple[bool,
     is_running = turns.ask_to_stop(tx, session_no, reason=reason)
     dead = _dead_turn(tx, session_no, moment=moment) if is_running else None
     if dead is not None:
-        turns.expire(tx, dead)
+        _expire_if_ended(tx, dead)
     return is_running, dead is not None
 
 
@@ -644,6 +644,12 @@ def _dead_turn(tx: Tx, session_no: int, *, moment: Moment) -> Turn | None:
         return None
     turn = found[0]
     return turn if turn.is_waiting(moment.now) or has_ended(turn.holder) else None
+
+
+def _expire_if_ended(tx: Tx, turn: Turn) -> None:
+    """End the lease of a turn whose process has certainly ended. One whose lease ran out may still renew it."""
+    if has_ended(turn.holder):
+        turns.expire(tx, turn)
 
 
 def get_stop_reason(tx: Tx, lease: Lease) -> str | None:
