@@ -121,6 +121,7 @@ function open(sessionId: string | null) {
     sessionId,
     draft: null,
     running: false,
+    spent: 0,
     chosen: { agent: null as string | null, model: null, persona: null },
   })
   mounted = mount(Composer, { target: document.body, props })
@@ -150,6 +151,16 @@ test('budgets are asked for when a session is opened and when a reply is finishe
   expect(asked).toHaveLength(2)
   props.chosen = { ...props.chosen, agent: 'coder' }
   await vi.waitFor(() => expect(asked).toHaveLength(3))
+})
+
+test('a turn that ended before it was seen to run asks for the budgets again', async () => {
+  found = [budget(4_000)]
+  const props = open('a')
+  await vi.waitFor(() => expect(asked).toHaveLength(1))
+
+  found = [budget(8_500)]
+  props.spent = 4_500
+  await vi.waitFor(() => expect(status()?.textContent).toContain('80 % is used'))
 })
 
 test('a message that is refused asks for the budgets again', async () => {
