@@ -476,9 +476,10 @@ async def test_a_step_that_passes_two_thresholds_gives_one_warning(store: Store)
     sent = await world.asks(engine, "go")
     await engine.stop()
 
-    assert sent == [
-        "all done",
+    # On a slow machine the answer is stored, and the warning enqueued, before the turn ends.
+    assert sorted(sent) == [
         f"80 % of the budget of this channel for the day is used: $0.85 of $1.00. {BEGINS}",
+        "all done",
     ]
     assert (await status(world))["channel:loopback:1"].warned == (50, 80)
 
