@@ -219,7 +219,8 @@ async def test_messages_that_wait_for_a_budget_keep_nobody_else_waiting(
     runner.gate.set()
     await world.settle(engine)
     await engine.stop()
-    assert world.adapter.texts("loopback:hers")[0] == "done"
+    # With it comes a warning about the budget: before it, if the machine is slow.
+    assert "done" in world.adapter.texts("loopback:hers")
 
 
 def test_a_reservation_without_its_turn_is_found_and_taken_away(store: Store) -> None:
