@@ -267,7 +267,7 @@ def test_a_picture_that_the_model_made_is_kept() -> None:
         TextPart("Here:"), FilePart(picture), FilePart(BinaryContent(b"", media_type="x/y"))
     )
 
-    answer = provider.Answer(made, provider.message_of(made), ())
+    answer = provider.ModelAnswer(made, provider.message_of(made), ())
 
     text, attached, empty = answer.message.parts
     assert (text, empty) == (Text("Here:"), Text("[the model made a file of 0 bytes: x/y]"))

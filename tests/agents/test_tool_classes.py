@@ -15,9 +15,9 @@ from pydantic_ai.tools import ToolDefinition
 from sessionary.agents import mcp_tools
 from sessionary.agents.mcp_tools import McpTools, ToolServers
 from sessionary.agents.model import ModelOptions, ModelRunner, ToolServer
-from sessionary.agents.provider import Answer, Conversation
+from sessionary.agents.provider import Conversation, ModelAnswer
 from sessionary.agents.tools import ToolClass, ToolOutcome, TurnTools
-from sessionary.engine.ports import Step
+from sessionary.engine.ports import Ask, Step
 from sessionary.model.message import Message, Role, Text, ToolCall, ToolResult
 from sessionary.model.transcript import unfinished_calls
 from sessionary.testing.runner_suite import events_of, steps_of, turn_request
@@ -125,8 +125,8 @@ async def test_the_calls_of_a_turn_have_their_own_keys() -> None:
     assert found == {f"paid {number} {request.turn_id}-{number}" for number in (1, 2, 3)}
 
 
-def results_in(steps: Sequence[Step]) -> list[ToolResult]:
-    parts = [part for step in steps for part in step.message.parts]
+def results_in(steps: Sequence[Step | Ask]) -> list[ToolResult]:
+    parts = [part for step in steps if isinstance(step, Step) for part in step.message.parts]
     return [part for part in parts if isinstance(part, ToolResult)]
 
 
@@ -156,9 +156,9 @@ def turn(tools: GatedTools, calls_before: int = 0) -> TurnTools:
     return TurnTools(tools, OPTIONS, turn_id="t", calls_before=calls_before)
 
 
-def answer_with(*names: str) -> Answer:
+def answer_with(*names: str) -> ModelAnswer:
     calls = tuple(ToolCallPart(name, {}, f"id-{name}") for name in names)
-    return Answer(ModelResponse(parts=list(calls)), Message(Role.ASSISTANT, ()), calls)
+    return ModelAnswer(ModelResponse(parts=list(calls)), Message(Role.ASSISTANT, ()), calls)
 
 
 class Taken:
@@ -230,7 +230,7 @@ async def test_calls_that_were_cut_off_are_run_again_only_if_that_is_safe() -> N
     # It was never run: the arguments are no object.
     assert "not a JSON object" in str(broken.content)
     assert broken.extra == {}
-    assert all(step.message.role is Role.TOOL for step in steps)
+    assert all(isinstance(step, Step) and step.message.role is Role.TOOL for step in steps)
 
 
 async def test_a_safe_call_is_run_again_with_the_key_of_the_first_time(connected: Any) -> None:

@@ -381,6 +381,9 @@ class OneFileServices:
     async def blob(self, delivery: Delivery, name: str) -> bytes:
         return self.data
 
+    async def message_id(self, delivery_id: str) -> str | None:
+        return None
+
     async def bounced(self, delivery_id: str, reason: str) -> None:
         raise AssertionError(reason)
 

@@ -4,7 +4,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from sessionary.channels.base import printable, utf16_units
+from sessionary.channels.base import CardPiece, printable, utf16_units
 from sessionary.channels.telegram import TelegramSettings, outbound
 from sessionary.channels.telegram.adapter import TelegramAdapter
 from sessionary.config.secret import Secret
@@ -91,7 +91,7 @@ def test_emoji_are_counted_as_telegram_counts_them() -> None:
     assert "".join(pieces) == "😀" * 3000
 
 
-def pieces_of(*parts: Part | str) -> list[str | Attachment]:
+def pieces_of(*parts: Part | str) -> list[str | CardPiece | Attachment]:
     adapter = TelegramAdapter(TelegramSettings(token=Secret("t")))
     return adapter.pieces(delivery_to(Channel("telegram", "7"), *parts))
 

@@ -91,7 +91,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     disk = tmp_path / "disk"
     disk.mkdir()
     made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)],
+        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)],
         check=False,
         capture_output=True,
     )

@@ -47,6 +47,13 @@ STEPS = {
     "read_last_compaction": {"entries USING INDEX marks (entry_no>? AND entry_no<?)"},
     "count_waiting": {
         "arrivals USING COVERING INDEX arrivals_waiting (profile=?)",
+        "t USING INDEX turns_by_lease (lease_until<?)",
+        "s USING INTEGER PRIMARY KEY (rowid=?)",
+    },
+    # What runs in each round of a loop finds nothing of the turns that wait for people.
+    "due_questions": {"q USING INDEX questions_due (profile=? AND due_at<?)"},
+    "expired_turns": {
+        "t USING INDEX turns_by_lease (lease_until<?)",
         "s USING INTEGER PRIMARY KEY (rowid=?)",
     },
 }

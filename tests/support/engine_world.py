@@ -72,7 +72,7 @@ class EngineWorld:
             adapters={self.adapter.platform: self.adapter},
             deliverable=frozenset({self.adapter.platform}),
             settings=self.settings,
-            rng=random.Random(1),
+            rng=random.Random(self._engines),
         )
         return replace(made, **self._context)
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sessionary.actions import usage
+from sessionary.actions import questions, usage
 from sessionary.actions.outbox import DeliveryAdded
 from sessionary.actions.sessions import choice, log, routing
 from sessionary.actions.sessions.log import Appended, SessionChanged
@@ -19,6 +19,7 @@ from sessionary.errors import Conflict, NotFound
 from sessionary.model import transcript
 from sessionary.model.choice import ChoiceCatalog
 from sessionary.model.message import Message, Part, Role, Text, ToolCall
+from sessionary.model.question import Question
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import Segment, SessionFolder, SessionHead
 from sessionary.model.source import Channel, SessionKey, Source
@@ -26,7 +27,14 @@ from sessionary.model.turn import Arrival, Lease, Turn, TurnState
 from sessionary.model.usage import Usage
 from sessionary.processes import has_ended
 from sessionary.store.database import RaceLost, Tx
-from sessionary.store.tables import arrivals, blobs, deliveries, entries, sessions, turns
+from sessionary.store.tables import (
+    arrivals,
+    blobs,
+    deliveries,
+    entries,
+    sessions,
+    turns,
+)
 
 # How many waiting messages one turn takes.
 MOST_ARRIVALS = 100
@@ -37,7 +45,6 @@ PROCESS_DIED = "its process died"
 CONTINUED_CHARACTERS = 1_000
 # What /steer and /queue put into the `extra` of a message.
 WHILE_RUNNING = "while_running"
-ask_to_stop = turns.ask_to_stop
 list_turns = turns.of_session
 list_released = turns.released
 
@@ -73,6 +80,8 @@ class Resumption(Struct, frozen=True):
     # Its messages after the prompt, and the calls among them that have no result.
     steps: tuple[Message, ...]
     unfinished: tuple[ToolCall, ...] = ()
+    # What it has asked people, with their answers.
+    questions: tuple[Question, ...] = ()
     # The entries of the messages that people have sent in it.
     prompts: tuple[int, ...] = ()
 
@@ -319,12 +328,37 @@ def take_over(
     own = _own_messages(tx, head, turn)
     steps = _steps(own)
     prompts = tuple(seq for seq, each in own.items() if each.role is Role.USER)
+    if turn.is_woken:  # the log has the answers already
+        appended = Appended(head.id, head.no, head.last_seq)
+    else:
+        appended = _record_resumption(tx, turn, lease, reason, beginning, moment=moment)
+    if not turn.is_released:
+        turns.set_crash_seq(tx, turn_id, appended.seq)
+    continued = replace(
+        turn,
+        epoch=lease.epoch,
+        holder=claim.holder,
+        resumed=turn.resumed + 1,
+        resume_reason=reason,
+    )
+    unfinished = tuple(transcript.unfinished_calls(steps).values())
+    asked = tuple(questions.of_turn(tx, turn_id)) if turn.has_asked else ()
+    resumption = Resumption(continued, steps, unfinished, asked, prompts)
+    # The agent that began the turn goes on with it.
+    agent = turn.agent if turn.agent in claim.catalog.agents and not claim.catalog.only else None
+    return Begun(lease, routing.Route(head.id, head.no), (appended,), resumption, agent)
+
+
+def _record_resumption(
+    tx: Tx, turn: Turn, lease: Lease, reason: str, beginning: str, *, moment: Moment
+) -> Appended:
+    """Record in the log that a turn goes on in another process."""
     record = {
         "kind": "resumed",
-        "turn_id": turn_id,
+        "turn_id": turn.id,
         "attempt": turn.resumed + 1,
         "reason": reason,
-        "holder": claim.holder,
+        "holder": lease.holder,
     }
     if beginning:
         record["continues"] = True
@@ -337,21 +371,8 @@ def take_over(
         (Text(f"The turn goes on after an interruption: {reason}."),),
         extra={transcript.RECORD: record},
     )
-    appended = log.append(tx, head.id, mark, profile=head.profile, at=moment.now, lease=lease)
-    if not turn.is_released:
-        turns.set_crash_seq(tx, turn_id, appended.seq)
-    continued = replace(
-        turn,
-        epoch=lease.epoch,
-        holder=claim.holder,
-        resumed=turn.resumed + 1,
-        resume_reason=reason,
-    )
-    unfinished = tuple(transcript.unfinished_calls(steps).values())
-    resumption = Resumption(continued, steps, unfinished, prompts)
-    # The agent that began the turn goes on with it.
-    agent = turn.agent if turn.agent in claim.catalog.agents and not claim.catalog.only else None
-    return Begun(lease, routing.Route(head.id, head.no), (appended,), resumption, agent)
+    head = sessions.get_by_no(tx, lease.session_no)
+    return log.append(tx, head.id, mark, profile=head.profile, at=moment.now, lease=lease)
 
 
 def _why_not_continued(
@@ -360,7 +381,8 @@ def _why_not_continued(
     """Return why a turn whose process has ended is not continued, or None."""
     if turn.stop is not None:
         return turn.stop
-    is_resumable = turn.resumable and claim.resumable
+    # Whoever asks people something goes on with their answers, also if it could not go on after a crash.
+    is_resumable = (turn.resumable and claim.resumable) or turn.is_woken
     if not is_resumable or not head.is_open or head.folder is SessionFolder.TRASH:
         return STOPPED_RESPONDING
     if not turn.is_released and turn.crash_seq == head.last_seq:
@@ -550,8 +572,11 @@ def end(tx: Tx, lease: Lease, ending: Ending, *, profile: str, moment: Moment) -
         )
         tx.after_commit(DeliveryAdded(profile, str(reply.channel)))
     store_request(tx, lease, ending.request)
-    if not turns.end(tx, lease, state=ending.state, at=moment.now, reason=ending.reason):
+    ended = turns.end(tx, lease, state=ending.state, at=moment.now, reason=ending.reason)
+    if ended is None:
         raise log.turn_lost_error(lease)
+    if ended.has_asked:
+        questions.withdraw(tx, lease.turn_id, profile=profile, moment=moment)
     if not appended:  # an appended entry has added its own row to the feed
         entries.insert_feed(tx, lease.session_no, "turn")
     tx.after_commit(SessionChanged(profile, lease.session_id))
@@ -581,7 +606,7 @@ def interrupt(
     # Lock the session before the turn, as everywhere; then read the turn again, which may have ended meanwhile.
     routing.lock_and_reload(tx, found[1])
     turn, session_no = turns.get(tx, turn_id, profile=profile) or found
-    if turn.state is not TurnState.RUNNING:
+    if turn.is_over:
         return None
     lease = Lease(turn_id, session_no, turn.session_id, turn.epoch, turn.holder)
     if turn.partial:
@@ -589,8 +614,10 @@ def interrupt(
             Role.ASSISTANT, (Text(turn.partial),), finish_reason=transcript.INTERRUPTED
         )
         log.append(tx, turn.session_id, partial, profile=profile, at=turn.began_at, lease=lease)
-    if not turns.end(tx, lease, state=state, at=moment.now, reason=reason):
+    if turns.end(tx, lease, state=state, at=moment.now, reason=reason) is None:
         return None
+    if turn.has_asked:
+        questions.withdraw(tx, turn_id, profile=profile, moment=moment)
     entries.insert_feed(tx, session_no, "turn")
     tx.after_commit(SessionChanged(profile, turn.session_id))
     ended = turns.get(tx, turn_id, profile=profile)
@@ -617,12 +644,25 @@ def interrupt_if_dead(tx: Tx, session_no: int, *, moment: Moment) -> bool:
     return interrupt_dead(tx, turn.id, session_no=session_no, moment=moment) is not None
 
 
+def ask_to_stop(tx: Tx, session_no: int, *, reason: str) -> bool:
+    """Ask the turn of a session to stop, in whatever process it runs; return whether there is one.
+
+    One that waits for people is in no process: it is woken, so that one ends it.
+    """
+    if not turns.ask_to_stop(tx, session_no, reason=reason):
+        return False
+    head = sessions.get_by_no(tx, session_no)
+    if head.waits_for_people and head.running_turn is not None:
+        questions.wake(tx, head, reason=reason)
+    return True
+
+
 def stop(tx: Tx, session_no: int, *, reason: str, moment: Moment) -> tuple[bool, bool]:
     """Ask the running turn of a session to stop; return whether one is running, and whether its process has ended.
 
     If it has, an engine must end the turn: see `engine.turn.loop.stop_turn`.
     """
-    is_running = turns.ask_to_stop(tx, session_no, reason=reason)
+    is_running = ask_to_stop(tx, session_no, reason=reason)
     dead = _dead_turn(tx, session_no, moment=moment) if is_running else None
     if dead is not None:
         _expire_if_ended(tx, dead)

@@ -20,13 +20,13 @@ from sessionary.agents.registry import AgentContext, AgentKind
 from sessionary.clock import Clock, Ids, RandomIds, SystemClock
 from sessionary.config.secret import Secret
 from sessionary.config.setting import MAX_SECONDS, MAY_BE_EMPTY, Seconds, Setting, Texts, TextTable
-from sessionary.engine.ports import Delta, Event, Step, TurnRequest, TurnServices
+from sessionary.engine.ports import Ask, Delta, Event, Step, TurnRequest, TurnServices
 from sessionary.errors import AgentFailed, BadInput, ContextTooLong, RetryLater
 from sessionary.model.transcript import fill_results, has_answer
 from sessionary.model.usage import Usage
 
 if TYPE_CHECKING:
-    from sessionary.agents.provider import Answer, Conversation, Provider
+    from sessionary.agents.provider import Conversation, ModelAnswer, Provider
     from sessionary.agents.tools import Tools
 
 
@@ -222,8 +222,11 @@ class ModelRunner:
             if request.unfinished:
                 async with aclosing(tools.resumed_steps(request.steps)) as steps:
                     async for step in steps:
-                        fill_results(context, step.message)
+                        if isinstance(step, Step):
+                            fill_results(context, step.message)
                         yield step
+                        if isinstance(step, Ask):
+                            return
             conversation = await provider.conversation(request, context, tools.definitions)
             window = self.window(request.settings.get("model"))
             await services.record_request(
@@ -239,7 +242,7 @@ class ModelRunner:
                 compacted = await services.fit(window=window, overhead=conversation.overhead)
                 if compacted is not None:
                     await conversation.replace(compacted)
-                answer: Answer | None = None
+                answer: ModelAnswer | None = None
                 async with aclosing(self._fitting_answer(conversation, services)) as answered:
                     async for event in answered:
                         if isinstance(event, Delta):
@@ -254,11 +257,13 @@ class ModelRunner:
                 async with aclosing(tools.steps(answer, conversation)) as steps:
                     async for step in steps:
                         yield step
+                        if isinstance(step, Ask):
+                            return
         raise AgentFailed(f"The model asked for tools {options.most_calls} times and was stopped.")
 
     async def _fitting_answer(
         self, conversation: "Conversation", services: TurnServices
-    ) -> "AsyncGenerator[Delta | Answer]":
+    ) -> "AsyncGenerator[Delta | ModelAnswer]":
         """Return the next response; if the provider says that the context is too long, compact it and try once more."""
         try:
             async with aclosing(self._answered(conversation)) as answered:
@@ -324,7 +329,9 @@ class ModelRunner:
                 self._loaded = await asyncio.to_thread(_loaded, self._options)
         return self._loaded
 
-    async def _answered(self, conversation: "Conversation") -> "AsyncGenerator[Delta | Answer]":
+    async def _answered(
+        self, conversation: "Conversation"
+    ) -> "AsyncGenerator[Delta | ModelAnswer]":
         """Return the next response; retry a transient failure as long as nothing was streamed."""
         waits = self._waits()
         while True:
@@ -350,7 +357,7 @@ class ModelRunner:
                 self._options.first_wait_seconds * 2**attempt, self._options.longest_wait_seconds
             )
 
-    def _usage(self, answer: "Answer", call_id: str, *, task: str | None) -> Usage:
+    def _usage(self, answer: "ModelAnswer", call_id: str, *, task: str | None) -> Usage:
         return answer.usage(
             call_id=call_id, at=self._clock.now(), base_url=self._options.base_url, task=task
         )

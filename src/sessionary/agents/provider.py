@@ -523,7 +523,7 @@ _WANTED = re.compile(r"Set the `(\w+)` environment variable")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ModelAnswer:
     """One finished response of the model."""
 
     response: ModelResponse
@@ -587,7 +587,7 @@ class Conversation:
             else:
                 self.messages.append(message)
 
-    async def ask(self) -> AsyncGenerator[Delta | Answer]:
+    async def ask(self) -> AsyncGenerator[Delta | ModelAnswer]:
         """Stream the next response, then yield it whole; raise only our own errors."""
         parameters = ModelRequestParameters(function_tools=list(self.tools))
         try:
@@ -610,13 +610,13 @@ class Conversation:
                 f"The model {self.model.model_name} closed the connection before its answer was complete.",
                 0.0,
             )
-        answer = Answer(response, message_of(response), tuple(response.tool_calls))
+        answer = ModelAnswer(response, message_of(response), tuple(response.tool_calls))
         if not answer.calls and not answer.message.text and not answer.files:
             # Some servers end a broken stream as if it were complete.
             raise RetryLater(f"The model {self.model.model_name} ended without an answer.", 0.0)
         yield answer
 
-    async def take(self, answer: Answer, results: Sequence[Step]) -> None:
+    async def take(self, answer: ModelAnswer, results: Sequence[Step]) -> None:
         """Add a response and its tool results, in the form in which the next turn reads them from the log."""
         files = {hashlib.sha256(data).hexdigest(): data for step in results for data in step.files}
 

@@ -6,10 +6,11 @@ from collections.abc import (
     AsyncIterator,
     Coroutine,
     Iterable,
+    Mapping,
     Sequence,
 )
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -17,12 +18,15 @@ from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import ToolDefinition
 
 from sessionary.agents.model import ModelOptions
-from sessionary.agents.provider import Answer, Conversation, arguments_of, result_content
-from sessionary.engine.ports import Step, TurnRequest, TurnServices
+from sessionary.agents.provider import Conversation, ModelAnswer, arguments_of, result_content
+from sessionary.config.engine import ToolDecision
+from sessionary.engine.ports import Ask, NoServices, ProposedCall, Step, TurnRequest, TurnServices
 from sessionary.errors import AgentFailed
 from sessionary.model import codec
 from sessionary.model.choice import is_tool_chosen
 from sessionary.model.message import Attachment, Message, Role, ToolCall, ToolResult
+from sessionary.model.policy import PolicyVerdict
+from sessionary.model.question import NewQuestion, Question, QuestionKind, outcome_text
 from sessionary.model.transcript import cut_middle, unfinished_calls
 
 _MOST_ARGUMENTS = 2_000
@@ -108,8 +112,12 @@ class TurnTools:
         calls_before: int = 0,
         services: TurnServices | None = None,
         chosen: Sequence[str] | None = None,
+        questions: Iterable[Question] = (),
     ) -> None:
-        """`services` read an earlier tool output whole, of which the context has only a part."""
+        """`services` decide which calls run, and read an earlier tool output of which the context has only a part.
+
+        `questions` are those that the turn has asked.
+        """
         self._tools = tools
         self._options = options
         self._turn_id = turn_id
@@ -117,6 +125,12 @@ class TurnTools:
         self._services = services
         # The patterns of the tools that the session may use; None: all.
         self._chosen = chosen
+        # By the number of the call that they are about.
+        self._questions = {
+            int(each.asked.name): each
+            for each in questions
+            if each.asked.kind is QuestionKind.APPROVAL
+        }
         self._malformed = 0
 
     @property
@@ -130,39 +144,102 @@ class TurnTools:
         is_free = all(each.name != READ_OUTPUT.name for each in found)
         return [*found, READ_OUTPUT] if found and is_free and self._services else found
 
-    async def steps(self, answer: Answer, conversation: Conversation) -> AsyncGenerator[Step]:
+    async def steps(
+        self, answer: ModelAnswer, conversation: Conversation
+    ) -> AsyncGenerator[Step | Ask]:
         """Run the tool calls of a response concurrently, and add their results to the conversation.
 
-        Each result is yielded when it is there; the model reads them in the order of the calls.
+        Each result is yielded when it is there; the model reads them in the order of the calls. If some calls must be
+        approved first, the others run, and the last event asks for the approvals.
         """
         calls = [_recorded(call) for call in answer.calls]
         first = self._calls + 1
         self._calls += len(calls)
+        numbered = dict(enumerate(calls, first))
+        verdicts = await self._decide(numbered)
+        asked = {
+            number: verdict
+            for number, verdict in verdicts.items()
+            if verdict.decision is ToolDecision.ASK
+        }
         outcomes: dict[int, ToolOutcome] = {}
         steps: dict[int, Step] = {}
+        now = [number for number in numbered if number not in asked]
         running = _as_finished(
-            [self._outcome(call, number) for number, call in enumerate(calls, first)]
+            [self._decided(numbered[number], number, verdicts.get(number)) for number in now]
         )
         async with aclosing(running) as finished:
             async for at, outcome in finished:
-                outcomes[at] = outcome
-                steps[at] = self._step(calls[at], outcome)
-                yield steps[at]
+                number = now[at]
+                outcomes[number] = outcome
+                steps[number] = self._step(numbered[number], outcome)
+                yield steps[number]
         self._count(outcomes.values())
-        await conversation.take(answer, [steps[at] for at in range(len(calls))])
+        if asked:
+            yield Ask(
+                tuple(
+                    _approval(number, numbered[number], verdict)
+                    for number, verdict in asked.items()
+                )
+            )
+            return
+        await conversation.take(answer, [steps[number] for number in numbered])
 
-    async def resumed_steps(self, steps: Sequence[Message]) -> AsyncGenerator[Step]:
-        """Give a result to each call of a turn that was cut off before the call had one; `steps` are its messages.
+    async def resumed_steps(self, steps: Sequence[Message]) -> AsyncGenerator[Step | Ask]:
+        """Give a result to each call of a continued turn that has none; `steps` are its messages.
 
-        A `safe` call is run again, with the key of the first time. Whether another one ran is not known; the model is
-        told so.
+        A call that was asked about runs if it was approved and not started before. Of the others, a `safe` one is run
+        again, with the key of the first time; whether another one ran is not known, and the model is told so. A call
+        that must be approved and was not asked about is asked about now.
         """
         unfinished = unfinished_calls(steps)
-        calls = list(unfinished.values())
-        running = [self._resumed(call, number) for number, call in unfinished.items()]
+        verdicts = await self._decide(unfinished)
+        asked = [
+            _approval(number, call, verdicts[number])
+            for number, call in unfinished.items()
+            if number not in self._questions
+            and number in verdicts
+            and verdicts[number].decision is ToolDecision.ASK
+        ]
+        left = {each.name for each in asked}
+        now = [number for number in unfinished if str(number) not in left]
+        running = [
+            self._resumed(
+                unfinished[number], number, self._questions.get(number), verdicts.get(number)
+            )
+            for number in now
+        ]
         async with aclosing(_as_finished(running)) as finished:
             async for at, outcome in finished:
-                yield self._step(calls[at], outcome)
+                yield self._step(unfinished[now[at]], outcome)
+        if asked:
+            yield Ask(tuple(asked))
+
+    async def _decide(self, calls: Mapping[int, ToolCall]) -> dict[int, PolicyVerdict]:
+        """Return what the policy says about the valid calls of tools that are not our own."""
+        known = {each.name for each in self._tools.definitions}
+        proposed = {
+            number: ProposedCall(
+                call.name, call.arguments, self._tools.tool_class(call.name) is ToolClass.SAFE
+            )
+            for number, call in calls.items()
+            if call.name in known
+            and isinstance(call.arguments, dict)
+            and is_tool_chosen(call.name, patterns=self._chosen)
+        }
+        if not proposed or self._services is None:
+            return {}
+        verdicts = await self._services.decide(list(proposed.values()))
+        return dict(zip(proposed, verdicts, strict=True))
+
+    async def _decided(
+        self, call: ToolCall, number: int, verdict: PolicyVerdict | None
+    ) -> ToolOutcome:
+        if verdict is not None and verdict.decision is ToolDecision.DENY:
+            return ToolOutcome(
+                f"This call is not allowed: {verdict.rule}. It was not run.", is_error=True
+            )
+        return await self._outcome(call, number)
 
     async def _outcome(self, call: ToolCall, number: int) -> ToolOutcome:
         names = [definition.name for definition in self.definitions]
@@ -193,7 +270,25 @@ class TurnTools:
         files = () if offset else await services.read_output_files(entry)
         return ToolOutcome(output[offset:end] + more, attachments=tuple(files))
 
-    async def _resumed(self, call: ToolCall, number: int) -> ToolOutcome:
+    async def _resumed(
+        self,
+        call: ToolCall,
+        number: int,
+        question: Question | None,
+        verdict: PolicyVerdict | None,
+    ) -> ToolOutcome:
+        if verdict is not None and verdict.decision is ToolDecision.DENY:
+            return await self._decided(call, number, verdict)
+        if question is not None and not question.is_approved:
+            return ToolOutcome(_refusal(question), is_error=True)
+        if question is not None and question.answered is not None:
+            changed = question.answered.answer.arguments
+            if changed is not None:
+                call = ToolCall(call.id, call.name, dict(changed), call.extra)
+            services = self._services or NoServices()
+            if not question.is_started and await services.start_approved(str(number)):
+                outcome = await self._outcome(call, number)
+                return outcome if changed is None else _with_changes(outcome, question)
         is_offered = any(each.name == call.name for each in self.definitions)
         is_valid = isinstance(call.arguments, dict)
         if is_valid and not is_offered:
@@ -265,6 +360,7 @@ class Tools:
                 calls_before=sum(step.tool_calls for step in request.steps),
                 services=request.services,
                 chosen=chosen,
+                questions=request.questions,
             )
 
     async def close(self) -> None:
@@ -288,6 +384,34 @@ async def _as_finished(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _approval(number: int, call: ToolCall, verdict: PolicyVerdict) -> NewQuestion:
+    return NewQuestion(
+        name=str(number),
+        kind=QuestionKind.APPROVAL,
+        text="",
+        tool=call.name,
+        arguments=call.arguments,
+        rule=verdict.rule,
+    )
+
+
+def _refusal(question: Question) -> str:
+    """Return what the model reads of a call that nobody approved."""
+    outcome = outcome_text(question)
+    return f"{outcome} The call was not run. Do not make it again unless you are asked to."
+
+
+def _with_changes(outcome: ToolOutcome, question: Question) -> ToolOutcome:
+    """Return an outcome that says with which arguments the call was run, if somebody has changed them."""
+    answered = question.answered
+    assert answered is not None
+    arguments = cut_middle(codec.encode(answered.answer.arguments), _MOST_ARGUMENTS)
+    note = f"[{answered.who} changed the arguments of this call to: {arguments}]"
+    if isinstance(outcome.content, str):
+        return replace(outcome, content=f"{note}\n{outcome.content}")
+    return outcome
 
 
 def _recorded(call: ToolCallPart) -> ToolCall:

@@ -32,7 +32,7 @@ from sessionary.store.tables import usage as usage_rows
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class AskRequest:
     """A person's message to an agent, and where: in a source's conversation, a session, or a new one."""
 
     message: Message
@@ -56,7 +56,9 @@ class AgentAnswer:
     text: str
 
 
-def submit(tx: Tx, context: EngineContext, question: Question, *, begin: bool) -> SubmissionResult:
+def submit(
+    tx: Tx, context: EngineContext, question: AskRequest, *, begin: bool
+) -> SubmissionResult:
     """Store a question; with `begin` its turn begins at once, if none is running."""
     moment = context.moment()
     file_actions.keep_files(
@@ -81,7 +83,7 @@ def submit(tx: Tx, context: EngineContext, question: Question, *, begin: bool) -
     return intake.submit_to_new_session(tx, context, question.opening, submission, moment=moment)
 
 
-async def leave(app: AppContext, question: Question) -> Arrival:
+async def leave(app: AppContext, question: AskRequest) -> Arrival:
     """Store a question for the agent of a running server; return its arrival."""
     context = build_engine(app).context
 
@@ -99,7 +101,7 @@ async def leave(app: AppContext, question: Question) -> Arrival:
 
 async def ask(
     app: AppContext,
-    question: Question,
+    question: AskRequest,
     *,
     agent: str | AgentFunction | None,
     seconds: float | None,
@@ -117,7 +119,7 @@ async def ask(
 
 async def stream(
     app: AppContext,
-    question: Question,
+    question: AskRequest,
     *,
     agent: str | AgentFunction | None,
     seconds: float | None,

@@ -51,6 +51,7 @@ from sessionary.errors import (
 )
 from sessionary.model import codec, transcript
 from sessionary.model.message import Attachment, Message, Part, Role, Text, text_of
+from sessionary.model.question import Card, MessageEdit, card_of, edit_of
 from sessionary.model.source import Channel, Source
 from sessionary.model.turn import Delivery
 
@@ -146,6 +147,14 @@ class WithdrawnMessage:
     message_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class CardPiece:
+    """The last piece of a question's text, and the buttons below it."""
+
+    text: str
+    card: Card
+
+
 class ChannelAdapter:
     """The part of the `Adapter` port that is the same on every platform.
 
@@ -189,6 +198,18 @@ class ChannelAdapter:
     async def send_text(self, delivery: Delivery, text: str, index: int) -> str:
         """Send a piece of a delivery; return the id of the message on the platform."""
         raise NotImplementedError
+
+    async def send_card(self, delivery: Delivery, text: str, card: Card, index: int) -> str:
+        """Send a text with a button for each option of the card; return the id of the message on the platform.
+
+        Only called if `capabilities.buttons` is set. What a button carries is `card.button(number)`; a press is given
+        to `Receive.press`.
+        """
+        raise NotImplementedError
+
+    async def edit_card(self, channel: Channel, message_id: str, text: str) -> None:
+        """Replace a message with buttons by a text without; only called if `capabilities.edits` is set."""
+        await self.edit_text(channel, message_id, text)
 
     async def send_file(self, delivery: Delivery, file: OutgoingFile, index: int) -> str:
         """Send a file of a delivery; raise `FileRefused` if the platform does not accept it."""
@@ -404,6 +425,9 @@ class ChannelAdapter:
         """Send a delivery; after a failure the next attempt continues where this one stopped."""
         sent = self._sent[delivery.id] = self._sent.get(delivery.id) or []
         try:
+            edit = edit_of(delivery.parts)
+            if edit is not None and await self._edit_earlier(delivery, edit):
+                return Sent(None)
             for index, piece in enumerate(self.pieces(delivery)):
                 if index >= len(sent):
                     sent.append(await self._send_piece(delivery, piece, index))
@@ -416,20 +440,49 @@ class ChannelAdapter:
         self._sent.pop(delivery.id, None)
         return Sent(next((id for id in reversed(sent) if id), None))
 
+    async def _edit_earlier(self, delivery: Delivery, edit: MessageEdit) -> bool:
+        """Edit the message of an earlier delivery; return False if another message must be sent instead."""
+        message_id = None
+        if self.services is not None:
+            message_id = await self.services.message_id(edit.delivery_id)
+        if message_id is not None and self.capabilities.edits:
+            text = self.split(printable(text_of(delivery.parts)))[-1]
+            try:
+                await self.edit_card(delivery.channel, message_id, text)
+                return True
+            except Unreachable as error:
+                logger.info("%s: a message cannot be edited: %s", self.platform, error)
+        return not edit.instead
+
     def retry_later(self, delivery: Delivery, error: RetryLater) -> RetryLater:
         """Return the error with the pause that the platform asked for, or one that grows with the attempts."""
         pause = Backoff(self.options.pause_seconds, MAX_SEND_PAUSE_SECONDS).at(delivery.attempts)
         return RetryLater(str(error), after=error.after or pause)
 
-    def pieces(self, delivery: Delivery) -> list[str | Attachment]:
-        """Return the messages to send for a delivery, at least one: its text in pieces, then its files."""
+    def pieces(self, delivery: Delivery) -> list[str | CardPiece | Attachment]:
+        """Return the messages to send for a delivery, at least one: its text in pieces, then its files.
+
+        The buttons of a question are below the last piece of its text; on a platform without, their labels are there.
+        """
         attachments = attachments_of(delivery.parts)
-        texts = self.split(printable(text_of(delivery.parts)))
+        edit, card = edit_of(delivery.parts), card_of(delivery.parts)
+        text = text_of(delivery.parts) if edit is None else edit.instead
+        has_buttons = card is not None and self.capabilities.buttons and bool(card.options)
+        if card is not None and not has_buttons:
+            text = f"{text}\n\n{card.lines()}"
+        texts = self.split(printable(text))
+        if card is not None and has_buttons:
+            *first, last = texts
+            return [*first, CardPiece(last, card)]
         if not texts and not attachments:
             texts = self.split(self.empty_text)
         return [*texts, *attachments]
 
-    async def _send_piece(self, delivery: Delivery, piece: str | Attachment, index: int) -> str:
+    async def _send_piece(
+        self, delivery: Delivery, piece: str | CardPiece | Attachment, index: int
+    ) -> str:
+        if isinstance(piece, CardPiece):
+            return await self.send_card(delivery, piece.text, piece.card, index)
         if isinstance(piece, str):
             streamed = None
             if index == 0:
@@ -477,6 +530,9 @@ class NotRunning:
         raise RetryLater("the channel is not running")
 
     async def admits(self, source: Source, /) -> bool:
+        raise RetryLater("the channel is not running")
+
+    async def press(self, source: Source, data: str, /) -> str:
         raise RetryLater("the channel is not running")
 
 

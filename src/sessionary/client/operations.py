@@ -39,7 +39,7 @@ from sessionary.store.database import Store, Tx
 from sessionary.store.tables import arrivals, sessions
 
 if TYPE_CHECKING:
-    from sessionary.app.ask import AgentAnswer, Question
+    from sessionary.app.ask import AgentAnswer, AskRequest
     from sessionary.engine.ports import AgentFunction, Delta
     from sessionary.model.record import ExportOptions
 
@@ -662,22 +662,24 @@ def make_handover(
 
 def question_for(
     app: AppContext, target: SessionTarget, content: Content, *, idempotency_key: str | None
-) -> "Question":
+) -> "AskRequest":
     """Return a question in the conversation of a source, else in a session, else in a new one."""
-    from sessionary.app.ask import Question  # the engine takes 0.2 s to load
+    from sessionary.app.ask import AskRequest  # the engine takes 0.2 s to load
 
     message, files = InputMessage("user", content).read(target.source)
     if target.key is not None:
-        return Question(message, files, idempotency_key, source=target.source, chosen=target.chosen)
+        return AskRequest(
+            message, files, idempotency_key, source=target.source, chosen=target.chosen
+        )
     if target.id is not None:
-        return Question(message, files, idempotency_key, session_id=target.id)
-    return Question(message, files, idempotency_key, opening=target.opening(app.profile))
+        return AskRequest(message, files, idempotency_key, session_id=target.id)
+    return AskRequest(message, files, idempotency_key, opening=target.opening(app.profile))
 
 
 async def reply_events(
     app: AppContext,
     target: SessionTarget,
-    question: "Question",
+    question: "AskRequest",
     *,
     agent: "AgentFunction | str | None",
     seconds: float | None,

@@ -7,7 +7,15 @@ from typing import Annotated, Any, Literal
 
 from sessionary.config import FILE, Config
 from sessionary.config.reader import Place, read, settings_of
-from sessionary.config.setting import MAY_BE_EMPTY, Microusd, Seconds, Setting, Texts
+from sessionary.config.setting import (
+    MAX_SECONDS,
+    MAY_BE_EMPTY,
+    Microusd,
+    Seconds,
+    Setting,
+    Texts,
+    TextTable,
+)
 from sessionary.errors import BadInput
 
 SCOPES = ("person", "channel", "schedule", "session", "agent", "model", "profile")
@@ -30,6 +38,28 @@ class WhileRunning(StrEnum):
     STEER = "steer"
 
 
+class ToolDecision(StrEnum):
+    """What happens when an agent calls a tool."""
+
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
+class OnExpiry(StrEnum):
+    """What happens to a turn when nobody has answered its question in time."""
+
+    DENY = "deny"
+    END = "end"
+
+
+class Approvers(StrEnum):
+    """Who may approve a tool call."""
+
+    OWNER = "owner"
+    ASKER = "asker"
+
+
 class Strangers(StrEnum):
     """What happens to a stranger's direct message."""
 
@@ -45,6 +75,14 @@ class AccessPolicy:
     allow: Annotated[frozenset[str], Setting('user ids of the platform: ["123456789"]')] = (
         frozenset()
     )
+    owners: Annotated[
+        frozenset[str],
+        Setting(
+            "who approves tool calls, by user id, and needs no approval in a direct chat; "
+            "default: the one person in allow, if it is one",
+            example=["123456789"],
+        ),
+    ] = frozenset()
     strangers: Annotated[
         Strangers, Setting('or "pair": a stranger gets a code that you can approve')
     ] = Strangers.IGNORE
@@ -55,6 +93,50 @@ class AccessPolicy:
             '["model", "persona"]',
         ),
     ] = frozenset()
+
+    def is_owner(self, ids: frozenset[str]) -> bool:
+        """Whether one of these ids is an owner's."""
+        owners = self.owners or (self.allow if len(self.allow) == 1 else frozenset())
+        return bool(owners & ids)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyRule:
+    """A table of `[[policy]]`: what happens when a tool is called. The first rule that matches decides.
+
+    Each value is a pattern in which `*` stands for any text.
+    """
+
+    decision: Annotated[ToolDecision, Setting("allow, ask or deny", example="ask")]
+    tool: Annotated[str, Setting("the name of the tool", example="files_write*")] = "*"
+    arguments: Annotated[
+        TextTable, Setting("arguments that the call must have", example={"path": "/etc/*"})
+    ] = field(default_factory=dict)
+    agent: Annotated[str | None, Setting("only this agent", example="assistant")] = None
+    platform: Annotated[str | None, Setting("only here", example="telegram")] = None
+    chat_type: Annotated[
+        str | None, Setting("only in such chats: dm, group, channel, thread", example="group")
+    ] = None
+    chat: Annotated[str | None, Setting("only in this chat", example="-100123")] = None
+    person: Annotated[str | None, Setting("only for this person", example="123456789")] = None
+    by: Annotated[
+        Approvers, Setting('who may approve: the owners; or "asker": also the person who asked')
+    ] = Approvers.OWNER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionSettings:
+    """The table `[questions]`."""
+
+    expire_seconds: Annotated[Seconds, Setting("how long a question waits for its answer")] = (
+        86_400.0
+    )
+    remind_seconds: Annotated[
+        float, Setting("when to remind people of it once; 0: never", ge=0, le=MAX_SECONDS)
+    ] = 3_600.0
+    on_expiry: Annotated[
+        OnExpiry, Setting('then it counts as denied, and the turn goes on; or "end": the turn ends')
+    ] = OnExpiry.DENY
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +275,11 @@ class EngineSettings:
     # Not in the file: for tests.
     confirm_seconds: float = 3.0
     show_seconds: float = 0.5
-    # The tables [access.*] and [budget.*].
+    # The tables [access.*], [budget.*], [[policy]] and [questions].
     access: Mapping[str, AccessPolicy] = field(default_factory=dict)
     budgets: Mapping[str, Budget] = field(default_factory=dict)
+    policy: tuple[PolicyRule, ...] = ()
+    questions: QuestionSettings = field(default_factory=QuestionSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +300,12 @@ class EngineTables:
     ] = field(default_factory=dict)
     budget: Annotated[Mapping[str, Budget], Setting("how much may be used, by scope")] = field(
         default_factory=dict
+    )
+    policy: Annotated[
+        tuple[PolicyRule, ...], Setting("which tool calls run, need an approval, or are refused")
+    ] = ()
+    questions: Annotated[QuestionSettings, Setting("how long questions to people wait")] = field(
+        default_factory=QuestionSettings
     )
     engine: Annotated[EngineSettings, Setting("how turns run")] = field(
         default_factory=EngineSettings
@@ -261,7 +351,13 @@ def read_engine(config: Config) -> EngineConfig:
         personas=tables.personas,
         agent_by_platform=_by_platform(tables.channels, agents, place.below("channels")),
         channels=tables.channels,
-        engine=replace(tables.engine, access=tables.access, budgets=tables.budget),
+        engine=replace(
+            tables.engine,
+            access=tables.access,
+            budgets=tables.budget,
+            policy=tables.policy,
+            questions=tables.questions,
+        ),
     )
 
 

@@ -12,10 +12,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sessionary.actions import access, inbox, turns
+from sessionary.actions import questions as question_rows
 from sessionary.actions.sessions import edit, log, routing
 from sessionary.clock import Moment
 from sessionary.config.engine import AccessPolicy, Strangers, WhileRunning
-from sessionary.engine import commands, notices
+from sessionary.engine import commands, notices, questions
 from sessionary.engine.context import TRUSTED, EngineContext
 from sessionary.engine.turn.compaction import CompactionRequest, Compactor
 from sessionary.engine.turn.loop import (
@@ -28,8 +29,10 @@ from sessionary.errors import NotAllowed, RetryLater, SessionaryError, StoreUnav
 from sessionary.model import choice
 from sessionary.model.choice import ChoiceChange
 from sessionary.model.message import Message
+from sessionary.model.question import may_be_reply
 from sessionary.model.session import Opening, SessionFolder
 from sessionary.model.source import ChatType, SessionKey, Source, at_session, check_person
+from sessionary.model.turn import Arrival
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, blobs
 
@@ -50,6 +53,8 @@ class Received(Struct, frozen=True):
     compaction: CompactionRequest | None = None
     # The reply to a command.
     answer: str | None = None
+    # Whether it has answered a question: no turn begins with it.
+    is_answer: bool = False
 
 
 class InboundMessage(Struct, frozen=True):
@@ -107,6 +112,13 @@ class Intake:
         """Return whether this person may write to the agent."""
         return await self._context.store.read(is_allowed, self._context, source)
 
+    async def press(self, source: Source, data: str, /) -> str:
+        """Answer a question with a button; return what to tell whoever pressed it."""
+        context = self._context
+        return await context.store.write(
+            press, data, source=source, context=context, moment=context.moment()
+        )
+
     async def receive(
         self,
         source: Source,
@@ -156,7 +168,8 @@ def admit_and_begin(
     check_person(source.person)
     if not is_allowed(tx, context, source):
         return _refuse_sender(tx, context, source, moment=moment), TurnStart(None)
-    if not inbound.files and commands.find(message.text) is None:
+    is_plain = not inbound.files and commands.find(message.text) is None
+    if is_plain and not may_be_reply(message.text):
         begun = begin_with_message(
             tx,
             source,
@@ -169,7 +182,7 @@ def admit_and_begin(
             arrival_id, start = begun
             return Received(arrival_id, True), start
     received = admit(tx, context, inbound, moment=moment, is_authenticated=True)
-    if not received.new or received.answer is not None:
+    if not received.new or received.answer is not None or received.is_answer:
         return received, TurnStart(None)
     return received, begin(tx, context.key(inbound.source), context=context, moment=moment)
 
@@ -198,10 +211,12 @@ def admit(
     )
     call = commands.find(message.text)
     if call is None:
+        if new and _answers_question(tx, context, arrival, moment=moment):
+            return Received(arrival.id, new, is_answer=True)
         if new and context.settings.while_running is WhileRunning.INTERRUPT:
             # Ask the running turn, in whichever process it is, to stop because there is a newer message.
             head = routing.get_current(tx, key)
-            if head is not None and head.running:
+            if head is not None and head.running and not head.waits_for_people:
                 turns.ask_to_stop(tx, head.no, reason=notices.NEWER_MESSAGE)
         return Received(arrival.id, new)
     if not new:
@@ -210,6 +225,36 @@ def admit(
     arrivals.mark_answered(tx, arrival, command=call.name)
     notices.send(tx, context, source, result.text, moment=moment)
     return Received(arrival.id, True, result.compaction, result.text)
+
+
+def press(tx: Tx, data: str, *, source: Source, context: EngineContext, moment: Moment) -> str:
+    """Answer a question with a button, if whoever pressed it may write to the agent."""
+    check_person(source.person)
+    if not is_allowed(tx, context, source):
+        return questions.NOT_YOURS
+    return questions.press(tx, data, source=source, context=context, moment=moment)
+
+
+def _answers_question(tx: Tx, context: EngineContext, arrival: Arrival, *, moment: Moment) -> bool:
+    """Take a message as the answer to an open question, if it is one; if it waits for one, tell its sender so."""
+    key = SessionKey.parse(arrival.key)
+    head = routing.get_current(tx, key)
+    waits = head is not None and head.waits_for_people
+    answered = questions.answer_by_text(
+        tx,
+        arrival.message,
+        source=arrival.source,
+        context=context,
+        moment=moment,
+        session_no=head.no if head is not None and waits else None,
+    )
+    if answered is not None:
+        arrivals.mark_answered(tx, arrival, command=f"question {answered.id}")
+        return True
+    turn_id = None if head is None else head.running_turn
+    if waits and turn_id is not None and question_rows.tell_to_wait(tx, turn_id):
+        notices.send(tx, context, arrival.source, notices.wait_for_answer(), moment=moment)
+    return False
 
 
 def is_allowed(tx: Tx, context: EngineContext, source: Source) -> bool:
@@ -235,7 +280,7 @@ def submit(
     inbound = InboundMessage(source, submission.message, submission.idempotency_key)
     received = admit(tx, context, inbound, moment=moment, is_authenticated=True)
     start = TurnStart(None)
-    if submission.begin and received.new and received.answer is None:
+    if submission.begin and received.new and received.answer is None and not received.is_answer:
         start = begin(tx, key, context=context, moment=moment)
     if received.new and start.begun is None:
         # Tell the listeners of the session that a message is waiting.

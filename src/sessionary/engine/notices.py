@@ -7,6 +7,7 @@ from sessionary.clock import Moment
 from sessionary.engine.context import EngineContext
 from sessionary.model.access import BudgetStatus
 from sessionary.model.message import Text
+from sessionary.model.question import Question
 from sessionary.model.source import Source
 from sessionary.model.terminal import one_line
 from sessionary.model.turn import TurnState
@@ -154,3 +155,27 @@ def pairing(code: str) -> str:
 def _short(reason: str) -> str:
     line = " ".join(reason.split()).rstrip(".")
     return line[:200] + ("…" if len(line) > 200 else "")
+
+
+REMINDER = "This still waits for an answer:"
+
+
+def waits_for_owner(question: Question) -> str:
+    """What the person reads whose turn waits for an owner."""
+    asked = question.asked
+    what = f"the tool {one_line(asked.tool or '', 60)}" if asked.tool else "it"
+    return f"An owner must approve {what} first. You get the answer when they have decided."
+
+
+def too_long_to_approve(question: Question, length: int) -> str:
+    """What is shown of a call whose arguments are too long to be read in a chat."""
+    tool = one_line(question.asked.tool or "", 60)
+    return (
+        f"May the tool {tool} be called? Its arguments have about {length:,} characters, too many to "
+        f"read here: answer in the workbench, or with `sessionary questions show {question.id}`."
+    )
+
+
+def wait_for_answer() -> str:
+    """What a person reads whose message waits because a question is open."""
+    return "Your message waits until the question above is answered. /stop gives the turn up."

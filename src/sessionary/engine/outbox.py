@@ -33,6 +33,7 @@ from sessionary.model.turn import Delivery
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals
 from sessionary.store.tables.deliveries import SendClaim, SentMark
+from sessionary.store.tables.deliveries import get as _delivery
 
 # A claim lasts longer than an attempt to send by this factor.
 CLAIM_FACTOR = 4 / 3
@@ -291,6 +292,12 @@ class PlatformServices:
     async def blob(self, delivery: Delivery, name: str) -> bytes:
         """Return the bytes of a file, if the session that the delivery comes from has it."""
         return await self._context.store.read(_blob_of, delivery, name)
+
+    async def message_id(self, delivery_id: str) -> str | None:
+        """Return the id on the platform of the message that an earlier delivery was sent as."""
+        context = self._context
+        found = await context.store.read(_delivery, delivery_id, profile=context.profile)
+        return None if found is None else found.platform_message_id
 
     async def bounced(self, delivery_id: str, reason: str) -> None:
         """Mark a delivery that was sent as abandoned, with the reason."""

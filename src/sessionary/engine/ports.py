@@ -6,13 +6,24 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from sessionary.config.engine import ToolDecision
 from sessionary.model.compaction import CompactionLimits
 from sessionary.model.message import Attachment, Message, ToolCall
+from sessionary.model.policy import PolicyVerdict
+from sessionary.model.question import NewQuestion, Question
 from sessionary.model.session import SessionHead
 from sessionary.model.source import Channel, Source
 from sessionary.model.transcript import Chat
 from sessionary.model.turn import Delivery
 from sessionary.model.usage import Usage
+
+
+class ProposedCall(Struct, frozen=True):
+    """A tool call that a model wants to make; `is_safe`: it may be repeated without harm."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    is_safe: bool
 
 
 class TurnServices(Protocol):
@@ -49,6 +60,15 @@ class TurnServices(Protocol):
     async def read_output_files(self, seq: int) -> Sequence[Attachment]:
         """Return the files that belong to the tool output in an entry of the session."""
 
+    async def decide(self, calls: Sequence[ProposedCall]) -> Sequence[PolicyVerdict]:
+        """Return for each call of a tool whether it may run, must be approved first, or is refused."""
+
+    async def start_approved(self, name: str) -> bool:
+        """Note that the call which this question approved is started now; return False if it was started before.
+
+        Call it right before the tool: after a crash, nobody can tell whether a call ran that was started.
+        """
+
 
 class NoServices:
     """The services of a request that belongs to no running turn."""
@@ -84,6 +104,14 @@ class NoServices:
         """Return nothing."""
         return ()
 
+    async def decide(self, calls: Sequence[ProposedCall]) -> Sequence[PolicyVerdict]:
+        """Allow every call: whoever runs an agent outside a turn decides themselves."""
+        return [PolicyVerdict(ToolDecision.ALLOW, "no policy applies") for _ in calls]
+
+    async def start_approved(self, name: str) -> bool:
+        """Return that the call was not started before."""
+        return True
+
 
 class TurnRequest(Struct, frozen=True):
     """What a runner is given for one turn.
@@ -91,6 +119,8 @@ class TurnRequest(Struct, frozen=True):
     A turn whose process has ended is continued in another: then `resumed` says how often that has happened, `steps` are
     the messages that the turn has written so far, which are in the context too, and `unfinished` are the tool calls
     among them whose result was not recorded. It is not known whether those ran.
+
+    A turn that has asked people something is continued too: `questions` are all that it has asked, with their answers.
     """
 
     turn_id: str
@@ -103,7 +133,12 @@ class TurnRequest(Struct, frozen=True):
     resumed: int = 0
     steps: tuple[Message, ...] = ()
     unfinished: tuple[ToolCall, ...] = ()
+    questions: tuple[Question, ...] = ()
     services: TurnServices = NoServices()
+
+    def question(self, name: str) -> Question | None:
+        """Return the question with this name that the turn has asked before it was continued."""
+        return next((each for each in self.questions if each.asked.name == name), None)
 
 
 class Delta(Struct, frozen=True):
@@ -125,7 +160,18 @@ class Step:
     files: tuple[bytes, ...] = field(default=(), repr=False)
 
 
-Event = Delta | Step
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The last event of a run: the turn waits until people have answered these questions.
+
+    No process holds it meanwhile. When they have answered, or the time for it is over, the runner is called again with
+    a request that has the `questions`.
+    """
+
+    questions: tuple[NewQuestion, ...]
+
+
+Event = Delta | Step | Ask
 # An agent that is a function: it returns a message, or yields pieces of text and finished steps.
 AgentOutput = str | Message | Delta | Step
 AgentFunction = Callable[
@@ -206,6 +252,9 @@ class Capabilities:
     # Whether `show` is called with the partial reply.
     streams: bool = False
     ids_needed_for_mentions: bool = False
+    # Whether `send` shows the options of a question as buttons, and can edit a message that was sent.
+    buttons: bool = False
+    edits: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -230,6 +279,12 @@ class Receive(Protocol):
     async def admits(self, source: Source, /) -> bool:
         """Return whether this person may write to the agent; call it before fetching their files."""
 
+    async def press(self, source: Source, data: str, /) -> str:
+        """Answer a question with a button of its message; `source` is who pressed it and where.
+
+        When this returns, the answer is durable. Return what to tell the person, which may be that nothing was changed.
+        """
+
 
 # Handles a post of the platform: headers and the raw body in, an HTTP status out. It checks the signature before it
 # reads the body, and answers when the message is durable. A text is what the platform wants to read back.
@@ -244,6 +299,9 @@ class DeliveryServices(Protocol):
 
     async def blob(self, delivery: Delivery, name: str) -> bytes:
         """Return the bytes of a file that a delivery names."""
+
+    async def message_id(self, delivery_id: str) -> str | None:
+        """Return the id on the platform of the message that an earlier delivery was sent as; None if it has none."""
 
     async def bounced(self, delivery_id: str, reason: str) -> None:
         """Report that the platform accepted a delivery and could not deliver it after all."""

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from sessionary.actions import files, schedules, sweep
 from sessionary.clock import Moment
-from sessionary.engine import notices, scheduler
+from sessionary.engine import notices, questions, scheduler
 from sessionary.engine.context import EngineContext
 from sessionary.engine.outbox import CLAIM_FACTOR
 from sessionary.errors import BadInput, RetryLater, StoreUnavailable
@@ -107,12 +107,21 @@ class Sweeper:
         dead = await self._dead_turns()
         if dead:
             await self._take_over(sorted(dead))
+        await self._handle_due_questions()
         await context.store.write(fail_dead_runs, moment=context.moment())
         await context.store.write(
             sweep.end_expired_sessions, context.policies, moment=context.moment()
         )
         await context.store.write(sweep.empty_trash, moment=context.moment())
         await context.store.write(files.delete_old_uploads, moment=context.moment())
+
+    async def _handle_due_questions(self) -> None:
+        """Remind people of questions, and let those expire whose time is over."""
+        context = self._context
+        for id in await context.store.read(questions.list_due, context=context, limit=sweep.BATCH):
+            await context.store.write(
+                questions.handle_due, id, context=context, moment=context.moment()
+            )
 
     async def _expire_leases_of_ended(self) -> None:
         """End the leases of processes of this machine that have ended: after a crash, work goes on at once."""

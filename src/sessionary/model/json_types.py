@@ -9,8 +9,10 @@ from typing import Any, Literal, NotRequired
 # Before 3.12 the standard library's TypedDict does not say which fields are required.
 from typing_extensions import TypedDict
 
+from sessionary.config.engine import OnExpiry
 from sessionary.model.access import Scope
 from sessionary.model.message import Role
+from sessionary.model.question import Always, Decision, QuestionKind, QuestionState
 from sessionary.model.reset import ResetMode
 from sessionary.model.schedule import RunState
 from sessionary.model.session import Kind, Lineage
@@ -114,6 +116,8 @@ class SessionSummary(TypedDict):
     """Whether a turn is running, also if it is waiting."""
     waiting: NotRequired[bool]
     """True if the process of the running turn has stopped or died: another one continues or ends the turn."""
+    waits_for_people: NotRequired[bool]
+    """True if the turn has asked people something and waits for the answer: see `/questions`."""
     unread: bool
     """Whether it has a reply that was not read yet."""
     parent_id: str | None
@@ -372,7 +376,80 @@ class TurnInfo(TypedDict):
     resume_reason: str | None
     """Why it was continued the last time, or shall be."""
     waiting: bool
-    """Whether it is running, but its process has stopped or died: another one continues or ends it."""
+    """Whether it is running, but its process has stopped or died: another one continues or ends it.
+
+    One that waits for people has the state `waiting`.
+    """
+
+
+class AnswerInfo(TypedDict):
+    """The answer to a question."""
+
+    decision: Decision
+    """`approve` for every answer but a denial."""
+    text: str
+    """The text or the chosen option; the reason of a denial."""
+    arguments: dict[str, Any] | None
+    """The arguments that the call got instead of those that were asked about."""
+    values: dict[str, Any] | None
+    """The values of a form."""
+    always: Always | None
+    """For which later calls of the tool the approval counts too."""
+    by: str | None
+    """Who answered."""
+    platform: str
+    """Where they answered."""
+    at: str
+
+
+class QuestionInfo(TypedDict):
+    """A question that a turn asks people."""
+
+    id: str
+    session_id: str
+    turn_id: str
+    kind: QuestionKind
+    """`approval` of a tool call, a `choice`, a `text`, or a `form` of several values."""
+    text: str
+    tool: str | None
+    arguments: dict[str, Any] | None
+    """The arguments of the call, as they are executed."""
+    arguments_text: str
+    """The same to read: every character can be seen."""
+    diff: str | None
+    """The change that the call makes to a file, if its arguments describe one."""
+    options: list[str]
+    form: dict[str, Any] | None
+    """The JSON schema of the values of a form."""
+    rule: str
+    """Why the call must be approved."""
+    agent: str | None
+    where: str
+    """Where the turn was asked for."""
+    person: str | None
+    """Whose message began the turn, as `platform:id`."""
+    state: QuestionState
+    outcome: str
+    """What became of it, in one line."""
+    code: str
+    """What people type before their answer, to say which question they mean."""
+    asked_at: str
+    expires_at: str
+    on_expiry: OnExpiry
+    """Then it counts as denied (`deny`), or the turn ends (`end`)."""
+    answer: AnswerInfo | None
+
+
+class StandingApprovalInfo(TypedDict):
+    """A rule that somebody made with an answer: a tool needs no approval in a session, or for a person."""
+
+    id: str
+    tool: str
+    session_id: str | None
+    person: str | None
+    """As `platform:id`."""
+    given_by: str
+    given_at: str
 
 
 class TurnSummary(TurnInfo):

@@ -14,6 +14,7 @@ from sessionary.errors import BadInput
 from sessionary.model.choice import ChoiceChange
 from sessionary.model.message import MAX_SEQ
 from sessionary.model.source import Source
+from sessionary.model.turn import NEVER
 from sessionary.model.usage import UsageTotal
 
 
@@ -124,6 +125,11 @@ class SessionHead(Struct, frozen=True):
     def is_waiting(self, now: datetime) -> bool:
         """Whether the process of the running turn has stopped or died, so that the turn waits for another one."""
         return self.turn_lease_until is not None and self.turn_lease_until < now
+
+    @property
+    def waits_for_people(self) -> bool:
+        """Whether its turn has asked people something and waits for the answer."""
+        return self.turn_lease_until == NEVER
 
     @property
     def unread(self) -> bool:

@@ -1,6 +1,6 @@
 """A turn, and the arrivals and deliveries that it takes and makes."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from msgspec import Struct
@@ -8,11 +8,20 @@ from msgspec import Struct
 from sessionary.model.message import Message, Part
 from sessionary.model.source import Channel, Source
 
+# When the lease of a turn ends that waits for people: no process holds it, and none looks for it.
+NEVER = datetime.max.replace(tzinfo=UTC)
+
+
+# Why a turn goes on that has waited for people.
+ANSWERED = "its questions were answered"
+UNANSWERED = "nobody answered its question in time"
+
 
 class TurnState(StrEnum):
-    """How far a turn has come."""
+    """How far a turn has come; one that waits for people is stored as running, with a lease until NEVER."""
 
     RUNNING = "running"
+    WAITING = "waiting"
     DONE = "done"
     FAILED = "failed"
     INTERRUPTED = "interrupted"
@@ -35,6 +44,8 @@ class Turn(Struct, frozen=True):
     partial: str | None = None
     # Whether another process may continue it if its own ends; how often one did, and why the last time.
     resumable: bool = False
+    # Whether it has asked people something.
+    has_asked: bool = False
     resumed: int = 0
     resume_reason: str | None = None
     # How often its process died, and the session's last entry when it was continued after that.
@@ -42,6 +53,16 @@ class Turn(Struct, frozen=True):
     crash_seq: int | None = None
     stop: str | None = None
     request_hash: str | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended: it neither runs nor waits."""
+        return self.state not in (TurnState.RUNNING, TurnState.WAITING)
+
+    @property
+    def is_woken(self) -> bool:
+        """Whether its questions are decided, so that any process may go on with it."""
+        return self.is_released and self.resume_reason in (ANSWERED, UNANSWERED)
 
     @property
     def is_released(self) -> bool:

@@ -14,6 +14,7 @@ from sessionary.model.usage import UsageTotal
 if TYPE_CHECKING:
     from sessionary.model.access import BudgetStatus, Permit, Token
     from sessionary.model.json_types import (
+        AnswerInfo,
         BudgetInfo,
         CompactionEntry,
         DeliveryDetail,
@@ -26,14 +27,18 @@ if TYPE_CHECKING:
         PinInfo,
         PolicyInfo,
         ProjectInfo,
+        QuestionInfo,
         RunInfo,
         ScheduleInfo,
         SessionSummary,
         SourceInfo,
+        StandingApprovalInfo,
         TokenInfo,
         TurnInfo,
         UsageTotals,
     )
+    from sessionary.model.policy import StandingApproval
+    from sessionary.model.question import Answered, Question
     from sessionary.model.schedule import Run, Schedule
     from sessionary.model.turn import Delivery, Turn
 
@@ -99,6 +104,8 @@ def head_json(head: SessionHead, *, now: datetime) -> "SessionSummary":
     }
     if head.is_waiting(now):
         made["waiting"] = True
+    if head.waits_for_people:
+        made["waits_for_people"] = True
     if chosen["tools"] is not None:
         made["tools"] = chosen["tools"]
     return made
@@ -228,6 +235,64 @@ def turn_json(turn: "Turn", *, now: datetime) -> "TurnInfo":
         "resumed": turn.resumed,
         "resume_reason": turn.resume_reason,
         "waiting": turn.is_waiting(now),
+    }
+
+
+def question_json(question: "Question") -> "QuestionInfo":
+    """A question, with what it asks and the answer."""
+    from sessionary.model import question as rules  # most commands show no question
+
+    asked, body, answered = question.asked, question.body, question.answered
+    return {
+        "id": question.id,
+        "session_id": question.session_id,
+        "turn_id": question.turn_id,
+        "kind": asked.kind,
+        "text": asked.text,
+        "tool": asked.tool,
+        "arguments": None if asked.arguments is None else dict(asked.arguments),
+        "arguments_text": rules.arguments_text(asked.arguments),
+        "diff": rules.diff_of(asked.arguments),
+        "options": list(asked.options),
+        "form": None if asked.schema is None else dict(asked.schema),
+        "rule": asked.rule,
+        "agent": body.agent,
+        "where": body.where,
+        "person": body.person,
+        "state": question.state,
+        "outcome": rules.outcome_text(question),
+        "code": question.code,
+        "asked_at": time_text(question.asked_at),
+        "expires_at": time_text(question.expires_at),
+        "on_expiry": body.on_expiry,
+        "answer": None if answered is None else answer_json(answered),
+    }
+
+
+def answer_json(answered: "Answered") -> "AnswerInfo":
+    """The answer to a question."""
+    answer = answered.answer
+    return {
+        "decision": answer.decision,
+        "text": answer.text,
+        "arguments": None if answer.arguments is None else dict(answer.arguments),
+        "values": None if answer.values is None else dict(answer.values),
+        "always": answer.always,
+        "by": None if answered.by is None else answered.by.label,
+        "platform": answered.platform,
+        "at": time_text(answered.at),
+    }
+
+
+def approval_json(approval: "StandingApproval") -> "StandingApprovalInfo":
+    """A rule that somebody made with an answer."""
+    return {
+        "id": approval.id,
+        "tool": approval.tool,
+        "session_id": approval.session_id,
+        "person": approval.person,
+        "given_by": approval.given_by,
+        "given_at": time_text(approval.given_at),
     }
 
 

@@ -229,6 +229,7 @@ class RecordingIntake:
         self.messages: list[Message] = []
         self.files: list[Sequence[bytes]] = []
         self.asked: list[Source] = []
+        self.pressed: list[tuple[Source, str]] = []
         self.is_open = True
         self.kept = 0
         self._keep = keep
@@ -254,6 +255,11 @@ class RecordingIntake:
         """Admit everyone while `is_open`."""
         self.asked.append(source)
         return self.is_open
+
+    async def press(self, source: Source, data: str, /) -> str:
+        """Record a press of a button; return what the person is told."""
+        self.pressed.append((source, data))
+        return f"Noted {len(self.pressed)}."
 
 
 async def until(

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from sessionary.actions import inbox, outbox, schedules, turn_scripts, turns
 from sessionary.actions.budgets import Account, lock_accounts, reserve
 from sessionary.actions.inbox import ArrivalReceived
+from sessionary.actions.questions import QuestionsChanged
 from sessionary.actions.schedules import ClaimedRun
 from sessionary.actions.sessions import log as session_log
 from sessionary.actions.sessions import routing
@@ -153,6 +154,9 @@ class TurnLoop:
         return len(self._running) + len(self._title_tasks)
 
     def _note_arrival(self, event: object) -> bool:
+        if isinstance(event, QuestionsChanged) and event.profile == self._context.profile:
+            self._look_for_released_at = 0.0  # a turn may go on
+            return True
         if not isinstance(event, ArrivalReceived) or event.profile != self._context.profile:
             return False
         self._arrived.add(event.key)
@@ -374,7 +378,7 @@ def take_over(
     if dead is None:
         return None
     turn, settings = dead.turn, context.settings
-    agent = _agent_of(turn, dead.source, context) if turn.resumable else None
+    agent = _agent_of(turn, dead.source, context) if turn.resumable or turn.is_woken else None
     resumes = agent is not None and agent.resumes
     claim = turns.Claim(
         context.holder, settings.lease_seconds, turn.agent, resumes, catalog=context.catalog

@@ -17,11 +17,12 @@ from sessionary.actions.sessions.routing import Route
 from sessionary.actions.turn_scripts import Ended
 from sessionary.actions.turns import Begun, Ending, RequestRecord, Resumption, TurnReply
 from sessionary.clock import Moment
-from sessionary.config.engine import WhileRunning
-from sessionary.engine import notices
+from sessionary.config.engine import ToolDecision, WhileRunning
+from sessionary.engine import notices, questions
 from sessionary.engine.context import EngineContext, LiveEvent
 from sessionary.engine.outbox import Outbox, split_text
-from sessionary.engine.ports import Agent, Delta, Step, TurnRequest
+from sessionary.engine.ports import Agent, Ask, Delta, ProposedCall, Step, TurnRequest
+from sessionary.engine.questions import Asking
 from sessionary.engine.turn import budgets, compaction
 from sessionary.engine.turn.compaction import CompactedContext, CurrentContext
 from sessionary.errors import (
@@ -34,6 +35,7 @@ from sessionary.errors import (
     TurnLost,
 )
 from sessionary.model import compaction as compaction_rules
+from sessionary.model import policy
 from sessionary.model.compaction import CompactionLimits, CompactionPlan
 from sessionary.model.message import (
     Attachment,
@@ -44,7 +46,9 @@ from sessionary.model.message import (
     ToolCall,
     ToolResult,
 )
+from sessionary.model.policy import PolicyVerdict, ToolUse
 from sessionary.model.prompt import HomeAddress, PromptContext
+from sessionary.model.question import NewQuestion
 from sessionary.model.redact import Redactor
 from sessionary.model.reset import ResetReason
 from sessionary.model.schedule import SILENT
@@ -61,6 +65,7 @@ from sessionary.model.turn import Delivery, DeliveryState, Lease, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import Pending, Tx
 from sessionary.store.tables import arrivals, deliveries, meta
+from sessionary.store.tables import questions as question_rows
 from sessionary.store.tables import turns as table
 
 CHECKPOINT_SECONDS = 1.0
@@ -505,6 +510,42 @@ class TurnRecord:
         self.publish("lost")
         return released
 
+    async def park(self, asked: Sequence[NewQuestion], *, asking: Asking) -> TurnState:
+        """Write the questions of the turn, and let it wait for people; return its state."""
+        context = self._context
+        is_unknown = False
+
+        async def write() -> None:
+            nonlocal is_unknown
+            await self._flush()
+            if is_unknown and await self._is_parked():
+                return
+            try:
+                await _wait_uncancellable(
+                    context.store.write(
+                        questions.park,
+                        self._lease,
+                        asked,
+                        asking=asking,
+                        context=context,
+                        moment=context.moment(),
+                    )
+                )
+            except (RetryLater, StoreUnavailable) as error:
+                is_unknown = is_unknown or error.committed == "unknown"
+                raise
+
+        async with self._write_lock:
+            await self.with_retries(write)
+        self.publish("ended", {"state": str(TurnState.WAITING), "reason": None})
+        return TurnState.WAITING
+
+    async def _is_parked(self) -> bool:
+        """Return whether the turn is held by nobody: it waits for people, or was answered already."""
+        id, profile = self._lease.turn_id, self._context.profile
+        found = await self._context.store.read(table.get, id, profile=profile)
+        return found is not None and found[0].holder != self._lease.holder
+
     async def end(self, state: TurnState, reason: str | None) -> tuple[TurnState, str | None]:
         """Write the end of the turn with its last messages and deliveries; return how it ended, and why."""
         if self._is_commit_unknown:
@@ -857,6 +898,8 @@ class TurnRun:
         self._overhead = 0
         self._compacting: asyncio.Task[None] | None = None
         self._system_prompt = ""
+        # What the agent asks people.
+        self._asked: tuple[NewQuestion, ...] = ()
         resumption = begun.resumption
         self._prompts = (
             tuple(each.seq for each in begun.prompts) if resumption is None else resumption.prompts
@@ -898,11 +941,28 @@ class TurnRun:
             is_released = await self._record.release(SERVER_STOPPED)
         if is_released:
             state = TurnState.RUNNING
+        elif state is TurnState.DONE and self._asked:
+            state, self.reason = await self._park()
         else:
             state, self.reason = await self._record.end(state, self.reason)
         if is_cancelled:
             raise asyncio.CancelledError
         return state
+
+    async def _park(self) -> tuple[TurnState, str | None]:
+        """Let the turn wait for people; if that is not possible, end it."""
+        target = self._target
+        asking = Asking(target.source, target.agent.name)
+        try:
+            return await self._record.park(self._asked, asking=asking), None
+        except TurnLost:
+            return await self._record.end(TurnState.INTERRUPTED, "another process has taken over")
+        except SessionaryError as error:
+            if isinstance(error, RetryLater | StoreUnavailable):
+                raise
+            return await self._record.end(
+                TurnState.FAILED, f"its question cannot be asked: {error}"
+            )
 
     def stop(self, reason: str) -> None:
         """End the turn now; the output so far is kept."""
@@ -1078,6 +1138,9 @@ class TurnRun:
                     case Step(message=Message(role=Role.ASSISTANT | Role.TOOL)):
                         await self._record.add_step(event)
                         self._stop_between_steps()
+                    case Ask(questions=asked) if asked:
+                        self._asked = asked
+                        return
                     case _:
                         raise BadInput(f"The agent gave {_describe(event)} instead of a step.")
                 events += 1
@@ -1192,6 +1255,45 @@ class TurnRun:
             read.read_tool_files, self._begun.lease.session_id, seq, profile=context.profile
         )
 
+    async def decide(self, calls: Sequence[ProposedCall]) -> Sequence[PolicyVerdict]:
+        """Return what the policy says about tool calls."""
+        context, source = self._context, self._target.source
+        is_owner = questions.is_owner(context, source)
+        uses = [
+            ToolUse(
+                tool=call.tool,
+                arguments=call.arguments,
+                is_safe=call.is_safe,
+                agent=self._target.agent.name,
+                source=source,
+                is_owner=is_owner,
+            )
+            for call in calls
+        ]
+        found = [policy.decide(context.settings.policy, use) for use in uses]
+        if all(each.decision is not ToolDecision.ASK for each in found):
+            return found  # nothing is read for what the settings decide alone
+        return await self._record.with_retries(
+            lambda: context.store.read(
+                questions.decide, uses, context=context, session_no=self._begun.lease.session_no
+            )
+        )
+
+    async def start_approved(self, name: str) -> bool:
+        """Note that an approved call is started; return False if it was started before."""
+        lease = self._begun.lease
+        is_unknown = False
+
+        async def write() -> bool:
+            nonlocal is_unknown
+            try:
+                return await self._context.store.write(_start_approved, lease, name) or is_unknown
+            except (RetryLater, StoreUnavailable) as error:
+                is_unknown = is_unknown or error.committed == "unknown"
+                raise
+
+        return await self._record.with_retries(write)
+
     async def _build_request(self) -> TurnRequest:
         context = self._context
         turn_input = self._input
@@ -1219,6 +1321,7 @@ class TurnRun:
             resumed=0 if resumption is None else resumption.turn.resumed,
             steps=() if resumption is None else resumption.steps,
             unfinished=() if resumption is None else resumption.unfinished,
+            questions=() if resumption is None else resumption.questions,
             services=self,
         )
 
@@ -1226,6 +1329,11 @@ class TurnRun:
         return await self._context.store.read(
             files.read_blob, name, session_no=self._begun.lease.session_no
         )
+
+
+def _start_approved(tx: Tx, lease: Lease, name: str) -> bool:
+    turns.get_stop_reason(tx, lease)  # raises `TurnLost` if another process has the turn
+    return question_rows.start_call(tx, lease.turn_id, name)
 
 
 def _set_title(

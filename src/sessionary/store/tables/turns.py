@@ -2,13 +2,24 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sessionary.clock import from_micros, to_micros
 from sessionary.model import codec
-from sessionary.model.turn import Lease, Turn, TurnState
+from sessionary.model.turn import NEVER, Lease, Turn, TurnState
 from sessionary.store.database import Row, Tx
 from sessionary.store.tables.sessions import column, moment, settings_of
+
+_NEVER = to_micros(NEVER)
+# The bits of `turns.resumable`.
+_AFTER_A_CRASH = 1
+_HAS_ASKED = 2
+
+
+class EndedTurn(NamedTuple):
+    """A turn that has just ended, and whether it has asked people something."""
+
+    has_asked: bool
 
 
 def insert(
@@ -70,8 +81,10 @@ def running_ids(tx: Tx, session_no: int) -> list[str]:
     return [id for id, _, state, *_ in rows if state == TurnState.RUNNING]
 
 
-def end(tx: Tx, lease: Lease, *, state: TurnState, at: datetime, reason: str | None) -> bool:
-    """Close a running turn; say whether it was running and the lease holds."""
+def end(
+    tx: Tx, lease: Lease, *, state: TurnState, at: datetime, reason: str | None
+) -> EndedTurn | None:
+    """Close a running turn; return None if it was not running, or the lease is lost."""
     row = tx.one(
         "end_turn",
         id=lease.turn_id,
@@ -83,11 +96,12 @@ def end(tx: Tx, lease: Lease, *, state: TurnState, at: datetime, reason: str | N
         request_hash=None,
     )
     if row is None:
-        return False
-    tx.run("free_session", no=row[0], turn_id=lease.turn_id)
+        return None
+    session_no, resumable = row
+    tx.run("free_session", no=session_no, turn_id=lease.turn_id)
     # Here and nowhere else: however a turn ends, what it had reserved of a budget is free again.
     tx.run("release_reservations", turn_id=lease.turn_id)
-    return True
+    return EndedTurn(bool(resumable & _HAS_ASKED))
 
 
 def take_over(tx: Tx, lease: Lease, *, until: datetime, crashes: int, reason: str) -> None:
@@ -200,6 +214,11 @@ def shorten_leases(tx: Tx, *, until: datetime, horizon: datetime) -> None:
     tx.run("shorten_run_leases", **limits)
 
 
+def is_waiting(state: str, lease_until: int) -> bool:
+    """Whether a turn waits for people."""
+    return state == TurnState.RUNNING and lease_until == _NEVER
+
+
 def _turn(row: Row) -> Turn:
     id, session_id, state, epoch, holder, lease_until, began_at, ended_at, *rest = row
     first_seq, agent, reason, partial, resumable, resumed, resume_reason, *rest = rest
@@ -207,7 +226,7 @@ def _turn(row: Row) -> Turn:
     return Turn(
         id=id,
         session_id=session_id,
-        state=TurnState(state),
+        state=TurnState.WAITING if is_waiting(state, lease_until) else TurnState(state),
         epoch=epoch,
         holder=holder,
         lease_until=from_micros(lease_until),
@@ -217,7 +236,8 @@ def _turn(row: Row) -> Turn:
         agent=agent,
         reason=reason,
         partial=None if partial is None else codec.decode(partial),
-        resumable=resumable == 1,
+        resumable=bool(resumable & _AFTER_A_CRASH),
+        has_asked=bool(resumable & _HAS_ASKED),
         resumed=resumed,
         resume_reason=resume_reason,
         crashes=crashes,

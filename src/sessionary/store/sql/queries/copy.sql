@@ -396,6 +396,18 @@ SELECT {{copy_columns_packs}} FROM packs WHERE no > :after_no ORDER BY no LIMIT 
 -- name: copy_row_packs
 INSERT INTO packs ({{copy_columns_packs}}) VALUES (:no, :session_no, :first_seq, :last_seq, :size, :data);
 
+-- name: copy_key_questions
+no INTEGER
+
+-- name: copy_columns_questions
+no, id, profile, session_no, turn_id, name, code, token, body, state, asked_at, expires_at, due_at, decided_at, answered, started, told_to_wait
+
+-- name: copy_page_questions
+SELECT {{copy_columns_questions}} FROM questions WHERE no > :after_no ORDER BY no LIMIT :limit;
+
+-- name: copy_row_questions
+INSERT INTO questions ({{copy_columns_questions}}) VALUES (:no, :id, :profile, :session_no, :turn_id, :name, :code, :token, :body, :state, :asked_at, :expires_at, :due_at, :decided_at, :answered, :started, :told_to_wait);
+
 -- name: copy_key_runs
 schedule_no INTEGER, due_at INTEGER
 
@@ -407,6 +419,18 @@ SELECT {{copy_columns_runs}} FROM runs WHERE (schedule_no, due_at) > (:after_sch
 
 -- name: copy_row_runs
 INSERT INTO runs ({{copy_columns_runs}}) VALUES (:schedule_no, :due_at, :state, :holder, :lease_until, :began_at, :ended_at, :session_no, :reason);
+
+-- name: copy_key_standing_approvals
+no INTEGER
+
+-- name: copy_columns_standing_approvals
+no, id, profile, tool, session_no, person, given_by, given_at
+
+-- name: copy_page_standing_approvals
+SELECT {{copy_columns_standing_approvals}} FROM standing_approvals WHERE no > :after_no ORDER BY no LIMIT :limit;
+
+-- name: copy_row_standing_approvals
+INSERT INTO standing_approvals ({{copy_columns_standing_approvals}}) VALUES (:no, :id, :profile, :tool, :session_no, :person, :given_by, :given_at);
 
 -- name: copy_key_turns
 no INTEGER
@@ -431,3 +455,15 @@ SELECT {{copy_columns_usage}} FROM usage WHERE no > :after_no ORDER BY no LIMIT 
 
 -- name: copy_row_usage
 INSERT INTO usage ({{copy_columns_usage}}) VALUES (:no, :profile, :call_id, :session_no, :turn_id, :at, :model, :provider, :base_url, :billing_mode, :task, :input_tokens, :output_tokens, :cache_read_tokens, :cache_write_tokens, :reasoning_tokens, :cost_microusd, :cost_status, :price_source, :price_version);
+
+-- name: copy_key_question_cards
+question_no INTEGER, delivery_id TEXT
+
+-- name: copy_columns_question_cards
+question_no, delivery_id, channel
+
+-- name: copy_page_question_cards
+SELECT {{copy_columns_question_cards}} FROM question_cards WHERE (question_no, delivery_id) > (:after_question_no, :after_delivery_id) ORDER BY question_no, delivery_id LIMIT :limit;
+
+-- name: copy_row_question_cards
+INSERT INTO question_cards ({{copy_columns_question_cards}}) VALUES (:question_no, :delivery_id, :channel);

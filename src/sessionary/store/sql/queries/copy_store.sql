@@ -13,7 +13,7 @@ SELECT 1 WHERE EXISTS (SELECT 1 FROM sessions) OR EXISTS (SELECT 1 FROM projects
     OR EXISTS (SELECT 1 FROM schedules) OR EXISTS (SELECT 1 FROM permits);
 
 -- name: count_running
-SELECT COUNT(*) FROM turns WHERE state = 'running';
+SELECT COUNT(*) FROM turns WHERE state = 'running' AND lease_until < {{never}};
 
 -- name: delete_meta
 DELETE FROM meta WHERE name = :name;

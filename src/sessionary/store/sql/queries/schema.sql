@@ -38,5 +38,5 @@ SELECT
 -- What is under way: read from small partial indexes, whatever the size of the store.
 SELECT
     (SELECT COUNT(*) FROM arrivals WHERE state = 'waiting'),
-    (SELECT COUNT(*) FROM turns WHERE state = 'running'),
+    (SELECT COUNT(*) FROM turns WHERE state = 'running' AND lease_until < {{never}}),
     (SELECT COUNT(*) FROM deliveries WHERE state IN ('waiting', 'sending'));

@@ -1,5 +1,9 @@
 -- Turns: begun durably, one running per session, fenced by their lease.
 
+-- name: never
+-- When the lease of a turn ends that waits for people: `sessionary.model.turn.NEVER`.
+253402300799999999
+
 -- name: insert_turn
 INSERT INTO turns (id, session_no, agent, state, epoch, holder, lease_until, began_at, first_seq, resumable)
 VALUES (:id, :session_no, :agent, 'running', :epoch, :holder, :lease_until, :at, :first_seq, :resumable);
@@ -86,7 +90,7 @@ UPDATE turns SET state = :state, ended_at = CASE WHEN :at > began_at THEN :at EL
     reason = :reason, partial = CASE WHEN :keep_partial = 1 THEN partial ELSE NULL END,
     request_hash = COALESCE(:request_hash, request_hash)
 WHERE id = :id AND state = 'running' AND epoch = :epoch
-RETURNING session_no;
+RETURNING session_no, resumable;
 
 -- name: expired_turns
 -- Those that may be continued are left to a process of their profile.
@@ -96,7 +100,7 @@ ORDER BY t.lease_until LIMIT :limit;
 
 -- name: holders
 -- The processes that hold a lease of a turn or of a scheduled run.
-SELECT holder FROM turns WHERE state = 'running' AND holder <> ''
+SELECT holder FROM turns WHERE state = 'running' AND lease_until < {{never}} AND holder <> ''
 UNION SELECT holder FROM runs WHERE state = 'running';
 
 -- name: senders
@@ -117,7 +121,9 @@ UPDATE turns SET lease_until = 0 WHERE id = :id AND state = 'running' AND epoch 
 
 -- name: shorten_leases
 -- No lease is that long: the clock was set back since. A live holder renews it.
-UPDATE turns SET lease_until = :until WHERE state = 'running' AND lease_until > :horizon;
+-- One that waits for people has a lease without an end.
+UPDATE turns SET lease_until = :until
+WHERE state = 'running' AND lease_until > :horizon AND lease_until < {{never}};
 
 -- name: delete_turns
 DELETE FROM turns WHERE session_no = :no;

@@ -106,7 +106,8 @@ WHERE f.position > :after ORDER BY f.position LIMIT :limit;
 SELECT (SELECT COUNT(*) FROM arrivals WHERE state = 'waiting' AND profile = :profile),
        (SELECT COUNT(*) FROM deliveries WHERE state IN ('waiting', 'sending') AND profile = :profile),
        (SELECT COUNT(*) FROM turns t
-        WHERE t.state = 'running' AND (SELECT s.profile FROM sessions s WHERE s.no = t.session_no) = :profile);
+        WHERE t.state = 'running' AND t.lease_until < {{never}}
+          AND (SELECT s.profile FROM sessions s WHERE s.no = t.session_no) = :profile);
 
 -- name: reply_of_turn
 -- The last words that a turn's agent said.

@@ -81,4 +81,6 @@ SELECT setval(pg_get_serial_sequence('projects', 'no'), GREATEST((SELECT MAX(no)
     setval(pg_get_serial_sequence('usage', 'no'), GREATEST((SELECT MAX(no) FROM usage), 1), EXISTS (SELECT 1 FROM usage)),
     setval(pg_get_serial_sequence('deliveries', 'no'), GREATEST((SELECT MAX(no) FROM deliveries), 1), EXISTS (SELECT 1 FROM deliveries)),
     setval(pg_get_serial_sequence('schedules', 'no'), GREATEST((SELECT MAX(no) FROM schedules), 1), EXISTS (SELECT 1 FROM schedules)),
+    setval(pg_get_serial_sequence('questions', 'no'), GREATEST((SELECT MAX(no) FROM questions), 1), EXISTS (SELECT 1 FROM questions)),
+    setval(pg_get_serial_sequence('standing_approvals', 'no'), GREATEST((SELECT MAX(no) FROM standing_approvals), 1), EXISTS (SELECT 1 FROM standing_approvals)),
     setval(pg_get_serial_sequence('packs', 'no'), GREATEST((SELECT MAX(no) FROM packs), 1), EXISTS (SELECT 1 FROM packs));

@@ -1,0 +1,565 @@
+"""Questions that a turn asks people, their answers, and how both are written as text."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+from sessionary.config.engine import OnExpiry
+from sessionary.errors import BadInput
+from sessionary.model.message import Part, Unknown
+from sessionary.model.source import Channel, Person
+from sessionary.model.terminal import is_hidden, one_line
+
+LONGEST_TEXT = 20_000
+LONGEST_REASON = 2_000
+MOST_OPTIONS = 20
+CODE_LENGTH = 4
+_LONGEST_OPTION = 200
+# No emoji variation selector in arguments: whoever approves them must see every character.
+_SELECTOR = "\ufe0f"
+_FENCE = re.compile("`{3,}")
+_PUNCTUATION = " \t\r\n.!"
+
+
+class QuestionKind(StrEnum):
+    """What is asked: may a tool be called, which of these, a text, or several values at once."""
+
+    APPROVAL = "approval"
+    CHOICE = "choice"
+    TEXT = "text"
+    FORM = "form"
+
+
+class QuestionState(StrEnum):
+    """What became of a question."""
+
+    OPEN = "open"
+    ANSWERED = "answered"
+    EXPIRED = "expired"
+    WITHDRAWN = "withdrawn"
+
+
+class Decision(StrEnum):
+    """What a person decided: a call may run, or an answer is given; or neither."""
+
+    APPROVE = "approve"
+    DENY = "deny"
+
+
+class Always(StrEnum):
+    """For which later calls of the tool an approval counts too."""
+
+    SESSION = "session"
+    PERSON = "person"
+
+
+class Answer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What somebody answered. `approve` with a text, an option or values answers a question that is no approval."""
+
+    decision: Decision
+    # The text or the chosen option; the reason of a denial.
+    text: str = ""
+    # The arguments that the call is to have instead of those that were asked about.
+    arguments: Mapping[str, Any] | None = None
+    values: Mapping[str, Any] | None = None
+    always: Always | None = None
+
+
+class Answered(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An answer as it is stored: with who gave it, where and when."""
+
+    answer: Answer
+    at: datetime
+    by: Person | None = None
+    platform: str = ""
+
+    @property
+    def who(self) -> str:
+        """The name of whoever answered."""
+        return "nobody" if self.by is None else one_line(self.by.label, 60)
+
+
+class NewQuestion(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A question that an agent asks.
+
+    `name` tells the questions of a turn apart: the same name in a continued turn is the same question. For an approval
+    it is the number of the tool call in the turn.
+    """
+
+    name: str
+    kind: QuestionKind
+    text: str
+    tool: str | None = None
+    arguments: Mapping[str, Any] | None = None
+    options: tuple[str, ...] = ()
+    # The JSON schema of the values of a form: an object of texts, numbers, booleans and choices.
+    schema: Mapping[str, Any] | None = None
+    # Why a call must be approved.
+    rule: str = ""
+
+
+class QuestionBody(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is stored of a question besides its state."""
+
+    asked: NewQuestion
+    on_expiry: OnExpiry = OnExpiry.DENY
+    # Who may answer besides the owners, as `platform:id`.
+    people: tuple[str, ...] = ()
+    # Whose message began the turn, as `platform:id`; None if that is nobody for whom there can be a rule.
+    person: str | None = None
+    agent: str | None = None
+    # Where the turn was asked for, in words.
+    where: str = ""
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """A question as the record has it."""
+
+    no: int
+    id: str
+    profile: str
+    session_no: int
+    session_id: str
+    turn_id: str
+    body: QuestionBody
+    state: QuestionState
+    asked_at: datetime
+    expires_at: datetime
+    # What people type to say which question they mean, and what its buttons carry.
+    code: str
+    token: str
+    answered: Answered | None = None
+    # Whether the approved call was started: it is never started again.
+    is_started: bool = False
+
+    @property
+    def asked(self) -> NewQuestion:
+        """What is asked."""
+        return self.body.asked
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it still waits for an answer."""
+        return self.state is QuestionState.OPEN
+
+    @property
+    def is_approved(self) -> bool:
+        """Whether somebody approved it, or answered it."""
+        return self.answered is not None and self.answered.answer.decision is Decision.APPROVE
+
+
+class Card(Struct, frozen=True):
+    """What a channel shows below the text of a question: one button for each option, or one line."""
+
+    question_id: str
+    token: str
+    options: tuple[str, ...]
+    code: str = ""
+
+    def button(self, number: int) -> str:
+        """Return what the button of an option carries, counted from 1."""
+        return f"{_BUTTON}{self.token}.{number}"
+
+    def lines(self) -> str:
+        """Return how to answer by text, for channels without buttons."""
+        numbered = [f"{number}. {option}" for number, option in enumerate(self.options, 1)]
+        first = "Reply with a number" if self.options else "Reply with your answer"
+        hint = f"{first}, or from anywhere with {self.code} before it."
+        return "\n".join([*numbered, hint])
+
+    def part(self) -> Part:
+        """Return the part of a delivery that stands for this card."""
+        return Unknown(
+            {
+                "type": _CARD,
+                "question_id": self.question_id,
+                "token": self.token,
+                "options": list(self.options),
+                "code": self.code,
+            }
+        )
+
+
+class MessageEdit(Struct, frozen=True):
+    """In a delivery: its text replaces that of the message which was sent for another delivery.
+
+    Where a message cannot be edited, `instead` is sent, if it says something.
+    """
+
+    delivery_id: str
+    instead: str = ""
+
+    def part(self) -> Part:
+        """Return the part of a delivery that stands for this edit."""
+        return Unknown({"type": _EDIT, "delivery_id": self.delivery_id, "instead": self.instead})
+
+
+_BUTTON = "q."
+_CARD = "question"
+_EDIT = "edit"
+
+
+def card_of(parts: Sequence[Part]) -> Card | None:
+    """Return the card among the parts of a delivery."""
+    data = _find(parts, _CARD)
+    if data is None:
+        return None
+    return Card(data["question_id"], data["token"], tuple(data["options"]), data["code"])
+
+
+def edit_of(parts: Sequence[Part]) -> MessageEdit | None:
+    """Return the edit among the parts of a delivery."""
+    data = _find(parts, _EDIT)
+    return None if data is None else MessageEdit(data["delivery_id"], data["instead"])
+
+
+def _find(parts: Sequence[Part], kind: str) -> Mapping[str, Any] | None:
+    for part in parts:
+        if isinstance(part, Unknown) and part.data.get("type") == kind:
+            return part.data
+    return None
+
+
+def read_button(data: str) -> tuple[str, int] | None:
+    """Return the token and the number of the option that a button carries; None if it is not one of ours."""
+    token, _, number = data.removeprefix(_BUTTON).rpartition(".")
+    if not data.startswith(_BUTTON) or not token or not _SMALL_NUMBER.fullmatch(number):
+        return None
+    return token, int(number)
+
+
+_SMALL_NUMBER = re.compile(r"[1-9][0-9]?", re.ASCII)
+
+APPROVE = "Approve"
+DENY = "Deny"
+ALWAYS_HERE = "Always in this session"
+ALWAYS_PERSON = "Always for this person"
+
+
+def check_new(asked: NewQuestion) -> NewQuestion:
+    """Return the question; raise `BadInput` if nobody could answer it."""
+    if not asked.name or len(asked.name) > _LONGEST_OPTION:
+        raise BadInput("A question needs a name of at most 200 characters.")
+    if not asked.text.strip() and asked.kind is not QuestionKind.APPROVAL:
+        raise BadInput("A question needs a text.")
+    if len(asked.text) > LONGEST_TEXT:
+        raise BadInput(f"A question has at most {LONGEST_TEXT:,} characters.")
+    if asked.kind is QuestionKind.CHOICE:
+        if not 1 < len(asked.options) <= MOST_OPTIONS:
+            raise BadInput(f"A question with options has 2 to {MOST_OPTIONS} of them.")
+        if len(set(asked.options)) < len(asked.options):
+            raise BadInput("The options of a question must differ.")
+        if any(not each.strip() or len(each) > _LONGEST_OPTION for each in asked.options):
+            raise BadInput(f"An option has 1 to {_LONGEST_OPTION} characters.")
+    if asked.kind is QuestionKind.FORM:
+        _properties(asked.schema)
+    return asked
+
+
+def button_answers(question: Question) -> tuple[tuple[str, Answer], ...]:
+    """Return the options that can be chosen with one press or one number, each with its answer."""
+    match question.asked.kind:
+        case QuestionKind.APPROVAL:
+            approve = Decision.APPROVE
+            found = [
+                (APPROVE, Answer(decision=approve)),
+                (DENY, Answer(decision=Decision.DENY)),
+                (ALWAYS_HERE, Answer(decision=approve, always=Always.SESSION)),
+            ]
+            if question.body.person is not None:
+                found.append((ALWAYS_PERSON, Answer(decision=approve, always=Always.PERSON)))
+            return tuple(found)
+        case QuestionKind.CHOICE:
+            return tuple(
+                (each, Answer(decision=Decision.APPROVE, text=each))
+                for each in question.asked.options
+            )
+    return ()
+
+
+def card_for(question: Question) -> Card:
+    """Return the card of a question."""
+    options = tuple(label for label, _ in button_answers(question))
+    return Card(question.id, question.token, options, question.code)
+
+
+_YES = frozenset({"yes", "y", "ok", "okay", "approve", "approved", "allow"})
+_NO = frozenset({"no", "n", "deny", "denied"})
+_DENIED = re.compile(r"(?:deny|2)\s*[,:;–-]\s*(?P<reason>\S.*)", re.IGNORECASE | re.DOTALL)
+
+
+_MAY_BE_REPLY = re.compile(
+    r"\s*(?:[0-9A-Za-z]{4}\s+\S.*|[1-9][0-9]?[.!]*|deny\b.*|2\s*[,:;–-].*|(?:"
+    + "|".join(sorted(_YES | _NO))
+    + r")[.!]*)\s*",
+    re.IGNORECASE | re.DOTALL | re.ASCII,
+)
+
+
+def may_be_reply(text: str) -> bool:
+    """Whether a text may answer a question of another conversation: for most, nothing needs to be read."""
+    return _MAY_BE_REPLY.fullmatch(text) is not None
+
+
+def read_reply(question: Question, text: str) -> Answer | None:
+    """Return the answer that a typed text is to a question; None if it may mean something else."""
+    plain = text.strip()
+    words = plain.strip(_PUNCTUATION).casefold()
+    options = button_answers(question)
+    if _SMALL_NUMBER.fullmatch(words) and int(words) <= len(options):
+        return options[int(words) - 1][1]
+    match question.asked.kind:
+        case QuestionKind.APPROVAL:
+            if words in _YES:
+                return Answer(decision=Decision.APPROVE)
+            if words in _NO:
+                return Answer(decision=Decision.DENY)
+            denied = _DENIED.fullmatch(plain)
+            reason = None if denied is None else denied["reason"][:LONGEST_REASON]
+            return None if reason is None else Answer(decision=Decision.DENY, text=reason)
+        case QuestionKind.CHOICE:
+            return next((each for label, each in options if label.casefold() == words), None)
+        case QuestionKind.TEXT:
+            is_answer = plain and len(plain) <= LONGEST_TEXT
+            return Answer(decision=Decision.APPROVE, text=plain) if is_answer else None
+        case QuestionKind.FORM:
+            return _read_form_reply(question, plain)
+
+
+def _read_form_reply(question: Question, text: str) -> Answer | None:
+    """Return the answer to a form of one value; the others cannot be answered by one text."""
+    properties = _properties(question.asked.schema)
+    if len(properties) != 1:
+        return None
+    ((name, schema),) = properties.items()
+    value: Any = text
+    match schema.get("type"):
+        case "boolean":
+            value = {**dict.fromkeys(_YES, True), **dict.fromkeys(_NO, False)}.get(text.casefold())
+        case "integer" | "number":
+            try:
+                value = json.loads(text)
+            except ValueError:
+                return None
+    given = Answer(decision=Decision.APPROVE, values={name: value})
+    try:
+        return check_answer(question, given)
+    except BadInput:
+        return None
+
+
+def check_answer(question: Question, answer: Answer) -> Answer:
+    """Return the answer as it is stored; raise `BadInput` if it is none to this question."""
+    asked = question.asked
+    if answer.decision is Decision.DENY:
+        if answer.arguments is not None or answer.values is not None or answer.always is not None:
+            raise BadInput("A denial has a reason, and nothing else.")
+        return Answer(decision=Decision.DENY, text=answer.text[:LONGEST_REASON].strip())
+    if asked.kind is not QuestionKind.APPROVAL and (answer.arguments or answer.always):
+        raise BadInput(
+            "Only the approval of a tool call may change its arguments or become a rule."
+        )
+    match asked.kind:
+        case QuestionKind.APPROVAL:
+            if answer.values is not None:
+                raise BadInput("The approval of a tool call may change its `arguments`.")
+            if answer.always is Always.PERSON and question.body.person is None:
+                raise BadInput("This turn was asked for by nobody for whom there could be a rule.")
+            return answer
+        case QuestionKind.CHOICE:
+            chosen = answer.text.strip()
+            if _SMALL_NUMBER.fullmatch(chosen) and chosen not in asked.options:
+                number = int(chosen)
+                chosen = asked.options[number - 1] if number <= len(asked.options) else chosen
+            if chosen not in asked.options:
+                raise BadInput(f"Choose one of: {', '.join(asked.options)}.")
+            return Answer(decision=Decision.APPROVE, text=chosen)
+        case QuestionKind.TEXT:
+            if not answer.text.strip() or len(answer.text) > LONGEST_TEXT:
+                raise BadInput(f"An answer has 1 to {LONGEST_TEXT:,} characters.")
+            return Answer(decision=Decision.APPROVE, text=answer.text)
+        case QuestionKind.FORM:
+            values = _check_values(asked.schema, answer.values)
+            return Answer(decision=Decision.APPROVE, values=values)
+
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+}
+
+
+def _properties(schema: Mapping[str, Any] | None) -> Mapping[str, Mapping[str, Any]]:
+    """Return the values that a form asks for; raise `BadInput` for what cannot be shown as a form."""
+    properties = (schema or {}).get("properties")
+    if not isinstance(properties, Mapping) or not properties:
+        raise BadInput("A form asks for at least one value.")
+    for name, each in properties.items():
+        if not isinstance(each, Mapping) or each.get("type") not in _TYPES:
+            raise BadInput(f"{name!r} of a form is a text, a number or a boolean.")
+    return properties
+
+
+def _check_values(
+    schema: Mapping[str, Any] | None, values: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    properties, given = _properties(schema), dict(values or {})
+    for name in (schema or {}).get("required", ()):
+        if given.get(name) in (None, ""):
+            raise BadInput(f"{name} is missing.")
+    for name, value in given.items():
+        if name not in properties:
+            raise BadInput(f"{name!r} was not asked for; there are: {', '.join(properties)}.")
+        kind, choices = properties[name]["type"], properties[name].get("enum")
+        if not isinstance(value, _TYPES[kind]) or (kind != "boolean" and isinstance(value, bool)):
+            raise BadInput(f"{name} is of type {kind}.")
+        if isinstance(choices, list) and value not in choices:
+            raise BadInput(f"{name} is one of: {', '.join(map(str, choices))}.")
+    return given
+
+
+# How a question is shown.
+
+
+def visible(text: str) -> str:
+    """Return a text in which every character can be seen: hidden ones are written as `\\u202e`."""
+    return "".join(_visible(char) for char in text)
+
+
+def _visible(char: str) -> str:
+    if char == "\n" or (
+        not is_hidden(char) and char != _SELECTOR and (char == " " or not char.isspace())
+    ):
+        return char
+    if char == "\t":
+        return "\\t"
+    code = ord(char)
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def arguments_text(arguments: Mapping[str, Any] | None) -> str:
+    """Return the arguments of a call as they are executed, one after the other, with nothing left out or hidden.
+
+    A text of several lines is written below its name with a bar before each line, so that no line of it can be taken
+    for another argument.
+    """
+    lines: list[str] = []
+    for name, value in (arguments or {}).items():
+        label = visible(name).replace("\n", "\\n")
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+        shown = visible(text).split("\n")
+        if (len(shown) == 1 and isinstance(value, str) and value == value.strip() and value) or (
+            len(shown) == 1 and not isinstance(value, str)
+        ):
+            lines.append(f"{label}: {shown[0]}")
+        else:
+            lines += [f"{label}:", *(f"| {line}" for line in shown)]
+    return "\n".join(lines)
+
+
+def fenced(text: str) -> str:
+    """Return a block of code that nothing in the text can end, on any platform."""
+    safe = _FENCE.sub(lambda found: "\\u0060" * len(found[0]), text)
+    return f"```\n{safe}\n```"
+
+
+_OLD_AND_NEW = (
+    ("old_string", "new_string"),
+    ("old_str", "new_str"),
+    ("old_text", "new_text"),
+    ("oldText", "newText"),
+    ("search", "replace"),
+)
+_PATHS = ("path", "file_path", "filename", "file")
+
+
+def diff_of(arguments: Mapping[str, Any] | None) -> str | None:
+    """Return the change that a call makes to a file, as a diff; None if its arguments describe none."""
+    import difflib  # needed for few questions only
+
+    given = arguments or {}
+    edits = given.get("edits")
+    changes = edits if isinstance(edits, list) and edits else [given]
+    path = next((given[name] for name in _PATHS if isinstance(given.get(name), str)), "")
+    found: list[str] = []
+    for change in changes:
+        if not isinstance(change, Mapping):
+            return None
+        for old, new in _OLD_AND_NEW:
+            before, after = change.get(old), change.get(new)
+            if isinstance(before, str) and isinstance(after, str):
+                found += difflib.unified_diff(
+                    visible(before).split("\n"),
+                    visible(after).split("\n"),
+                    fromfile=visible(path),
+                    tofile=visible(path),
+                    lineterm="",
+                )
+                break
+        else:
+            return None
+    return "\n".join(found) or None
+
+
+def question_text(question: Question, *, where: str | None = None) -> str:
+    """Return what a channel shows of a question, as Markdown; `where` says where the turn was asked for."""
+    asked = question.asked
+    lines = []
+    if where:
+        lines.append(f"{where} asks:")
+    if asked.kind is QuestionKind.APPROVAL:
+        lines.append(f"May the tool **{_plain(asked.tool or '')}** be called?")
+        shown = arguments_text(asked.arguments)
+        lines.append(fenced(shown) if shown else "It has no arguments.")
+        if asked.text:
+            lines.append(one_line(asked.text, LONGEST_REASON))
+    else:
+        lines.append(asked.text)
+    return "\n\n".join(lines)
+
+
+_MARKUP = re.compile(r"[*_`~\[\]()<>#|\\]")
+
+
+def _plain(text: str) -> str:
+    """Return a name that cannot be read as markup."""
+    return _MARKUP.sub(" ", one_line(text, 120))
+
+
+def outcome_text(question: Question) -> str:
+    """Return one line about what became of a question."""
+    answered, asked = question.answered, question.asked
+    match question.state:
+        case QuestionState.EXPIRED:
+            return "Nobody answered in time."
+        case QuestionState.WITHDRAWN:
+            return "No answer is needed any more."
+        case QuestionState.OPEN:
+            return "Waits for an answer."
+    assert answered is not None
+    answer, who = answered.answer, answered.who
+    if answer.decision is Decision.DENY:
+        reason = f": {one_line(answer.text, 200)}" if answer.text else ""
+        return f"Denied by {who}{reason}."
+    if asked.kind is not QuestionKind.APPROVAL:
+        text = one_line(answer.text, 200) or "the form"
+        return f"Answered by {who}: {text}."
+    changed = ", with other arguments" if answer.arguments is not None else ""
+    always = {
+        None: "",
+        Always.SESSION: "; the tool may run in this session from now on",
+        Always.PERSON: "; the tool may run for this person from now on",
+    }[answer.always]
+    return f"Approved by {who}{changed}{always}."
+
+
+def person_key(platform: str, person: Person) -> str:
+    """Return how a person is named in a question: `platform:id`."""
+    return str(Channel(platform, person.stable_id))

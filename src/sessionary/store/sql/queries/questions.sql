@@ -1,0 +1,117 @@
+-- Questions to people, and the rules that they make with their answers.
+
+-- name: insert_question
+INSERT INTO questions (id, profile, session_no, turn_id, name, code, token, body, state, asked_at, expires_at, due_at)
+VALUES (:id, :profile, :session_no, :turn_id, :name, :code, :token, :body, 'open', :at, :expires_at, :due_at)
+RETURNING no;
+
+-- name: question_columns
+q.no, q.id, q.profile, q.session_no, s.id, q.turn_id, q.name, q.code, q.token, q.body, q.state, q.asked_at, q.expires_at,
+q.answered, q.started
+
+-- name: get_question
+SELECT {{question_columns}} FROM questions q JOIN sessions s ON s.no = q.session_no WHERE q.id = :id;
+
+-- name: get_question_by_token
+SELECT {{question_columns}} FROM questions q JOIN sessions s ON s.no = q.session_no WHERE q.token = :token;
+
+-- name: question_ids_by_prefix
+SELECT id FROM questions WHERE id >= :first AND id < :beyond AND profile = :profile ORDER BY id LIMIT :limit;
+
+-- name: questions_of_turn
+SELECT {{question_columns}} FROM questions q JOIN sessions s ON s.no = q.session_no WHERE q.turn_id = :turn_id ORDER BY q.no;
+
+-- name: page_of_open_questions
+SELECT {{question_columns}} FROM questions q JOIN sessions s ON s.no = q.session_no
+WHERE q.profile = :profile AND q.state = 'open' AND q.no < :before ORDER BY q.no DESC LIMIT :limit;
+
+-- name: page_of_questions
+SELECT {{question_columns}} FROM questions q JOIN sessions s ON s.no = q.session_no
+WHERE q.profile = :profile AND q.no < :before ORDER BY q.no DESC LIMIT :limit;
+
+-- name: page_of_session_questions
+SELECT {{question_columns}} FROM questions q JOIN sessions s ON s.no = q.session_no
+WHERE q.session_no = :session_no AND q.no < :before ORDER BY q.no DESC LIMIT :limit;
+
+-- name: open_questions_in_channel
+-- The questions that were asked in a channel and wait for an answer.
+SELECT {{question_columns}} FROM question_cards c JOIN questions q ON q.no = c.question_no
+JOIN sessions s ON s.no = q.session_no
+WHERE c.channel = :channel AND q.profile = :profile AND q.state = 'open' ORDER BY q.no DESC LIMIT :limit;
+
+-- name: open_questions_by_code
+SELECT {{question_columns}} FROM questions q JOIN sessions s ON s.no = q.session_no
+WHERE q.profile = :profile AND q.state = 'open' AND q.code = :code LIMIT 2;
+
+-- name: decide_question
+-- The first decision counts.
+UPDATE questions SET state = :state, decided_at = :at, answered = :answered WHERE no = :no AND state = 'open';
+
+-- name: withdraw_questions
+UPDATE questions SET state = 'withdrawn', decided_at = :at WHERE turn_id = :turn_id AND state = 'open' RETURNING id;
+
+-- name: count_open_questions
+SELECT COUNT(*) FROM questions WHERE turn_id = :turn_id AND state = 'open';
+
+-- name: start_approved_call
+UPDATE questions SET started = 1 WHERE turn_id = :turn_id AND name = :name AND state = 'answered' AND started = 0;
+
+-- name: tell_to_wait
+UPDATE questions SET told_to_wait = 1 WHERE turn_id = :turn_id AND state = 'open' AND told_to_wait = 0;
+
+-- name: due_questions
+SELECT q.id FROM questions q WHERE q.state = 'open' AND q.due_at <= :now AND q.profile = :profile
+ORDER BY q.due_at LIMIT :limit;
+
+-- name: put_question_off
+-- It was reminded of: next it expires.
+UPDATE questions SET due_at = expires_at WHERE no = :no AND state = 'open' AND due_at < expires_at;
+
+-- name: insert_question_card
+INSERT INTO question_cards (question_no, delivery_id, channel) VALUES (:question_no, :delivery_id, :channel);
+
+-- name: cards_of_question
+SELECT c.delivery_id, c.channel FROM question_cards c WHERE c.question_no = :no ORDER BY c.delivery_id;
+
+-- name: delete_question_cards
+DELETE FROM question_cards WHERE question_no IN (SELECT no FROM questions WHERE session_no = :no);
+
+-- name: delete_questions
+DELETE FROM questions WHERE session_no = :no;
+
+-- name: delete_session_approvals
+DELETE FROM standing_approvals WHERE session_no = :no;
+
+-- name: delete_person_approvals
+DELETE FROM standing_approvals WHERE profile = :profile AND person = :person;
+
+-- name: insert_standing_approval
+INSERT INTO standing_approvals (id, profile, tool, session_no, person, given_by, given_at)
+VALUES (:id, :profile, :tool, :session_no, :person, :given_by, :at)
+ON CONFLICT DO NOTHING;
+
+-- name: standing_approval_columns
+a.no, a.id, a.tool, (SELECT s.id FROM sessions s WHERE s.no = a.session_no), a.person, a.given_by, a.given_at
+
+-- name: find_session_approval
+SELECT {{standing_approval_columns}} FROM standing_approvals a WHERE a.session_no = :session_no AND a.tool = :tool;
+
+-- name: find_person_approval
+SELECT {{standing_approval_columns}} FROM standing_approvals a
+WHERE a.profile = :profile AND a.person = :person AND a.tool = :tool;
+
+-- name: list_standing_approvals
+SELECT {{standing_approval_columns}} FROM standing_approvals a WHERE a.profile = :profile AND a.no < :before
+ORDER BY a.no DESC LIMIT :limit;
+
+-- name: delete_standing_approval
+DELETE FROM standing_approvals WHERE profile = :profile AND id = :id;
+
+-- name: park_turn
+-- The turn waits for people: no process holds it, and no sweep finds it, because its lease ends never.
+UPDATE turns SET holder = '', lease_until = {{never}}, partial = NULL, resumable = resumable | 2
+WHERE id = :id AND state = 'running' AND epoch = :epoch;
+
+-- name: wake_turn
+-- Any process may continue the turn now.
+UPDATE turns SET lease_until = 0, resume_reason = :reason WHERE id = :id AND state = 'running' AND lease_until = {{never}};
