@@ -24,6 +24,8 @@ from sessionary.config.engine import (
     ChannelTable,
     EngineSettings,
     PersonaTable,
+    PolicyRule,
+    QuestionSettings,
 )
 from sessionary.config.reader import MISSING, Declared, settings_of
 from sessionary.config.reset import ResetSettings, ResetTable
@@ -117,6 +119,14 @@ def example() -> str:
         + _table(
             'budget."schedule:morning"', Budget, values={"per": "month", "usd": 3}, is_active=False
         ),
+        _text(
+            "--- Which tool calls run, need an approval, or are refused: the first rule that matches decides. See",
+            "--- docs/questions.md. Default: a tool that changes something needs one in groups, and for people who are",
+            "--- not owners.",
+        ),
+        _table("[policy]", PolicyRule, is_active=False),
+        _text("--- How long a question to people waits."),
+        _table("questions", QuestionSettings),
         _text("--- How turns run."),
         _table("engine", EngineSettings),
         _text(
@@ -275,6 +285,15 @@ def page() -> str:
         [Budget],
         "SCOPE is `person`, `channel`, `schedule`, `session`, `agent`, `model` or `profile`, or one of them by name:\n"
         '`[budget."person:telegram:42"]`. It needs `tokens` or `usd`. [Budgets](engine.md#budgets) explains them.',
+    )
+    parts += _section(
+        "[[policy]]",
+        [PolicyRule],
+        "The first rule that matches a tool call decides. Each value is a pattern in which `*` stands for any text.\n"
+        "[Questions and approvals](questions.md) explains them.",
+    )
+    parts += _section(
+        "[questions]", [QuestionSettings], "[Questions and approvals](questions.md) explains them."
     )
     parts += _section("[engine]", [EngineSettings], "[How turns run](engine.md) explains them.")
     for name, table in SINGLE_TABLES.items():

@@ -20,9 +20,10 @@ from sessionary.app.context import open_app
 from sessionary.app.engine import Agents, build_engine
 from sessionary.clock import SystemClock
 from sessionary.config.engine import read_engine
+from sessionary.engine import intake, questions
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Receive, Sent
-from sessionary.engine.turn import budgets, loop
+from sessionary.engine.turn import budgets, loop, run
 from sessionary.errors import SessionaryError, TurnLost
 from sessionary.model.message import Message, Role, ToolResult, message, text_of
 from sessionary.model.source import Source
@@ -36,6 +37,9 @@ from tests.walks.writing_child import nurse
 
 # By platform, which also chooses the agent.
 PLATFORMS = ("wire", "program", "resuming")
+# What people type to answer a question, and the tool of each question by its number in the turn.
+REPLIES = ("1", "2")
+APPROVED = {"2": "send_b", "3": "send_c"}
 RENEW_SECONDS = 0.3
 CONFIRM_SECONDS = 0.5
 _CHAT = re.compile(r"chat-[a-z0-9-]*[a-z0-9]")
@@ -110,6 +114,8 @@ class GatedStore:
         self._gate = gate
         self._writes: set[asyncio.Task[Any]] = set()
         self._begun: list[Pending[Any]] = []
+        # By turn: those that were continued in this process.
+        self._chats: dict[str, str] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -119,15 +125,21 @@ class GatedStore:
         if action is loop.take_over:
             return self._begin_later(action, *args, **kwargs)
         found = _what_is_written(action, *args)
+        if action is run._start_approved:
+            lease, name = args
+            found = self._chats[lease.turn_id], f"{APPROVED[name]} started"
         if found is None:
             return self._begin(action, *args, **kwargs)
         chat, what = found
+        lease = args[0] if isinstance(args[0], Lease) else None
 
         async def write() -> Any:
-            await self._pass(chat, f"{what} unrecorded", lease=args[0])
+            await self._pass(chat, f"{what} unrecorded", lease=lease)
             inner = self._begin(action, *args, **kwargs)
             await inner.wait_uncancellable()
-            await self._pass(chat, f"{what} recorded", lease=args[0])
+            # A turn that waits for people has no lease.
+            kept = None if action is questions.park else lease
+            await self._pass(chat, f"{what} recorded", lease=kept)
             return inner.result()
 
         return self._outcome_of(write())
@@ -137,7 +149,10 @@ class GatedStore:
 
         async def write() -> Any:
             await self._gate.ask("take over")
-            return await self._begin(action, *args, **kwargs)
+            start = await self._begin(action, *args, **kwargs)
+            if start is not None and start.begun is not None:
+                self._chats[start.begun.lease.turn_id] = start.source.chat_id
+            return start
 
         return self._outcome_of(write())
 
@@ -166,12 +181,12 @@ class GatedStore:
         self._begun = [*filter(_is_open, self._begun), begun]
         return begun
 
-    async def _pass(self, chat: str, point: str, *, lease: Lease) -> None:
+    async def _pass(self, chat: str, point: str, *, lease: Lease | None) -> None:
         """Wait at a gate, and renew the lease meanwhile: the turn's own heartbeat waits for this write."""
         passing = asyncio.create_task(self._gate.ask("gate", chat=chat, point=point))
         while not passing.done():
             await asyncio.wait({passing}, timeout=RENEW_SECONDS)
-            if not passing.done():
+            if not passing.done() and lease is not None:
                 with suppress(TurnLost):
                     await self._begin(
                         turns.renew, lease, seconds=self._lease_seconds, now=SystemClock().now()
@@ -192,6 +207,13 @@ def _is_open(pending: Pending[Any]) -> bool:
 
 def _what_is_written(action: Any, *args: Any) -> tuple[str, str] | None:
     """Return which chat a write of a turn's output concerns, and what is written; None for other writes."""
+    if action is questions.park:
+        asked = args[1][0]
+        return asked.arguments["chat"], f"{asked.tool} asked"
+    if action in (intake.admit, intake.admit_and_begin):
+        inbound = args[1]
+        is_reply = inbound.message.text in REPLIES
+        return (inbound.source.chat_id, "reply") if is_reply else None
     if action is budgets.end:
         ending = args[1]
         chats = [reply.channel.chat_id for reply in ending.replies]

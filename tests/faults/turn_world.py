@@ -106,6 +106,9 @@ agent = "resuming"
 
 [access.wire]
 everyone = true
+owners = ["u"]
+
+{policy}
 
 [access.program]
 everyone = true
@@ -118,6 +121,13 @@ lease_seconds = 1
 poll_seconds = 0.3
 sweep_seconds = 0.1
 send_seconds = {send_seconds}
+"""
+
+
+ASK_FIRST = """
+[[policy]]
+decision = "ask"
+tool = "send_*"
 """
 
 
@@ -200,6 +210,8 @@ class TurnWorld:
         self.url = url
         # A delivery whose sender was killed is sent again a little later than this.
         self.send_seconds = 3.0
+        # Whether a person must approve what the tools `send_*` do.
+        self.asks_first = False
         self._may_take_over = asyncio.Event()
         self._may_take_over.set()
         self.model = ModelServer()
@@ -245,6 +257,7 @@ class TurnWorld:
                 file=self.tool_file,
                 root=ROOT,
                 send_seconds=self.send_seconds,
+                policy=ASK_FIRST if self.asks_first else "",
             )
         )
         process = self._forks.fork(
@@ -306,11 +319,18 @@ class TurnWorld:
     # --- people
 
     async def says(
-        self, process: str, chat: str, text: str | None = None, *, platform: str = "wire"
+        self,
+        process: str,
+        chat: str,
+        text: str | None = None,
+        *,
+        platform: str = "wire",
+        id: str | None = None,
     ) -> None:
         """A person writes; return when it is stored, and its turn has begun in this process."""
         self._sent += 1
-        given = {"id": str(self._sent), "chat": chat, "text": text or f"Begin with {chat}."}
+        number = id or str(self._sent)
+        given = {"id": number, "chat": chat, "text": text or f"Begin with {chat}."}
         assert (await self._request(process, platform, given))["arrival"]
 
     async def schedule(self, task: ScheduleSpec) -> None:

@@ -192,7 +192,7 @@ def fail_dead_runs(tx: Tx, *, now: datetime, limit: int = 20) -> list[ClaimedRun
         run = ClaimedRun(schedules.get_by_no(tx, expired.schedule_no), expired.due_at)
         session_no = expired.session_no
         ran = [] if session_no is None else turns.of_session(tx, session_no)
-        if ran and ran[-1].state is TurnState.RUNNING:
+        if ran and not ran[-1].is_over:
             continue  # its turn is interrupted first
         done = bool(ran) and ran[-1].state is TurnState.DONE
         state = RunState.DONE if done else RunState.FAILED

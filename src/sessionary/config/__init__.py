@@ -25,6 +25,8 @@ OTHER_TABLES = (
     "channels",
     "access",
     "budget",
+    "policy",
+    "questions",
     "engine",
     "imports",
     "web",

@@ -146,8 +146,8 @@ class Scheduler:
             reason = run.reason or target.problem or ""
         finally:
             self._turns.discard(run)
-            # Another process continues a turn that was left to it, and ends the run.
-            if ended is not TurnState.RUNNING:
+            # Whichever process continues a turn that was left to it, or that waits for people, ends the run.
+            if ended not in (TurnState.RUNNING, TurnState.WAITING):
                 await self._context.store.write(
                     schedules.end_run,
                     due,

@@ -19,10 +19,11 @@ from sessionary.clock import Moment
 from sessionary.errors import Conflict
 from sessionary.model import transcript
 from sessionary.model.message import Compaction, Message, Role, Unknown
+from sessionary.model.question import person_key
 from sessionary.model.session import Segment, SessionFolder, SessionHead, TitleBy
 from sessionary.model.source import ChatType, Person
 from sessionary.store.database import Store, Tx
-from sessionary.store.tables import access, entries, imports, retention, sessions
+from sessionary.store.tables import access, entries, imports, questions, retention, sessions
 
 PAGE = 200
 REMAINS = (
@@ -221,6 +222,7 @@ def _erase_in(
     for heir in _lock_heirs(tx, no, first):
         _rebuild_summaries(tx, heir, first)
     retention.delete_responses(tx, head.id)
+    questions.delete_of_session(tx, no)
     if content.is_whole:
         if head.key is not None:
             sessions.take_next_session(tx, str(head.key), profile=head.profile)
@@ -280,4 +282,6 @@ def _finish(
     for kind in ("person", "channel"):  # a direct chat may have the id of its person
         scope = budgets.scope_name(kind, f"{subject.platform}:{subject.person_id}")
         access.delete_scope(tx, scope, profile=profile)
+    person = person_key(subject.platform, Person(subject.person_id))
+    questions.delete_approvals_of(tx, person, profile=profile)
     retention.insert_receipt(tx, receipt.id, asdict(receipt), profile=profile, at=moment.now)

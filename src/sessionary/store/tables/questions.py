@@ -158,12 +158,16 @@ def park(tx: Tx, lease: Lease) -> bool:
     if is_parked:
         # It may wait for days: what it had reserved of a budget is for others until then.
         tx.run("release_reservations", turn_id=lease.turn_id)
+        tx.run("park_run", session_no=lease.session_no)
     return is_parked
 
 
 def wake(tx: Tx, turn_id: str, *, reason: str) -> bool:
     """Let any process continue a turn that waits for people; say whether it did wait."""
-    return bool(tx.run("wake_turn", id=turn_id, reason=column(reason)))
+    is_woken = bool(tx.run("wake_turn", id=turn_id, reason=column(reason)))
+    if is_woken:
+        tx.run("wake_run", turn_id=turn_id)
+    return is_woken
 
 
 def insert_approval(

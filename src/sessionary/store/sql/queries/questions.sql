@@ -112,6 +112,14 @@ DELETE FROM standing_approvals WHERE profile = :profile AND id = :id;
 UPDATE turns SET holder = '', lease_until = {{never}}, partial = NULL, resumable = resumable | 2
 WHERE id = :id AND state = 'running' AND epoch = :epoch;
 
+-- name: park_run
+-- The scheduled run of a turn that waits for people waits with it.
+UPDATE runs SET holder = '', lease_until = {{never}} WHERE session_no = :session_no AND state = 'running';
+
+-- name: wake_run
+UPDATE runs SET lease_until = 0 WHERE state = 'running' AND lease_until = {{never}}
+  AND session_no = (SELECT t.session_no FROM turns t WHERE t.id = :turn_id);
+
 -- name: wake_turn
 -- Any process may continue the turn now.
 UPDATE turns SET lease_until = 0, resume_reason = :reason WHERE id = :id AND state = 'running' AND lease_until = {{never}};

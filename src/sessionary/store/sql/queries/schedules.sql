@@ -61,7 +61,8 @@ WHERE state = 'running' AND lease_until < :now ORDER BY lease_until LIMIT :limit
 
 -- name: shorten_run_leases
 -- As `shorten_leases`.
-UPDATE runs SET lease_until = :until WHERE state = 'running' AND lease_until > :horizon;
+UPDATE runs SET lease_until = :until
+WHERE state = 'running' AND lease_until > :horizon AND lease_until < {{never}};
 
 -- name: list_runs
 SELECT r.due_at, r.state, r.began_at, r.ended_at, s.id, r.reason FROM runs r LEFT JOIN sessions s ON s.no = r.session_no
