@@ -70,6 +70,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         ("faults", "counts"),
         ("cost of a turn", "turn cost"),
         ("long chats", "long chat"),
+        ("turns that wait", "waiting"),
     ):
         counted = [
             (report.nodeid, value)
