@@ -381,6 +381,8 @@ def _why_not_continued(
     """Return why a turn whose process has ended is not continued, or None."""
     if turn.stop is not None:
         return turn.stop
+    if turn.is_woken and claim.agent is None:
+        return "its agent is not there any more"
     # Whoever asks people something goes on with their answers, also if it could not go on after a crash.
     is_resumable = (turn.resumable and claim.resumable) or turn.is_woken
     if not is_resumable or not head.is_open or head.folder is SessionFolder.TRASH:

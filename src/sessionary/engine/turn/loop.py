@@ -381,7 +381,11 @@ def take_over(
     agent = _agent_of(turn, dead.source, context) if turn.resumable or turn.is_woken else None
     resumes = agent is not None and agent.resumes
     claim = turns.Claim(
-        context.holder, settings.lease_seconds, turn.agent, resumes, catalog=context.catalog
+        context.holder,
+        settings.lease_seconds,
+        None if agent is None else turn.agent,
+        resumes,
+        catalog=context.catalog,
     )
     attempts = settings.resume_attempts if resumes else 0
     scopes, refusal = None, None
