@@ -118,7 +118,10 @@ def test_what_no_person_wrote_is_not_answered(headers: dict[str, str], why: str)
 
 def test_our_own_answer_that_comes_back_is_ignored() -> None:
     sent = outbound.compose(
-        delivery_to(Channel("email", "ada@example.org", "<1@example.org>"), "hi"), ME, MailThread()
+        delivery_to(Channel("email", "ada@example.org", "<1@example.org>"), "hi"),
+        "hi",
+        ME,
+        MailThread(),
     )
     sent.replace_header("From", "ada@example.org")
 
@@ -247,7 +250,7 @@ def test_an_answer_is_a_reply_to_the_mail_it_answers() -> None:
     channel = Channel("email", "ada@example.org", "<root@x>")
 
     sent = outbound.compose(
-        delivery_to(channel, "hi"), ME, MailThread("Re: Tea", ("<root@x>", "<2@x>"))
+        delivery_to(channel, "hi"), "hi", ME, MailThread("Re: Tea", ("<root@x>", "<2@x>"))
     )
 
     assert sent["To"] == "ada@example.org"
@@ -261,7 +264,9 @@ def test_an_answer_is_a_reply_to_the_mail_it_answers() -> None:
 def test_a_long_id_goes_back_as_it_came() -> None:
     root = f"<{'x' * 200}@example.org>"
 
-    sent = outbound.compose(delivery_to(Channel("email", "a@x.org", root), "hi"), ME, MailThread())
+    sent = outbound.compose(
+        delivery_to(Channel("email", "a@x.org", root), "hi"), "hi", ME, MailThread()
+    )
 
     assert f"References: {root}".encode() in sent.as_bytes()
 
@@ -269,7 +274,9 @@ def test_a_long_id_goes_back_as_it_came() -> None:
 def test_a_subject_cannot_smuggle_a_header_in() -> None:
     thread = MailThread("Tea\r\nBcc: all@example.org", ("<1@x>",))
 
-    sent = outbound.compose(delivery_to(Channel("email", "a@x.org", "<1@x>"), "hi"), ME, thread)
+    sent = outbound.compose(
+        delivery_to(Channel("email", "a@x.org", "<1@x>"), "hi"), "hi", ME, thread
+    )
 
     assert sent["Bcc"] is None
 
@@ -277,7 +284,7 @@ def test_a_subject_cannot_smuggle_a_header_in() -> None:
 @pytest.mark.parametrize("address", ["nobody", "a b@c", "a@x.org, b@x.org", "@"])
 def test_what_is_no_address_is_unreachable(address: str) -> None:
     with pytest.raises(Unreachable):
-        outbound.compose(delivery_to(Channel("email", address), "hi"), ME, MailThread())
+        outbound.compose(delivery_to(Channel("email", address), "hi"), "hi", ME, MailThread())
 
 
 def test_a_server_that_asks_for_time_gets_it() -> None:

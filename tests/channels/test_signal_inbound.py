@@ -129,7 +129,7 @@ def test_a_quote_is_a_part_beside_the_text() -> None:
 
     assert received.parts == (
         Text("sure?"),
-        Text("(In reply to what you wrote: «two and two is four»)"),
+        Text("(In reply to what you wrote: «two and two is four»)", extra={"quote": True}),
     )
     assert received.extra == {"replies_to": f"{ACCOUNT_UUID}/99"}
 

@@ -122,14 +122,14 @@ class PostingPlatform(SlackPlatform):
 
 @pytest.fixture
 async def platform(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SlackPlatform]:
-    _prepare(monkeypatch)
+    prepare(monkeypatch)
     async with SlackPlatform() as fake:
         yield fake
 
 
 @pytest.fixture
 async def posting(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PostingPlatform]:
-    _prepare(monkeypatch)
+    prepare(monkeypatch)
     async with PostingPlatform() as fake:
         fake.by_post = True
         yield fake
@@ -152,7 +152,7 @@ class TestSlackGrows(StreamingSuite):
 
     @pytest.fixture
     async def platform(self, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[GrowingSlack]:
-        _prepare(monkeypatch)
+        prepare(monkeypatch)
         async with GrowingSlack() as fake:
             yield fake
 
@@ -463,7 +463,7 @@ async def _posted(adapter: SlackAdapter, body: bytes) -> int | str:
     return await adapter.webhook(headers, body)
 
 
-def _prepare(monkeypatch: pytest.MonkeyPatch) -> None:
+def prepare(monkeypatch: pytest.MonkeyPatch) -> None:
     # On a busy machine it takes longer than one second to ask for a name.
     monkeypatch.setattr(slack_adapter, "LOOKUP_SECONDS", TIMEOUT_SECONDS)
     # The library would send even loopback to a proxy.

@@ -9,12 +9,14 @@ from sessionary.channels import registry
 from sessionary.channels.webhook import BodyFields, BodyTemplate, WebhookSettings
 from sessionary.channels.webhook.adapter import (
     WebhookAdapter,
+    body_of,
     read_body,
     sign,
     signature_problem,
 )
 from sessionary.config.secret import Secret
 from sessionary.errors import BadInput, NotAllowed, RetryLater, Unreachable
+from sessionary.model.question import Card
 from sessionary.testing.channel_world import RecordingIntake, delivery_to, run_adapter
 from tests.support.fake_program import FakeProgram
 
@@ -204,3 +206,13 @@ async def test_the_configuration_makes_an_adapter() -> None:
 def test_a_configuration_that_cannot_work_is_named(values: dict[str, str], words: str) -> None:
     with pytest.raises(BadInput, match=words):
         registry.build("webhook", values, {"HOOK": "s3cret"})
+
+
+def test_a_question_names_its_options_and_how_to_answer() -> None:
+    card = Card("q1", "secret", ("Approve", "Deny"), "K7QF")
+
+    body = json.loads(body_of(delivery_to(FakeProgram.chat, "May it run?", card.part())))
+
+    assert body["question"] == {"id": "q1", "code": "K7QF", "options": ["Approve", "Deny"]}
+    assert body["text"].startswith("May it run?\n\n1. Approve\n2. Deny\n\nReply with a number")
+    assert "secret" not in str(body)

@@ -18,7 +18,7 @@ from sessionary.config.engine import (
     WhileRunning,
 )
 from sessionary.engine import questions
-from sessionary.engine.ports import Ask, Event, Step, TurnRequest
+from sessionary.engine.ports import Ask, Event, PressResult, Step, TurnRequest
 from sessionary.engine.questions import Answerer
 from sessionary.errors import BadInput, Conflict, NotAllowed
 from sessionary.model.message import Message, Role, Text, message
@@ -115,13 +115,15 @@ async def answer(
 
 async def press(world: EngineWorld, question: Question, number: int, **fields: Any) -> str:
     context = world.context()
-    return await world.store.write(
+    result = await world.store.write(
         questions.press,
         card_for(question).button(number),
         source=world.source(**fields),
         context=context,
         moment=context.moment(),
     )
+    assert result.is_changed == ("othing was changed" not in result.text)
+    return result.text
 
 
 async def set_home(world: EngineWorld, chat: str = "owner") -> None:
@@ -309,7 +311,7 @@ async def test_a_button_works_once_and_a_replay_changes_nothing(store: Store) ->
 
     assert first == "Denied by Ada."
     assert again == ["Denied by Ada. Nothing was changed."] * 3
-    assert forged == "This button is out of date; nothing was changed."
+    assert forged == PressResult("This button is out of date; nothing was changed.")
     assert runner.ran == []
     assert world.adapter.texts("loopback:1")[-1] == "Result: Denied by Ada."
 

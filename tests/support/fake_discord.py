@@ -4,6 +4,7 @@ Written from Discord's documentation. discord.py is pointed at it by two class a
 `Route.BASE` (`fake.rest`) and `DiscordWebSocket.DEFAULT_GATEWAY` (`fake.gateway`).
 """
 
+import asyncio
 import contextlib
 import json
 import time
@@ -28,6 +29,8 @@ AT = "2026-01-01T00:00:00.000000+00:00"
 
 _DISPATCH, _HEARTBEAT, _IDENTIFY, _RESUME, _INVALID, _HELLO, _ACK = 0, 1, 2, 6, 9, 10, 11
 _MESSAGE_CONTENT = 1 << 15
+# How a bot responds to a press: with a message, or with the promise of one; only the person sees it.
+_MESSAGE, _DEFERRED, _EPHEMERAL = 4, 5, 64
 _EPOCH = 1_420_070_400_000
 
 
@@ -40,6 +43,16 @@ class FakeDiscord(PlatformServer):
         self.confirmed: list[str] = []
         self.typed: list[str] = []
         self.edits: list[tuple[str, str]] = []
+        # What the bot has sent to edit a message, whole.
+        self.edit_bodies: list[Json] = []
+        # The buttons that each message has, or had, by their labels; and which messages have them now.
+        self.offered: dict[str, dict[str, str]] = {}
+        self.with_buttons: list[str] = []
+        # How the bot has responded to each press, by its id: the kinds, and what the person reads.
+        self.responses: dict[str, list[int]] = {}
+        self.whispers: list[str] = []
+        self._pressed: set[str] = set()
+        self._pressing: set[asyncio.Task[None]] = set()
         self.files: dict[str, bytes] = {}
         self.gifts: list[tuple[str, str, bytes]] = []
         self.downloads = 0
@@ -53,6 +66,7 @@ class FakeDiscord(PlatformServer):
         self._messages: dict[str, list[Json]] = {}
         # An id tells the time in milliseconds since 2015.
         self._last_id = (int(time.time() * 1000) - _EPOCH) << 22
+        self._first_press = self._last_id + (1 << 20)
 
     @property
     def rest(self) -> str:
@@ -74,6 +88,9 @@ class FakeDiscord(PlatformServer):
             web.get(f"{v10}/oauth2/applications/@me", self._application),
             web.put(f"{v10}/applications/{{id}}/commands", self._put_commands),
             web.post(f"{v10}/interactions/{{id}}/{{token}}/callback", self._callback),
+            web.patch(
+                f"{v10}/webhooks/{{application}}/{{token}}/messages/@original", self._edit_response
+            ),
             web.get(f"{v10}/channels/{{id}}", self._get_channel),
             web.get(f"{v10}/channels/{{id}}/messages", self._list_messages),
             web.post(f"{v10}/channels/{{id}}/messages", self._create_message),
@@ -127,6 +144,57 @@ class FakeDiscord(PlatformServer):
             "data": {"id": "77", "name": name, "type": 1, "options": options},
         }
         await self.dispatch("INTERACTION_CREATE", made)
+
+    def presses(self, label: str, *, person: str | None = None, id: int = 1) -> None:
+        """A person presses a button of the last card; the same id again is the same press, delivered once more.
+
+        Their app may not know yet that the buttons were removed.
+        """
+        message = max(self.offered, key=int)
+        task = asyncio.ensure_future(
+            self.press_data(self.offered[message][label], message, person=person, id=id)
+        )
+        self._pressing.add(task)
+        task.add_done_callback(self._pressing.discard)
+
+    async def press_data(
+        self, data: str, message: str, *, person: str | None = None, id: int = 1
+    ) -> None:
+        """A person presses a button that carries this, below a message of the bot."""
+        post = next(each for each in self.posts if each.id == message)
+        who, number = _user(person or ADA), str(self._first_press + id)
+        made: Json = {
+            "id": number,
+            "application_id": APPLICATION,
+            "type": 3,
+            "token": f"token-{number}",
+            "version": 1,
+            "attachment_size_limit": 10_000_000,
+            "channel_id": post.channel,
+            "message": self._message(message, post.channel, post.text, _user(BOT)),
+            "data": {"id": 1, "custom_id": data, "component_type": 2},
+        }
+        if post.channel.startswith("3"):
+            made |= {"channel": _direct(post.channel), "user": who}
+        else:
+            member = _member() | {"user": who, "permissions": "0"}
+            made |= {"channel": _channel(post.channel), "guild_id": GUILD, "member": member}
+        self._pressed.add(number)
+        await self.dispatch("INTERACTION_CREATE", made)
+
+    def cards(self) -> list[str]:
+        """The texts of the messages that have buttons."""
+        return [post.text for post in self.posts if post.id in self.with_buttons]
+
+    def told(self) -> list[str]:
+        """What people read who have pressed a button and changed nothing by it."""
+        return [text for text in self.whispers if "nothing was changed" in text.lower()]
+
+    @property
+    def is_all_acknowledged(self) -> bool:
+        """Whether everybody who has pressed a button was told what became of it."""
+        told = {id for id, kinds in self.responses.items() if kinds[-1] == _MESSAGE}
+        return not self._pressing and self._pressed <= told
 
     def attach(self, name: str, data: bytes) -> Json:
         """A file for the `attachments` of a message."""
@@ -240,10 +308,28 @@ class FakeDiscord(PlatformServer):
         return refusal or _answer(self.commands)
 
     async def _callback(self, request: web.Request) -> web.StreamResponse:
-        body = await _body(request)
-        self.confirmed.append(body["data"]["content"])
-        about = {"id": request.match_info["id"], "type": 2}
+        body, id = await _body(request), request.match_info["id"]
+        if id not in self._pressed:
+            self.confirmed.append(body["data"]["content"])
+        elif id in self.responses:
+            return _error(400, 40060, "Interaction has already been acknowledged.")
+        else:
+            self.responses[id] = [body["type"]]
+            if body["data"].get("flags") != _EPHEMERAL:
+                return _error(400, 50035, "Others would read this")
+            if body["type"] == _MESSAGE:
+                self.whispers.append(body["data"]["content"])
+        about = {"id": id, "type": 2}
         return _answer({"interaction": about, "resource": None})
+
+    async def _edit_response(self, request: web.Request) -> web.StreamResponse:
+        id = request.match_info["token"].removeprefix("token-")
+        if self.responses.get(id) != [_DEFERRED]:
+            return _error(404, 10015, "Unknown Webhook")
+        text = (await _body(request))["content"]
+        self.responses[id].append(_MESSAGE)
+        self.whispers.append(text)
+        return _answer(self._message(self._new_id(), GENERAL, text, _user(BOT)))
 
     async def _get_channel(self, request: web.Request) -> web.StreamResponse:
         id = request.match_info["id"]
@@ -269,6 +355,9 @@ class FakeDiscord(PlatformServer):
         text = body.get("content") or ""
         if not (text.strip() or files) or len(text) > LONGEST:
             return _error(400, 50035 if text.strip() else 50006, "Invalid Form Body")
+        buttons = _read_buttons(body.get("components") or [])
+        if buttons is None:
+            return _error(400, 50035, "Invalid Form Body: components")
         made = self._nonces.get(body.get("nonce", ""))
         if made is None or not body.get("enforce_nonce"):
             made = self._message(self._new_id(), channel, text, _user(BOT))
@@ -277,17 +366,24 @@ class FakeDiscord(PlatformServer):
             self.gifts += [(channel, name, data) for name, data in files]
             if text:
                 self.posts.append(Post(made["id"], channel, text, body))
+            if buttons:
+                self.offered[made["id"]] = buttons
+                self.with_buttons.append(made["id"])
         if self.is_lost(request):
             return web.Response(status=500)
         return _answer(made)
 
     async def _edit_message(self, request: web.Request) -> web.StreamResponse:
-        text, id = (await request.json())["content"], request.match_info["message"]
+        body, id = await request.json(), request.match_info["message"]
+        text = body["content"]
         found = self._refusal(request) or self.fault()
         if found is None and not self.rewrite(id, text):
             found = _error(404, 10008, "Unknown Message")
         if found is None:
             self.edits.append((id, text))
+            self.edit_bodies.append(body)
+            if body.get("components") == [] and id in self.with_buttons:
+                self.with_buttons.remove(id)
             if self.is_lost(request):
                 return web.Response(status=500)
         made = self._message(id, request.match_info["id"], text, _user(BOT))
@@ -366,6 +462,20 @@ async def _files(request: web.Request) -> list[tuple[str, bytes]]:
     form = await request.post()
     fields = [value for value in form.values() if isinstance(value, web.FileField)]
     return [(field.filename, field.file.read()) for field in fields]
+
+
+def _read_buttons(rows: list[Json]) -> dict[str, str] | None:
+    """What the buttons of a message carry, by their labels; None if Discord does not accept them."""
+    buttons = [each for row in rows for each in row["components"]]
+    found = {each["label"]: each["custom_id"] for each in buttons}
+    is_good = (
+        len(rows) <= 5
+        and all(row["type"] == 1 and 1 <= len(row["components"]) <= 5 for row in rows)
+        and all(each["type"] == 2 and 1 <= each["style"] <= 4 for each in buttons)
+        and all(1 <= len(label) <= 80 and len(data) <= 100 for label, data in found.items())
+        and len(set(found.values())) == len(buttons)
+    )
+    return found if is_good else None
 
 
 def _mentioned(text: str) -> list[str]:

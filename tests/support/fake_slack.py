@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 from aiohttp import WSMsgType, web
 
@@ -46,6 +47,13 @@ class FakeSlack(PlatformServer):
         self.may_give = True
         self._uploads: dict[str, tuple[str, bytes]] = {}
         self.edits: list[tuple[str, str]] = []
+        # What the bot has sent to edit a message, whole.
+        self.edit_bodies: list[Json] = []
+        # The buttons that each message has, or had, by their labels; and which messages have them now.
+        self.offered: dict[str, dict[str, str]] = {}
+        self.with_buttons: list[str] = []
+        # What the bot has shown to one person only.
+        self.whispers: list[Json] = []
         self.refuses_blocks = False
         self.hangs_up_at_once = False
         self.asked: list[str] = []
@@ -103,6 +111,53 @@ class FakeSlack(PlatformServer):
         form |= {"trigger_id": f"trigger-{self._new_ts()}"}
         await self.offer("slash_commands", form, of=form["trigger_id"])
 
+    def presses(self, label: str, *, person: str | None = None, id: int = 1) -> None:
+        """A person presses a button of the last card; the same id again is the same press, delivered once more.
+
+        Their app may not know yet that the buttons were removed.
+        """
+        ts = max(self.offered)
+        payload = self.press(self.offered[ts][label], ts, person=person, id=id)
+        task = asyncio.ensure_future(self.offer("interactive", payload, of=f"press-{id}"))
+        self._posting.add(task)
+        task.add_done_callback(self._posting.discard)
+
+    def press(
+        self, value: str, ts: str, *, person: str | None = None, id: int = 1, **message: Any
+    ) -> Json:
+        """What Slack tells of the press of a button below a message of the bot."""
+        post = next(each for each in self.posts if each.id == ts)
+        thread = post.body.get("thread_ts")
+        about: Json = {"ts": ts, "user": BOT, "bot_id": BOT_ID, "text": post.text, **message}
+        if thread is not None:
+            about["thread_ts"] = thread
+        name = "directmessage" if post.channel.startswith("D") else "general"
+        action = {"type": "button", "action_id": value, "block_id": "b1", "value": value}
+        return {
+            "type": "block_actions",
+            "user": {"id": person or ADA, "username": "somebody", "team_id": TEAM},
+            "api_app_id": "A0",
+            "container": {"type": "message", "message_ts": ts, "channel_id": post.channel},
+            "trigger_id": f"trigger-{id}",
+            "team": {"id": TEAM, "domain": "team"},
+            "channel": {"id": post.channel, "name": name},
+            "message": about,
+            "actions": [action | {"action_ts": f"{FIRST_TS}.{id}"}],
+        }
+
+    def cards(self) -> list[str]:
+        """The texts of the messages that have buttons."""
+        return [post.text for post in self.posts if post.id in self.with_buttons]
+
+    def told(self) -> list[str]:
+        """What people were shown alone."""
+        return [html.unescape(each["text"]) for each in self.whispers]
+
+    @property
+    def is_all_acknowledged(self) -> bool:
+        """Whether the bot has acknowledged everything."""
+        return not self._open and not self._posting
+
     def event(self, event: Json) -> Json:
         """An event as Slack wraps it."""
         about = {"type": "event_callback", "team_id": TEAM, "api_app_id": "A0", "event": event}
@@ -115,7 +170,7 @@ class FakeSlack(PlatformServer):
         envelope = {"type": kind, "envelope_id": id, "payload": payload}
         self._open[id] = envelope | {"accepts_response_payload": kind == "slash_commands"}
         if self.by_post:
-            task = asyncio.ensure_future(self._post(id, payload))
+            task = asyncio.ensure_future(self._post(id, payload, kind))
             self._posting.add(task)
             task.add_done_callback(self._posting.discard)
         for socket in list(self.sockets):
@@ -126,10 +181,17 @@ class FakeSlack(PlatformServer):
         return ts in self._acknowledged and not any(id.startswith(ts) for id in self._open)
 
     async def posts_to(
-        self, webhook: WebhookHandler, payload: Json, *, age: float = 0, secret: str
+        self,
+        webhook: WebhookHandler,
+        payload: Json,
+        *,
+        age: float = 0,
+        secret: str,
+        is_form: bool = False,
     ) -> int | str:
-        """Post to the bot's address, signed with a secret, as if some seconds ago."""
-        body = json.dumps(payload).encode()
+        """Post to the bot's address, signed with a secret, as if some seconds ago; interactions come in a form."""
+        text = json.dumps(payload)
+        body = urlencode({"payload": text}).encode() if is_form else text.encode()
         at = str(int(time.time() - age))
         headers = {
             "x-slack-request-timestamp": at,
@@ -191,12 +253,16 @@ class FakeSlack(PlatformServer):
             self.sockets.discard(socket)
         return socket
 
-    async def _post(self, id: str, payload: Json) -> None:
+    async def _post(self, id: str, payload: Json, kind: str) -> None:
+        is_press = kind == "interactive"
         while id in self._open:
             if self.is_online and self.webhook_handler is not None:
-                answer = await self.posts_to(self.webhook_handler, payload, secret=SIGNING_SECRET)
+                answer = await self.posts_to(
+                    self.webhook_handler, payload, secret=SIGNING_SECRET, is_form=is_press
+                )
                 self.answers.append(answer)
-                if answer == 200:
+                # Only an event is posted again. Of an interaction the person sees that it failed.
+                if answer == 200 or is_press:
                     self._settle(id)
                     return
             await asyncio.sleep(0.01)
@@ -224,6 +290,10 @@ class FakeSlack(PlatformServer):
                 return _ok(channel={"name": "general", "topic": {"value": "All sorts"}})
             case "chat.postMessage":
                 return await self._post_message(request, given)
+            case "chat.postEphemeral":
+                found = self.fault() or _unwritable(given["channel"])
+                self.whispers += [given] if found is None else []
+                return found or _ok(message_ts=self._new_ts())
             case "files.getUploadURLExternal":
                 return self._offer_upload(given)
             case "files.completeUploadExternal":
@@ -244,6 +314,10 @@ class FakeSlack(PlatformServer):
             return _error("no_text")
         ts = self._new_ts()
         self.posts.append(Post(ts, channel, html.unescape(shown), given))
+        buttons = _read_buttons(_blocks(given))
+        if buttons:
+            self.offered[ts] = buttons
+            self.with_buttons.append(ts)
         if self.is_lost(request):
             return web.Response(status=500)
         return _ok(ts=ts, channel=channel, message={"ts": ts, "text": given["text"]})
@@ -257,18 +331,21 @@ class FakeSlack(PlatformServer):
         if not self.rewrite(given["ts"], html.unescape(shown)):
             return _error("message_not_found")
         self.edits.append((given["ts"], given["text"]))
+        self.edit_bodies.append(given)
+        if given["ts"] in self.with_buttons and not _read_buttons(_blocks(given)):
+            self.with_buttons.remove(given["ts"])
         if self.is_lost(request):
             return web.Response(status=500)
         return _ok(ts=given["ts"])
 
     def _shown(self, given: Json) -> str | None:
         """What people read of a message; None when its blocks are not taken."""
-        blocks = given.get("blocks") or []
-        blocks = json.loads(blocks) if isinstance(blocks, str) else blocks
+        blocks = _blocks(given)
         if not blocks:
             return str(given["text"])
-        shown = "".join(each["text"]["text"] for each in blocks)
-        return None if self.refuses_blocks or len(shown) > 3000 else shown
+        texts = [each["text"]["text"] for each in blocks if each["type"] == "section"]
+        is_good = all(0 < len(each) <= 3000 for each in texts) and not self.refuses_blocks
+        return "".join(texts) if is_good and _read_buttons(blocks) is not None else None
 
     def _offer_upload(self, given: Json) -> web.StreamResponse:
         if not self.may_give:
@@ -319,6 +396,28 @@ async def _given(request: web.Request) -> Json:
         found: Json = await request.json()
         return found
     return dict(request.query) | dict(await request.post())
+
+
+def _blocks(given: Json) -> list[Json]:
+    """The blocks of a message, which may come as JSON in a form."""
+    blocks = given.get("blocks") or []
+    found: list[Json] = json.loads(blocks) if isinstance(blocks, str) else blocks
+    return found
+
+
+def _read_buttons(blocks: list[Json]) -> dict[str, str] | None:
+    """What the buttons of a message carry, by their labels; None if Slack does not accept them."""
+    groups = [each["elements"] for each in blocks if each["type"] == "actions"]
+    buttons = [each for group in groups for each in group]
+    labels = [each["text"] for each in buttons]
+    is_good = (
+        all(1 <= len(group) <= 25 for group in groups)
+        and all(each["type"] == "button" and len(each["value"]) <= 2000 for each in buttons)
+        and all(each["type"] == "plain_text" and 1 <= len(each["text"]) <= 75 for each in labels)
+        and all(each.get("style", "primary") in ("primary", "danger") for each in buttons)
+        and len({each["action_id"] for each in buttons}) == len(buttons)
+    )
+    return {each["text"]["text"]: each["value"] for each in buttons} if is_good else None
 
 
 def _user(id: str) -> Json:

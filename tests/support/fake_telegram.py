@@ -51,6 +51,11 @@ class FakeTelegram:
         self.gifts: list[tuple[str, str, bytes]] = []
         self.migrated: dict[str, int] = {}
         self.blocked: set[str] = set()
+        # By number of a message: what each of its buttons carries by its label, also after they were removed.
+        self.offered: dict[int, dict[str, str]] = {}
+        # What was shown to people who pressed a button: the text, and whether they must close it.
+        self.toasts: list[tuple[str, bool]] = []
+        self.takes_answers = True
         self.webhook: _Wire = {}
         self._settings = settings
         self._updates: list[_Wire] = []
@@ -128,6 +133,51 @@ class FakeTelegram:
         self._updates.append(made)
         self._came.set()
         return made
+
+    def cards(self) -> list[str]:
+        """The texts of the messages that have buttons."""
+        return [each["shown"] for each in self.messages.values() if _keyboard(each["form"])]
+
+    def presses(self, label: str, *, person: str | None = None, id: int = 1) -> None:
+        """A person presses a button of the last card; the same id again is the same press, delivered once more.
+
+        Their app may not know yet that the buttons were removed.
+        """
+        number = max(self.offered)
+        self.press_data(self.offered[number][label], number, person=person, id=id)
+
+    def press_data(
+        self, data: str, number: int, *, person: str | None = None, id: int = 1, **more: Any
+    ) -> None:
+        """A person presses a button that carries this, below a message."""
+        held, who = self.messages[number], int(person or self.known)
+        kind = "supergroup" if held["chat"].startswith("-") else "private"
+        message = {
+            "message_id": number,
+            "date": 1_772_442_000,
+            "chat": {"id": int(held["chat"]), "type": kind},
+            "from": BOT,
+            "text": held["shown"],
+        }
+        if held["thread"] is not None:
+            message |= {"message_thread_id": int(held["thread"]), "is_topic_message": True}
+        query = {
+            "id": f"query-{id}",
+            "from": {"id": who, "is_bot": False, "first_name": f"Ada {who}"},
+            "chat_instance": "1",
+            "message": message,
+            "data": data,
+        }
+        self.update("callback_query", {**query, **more})
+
+    def told(self) -> list[str]:
+        """What people were told who pressed a button and changed nothing by it."""
+        return [text for text, must_close in self.toasts if must_close]
+
+    @property
+    def is_all_acknowledged(self) -> bool:
+        """Whether nothing is offered to the bot any more."""
+        return not self._updates
 
     def acknowledged(self, number: int) -> bool:
         """Whether no update with this message is offered any more."""
@@ -259,6 +309,7 @@ class FakeTelegram:
         if refused is not None:
             return refused
         try:
+            _check_keyboard(form)
             shown = texts.shown(form["text"], form.get("parse_mode"))
         except ValueError as error:
             return _error(400, f"Bad Request: can't parse entities: {error}")
@@ -271,6 +322,10 @@ class FakeTelegram:
             self._next_sent += 1
         thread = form.get("message_thread_id")
         self.messages[number] = {"chat": chat, "shown": shown, "thread": thread, "form": form}
+        if rows := _keyboard(form):
+            self.offered[number] = {
+                each["text"]: each["callback_data"] for row in rows for each in row
+            }
         if self._lost:
             self._lost -= 1
             return LOST
@@ -293,6 +348,16 @@ class FakeTelegram:
     async def _action(self, _: _Wire) -> Response:
         return _ok(True)
 
+    async def _answer_press(self, form: _Wire) -> Response:
+        if not self.takes_answers:
+            why = "query is too old and response timeout expired or query ID is invalid"
+            return _error(400, f"Bad Request: {why}")
+        text = form.get("text", "")
+        if len(text) > texts.LONGEST_TOAST:
+            return _error(400, "Bad Request: MESSAGE_TOO_LONG")
+        self.toasts.append((text, form.get("show_alert") == "true"))
+        return _ok(True)
+
     async def _get_file(self, form: _Wire) -> Response:
         file_id = form["file_id"]
         size = len(self.files.get(file_id, b""))
@@ -300,14 +365,31 @@ class FakeTelegram:
         return _ok({**found, "file_path": file_id})
 
 
-def _as_shown(form: _Wire) -> tuple[str, str]:
-    """The words of a message, and how they are formatted where they are."""
-    mode, text = form.get("parse_mode"), form["text"]
+def _as_shown(form: _Wire) -> tuple[str, str, object]:
+    """The words of a message, how they are formatted where they are, and the buttons below them."""
+    mode, text, rows = form.get("parse_mode"), form["text"], _keyboard(form)
     try:
         shown = texts.shown(text, mode)
     except ValueError:
-        return text, "wrong"
-    return shown, text if mode and text != shown else ""
+        return text, "wrong", rows
+    return shown, text if mode and text != shown else "", rows
+
+
+def _keyboard(form: _Wire) -> list[list[dict[str, str]]]:
+    """The rows of buttons that a message is sent with."""
+    rows: list[list[dict[str, str]]] = json.loads(form.get("reply_markup", "{}")).get(
+        "inline_keyboard", []
+    )
+    return rows
+
+
+def _check_keyboard(form: _Wire) -> None:
+    """Refuse what Telegram refuses."""
+    for button in (each for row in _keyboard(form) for each in row):
+        if not button["text"].strip():
+            raise ValueError("text buttons are not allowed to be empty")
+        if not 0 < len(button["callback_data"].encode()) <= texts.LONGEST_DATA:
+            raise ValueError("BUTTON_DATA_INVALID")
 
 
 class PostingTelegram(FakeTelegram):
@@ -333,6 +415,11 @@ class PostingTelegram(FakeTelegram):
         made = super().update(kind, message)
         self.poster.post(made["update_id"], as_body(made))
         return made
+
+    @property
+    def is_all_acknowledged(self) -> bool:
+        """Whether every update was answered with 200."""
+        return all(self.poster.is_accepted(each["update_id"]) for each in self._updates)
 
     def acknowledged(self, number: int) -> bool:
         """Whether every update with this message was answered with 200."""
@@ -378,6 +465,7 @@ _METHODS: dict[str, Callable[[FakeTelegram, _Wire], Awaitable[Response]]] = {
     "senddocument": FakeTelegram._send,
     "sendphoto": FakeTelegram._send,
     "editmessagetext": FakeTelegram._edit,
+    "answercallbackquery": FakeTelegram._answer_press,
     "sendchataction": FakeTelegram._action,
     "setmycommands": FakeTelegram._action,
     "getfile": FakeTelegram._get_file,
@@ -385,7 +473,7 @@ _METHODS: dict[str, Callable[[FakeTelegram, _Wire], Awaitable[Response]]] = {
 
 
 def _message_id(update: _Wire) -> int | None:
-    numbers = [each["message_id"] for name, each in update.items() if name != "update_id"]
+    numbers = [each.get("message_id") for name, each in update.items() if name != "update_id"]
     return numbers[0] if numbers else None
 
 

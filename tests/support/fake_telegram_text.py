@@ -3,6 +3,9 @@
 import re
 
 LONGEST = 4096
+LONGEST_TOAST = 200
+# In bytes.
+LONGEST_DATA = 64
 _RESERVED = frozenset("_*[]()~`>#+-=|{}.!")
 _MARKS = ("||", "__", "*", "_", "~")
 _PRE = re.compile(r"```(?:[^\n`]*\n)?((?:\\.|[^\\`]|`(?!``))*)```", re.DOTALL)

@@ -27,6 +27,7 @@ LARGEST_FILE = 64 * 1024
 _AGAIN_SECONDS = 0.02
 _VERSION = "v23.0"
 _CODES = {429: 130429, 500: 131000}
+_WORDS = ("text", "interactive")
 
 
 class FakeWhatsApp:
@@ -49,7 +50,8 @@ class FakeWhatsApp:
         self.current: WebhookTarget | None = None
         self.made: WhatsAppAdapter | None = None
         self._server = HttpServer(self._answer)
-        self._faults: deque[Response] = deque()
+        # None stands for a sending that is accepted.
+        self._faults: deque[Response | None] = deque()
         self._lost = 0
         self._revoked = False
         self._offline = False
@@ -122,6 +124,48 @@ class FakeWhatsApp:
         """The time is no part of the signature: the message's id alone tells a repetition."""
         return None
 
+    def cards(self) -> list[str]:
+        """The texts of the messages that have buttons or a list."""
+        return [
+            post["interactive"]["body"]["text"]
+            for post in self.posts
+            if post["type"] == "interactive"
+        ]
+
+    def presses(self, label: str, *, person: str | None = None, id: int = 1) -> None:
+        """A person chooses an option of the last card; the same id again is the same press, posted once more."""
+        self._post_until_taken(-id, payload(self.pressed(label, person=person, id=id)))
+
+    def pressed(self, label: str, *, person: str | None = None, id: int = 1) -> dict[str, Any]:
+        """The choice of an option of the last card as WhatsApp puts it."""
+        place, card = [
+            (place, post["interactive"])
+            for place, post in enumerate(self.posts, 1)
+            if post["type"] == "interactive"
+        ][-1]
+        form = "list_reply" if card["type"] == "list" else "button_reply"
+        return {
+            "from": person or KNOWN,
+            "id": f"wamid.press-{id}",
+            "timestamp": "1739321024",
+            "type": "interactive",
+            "context": {"from": NUMBER, "id": f"wamid.out-{place}"},
+            "interactive": {"type": form, form: {"id": _options(card)[label], "title": label}},
+        }
+
+    def told(self) -> list[str]:
+        """What people were told who pressed a button and changed nothing by it."""
+        return [
+            post["text"]["body"]
+            for post in self.posts
+            if post["type"] == "text" and "biz_opaque_callback_data" not in post
+        ]
+
+    @property
+    def is_all_acknowledged(self) -> bool:
+        """Whether every post was answered with 200."""
+        return not self._posting
+
     def acknowledged(self, number: int) -> bool:
         """Whether a post was answered with 200."""
         return number in self._taken
@@ -129,14 +173,16 @@ class FakeWhatsApp:
     def seen(self) -> list[str]:
         """What the known person reads."""
         return [
-            post["text"]["body"]
+            post["text"]["body"] if post["type"] == "text" else post["interactive"]["body"]["text"]
             for post in self.posts
-            if post.get("to") == KNOWN and post["type"] == "text"
+            if post.get("to") == KNOWN and post["type"] in _WORDS
         ]
 
     def given(self) -> list[tuple[str, bytes]]:
         """The files that the known person got."""
-        mine = [post for post in self.posts if post.get("to") == KNOWN and post["type"] != "text"]
+        mine = [
+            post for post in self.posts if post.get("to") == KNOWN and post["type"] not in _WORDS
+        ]
         return [self.uploads[post[post["type"]]["id"]] for post in mine]
 
     def fetched(self) -> int:
@@ -155,6 +201,10 @@ class FakeWhatsApp:
     def refuse_as(self, answer: Response) -> None:
         """Answer the next sending with anything."""
         self._faults.append(answer)
+
+    def let_pass(self) -> None:
+        """Accept the next sending; what is refused comes after it."""
+        self._faults.append(None)
 
     def lose_answers(self, times: int = 1) -> None:
         """Accept the next sendings, and break the connection."""
@@ -224,15 +274,57 @@ class FakeWhatsApp:
         if message.get("status") == "read":
             self.typing.append(message["message_id"])
             return json_response({"success": True})
-        if self._faults:
-            return self._faults.popleft()
+        fault = self._faults.popleft() if self._faults else None
+        if fault is not None:
+            return fault
         if message["type"] == "text" and not 0 < len(message["text"]["body"]) <= 4096:
             return json_response(graph_error(100), 400)
+        if message["type"] == "interactive":
+            problem = _problem(message)
+            if problem is not None:
+                return json_response(graph_error(131009, problem), 400)
         self.posts.append(message)
         if self._lost:
             self._lost -= 1
             return LOST
         return json_response({"messages": [{"id": f"wamid.out-{len(self.posts)}"}]})
+
+
+def _options(interactive: dict[str, Any]) -> dict[str, str]:
+    """What each button or row carries, by its title."""
+    action = interactive["action"]
+    if interactive["type"] == "button":
+        return {each["reply"]["title"]: each["reply"]["id"] for each in action["buttons"]}
+    return {each["title"]: each["id"] for section in action["sections"] for each in section["rows"]}
+
+
+def _problem(message: dict[str, Any]) -> str | None:
+    """What WhatsApp does not accept about an interactive message, after its documentation."""
+    interactive = message["interactive"]
+    action = interactive["action"]
+    if message["recipient_type"] == "group":
+        return "a group gets texts and files only"
+    if not 0 < len(interactive["body"]["text"]) <= 1024:
+        return "the body has 1 to 1,024 characters"
+    if interactive["type"] == "button":
+        choices = [each["reply"] for each in action["buttons"]]
+        most, longest, longest_id = 3, 20, 256
+    else:
+        choices = [row for section in action["sections"] for row in section["rows"]]
+        most, longest, longest_id = 10, 24, 200
+        names = [action["button"], *(section["title"] for section in action["sections"])]
+        if not all(0 < len(name) <= 20 for name in names):
+            return "a button or a section has a title of 1 to 20 characters"
+    titles, ids = ([each[name] for each in choices] for name in ("title", "id"))
+    if not 0 < len(choices) <= most or len(set(titles)) < len(titles):
+        return "the number of options, or two titles are the same"
+    if not all(0 < len(title) <= longest and title == title.strip() for title in titles):
+        return "the length of a title"
+    if len(set(ids)) < len(ids) or not all(0 < len(id) <= longest_id for id in ids):
+        return "the ids"
+    if any(len(each.get("description", "x")) > 72 for each in choices):
+        return "the length of a description"
+    return None
 
 
 def signed(given: dict[str, Any], secret: str = APP_SECRET) -> tuple[dict[str, str], bytes]:

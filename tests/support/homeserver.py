@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote, unquote
 
 from aiohttp import ClientSession, web
@@ -64,7 +64,7 @@ class MatrixPlatform:
         self._runner: web.AppRunner | None = None
         self._out: ClientSession | None = None
 
-    async def __aenter__(self) -> "MatrixPlatform":
+    async def __aenter__(self) -> Self:
         await self.go_online()
         return self
 

@@ -6,7 +6,7 @@ import email.policy
 import uuid
 from dataclasses import dataclass
 from email.message import EmailMessage
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
@@ -65,7 +65,7 @@ class MailPlatform:
         self._to_lose = 0
         self._written = 0
 
-    async def __aenter__(self) -> "MailPlatform":
+    async def __aenter__(self) -> Self:
         await self.go_online()
         return self
 

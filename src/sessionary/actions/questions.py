@@ -26,6 +26,7 @@ from sessionary.model.question import (
 )
 from sessionary.model.session import Cursor, SessionHead
 from sessionary.model.source import Channel, Person
+from sessionary.model.terminal import one_line
 from sessionary.model.turn import ANSWERED, UNANSWERED, DeliveryState, Lease, TurnState
 from sessionary.store.database import Tx
 from sessionary.store.tables import deliveries, questions, sessions, turns
@@ -100,7 +101,10 @@ def find(tx: Tx, ref: str, *, profile: str) -> Question:
     found = questions.get(tx, wanted, profile=profile)
     if found is None and len(wanted) == rules.CODE_LENGTH:
         named = questions.open_by_code(tx, wanted.upper(), profile=profile)
-        found = named[0] if len(named) == 1 else None
+        if len(named) > 1:
+            ids = [each.id for each in named]
+            raise Ambiguous(f"Two questions have the code {wanted}: {', '.join(ids)}.", ids)
+        found = named[0] if named else None
     if found is None and len(wanted) >= _SHORTEST_REF and _ID_LIKE.fullmatch(wanted):
         ids = questions.ids_by_prefix(tx, wanted, profile=profile, limit=_CANDIDATES)
         if len(ids) > 1:
@@ -131,21 +135,34 @@ def revoke_approval(tx: Tx, id: str, *, profile: str) -> None:
 def park(tx: Tx, lease: Lease, asked: Sequence[Question], *, moment: Moment) -> None:
     """Let a turn wait for the answers to its questions; raise `TurnLost` if its lease is lost.
 
-    The questions are written already. If none is open, because all were decided before, the turn can go on at once.
+    The questions are written already. If none is open, because all were decided before, the turn can go on at once. One
+    that was asked to stop meanwhile is ended by whichever process goes on with it.
     """
     for question in asked:
-        _record(tx, lease, question, moment=moment)
+        record(tx, lease, question, moment=moment)
     if not questions.park(tx, lease):
         raise log.turn_lost_error(lease)
-    if not questions.count_open(tx, lease.turn_id):
-        questions.wake(tx, lease.turn_id, reason=ANSWERED)
+    (stop,) = turns.get_stop(tx, lease) or (None,)
+    if stop is not None or not questions.count_open(tx, lease.turn_id):
+        questions.wake(tx, lease.turn_id, reason=stop or ANSWERED)
     head = sessions.get_by_no(tx, lease.session_no)
     log.notify(tx, head)
     tx.after_commit(QuestionsChanged(head.profile, head.id))
 
 
+def ask_now(tx: Tx, lease: Lease, question: Question, *, moment: Moment) -> None:
+    """Note that a turn has asked a question and keeps running; raise `TurnLost` if its lease is lost."""
+    if not questions.note_asking(tx, lease):
+        raise log.turn_lost_error(lease)
+    record(tx, lease, question, moment=moment)
+    tx.after_commit(QuestionsChanged(question.profile, question.session_id))
+
+
 def wake(tx: Tx, head: SessionHead, *, reason: str) -> None:
-    """Let any process go on with the turn of a session, or end it, although it waits for people."""
+    """Let any process go on with the turn of a session, or end it, although it waits for people.
+
+    A turn that a program has parked is only woken to be ended: see `actions.turns.resume_in_program`.
+    """
     if head.running_turn is not None and questions.wake(tx, head.running_turn, reason=reason):
         tx.after_commit(QuestionsChanged(head.profile, head.id))
 
@@ -202,6 +219,15 @@ def withdraw(tx: Tx, turn_id: str, *, profile: str, moment: Moment) -> None:
             tx.after_commit(QuestionsChanged(profile, found.session_id))
 
 
+def withdraw_one(tx: Tx, question: Question, *, moment: Moment) -> Question:
+    """Withdraw an open question of a turn that goes on, or was continued, without an answer to it."""
+    withdrawn = replace(question, state=QuestionState.WITHDRAWN)
+    questions.decide(tx, question.no, state=withdrawn.state, at=moment.now)
+    _close_cards(tx, withdrawn, moment=moment)
+    tx.after_commit(QuestionsChanged(question.profile, question.session_id))
+    return withdrawn
+
+
 def _add_rule(tx: Tx, question: Question, always: Always, *, moment: Moment) -> None:
     answered = question.answered
     rule = StandingApproval(
@@ -230,7 +256,7 @@ def _close(
     # A turn that runs meanwhile, because its tool waits for the answer, records it itself.
     if turn is not None and turn.state is TurnState.WAITING:
         lease = Lease(turn.id, question.session_no, turn.session_id, turn.epoch, turn.holder)
-        _record(tx, lease, question, moment=moment)
+        record(tx, lease, question, moment=moment)
         if not questions.count_open(tx, question.turn_id):
             questions.wake(tx, question.turn_id, reason=reason)
     log.notify(tx, sessions.get_by_no(tx, question.session_no))
@@ -240,9 +266,7 @@ def _close(
 
 def record_message(question: Question) -> Message:
     """Return the record of the log that something was asked, or what became of it."""
-    asked = question.asked
-    is_approval = asked.kind is QuestionKind.APPROVAL
-    what = f"may the tool {asked.tool} be called?" if is_approval else asked.text
+    asked, what = question.asked, _what(question)
     record = {
         "kind": "question",
         "question_id": question.id,
@@ -261,7 +285,19 @@ def record_message(question: Question) -> Message:
     return Message(Role.SYSTEM, (Text(text),), extra={transcript.RECORD: record})
 
 
-def _record(tx: Tx, lease: Lease, question: Question, *, moment: Moment) -> None:
+def summary(question: Question) -> str:
+    """Return a question on one line, with the code that says which one is meant."""
+    return f"{question.code} ({one_line(_what(question), 120)})"
+
+
+def _what(question: Question) -> str:
+    asked = question.asked
+    is_approval = asked.kind is QuestionKind.APPROVAL
+    return f"may the tool {asked.tool} be called?" if is_approval else asked.text
+
+
+def record(tx: Tx, lease: Lease, question: Question, *, moment: Moment) -> None:
+    """Record in the log that something was asked, or what became of it."""
     log.append(
         tx,
         lease.session_id,
@@ -276,7 +312,8 @@ def _close_cards(
     tx: Tx, question: Question, *, moment: Moment, answered_in: Channel | None = None
 ) -> None:
     """Show in each message that asks a question what became of it; one that was not sent yet is not sent."""
-    outcome = rules.outcome_text(question)
+    # Names and reasons are other people's words.
+    outcome = rules.without_markup(rules.outcome_text(question))
     text = f"{rules.question_text(question)}\n\n{outcome}"
     for delivery_id, name in questions.cards(tx, question.no):
         delivery = deliveries.get(tx, delivery_id, profile=question.profile)

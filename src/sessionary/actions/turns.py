@@ -15,6 +15,7 @@ from sessionary.actions.outbox import DeliveryAdded
 from sessionary.actions.sessions import choice, log, routing
 from sessionary.actions.sessions.log import Appended, SessionChanged
 from sessionary.clock import Moment
+from sessionary.config.engine import OnExpiry
 from sessionary.errors import Conflict, NotFound
 from sessionary.model import transcript
 from sessionary.model.choice import ChoiceCatalog
@@ -23,7 +24,7 @@ from sessionary.model.question import Question
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import Segment, SessionFolder, SessionHead
 from sessionary.model.source import Channel, SessionKey, Source
-from sessionary.model.turn import Arrival, Lease, Turn, TurnState
+from sessionary.model.turn import ANSWERED, UNANSWERED, Arrival, Lease, Turn, TurnState
 from sessionary.model.usage import Usage
 from sessionary.processes import has_ended
 from sessionary.store.database import RaceLost, Tx
@@ -84,6 +85,8 @@ class Resumption(Struct, frozen=True):
     questions: tuple[Question, ...] = ()
     # The entries of the messages that people have sent in it.
     prompts: tuple[int, ...] = ()
+    # What the program has kept with the turn whose loop it is.
+    program_state: str | None = None
 
 
 class Waiting(Struct, frozen=True):
@@ -347,6 +350,85 @@ def take_over(
     # The agent that began the turn goes on with it.
     agent = turn.agent if turn.agent in claim.catalog.agents and not claim.catalog.only else None
     return Begun(lease, routing.Route(head.id, head.no), (appended,), resumption, agent)
+
+
+def leave_to_program(tx: Tx, lease: Lease, state: str | None) -> Lease:
+    """Keep the state of a program's loop with its turn; from now on only a program goes on with the turn.
+
+    It is to be parked with its questions in the same transaction, under the lease that is returned. Raise `TurnLost` if
+    the lease is lost.
+    """
+    epoch = sessions.raise_epoch(tx, lease.session_no)
+    kept = turns.keep_program_state(tx, lease, state, epoch=epoch)
+    if kept is None:
+        raise log.turn_lost_error(lease)
+    return kept
+
+
+def get_agent(tx: Tx, lease: Lease, *, profile: str) -> str | None:
+    """Return the agent that runs a turn."""
+    found = turns.get(tx, lease.turn_id, profile=profile)
+    return None if found is None else found[0].agent
+
+
+def resume_in_program(
+    tx: Tx, session_id: str, *, profile: str, claim: Claim, moment: Moment
+) -> Begun | Turn:
+    """Go on with the turn that a program has parked, under a new lease.
+
+    Raise `NotFound` if there is none in the session, and `Conflict` while one of its questions is open, or if another
+    process goes on with it. A turn that was asked to stop, or whose program has died since, is ended and returned.
+    """
+    head = log.lock_session(tx, session_id, profile=profile)
+    found = None if head.running_turn is None else turns.get(tx, head.running_turn, profile=profile)
+    kept = None if found is None else turns.get_program_state(tx, found[0].id)
+    if found is None or kept is None:
+        raise NotFound(f"No turn of a program waits in session {session_id}.")
+    turn = found[0]
+    if turn.holder:
+        if not interrupt_if_dead(tx, head.no, moment=moment):
+            raise log.running_error(session_id)
+        return _reload(tx, turn, profile=profile)
+    for question in questions.of_turn(tx, turn.id):
+        if question.is_open and moment.now >= question.expires_at:
+            expire_question(tx, question, moment=moment)
+    turn = _reload(tx, turn, profile=profile)
+    if turn.stop is not None:
+        interrupt(tx, turn.id, profile=profile, moment=moment, reason=turn.stop)
+        return _reload(tx, turn, profile=profile)
+    asked = tuple(questions.of_turn(tx, turn.id))
+    if any(each.is_open for each in asked):
+        waiting = ", ".join(questions.summary(each) for each in asked if each.is_open)
+        raise Conflict(f"The turn still waits for an answer: {waiting}. Nothing was changed.")
+    lease = Lease(turn.id, head.no, head.id, sessions.raise_epoch(tx, head.no), claim.holder)
+    until = moment.now + timedelta(seconds=claim.seconds)
+    turns.take_over(tx, lease, until=until, crashes=turn.crashes, reason=ANSWERED)
+    log.notify(tx, head)
+    own = _own_messages(tx, head, turn)
+    steps = _steps(own)
+    resumption = Resumption(
+        _reload(tx, turn, profile=profile),
+        steps,
+        tuple(transcript.unfinished_calls(steps).values()),
+        asked,
+        tuple(seq for seq, each in own.items() if each.role is Role.USER),
+        kept[0],
+    )
+    return Begun(lease, routing.Route(head.id, head.no), resumption=resumption)
+
+
+def expire_question(tx: Tx, question: Question, *, moment: Moment) -> Question:
+    """Let a question expire: its turn goes on as after a denial, or is asked to stop."""
+    expired = questions.expire(tx, question, moment=moment)
+    if question.body.on_expiry is OnExpiry.END:
+        # Whichever process goes on with the turn ends it, and tells its people.
+        ask_to_stop(tx, question.session_no, reason=UNANSWERED)
+    return expired
+
+
+def _reload(tx: Tx, turn: Turn, *, profile: str) -> Turn:
+    found = turns.get(tx, turn.id, profile=profile)
+    return turn if found is None else found[0]
 
 
 def _record_resumption(

@@ -36,6 +36,7 @@ from sessionary.engine.ports import (
     Capabilities,
     Challenge,
     DeliveryServices,
+    PressResult,
     Receive,
     Sent,
     Webhook,
@@ -51,8 +52,9 @@ from sessionary.errors import (
 )
 from sessionary.model import codec, transcript
 from sessionary.model.message import Attachment, Message, Part, Role, Text, text_of
-from sessionary.model.question import Card, MessageEdit, card_of, edit_of
+from sessionary.model.question import Card, MessageEdit, card_of, edit_of, visible
 from sessionary.model.source import Channel, Source
+from sessionary.model.terminal import one_line
 from sessionary.model.turn import Delivery
 
 # How long to wait before trying an unavailable store again.
@@ -175,6 +177,8 @@ class ChannelAdapter:
     # How much text the platform accepts in one message, and in one that shows a partial reply.
     longest_message: int = sys.maxsize
     longest_preview: int | None = None
+    # How long the label of a button may be. If an option is longer, all of them are in the text too, with numbers.
+    longest_label: int = sys.maxsize
 
     def __init__(self, options: ChannelOptions) -> None:
         self.options = options
@@ -376,6 +380,18 @@ class ChannelAdapter:
             self._group.clear(room)
         return arrival_id
 
+    async def press(self, source: Source, data: str, receive: Receive) -> PressResult:
+        """Answer a question with a button; return what to tell whoever pressed it.
+
+        The answer is durable then. What is raised can be repeated later: of two presses, the second changes nothing.
+        """
+        try:
+            return await receive.press(source, data)
+        except BadInput as error:
+            # Do not raise: the platform would deliver it again forever, and all later messages would wait.
+            logger.warning("%s: a button cannot be used: %s", self.platform, error)
+            return PressResult(f"{error} Nothing was changed.")
+
     async def observe(
         self, source: Source, text: str, receive: Receive, *, room: str | None = None
     ) -> None:
@@ -468,11 +484,11 @@ class ChannelAdapter:
         edit, card = edit_of(delivery.parts), card_of(delivery.parts)
         text = text_of(delivery.parts) if edit is None else edit.instead
         has_buttons = card is not None and self.capabilities.buttons and bool(card.options)
-        if card is not None and not has_buttons:
-            text = f"{text}\n\n{card.lines()}"
+        if card is not None and (not has_buttons or has_long_labels(card, self.longest_label)):
+            text = f"{text}\n\n{card.lines()}".rstrip()
         texts = self.split(printable(text))
         if card is not None and has_buttons:
-            *first, last = texts
+            *first, last = texts or [ChannelAdapter.empty_text]
             return [*first, CardPiece(last, card)]
         if not texts and not attachments:
             texts = self.split(self.empty_text)
@@ -532,7 +548,7 @@ class NotRunning:
     async def admits(self, source: Source, /) -> bool:
         raise RetryLater("the channel is not running")
 
-    async def press(self, source: Source, data: str, /) -> str:
+    async def press(self, source: Source, data: str, /) -> PressResult:
         raise RetryLater("the channel is not running")
 
 
@@ -733,6 +749,28 @@ def answer_lost(platform: str, error: BaseException) -> SessionaryError:
     """Return the error for a request that may have been accepted, because its answer never came."""
     reason = str(error) or type(error).__name__
     return SessionaryError(f"{platform} did not answer: {reason}.", committed="unknown")
+
+
+def is_about_question(delivery: Delivery) -> bool:
+    """Whether a delivery asks a question, or shows its outcome: it mentions nobody, whatever its arguments say."""
+    return card_of(delivery.parts) is not None or edit_of(delivery.parts) is not None
+
+
+def has_long_labels(card: Card, longest: int) -> bool:
+    """Whether an option of a card is too long for a button."""
+    return any(len(label) > longest for label in _labels(card))
+
+
+def button_labels(card: Card, longest: int) -> list[str]:
+    """Return the labels of a card's buttons. If one is too long, all have the number of their option in the text."""
+    labels = _labels(card)
+    if not has_long_labels(card, longest):
+        return labels
+    return [one_line(f"{number}. {label}", longest) for number, label in enumerate(labels, 1)]
+
+
+def _labels(card: Card) -> list[str]:
+    return [one_line(visible(option)) for option in card.options]
 
 
 def attachments_of(parts: tuple[Part, ...]) -> list[Attachment]:

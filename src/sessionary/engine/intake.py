@@ -18,6 +18,7 @@ from sessionary.clock import Moment
 from sessionary.config.engine import AccessPolicy, Strangers, WhileRunning
 from sessionary.engine import commands, notices, questions
 from sessionary.engine.context import TRUSTED, EngineContext
+from sessionary.engine.ports import PressResult
 from sessionary.engine.turn.compaction import CompactionRequest, Compactor
 from sessionary.engine.turn.loop import (
     TurnLoop,
@@ -112,7 +113,7 @@ class Intake:
         """Return whether this person may write to the agent."""
         return await self._context.store.read(is_allowed, self._context, source)
 
-    async def press(self, source: Source, data: str, /) -> str:
+    async def press(self, source: Source, data: str, /) -> PressResult:
         """Answer a question with a button; return what to tell whoever pressed it."""
         context = self._context
         return await context.store.write(
@@ -169,7 +170,7 @@ def admit_and_begin(
     if not is_allowed(tx, context, source):
         return _refuse_sender(tx, context, source, moment=moment), TurnStart(None)
     is_plain = not inbound.files and commands.find(message.text) is None
-    if is_plain and not may_be_reply(message.text):
+    if is_plain and not may_be_reply(questions.typed_text(message) or ""):
         begun = begin_with_message(
             tx,
             source,
@@ -227,11 +228,13 @@ def admit(
     return Received(arrival.id, True, result.compaction, result.text)
 
 
-def press(tx: Tx, data: str, *, source: Source, context: EngineContext, moment: Moment) -> str:
+def press(
+    tx: Tx, data: str, *, source: Source, context: EngineContext, moment: Moment
+) -> PressResult:
     """Answer a question with a button, if whoever pressed it may write to the agent."""
     check_person(source.person)
     if not is_allowed(tx, context, source):
-        return questions.NOT_YOURS
+        return PressResult(questions.NOT_YOURS)
     return questions.press(tx, data, source=source, context=context, moment=moment)
 
 
@@ -246,7 +249,8 @@ def _answers_question(tx: Tx, context: EngineContext, arrival: Arrival, *, momen
         source=arrival.source,
         context=context,
         moment=moment,
-        session_no=head.no if head is not None and waits else None,
+        # A turn that keeps running may have asked something, too.
+        session_no=head.no if head is not None and head.running else None,
     )
     if answered is not None:
         arrivals.mark_answered(tx, arrival, command=f"question {answered.id}")
@@ -322,6 +326,11 @@ def submit_to_new_session(
         why = (
             result.received.answer
             or result.start.refusal
+            or (
+                "this answers an open question: answer it there."
+                if result.received.is_answer
+                else ""
+            )
             or "running turns have reserved the rest of a budget."
         )
         raise NotAllowed(f"No session was opened: {why}")

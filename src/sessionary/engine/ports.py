@@ -2,15 +2,20 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import partial
+from itertools import count
+from typing import Any, Protocol, overload
 
+import msgspec
 from msgspec import Struct
 
 from sessionary.config.engine import ToolDecision
+from sessionary.errors import AgentFailed, Conflict, NotAllowed
 from sessionary.model.compaction import CompactionLimits
 from sessionary.model.message import Attachment, Message, ToolCall
 from sessionary.model.policy import PolicyVerdict
-from sessionary.model.question import NewQuestion, Question
+from sessionary.model.question import NewQuestion, Question, outcome_text
+from sessionary.model.question_data import QuestionData, approved_arguments, read_question
 from sessionary.model.session import SessionHead
 from sessionary.model.source import Channel, Source
 from sessionary.model.transcript import Chat
@@ -19,11 +24,15 @@ from sessionary.model.usage import Usage
 
 
 class ProposedCall(Struct, frozen=True):
-    """A tool call that a model wants to make; `is_safe`: it may be repeated without harm."""
+    """A tool call that a model wants to make.
+
+    `is_safe`: it may be repeated without harm. `needs_approval`: it must be approved unless a rule allows it.
+    """
 
     tool: str
     arguments: Mapping[str, Any]
     is_safe: bool
+    needs_approval: bool = False
 
 
 class TurnServices(Protocol):
@@ -69,6 +78,14 @@ class TurnServices(Protocol):
         Call it right before the tool: after a crash, nobody can tell whether a call ran that was started.
         """
 
+    async def ask_now(self, question: NewQuestion, *, seconds: float) -> Question:
+        """Ask people something while the turn keeps running, because a tool waits; return the question, decided.
+
+        After `seconds` it has expired. If the turn is stopped, it is withdrawn. Its name gets a number if the turn has
+        asked a question of this name before. An agent that can end its run and be called again yields `Ask` instead.
+        Raise `NotAllowed` if there is nobody to ask.
+        """
+
 
 class NoServices:
     """The services of a request that belongs to no running turn."""
@@ -112,6 +129,21 @@ class NoServices:
         """Return that the call was not started before."""
         return True
 
+    async def ask_now(self, question: NewQuestion, *, seconds: float) -> Question:
+        """Raise `NotAllowed`."""
+        raise NotAllowed("There is nobody to ask outside a turn.")
+
+
+class QuestionsAsked(BaseException):
+    """Raised in an agent that is a function when it asks people something: the function ends, and is called again.
+
+    Not an `Exception`, so that a function which catches those does not catch this.
+    """
+
+    def __init__(self, questions: tuple[NewQuestion, ...]) -> None:
+        super().__init__(", ".join(each.name for each in questions))
+        self.questions = questions
+
 
 class TurnRequest(Struct, frozen=True):
     """What a runner is given for one turn.
@@ -135,10 +167,106 @@ class TurnRequest(Struct, frozen=True):
     unfinished: tuple[ToolCall, ...] = ()
     questions: tuple[Question, ...] = ()
     services: TurnServices = NoServices()
+    # The numbers of questions without a name.
+    _numbers: Iterator[int] = msgspec.field(default_factory=partial(count, 1))
 
     def question(self, name: str) -> Question | None:
         """Return the question with this name that the turn has asked before it was continued."""
         return next((each for each in self.questions if each.asked.name == name), None)
+
+    @overload
+    async def ask(
+        self, text: str, *, options: Sequence[str] = (), name: str | None = None
+    ) -> str: ...
+    @overload
+    async def ask(
+        self, text: str, *, schema: Mapping[str, Any], name: str | None = None
+    ) -> dict[str, Any]: ...
+    async def ask(
+        self,
+        text: str,
+        *,
+        options: Sequence[str] = (),
+        schema: Mapping[str, Any] | None = None,
+        name: str | None = None,
+    ) -> str | dict[str, Any]:
+        """Ask the person something, in an agent that is an asynchronous function; return the answer.
+
+        That is a text, one of the `options`, or the values of a form with this JSON `schema`. The first time, the
+        function ends here, and the turn waits without it. When the answer has come, the function is called again from
+        its beginning, and this call returns the answer at once: what is before it runs again. Questions are told apart
+        by their `name`; without one, by their number in the order of calls.
+
+        Raise `NotAllowed` if the person declined, or nobody answered in time.
+        """
+        data: QuestionData = {"text": text, "options": list(options)}
+        if schema is not None:
+            data["schema"] = schema
+        (question,) = self._decided([self._named(data, name)])
+        answered = question.answered
+        if answered is None or not question.is_approved:
+            raise NotAllowed(outcome_text(question))
+        values = answered.answer.values
+        return answered.answer.text if schema is None else dict(values or {})
+
+    async def approve(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        text: str = "",
+        name: str | None = None,
+        is_safe: bool = False,
+    ) -> dict[str, Any]:
+        """Ask whether something may be done, as `ask` does; return the arguments to do it with, which may be changed.
+
+        It is asked unless a rule of the policy decides. Raise `NotAllowed` if it was denied.
+
+        An approval is returned once. If the function is called again after that, because the process died or because it
+        has asked something else since, it is not known what it did with it, and `Conflict` is raised. So ask everything
+        else before. `is_safe`: it may be done twice without harm, and the approval is returned each time.
+        """
+        data: QuestionData = {"tool": tool, "arguments": dict(arguments or {}), "text": text}
+        (question,) = self._decided([self._named(data, name)])
+        approved = approved_arguments(question)
+        if approved is None:
+            raise NotAllowed(outcome_text(question))
+        if not await self.services.start_approved(question.asked.name) and not is_safe:
+            raise Conflict(
+                f"The call of {tool} was approved and begun before this turn went on; it is not known whether it ran. "
+                "It was not run again."
+            )
+        return approved
+
+    async def ask_all(self, questions: Sequence[QuestionData]) -> list[Question]:
+        """Ask several questions at once, as `ask` does; return them, each answered, expired or withdrawn.
+
+        One with a `tool` asks for an approval; call `approve` with its name before you do it.
+        """
+        return self._decided([self._named(each, each.get("name")) for each in questions])
+
+    def _named(self, data: QuestionData, name: str | None) -> NewQuestion:
+        number = str(next(self._numbers))
+        return read_question({**data, "name": number if name is None else name})
+
+    def _decided(self, asked: Sequence[NewQuestion]) -> list[Question]:
+        """Return what became of questions; raise `QuestionsAsked` for those that were not asked before."""
+        new = tuple(each for each in asked if self.question(each.name) is None)
+        if new:
+            raise QuestionsAsked(new)
+        found = [question for each in asked if (question := self.question(each.name))]
+        for each, question in zip(asked, found, strict=True):
+            if _substance(each) != _substance(question.asked):
+                raise AgentFailed(
+                    f"The agent has asked something else as question {each.name!r} when it was called before: "
+                    "give each question a name of its own, and ask it in the same way each time."
+                )
+        return found
+
+
+def _substance(asked: NewQuestion) -> tuple[object, ...]:
+    """Return what must be the same if a question is asked again; its text may have changed."""
+    return asked.kind, asked.tool, asked.arguments, asked.options, asked.schema
 
 
 class Delta(Struct, frozen=True):
@@ -264,6 +392,13 @@ class Sent(Struct, frozen=True):
     platform_message_id: str | None = None
 
 
+class PressResult(Struct, frozen=True):
+    """What to tell whoever pressed a button, and whether it has answered its question."""
+
+    text: str
+    is_changed: bool = False
+
+
 class Receive(Protocol):
     """Where an adapter gives the messages of its platform."""
 
@@ -279,10 +414,10 @@ class Receive(Protocol):
     async def admits(self, source: Source, /) -> bool:
         """Return whether this person may write to the agent; call it before fetching their files."""
 
-    async def press(self, source: Source, data: str, /) -> str:
+    async def press(self, source: Source, data: str, /) -> PressResult:
         """Answer a question with a button of its message; `source` is who pressed it and where.
 
-        When this returns, the answer is durable. Return what to tell the person, which may be that nothing was changed.
+        When this returns, the answer is durable.
         """
 
 

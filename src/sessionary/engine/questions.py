@@ -16,22 +16,25 @@ from sessionary.clock import Moment
 from sessionary.config.engine import AccessPolicy, Approvers, OnExpiry, ToolDecision
 from sessionary.engine import notices
 from sessionary.engine.context import TRUSTED, EngineContext
+from sessionary.engine.ports import PressResult
 from sessionary.errors import Conflict, NotAllowed, NotFound
 from sessionary.model import policy
 from sessionary.model import question as rules
-from sessionary.model.message import Message, Text
+from sessionary.model.message import Message, Part, Text
 from sessionary.model.policy import PolicyVerdict, StandingApproval, ToolUse
 from sessionary.model.question import (
     Answer,
+    Decision,
     NewQuestion,
     Question,
     QuestionBody,
     QuestionKind,
     QuestionState,
 )
-from sessionary.model.source import Channel, Person, Source
+from sessionary.model.source import WEB, Channel, Person, Source
 from sessionary.model.terminal import one_line
-from sessionary.model.turn import UNANSWERED, Lease
+from sessionary.model.transcript import is_note
+from sessionary.model.turn import Lease
 from sessionary.store.database import Tx
 from sessionary.store.tables import sessions
 
@@ -40,6 +43,8 @@ LONGEST_CARD = 8_000
 # In how many questions of one channel a reply is looked for.
 _MOST_OPEN = 20
 _NOBODY = AccessPolicy()
+# Who has answered what the settings or a standing approval decide.
+_RULE = Person("rule", name="a rule")
 NOT_YOURS = "Somebody else must answer this question; nothing was changed."
 _OUT_OF_DATE = "This button is out of date; nothing was changed."
 
@@ -139,17 +144,78 @@ def park(
 ) -> None:
     """Write the questions of a turn, ask them, and let the turn wait; raise `TurnLost` if its lease is lost.
 
-    A question that the turn has asked before is not asked again.
+    A question that the turn has asked before is not asked again. An approval that an agent asks for by itself is
+    answered at once if a rule decides; if nothing else is open, the turn goes on.
     """
     known = {each.asked.name for each in questions.of_turn(tx, lease.turn_id)}
-    made = [
-        _insert(tx, lease, rules.check_new(each), asking=asking, context=context, moment=moment)
-        for each in asked
-        if each.name not in known
-    ]
+    made = []
+    for each in asked:
+        if each.name not in known:
+            new = rules.check_new(each)
+            question = _insert(tx, lease, new, asking=asking, context=context, moment=moment)
+            made.append(_apply_rules(tx, question, asking=asking, context=context, moment=moment))
     questions.park(tx, lease, made, moment=moment)
     for question in made:
-        _ask(tx, question, asking=asking, context=context, moment=moment)
+        if question.is_open:
+            _ask(tx, question, asking=asking, context=context, moment=moment)
+
+
+def ask_now(
+    tx: Tx,
+    lease: Lease,
+    asked: NewQuestion,
+    *,
+    seconds: float,
+    asking: Asking,
+    context: EngineContext,
+    moment: Moment,
+) -> Question:
+    """Write a question of a turn that keeps running, and ask it; raise `TurnLost` if its lease is lost.
+
+    It expires after `seconds`. Its name gets a number if the turn has a question of this name.
+    """
+    known = {each.asked.name for each in questions.of_turn(tx, lease.turn_id)}
+    named, number = asked, 1
+    while named.name in known:
+        number += 1
+        named = replace(asked, name=f"{asked.name}.{number}")
+    new = rules.check_new(named)
+    question = _insert(
+        tx, lease, new, asking=asking, context=context, moment=moment, seconds=seconds
+    )
+    questions.ask_now(tx, lease, question, moment=moment)
+    _ask(tx, question, asking=asking, context=context, moment=moment)
+    return question
+
+
+def give_up(tx: Tx, question_id: str, *, context: EngineContext, moment: Moment) -> Question:
+    """Withdraw a question for whose answer nobody waits any more, if it is open; one whose time is over expires."""
+    found = questions.get(tx, question_id, profile=context.profile)
+    if found is None:
+        raise NotFound(f"There is no question {question_id}.")
+    routing.lock_and_reload(tx, found.session_no)
+    question = questions.get(tx, question_id, profile=context.profile) or found
+    if not question.is_open:
+        return question
+    if moment.now >= question.expires_at:
+        return turns.expire_question(tx, question, moment=moment)
+    return questions.withdraw_one(tx, question, moment=moment)
+
+
+def _apply_rules(
+    tx: Tx, question: Question, *, asking: Asking, context: EngineContext, moment: Moment
+) -> Question:
+    """Answer an approval that an agent asks for by itself, if a rule decides; one with a `rule` was decided before."""
+    asked = question.asked
+    if asked.kind is not QuestionKind.APPROVAL or asked.rule:
+        return question
+    use = _use(asked, asking, context)
+    verdict = _decide(tx, use, context=context, session_no=question.session_no)
+    if verdict.decision is ToolDecision.ASK:
+        return question
+    is_allowed = verdict.decision is ToolDecision.ALLOW
+    given = Answer(decision=Decision.APPROVE if is_allowed else Decision.DENY, text=verdict.rule)
+    return questions.answer(tx, question, given, by=_RULE, platform="", moment=moment)
 
 
 def _insert(
@@ -160,9 +226,12 @@ def _insert(
     asking: Asking,
     context: EngineContext,
     moment: Moment,
+    seconds: float | None = None,
 ) -> Question:
+    """Write a question; one that a running turn asks has `seconds` for its answer, and goes on without it."""
     settings = context.settings.questions
-    expires_at = moment.now + timedelta(seconds=settings.expire_seconds)
+    expire_seconds = settings.expire_seconds if seconds is None else seconds
+    expires_at = moment.now + timedelta(seconds=expire_seconds)
     remind_at = moment.now + timedelta(seconds=settings.remind_seconds)
     is_reminded = settings.remind_seconds > 0 and remind_at < expires_at
     person = _person_of(asking.source)
@@ -178,11 +247,11 @@ def _insert(
         turn_id=lease.turn_id,
         body=QuestionBody(
             asked=asked,
-            on_expiry=settings.on_expiry,
+            on_expiry=settings.on_expiry if seconds is None else OnExpiry.DENY,
             people=(person,) if person is not None and may_asker else (),
             person=person,
             agent=asking.agent,
-            where=one_line(asking.source.description, 200),
+            where=_where(asking.source),
         ),
         state=QuestionState.OPEN,
         asked_at=moment.now,
@@ -196,16 +265,31 @@ def _insert(
 
 def _may_asker_approve(asked: NewQuestion, asking: Asking, context: EngineContext) -> bool:
     """Whether the rule that a tool call needs an approval lets the person approve it who asked for the turn."""
-    use = ToolUse(
+    use = _use(asked, asking, context)
+    found = next((rule for rule in context.settings.policy if policy.matches(rule, use)), None)
+    return found is not None and found.by is Approvers.ASKER
+
+
+def _use(asked: NewQuestion, asking: Asking, context: EngineContext) -> ToolUse:
+    """Return the call that an approval is about."""
+    return ToolUse(
         tool=asked.tool or "",
         arguments=asked.arguments or {},
         is_safe=False,
         agent=asking.agent,
         source=asking.source,
         is_owner=is_owner(context, asking.source),
+        needs_approval=True,
     )
-    found = next((rule for rule in context.settings.policy if policy.matches(rule, use)), None)
-    return found is not None and found.by is Approvers.ASKER
+
+
+def _where(source: Source) -> str:
+    """Return where a turn was asked for, in words."""
+    if source.platform == WEB:
+        return "the workbench"
+    if source.platform == "schedule":
+        return f"schedule {one_line(source.chat_name or '', 100)}"
+    return one_line(source.description, 200)
 
 
 def _ask(
@@ -235,12 +319,18 @@ def _send_card(
     is_reminder: bool = False,
 ) -> None:
     text, card = rules.question_text(question, where=where), rules.card_for(question)
-    if len(text) > LONGEST_CARD and question.asked.kind is QuestionKind.APPROVAL:
+    if is_too_long(question):
         text = notices.too_long_to_approve(question, len(text))
-        card = replace(card, options=())
+        card = replace(card, options=(), code="")
     if is_reminder:
         text = f"{notices.REMINDER}\n\n{text}"
     questions.send_card(tx, question, channel, text, card, moment=moment)
+
+
+def is_too_long(question: Question) -> bool:
+    """Whether a call has more arguments than are shown in a chat: then nobody can approve it there."""
+    is_approval = question.asked.kind is QuestionKind.APPROVAL
+    return is_approval and len(rules.question_text(question)) > LONGEST_CARD
 
 
 # Answering.
@@ -272,7 +362,7 @@ def answer(
     if not question.is_open:
         raise Conflict(f"{rules.outcome_text(question)} Nothing was changed.")
     if moment.now >= question.expires_at:
-        return _expire(tx, question, moment=moment)
+        return turns.expire_question(tx, question, moment=moment)
     return questions.answer(
         tx,
         question,
@@ -284,23 +374,25 @@ def answer(
     )
 
 
-def press(tx: Tx, data: str, *, source: Source, context: EngineContext, moment: Moment) -> str:
+def press(
+    tx: Tx, data: str, *, source: Source, context: EngineContext, moment: Moment
+) -> PressResult:
     """Answer a question with one of its buttons; return what to tell whoever pressed it."""
     button = rules.read_button(data)
     if button is None:
-        return _OUT_OF_DATE
+        return PressResult(_OUT_OF_DATE)
     token, number = button
     question = questions.get_by_token(tx, token, profile=context.profile)
     options = () if question is None else rules.button_answers(question)
     if question is None or number > len(options):
-        return _OUT_OF_DATE
+        return PressResult(_OUT_OF_DATE)
     given = options[number - 1][1]
     who = answerer_of(context, source)
     try:
         decided = answer(tx, question.id, given, who=who, context=context, moment=moment)
     except (Conflict, NotAllowed) as error:
-        return str(error)
-    return rules.outcome_text(decided)
+        return PressResult(str(error))
+    return PressResult(rules.outcome_text(decided), is_changed=True)
 
 
 def answer_by_text(
@@ -318,7 +410,7 @@ def answer_by_text(
     that was asked in its channel; of the latter only one that is answered by a number, a yes or a no. Only what the
     person has typed counts: a quote, a forwarded text or a file answers nothing.
     """
-    text = _typed(message)
+    text = typed_text(message)
     if text is None or (session_no is None and not rules.may_be_reply(text)):
         return None
     who = answerer_of(context, source)
@@ -335,17 +427,21 @@ def answer_by_text(
     return _answer_with(tx, found[0], text, who=who, context=context, moment=moment)
 
 
-def _typed(message: Message) -> str | None:
-    """Return what a person has typed; None if there is something else in the message."""
+def typed_text(message: Message) -> str | None:
+    """Return what a person has typed; None if there is something else in the message.
+
+    A quote, and the lines of a group that come along, are other people's words.
+    """
     if message.extra.get("forwarded"):
         return None
-    own = [part for part in message.parts if isinstance(part, Text) and not part.extra]
-    others = [part for part in message.parts if part not in own and not _is_quote(part)]
-    return own[0].text.strip() if len(own) == 1 and not others else None
+    words = [part for part in message.parts if not _is_quoted(part)]
+    if len(words) != 1 or not isinstance(words[0], Text) or words[0].extra:
+        return None
+    return words[0].text.strip()
 
 
-def _is_quote(part: object) -> bool:
-    return isinstance(part, Text) and part.extra.get("quote") is True
+def _is_quoted(part: Part) -> bool:
+    return isinstance(part, Text) and (part.extra.get("quote") is True or is_note(part))
 
 
 def _open_here(
@@ -369,7 +465,10 @@ def _answer_with(
     tx: Tx, question: Question, text: str, *, who: Answerer, context: EngineContext, moment: Moment
 ) -> Question | None:
     given = rules.read_reply(question, text)
-    if given is None:
+    if given is None or (
+        # At the terminal and in the workbench it is shown whole.
+        given.decision is Decision.APPROVE and is_too_long(question) and who.platform not in TRUSTED
+    ):
         return None
     try:
         return answer(tx, question.id, given, who=who, context=context, moment=moment)
@@ -395,17 +494,8 @@ def handle_due(tx: Tx, question_id: str, *, context: EngineContext, moment: Mome
     if question is None or not question.is_open:
         return
     if moment.now >= question.expires_at:
-        _expire(tx, question, moment=moment)
+        turns.expire_question(tx, question, moment=moment)
     elif questions.put_off(tx, question.no):
         for name in dict.fromkeys(name for _, name in questions.cards(tx, question.no)):
             channel, where = Channel.parse(name), question.body.where
             _send_card(tx, question, channel, moment=moment, where=where, is_reminder=True)
-
-
-def _expire(tx: Tx, question: Question, *, moment: Moment) -> Question:
-    """Let a question expire: the turn goes on with a denial, or ends."""
-    expired = questions.expire(tx, question, moment=moment)
-    if question.body.on_expiry is OnExpiry.END:
-        # Whichever process goes on with the turn ends it, and tells its people.
-        turns.ask_to_stop(tx, question.session_no, reason=UNANSWERED)
-    return expired

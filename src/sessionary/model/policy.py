@@ -22,6 +22,8 @@ class ToolUse(Struct, frozen=True, kw_only=True):
     agent: str
     source: Source
     is_owner: bool
+    # Whether the tool or the agent wants an approval unless a rule decides.
+    needs_approval: bool = False
 
 
 class StandingApproval(Struct, frozen=True, kw_only=True):
@@ -49,6 +51,8 @@ def decide(rules: Sequence[PolicyRule], use: ToolUse) -> PolicyVerdict:
     for number, rule in enumerate(rules, 1):
         if matches(rule, use):
             return PolicyVerdict(rule.decision, f"rule {number} of [[policy]]: {describe(rule)}")
+    if use.needs_approval:
+        return PolicyVerdict(ToolDecision.ASK, "the agent asks for an approval of this call")
     if use.is_safe:
         return PolicyVerdict(ToolDecision.ALLOW, "the tool is safe: it changes nothing")
     if use.source.chat_type != ChatType.DM:

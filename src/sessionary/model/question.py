@@ -154,7 +154,10 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 class Card(Struct, frozen=True):
-    """What a channel shows below the text of a question: one button for each option, or one line."""
+    """What a channel shows below the text of a question: a button for each option, or how to answer by text.
+
+    Without a code it cannot be answered there.
+    """
 
     question_id: str
     token: str
@@ -167,10 +170,15 @@ class Card(Struct, frozen=True):
 
     def lines(self) -> str:
         """Return how to answer by text, for channels without buttons."""
-        numbered = [f"{number}. {option}" for number, option in enumerate(self.options, 1)]
+        numbered = [
+            f"{number}. {one_line(visible(option))}"
+            for number, option in enumerate(self.options, 1)
+        ]
+        if not self.code:
+            return ""
         first = "Reply with a number" if self.options else "Reply with your answer"
         hint = f"{first}, or from anywhere with {self.code} before it."
-        return "\n".join([*numbered, hint])
+        return "\n\n".join(filter(None, ["\n".join(numbered), hint]))
 
     def part(self) -> Part:
         """Return the part of a delivery that stands for this card."""
@@ -311,6 +319,9 @@ def read_reply(question: Question, text: str) -> Answer | None:
     plain = text.strip()
     words = plain.strip(_PUNCTUATION).casefold()
     options = button_answers(question)
+    named = next((each for label, each in options if label.casefold() == words), None)
+    if named is not None:  # also if an option is a number
+        return named
     if _SMALL_NUMBER.fullmatch(words) and int(words) <= len(options):
         return options[int(words) - 1][1]
     match question.asked.kind:
@@ -323,7 +334,7 @@ def read_reply(question: Question, text: str) -> Answer | None:
             reason = None if denied is None else denied["reason"][:LONGEST_REASON]
             return None if reason is None else Answer(decision=Decision.DENY, text=reason)
         case QuestionKind.CHOICE:
-            return next((each for label, each in options if label.casefold() == words), None)
+            return None
         case QuestionKind.TEXT:
             is_answer = plain and len(plain) <= LONGEST_TEXT
             return Answer(decision=Decision.APPROVE, text=plain) if is_answer else None
@@ -370,7 +381,9 @@ def check_answer(question: Question, answer: Answer) -> Answer:
                 raise BadInput("The approval of a tool call may change its `arguments`.")
             if answer.always is Always.PERSON and question.body.person is None:
                 raise BadInput("This turn was asked for by nobody for whom there could be a rule.")
-            return answer
+            return Answer(
+                decision=Decision.APPROVE, arguments=answer.arguments, always=answer.always
+            )
         case QuestionKind.CHOICE:
             chosen = answer.text.strip()
             if _SMALL_NUMBER.fullmatch(chosen) and chosen not in asked.options:
@@ -513,9 +526,9 @@ def question_text(question: Question, *, where: str | None = None) -> str:
     asked = question.asked
     lines = []
     if where:
-        lines.append(f"{where} asks:")
+        lines.append(f"{without_markup(where)} asks:")
     if asked.kind is QuestionKind.APPROVAL:
-        lines.append(f"May the tool **{_plain(asked.tool or '')}** be called?")
+        lines.append(f"May the tool **{without_markup(asked.tool or '', 120)}** be called?")
         shown = arguments_text(asked.arguments)
         lines.append(fenced(shown) if shown else "It has no arguments.")
         if asked.text:
@@ -528,9 +541,9 @@ def question_text(question: Question, *, where: str | None = None) -> str:
 _MARKUP = re.compile(r"[*_`~\[\]()<>#|\\]")
 
 
-def _plain(text: str) -> str:
-    """Return a name that cannot be read as markup."""
-    return _MARKUP.sub(" ", one_line(text, 120))
+def without_markup(text: str, limit: int = 300) -> str:
+    """Return a line that cannot be read as markup."""
+    return one_line(_MARKUP.sub(" ", text), limit)
 
 
 def outcome_text(question: Question) -> str:

@@ -696,7 +696,7 @@ def note(lines: Collection[str]) -> Text:
 
 def has_note(message: Message) -> bool:
     """Whether a message took lines along."""
-    return any(_is_note(part) for part in message.parts)
+    return any(is_note(part) for part in message.parts)
 
 
 def without(message: Message, speakers: Collection[str]) -> Message:
@@ -706,14 +706,15 @@ def without(message: Message, speakers: Collection[str]) -> Message:
 
 
 def _without(part: Part, begins: tuple[str, ...]) -> Part:
-    if not isinstance(part, Text) or not _is_note(part):
+    if not isinstance(part, Text) or not is_note(part):
         return part
     quoted = part.text.removeprefix(HEADING).removesuffix(")").split("\n")
     kept = [ERASED if each.startswith(begins) else each for each in quoted]
     return part if kept == quoted else Text(HEADING + "\n".join(kept) + ")")
 
 
-def _is_note(part: Part) -> bool:
+def is_note(part: Part) -> bool:
+    """Whether a part holds lines of a group that were not addressed to the agent."""
     return isinstance(part, Text) and part.text.startswith(HEADING)
 
 

@@ -17,7 +17,7 @@ from sessionary.clock import Moment
 from sessionary.config.engine import AccessPolicy, EngineSettings
 from sessionary.engine.context import EngineContext
 from sessionary.engine.engine import Engine
-from sessionary.engine.ports import Adapter, Receive
+from sessionary.engine.ports import Adapter, PressResult, Receive
 from sessionary.model.message import Message, Part, Role, Text
 from sessionary.model.prompt import render
 from sessionary.model.source import Channel, Source
@@ -256,10 +256,10 @@ class RecordingIntake:
         self.asked.append(source)
         return self.is_open
 
-    async def press(self, source: Source, data: str, /) -> str:
+    async def press(self, source: Source, data: str, /) -> PressResult:
         """Record a press of a button; return what the person is told."""
         self.pressed.append((source, data))
-        return f"Noted {len(self.pressed)}."
+        return PressResult(f"Noted {len(self.pressed)}.", is_changed=True)
 
 
 async def until(

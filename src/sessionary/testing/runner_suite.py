@@ -7,11 +7,26 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sessionary.engine.ports import Delta, Event, Runner, Step, TurnRequest
+from msgspec import structs
+
+from sessionary.engine.ports import Ask, Delta, Event, Runner, Step, TurnRequest
+from sessionary.errors import SessionaryError
 from sessionary.model.message import Role, ToolCall, ToolResult
+from sessionary.model.question import (
+    Answer,
+    Answered,
+    Decision,
+    NewQuestion,
+    Question,
+    QuestionBody,
+    QuestionKind,
+    QuestionState,
+    check_answer,
+    check_new,
+)
 from sessionary.model.session import Kind, SessionFolder, SessionHead
 from sessionary.model.source import Source
-from sessionary.model.transcript import Chat
+from sessionary.model.transcript import Chat, chats_of, unfinished_calls
 from sessionary.model.usage import UsageTotal
 
 # Far less than a runner that is not stopped would take; far more than a busy machine needs.
@@ -97,6 +112,51 @@ def streamed(events: Sequence[Event], *, thinking: bool = False) -> str:
     return "".join(piece.text for piece in pieces if piece.thinking is thinking)
 
 
+def asked_in(events: Sequence[Event]) -> tuple[NewQuestion, ...]:
+    """Return what a turn asks people."""
+    return tuple(
+        question for each in events if isinstance(each, Ask) for question in each.questions
+    )
+
+
+def decided_question(asked: NewQuestion, answer: Answer | None = None) -> Question:
+    """Return a question that somebody has answered so; without an answer, one that has expired."""
+    question = Question(
+        no=1,
+        id="00000000000000000000000002",
+        profile="main",
+        session_no=1,
+        session_id="00000000000000000000000001",
+        turn_id="turn-1",
+        body=QuestionBody(asked=asked),
+        state=QuestionState.EXPIRED,
+        asked_at=_AT,
+        expires_at=_AT,
+        code="ABCD",
+        token="0",
+    )
+    if answer is None:
+        return question
+    answered = Answered(answer=check_answer(question, answer), at=_AT, by=SOURCE.person)
+    return structs.replace(question, state=QuestionState.ANSWERED, answered=answered)
+
+
+def continued(request: TurnRequest, events: Sequence[Event], *questions: Question) -> TurnRequest:
+    """Return the request of a turn that goes on after these events, because its questions were decided."""
+    steps = (*request.steps, *(step.message for step in steps_of(events)))
+    return structs.replace(
+        request,
+        context=[
+            *request.context,
+            *(chat for step in steps_of(events) for chat in chats_of(step.message)),
+        ],
+        resumed=request.resumed + 1,
+        steps=steps,
+        unfinished=tuple(unfinished_calls(steps).values()),
+        questions=(*request.questions, *questions),
+    )
+
+
 class RunnerSuite:
     """For every runner; a subclass has the fixture `runner`, which answers at once."""
 
@@ -176,6 +236,81 @@ class SlowRunnerSuite:
 
         assert task.cancelled()
         assert time.monotonic() - began < PROMPT_SECONDS
+
+
+class AskingRunnerSuite:
+    """A subclass has the fixture `asking_runner`, which asks people something before it answers."""
+
+    async def test_questions_are_the_last_event(self, asking_runner: Runner) -> None:
+        events = await events_of(asking_runner, turn_request("hello"))
+
+        assert [isinstance(event, Ask) for event in events].count(True) == 1
+        assert isinstance(events[-1], Ask)
+
+    async def test_each_question_can_be_answered_and_has_a_name_of_its_own(
+        self, asking_runner: Runner
+    ) -> None:
+        asked = asked_in(await events_of(asking_runner, turn_request("hello")))
+
+        assert asked
+        assert all(check_new(each) is each for each in asked)
+        assert len({each.name for each in asked}) == len(asked)
+
+    async def test_the_same_questions_are_asked_if_the_process_died_before_they_were_recorded(
+        self, asking_runner: Runner
+    ) -> None:
+        first = await events_of(asking_runner, turn_request("hello"))
+        again = await events_of(asking_runner, turn_request("hello"))
+
+        assert asked_in(first) == asked_in(again)
+
+    async def test_with_the_answers_the_runner_goes_on(self, asking_runner: Runner) -> None:
+        request = turn_request("hello")
+        known: set[str] = set()
+        events = await events_of(asking_runner, request)
+        while asked := asked_in(events):
+            assert known.isdisjoint(each.name for each in asked), "a question was asked twice"
+            known |= {each.name for each in asked}
+            decided = [decided_question(each, some_answer(each)) for each in asked]
+            request = continued(request, events, *decided)
+            events = await events_of(asking_runner, request)
+
+        assert steps_of(events)[-1].message.role is Role.ASSISTANT
+
+    async def test_without_an_answer_the_runner_does_not_ask_again(
+        self, asking_runner: Runner
+    ) -> None:
+        request = turn_request("hello")
+        events = await events_of(asking_runner, request)
+        asked = asked_in(events)
+        expired = continued(request, events, *map(decided_question, asked))
+
+        try:
+            after = await events_of(asking_runner, expired)
+        except (SessionaryError, ExceptionGroup):
+            return  # it cannot go on without the answer, and says so
+
+        names = {each.name for each in asked}
+        assert names.isdisjoint(each.name for each in asked_in(after))
+
+
+def some_answer(asked: NewQuestion) -> Answer:
+    """Return an answer to a question: the first option, some text, or some values."""
+    match asked.kind:
+        case QuestionKind.CHOICE:
+            return Answer(decision=Decision.APPROVE, text=asked.options[0])
+        case QuestionKind.TEXT:
+            return Answer(decision=Decision.APPROVE, text="something")
+        case QuestionKind.FORM:
+            kinds = {"string": "something", "integer": 1, "number": 1.5, "boolean": True}
+            properties = (asked.schema or {}).get("properties", {})
+            values = {
+                name: each["enum"][0] if each.get("enum") else kinds[each["type"]]
+                for name, each in properties.items()
+            }
+            return Answer(decision=Decision.APPROVE, values=values)
+        case QuestionKind.APPROVAL:
+            return Answer(decision=Decision.APPROVE)
 
 
 async def _closed(events: AsyncIterator[Event]) -> None:

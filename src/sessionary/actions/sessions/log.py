@@ -226,8 +226,8 @@ def read_only_error(session_id: str) -> Conflict:
 def running_error(session_id: str) -> Conflict:
     """Return the error for a change that must wait until the running turn ends."""
     return Conflict(
-        f"A turn is running in session {session_id}, or waits for a server to go on; nothing was changed. "
-        f"Wait for it, or stop it: sessionary sessions stop {session_id}."
+        f"A turn is running in session {session_id}, or waits for an answer or for a server to go on; "
+        f"nothing was changed. Wait for it, or stop it: sessionary sessions stop {session_id}."
     )
 
 

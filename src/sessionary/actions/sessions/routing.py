@@ -26,6 +26,7 @@ from sessionary.model.session import (
     TitleBy,
 )
 from sessionary.model.source import (
+    Channel,
     ChatType,
     Person,
     SessionKey,
@@ -35,7 +36,7 @@ from sessionary.model.source import (
     key_for,
 )
 from sessionary.store.database import Tx
-from sessionary.store.tables import arrivals, entries, meta, sessions
+from sessionary.store.tables import arrivals, entries, meta, questions, sessions
 from sessionary.store.tables.sessions import Inheritance, NextSession
 
 
@@ -428,6 +429,8 @@ def move_chat(tx: Tx, move: Move, *, profile: str, moment: Moment) -> int:
     for home in access.list_homes(tx, profile=profile):
         if (home.platform, home.chat_id) == (move.platform, move.old):
             access.set_home(tx, replace(home, chat_id=move.new), profile=profile, moment=moment)
+    old, new = (str(Channel(move.platform, chat)) for chat in (move.old, move.new))
+    questions.move_cards(tx, old, new)
     return moved
 
 

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Any
 
 import aiohttp
 import yarl
@@ -24,6 +25,8 @@ from sessionary.channels.base import (
     ChannelAdapter,
     PendingQueue,
     answer_lost,
+    button_labels,
+    is_about_question,
     until_first_ends,
     utf16_units,
 )
@@ -53,6 +56,7 @@ from sessionary.errors import (
     StoreUnavailable,
     Unreachable,
 )
+from sessionary.model.question import APPROVE, DENY, Card
 from sessionary.model.source import Channel, Source
 from sessionary.model.turn import Delivery
 
@@ -61,6 +65,9 @@ __all__ = ("DiscordAdapter", "DiscordServers", "discord")
 AGAIN_SECONDS = 5.0
 BLOCKED_SECONDS = 60.0
 GUILD_SECONDS = 5.0
+# Discord waits three seconds for the reply to a button. If the answer is not stored after this time, the person is
+# shown that it is being worked on, and Discord waits for a quarter of an hour.
+DEFER_SECONDS = 1.5
 LONGEST_AWAY = timedelta(days=1)
 _BUCKET_SECONDS = 30.0
 _SPOKEN = (discord.MessageType.default, discord.MessageType.reply)
@@ -92,11 +99,15 @@ _MAX_HANDLED = 5000
 COMING = "Received; the answer follows here."
 LONGEST = 2000
 _NONCE_LENGTH = 25
+_NOBODY = discord.AllowedMentions.none()
+_STYLES = {APPROVE: discord.ButtonStyle.success, DENY: discord.ButtonStyle.danger}
 CAPABILITIES = Capabilities(
     # Ten messages: the adapter splits between code fences, so a delivery may be longer than one message.
     longest_text=10 * LONGEST,
     shows_typing=True,
     ids_needed_for_mentions=True,
+    buttons=True,
+    edits=True,
     notes=(
         "You are on Discord. You see only what is said to you here.",
         "You cannot search the history, pin, manage channels or roles, or list members.",
@@ -115,12 +126,26 @@ class DiscordServers:
     gateway: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class DiscordPress:
+    """Somebody pressed a button. `told` is set to what they are told, once their answer is durable."""
+
+    source: Source
+    data: str
+    told: asyncio.Future[str]
+
+
+DiscordEvent = DiscordMessage | DiscordPress | Gap
+
+
 class DiscordAdapter(ChannelAdapter):
     """One bot. Its messages come in order; one that cannot be stored now is tried again."""
 
     platform = inbound.PLATFORM
     options: DiscordOptions
     longest_message = LONGEST
+    # Discord accepts 80 characters; a telephone shows fewer.
+    longest_label = 40
     measure = staticmethod(utf16_units)
 
     def __init__(
@@ -137,7 +162,7 @@ class DiscordAdapter(ChannelAdapter):
         self._client: _GatewayClient | None = None
         self._logging_in = asyncio.Lock()
         # Discord offers nothing twice: what is not stored yet outlives a failed run.
-        self._events: PendingQueue[DiscordMessage | Gap] = PendingQueue(self.platform)
+        self._events: PendingQueue[DiscordEvent] = PendingQueue(self.platform)
         # The id of the latest message that was handled: Discord's ids grow with time, everywhere.
         self._latest = 0
         self._position = 0
@@ -146,13 +171,19 @@ class DiscordAdapter(ChannelAdapter):
         self._handled: LatestDict[str, None] = LatestDict(_MAX_HANDLED)
 
     async def run(self, receive: Receive) -> None:
-        async def handle(event: DiscordMessage | Gap) -> None:
-            if isinstance(event, Gap):
-                self.backoff.reset()
-                await self._catch_up(client, receive)
-            else:
-                await self._handle(client, event, receive)
-                await self._advance()
+        async def handle(event: DiscordEvent) -> None:
+            match event:
+                case Gap():
+                    self.backoff.reset()
+                    await self._catch_up(client, receive)
+                case DiscordPress(source, data, told):
+                    text = (await self.press(source, data, receive)).text
+                    # It is cancelled if the connection is closed on which the person could be told.
+                    if not told.done():
+                        told.set_result(text)
+                case _:
+                    await self._handle(client, event, receive)
+                    await self._advance()
 
         with self.receiving(receive):
             client = await self._logged_in()
@@ -225,10 +256,18 @@ class DiscordAdapter(ChannelAdapter):
     # Sending.
 
     async def send_text(self, delivery: Delivery, text: str, index: int) -> str:
+        return await self._send(delivery, text, index)
+
+    async def send_card(self, delivery: Delivery, text: str, card: Card, index: int) -> str:
+        return await self._send(delivery, text, index, view=_buttons(card, self.longest_label))
+
+    async def _send(self, delivery: Delivery, text: str, index: int, **more: Any) -> str:
         place = await self._place(delivery.channel)
+        if is_about_question(delivery):
+            more["allowed_mentions"] = _NOBODY
         # For a nonce that was used lately Discord returns the earlier message.
         with _translate_errors(target(delivery.channel)):
-            return str((await place.send(text, nonce=nonce(delivery.id, index))).id)
+            return str((await place.send(text, nonce=nonce(delivery.id, index), **more)).id)
 
     async def send_file(self, delivery: Delivery, file: OutgoingFile, index: int) -> str:
         place = await self._place(delivery.channel)
@@ -249,6 +288,12 @@ class DiscordAdapter(ChannelAdapter):
         place = await self._place(channel)
         with _translate_errors(target(channel)):
             await place.get_partial_message(_snowflake(message_id)).edit(content=text)
+
+    async def edit_card(self, channel: Channel, message_id: str, text: str) -> None:
+        place = await self._place(channel)
+        message = place.get_partial_message(_snowflake(message_id))
+        with _translate_errors(target(channel)):
+            await message.edit(content=text, view=None, allowed_mentions=_NOBODY)
 
     async def show_partial(self, channel: Channel, message_id: str | None, text: str) -> str:
         if message_id is None:
@@ -321,9 +366,7 @@ def nonce(delivery_id: str, index: int) -> str:
 class _GatewayClient(discord.Client):
     """One login; it cannot be used after `close`. `put` gets every event."""
 
-    def __init__(
-        self, intents: discord.Intents, put: Callable[[DiscordMessage | Gap], None]
-    ) -> None:
+    def __init__(self, intents: discord.Intents, put: Callable[[DiscordEvent], None]) -> None:
         super().__init__(
             intents=intents,
             # Only people who are mentioned are notified, not those who are answered.
@@ -337,6 +380,7 @@ class _GatewayClient(discord.Client):
         )
         self._put = put
         self.interactions: dict[str, discord.Interaction] = {}
+        self._told: set[asyncio.Future[str]] = set()
         _raise_rate_limits(self.http)
 
     async def on_connect(self) -> None:
@@ -356,6 +400,38 @@ class _GatewayClient(discord.Client):
         if interaction.type is discord.InteractionType.application_command:
             self.interactions[str(interaction.id)] = interaction
             self._put(_command_message(interaction))
+        elif interaction.type is discord.InteractionType.component:
+            try:
+                await self._handle_press(interaction)
+            except SessionaryError as error:
+                # The answer is stored, or will be; the message with the buttons shows it too.
+                logger.warning("discord: the outcome of a button is not shown: %s", error)
+
+    async def _handle_press(self, interaction: discord.Interaction) -> None:
+        """Queue the press of a button, and tell the person what became of it; only they see that."""
+        told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._told.add(told)
+        told.add_done_callback(self._told.discard)
+        source = inbound.source_of(_interaction_message(interaction, ""))
+        self._put(DiscordPress(source, str(dict(interaction.data or {}).get("custom_id")), told))
+        await asyncio.wait({told}, timeout=DEFER_SECONDS)
+        with _translate_errors("a button"):
+            if told.done():
+                text = await told
+                await interaction.response.send_message(
+                    text, ephemeral=True, allowed_mentions=_NOBODY
+                )
+                return
+            await interaction.response.defer(ephemeral=True, thinking=True)
+            text = await told
+            if not interaction.is_expired():
+                await interaction.edit_original_response(content=text, allowed_mentions=_NOBODY)
+
+    async def close(self) -> None:
+        # They wait for what they tell on this connection. The presses themselves are queued, and outlive it.
+        for told in tuple(self._told):
+            told.cancel()
+        await super().close()
 
     @property
     def bot(self) -> DiscordBot:
@@ -484,20 +560,36 @@ async def _wait_for_guild(guild: discord.Guild | None) -> None:
         await asyncio.sleep(0.05)
 
 
+def _buttons(card: Card, longest: int) -> discord.ui.View:
+    """Return a button for each option of a card; the library puts five into a row."""
+    view = discord.ui.View(timeout=None)
+    for number, label in enumerate(button_labels(card, longest), 1):
+        style = _STYLES.get(card.options[number - 1], discord.ButtonStyle.secondary)
+        view.add_item(discord.ui.Button(label=label, custom_id=card.button(number), style=style))
+    # Otherwise the library would keep it in memory to call it back: we read the presses ourselves.
+    view.stop()
+    return view
+
+
 def _message(message: discord.Message) -> DiscordMessage:
     replied = message.reference.resolved if message.reference is not None else None
     named = [each.id for each in message.mentions]
     mentions = [*named, *message.raw_mentions, *message.raw_role_mentions]
+    # A forwarded message has nothing of its own.
+    forwarded = message.message_snapshots
+    texts = [message.content, *(each.content for each in forwarded)]
+    files = [*message.attachments, *(file for each in forwarded for file in each.attachments)]
     return DiscordMessage(
         message_id=str(message.id),
-        text=message.content,
+        text="\n".join(each for each in texts if each),
         author_id=str(message.author.id),
         author_name=message.author.display_name,
         author_is_bot=message.author.bot,
         mentions=frozenset(str(each) for each in mentions),
         replies_to=str(replied.author.id) if isinstance(replied, discord.Message) else None,
-        files=tuple(_file(each) for each in message.attachments),
+        files=tuple(_file(each) for each in files),
         place=_read_place(message.channel, message.guild),
+        is_forwarded=bool(forwarded),
     )
 
 
@@ -505,9 +597,13 @@ def _command_message(interaction: discord.Interaction) -> DiscordMessage:
     data = dict(interaction.data or {})
     options = data.get("options")
     given = [str(each.get("value", "")) for each in options] if isinstance(options, list) else []
+    return _interaction_message(interaction, " ".join([f"/{data.get('name', '')}", *given]).strip())
+
+
+def _interaction_message(interaction: discord.Interaction, text: str) -> DiscordMessage:
     return DiscordMessage(
         message_id=str(interaction.id),
-        text=" ".join([f"/{data.get('name', '')}", *given]).strip(),
+        text=text,
         author_id=str(interaction.user.id),
         author_name=interaction.user.display_name,
         is_command=True,

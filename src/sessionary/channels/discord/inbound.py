@@ -12,6 +12,7 @@ from sessionary.model.message import Text
 from sessionary.model.source import ChatType, Source
 
 PLATFORM = "discord"
+FORWARDED = "(A forwarded message:)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class DiscordPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscordMessage:
-    """A message or a slash command, as the gateway delivered it."""
+    """A message, a slash command or the press of a button, as the gateway delivered it."""
 
     message_id: str
     place: DiscordPlace
@@ -40,6 +41,7 @@ class DiscordMessage:
     replies_to: str | None = None
     files: tuple[IncomingFile, ...] = ()
     is_command: bool = False
+    is_forwarded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +82,16 @@ def read(
     if is_ignored(message, bot):
         return None
     text = words_of(message, bot)
+    # A forwarded text is no command of whoever forwards it.
+    begin = (Text(FORWARDED),) if message.is_forwarded else ()
     return ReceivedMessage(
         source=source_of(message),
-        parts=(Text(text),) if text else (),
+        parts=(*begin, Text(text)) if text else begin,
         text=message.text,
         files=message.files,
         is_addressed=is_addressed(message, bot, options),
+        # Nobody has typed it here: it answers no question.
+        extra={"forwarded": True} if message.is_forwarded else {},
     )
 
 

@@ -11,6 +11,7 @@ from sessionary.channels.email.outbound import MailSender, MailThread
 from sessionary.channels.files import LatestDict, OutgoingFile, not_sent_too_large
 from sessionary.engine.ports import Receive, Sent
 from sessionary.errors import BadInput, SessionaryError
+from sessionary.model.question import edit_of
 from sessionary.model.source import Channel
 from sessionary.model.terminal import one_line
 from sessionary.model.turn import Delivery
@@ -105,10 +106,15 @@ class EmailAdapter(ChannelAdapter):
         return mail
 
     async def send(self, delivery: Delivery) -> Sent:
-        """Send a mail, below the one that it answers."""
+        """Send a mail, below the one that it answers. A mail that was sent cannot be edited."""
+        edit = edit_of(delivery.parts)
+        if edit is not None and not edit.instead:
+            return Sent(None)
+        texts = [piece for piece in self.pieces(delivery) if isinstance(piece, str)]
         thread = await self._thread(delivery.channel)
         sender = MailSender(self.account.address, self.options.name)
-        mail = outbound.compose(delivery, sender, thread, await self._files(delivery))
+        files = await self._files(delivery)
+        mail = outbound.compose(delivery, "\n\n".join(texts), sender, thread, files)
         to = delivery.channel.chat_id
         await outbound.send(self.account, mail, to=to, channel=str(delivery.channel))
         return Sent(str(mail["Message-ID"]))

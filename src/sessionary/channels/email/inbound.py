@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from email.message import Message as Parsed
 
-from sessionary.channels.email.mail_text import own_words, text_of_html
+from sessionary.channels.email.mail_text import is_quoted, own_words, text_of_html
 from sessionary.channels.files import MEGABYTE, attachment, not_received_too_large
 from sessionary.model.message import Message, Part, Role, Text
 from sessionary.model.source import ChatType, Source
@@ -28,6 +28,8 @@ _MAX_FILE_NAME = 100
 _MAX_SUBJECT = 200
 _MAX_REFERENCES = 50
 
+_RESENT = ("Resent-From", "Resent-Sender", "Resent-Date")
+_FORWARD = re.compile(r"\s*(?:fwd?|wg|tr)\s*:", re.IGNORECASE)
 _ID = re.compile(r"<[^<>\s]+>")
 _UNREADABLE = (
     ValueError,
@@ -69,6 +71,9 @@ class Mail:
     words: str
     left_out: str
     files: tuple["MailFile", ...]
+    # Whether the sender has typed the words here, and to us: other words answer no question.
+    is_typed: bool = True
+    is_forwarded: bool = False
 
     @property
     def root(self) -> str:
@@ -118,15 +123,18 @@ def _read(raw: bytes, rules: MailRules, cut_from: int | None) -> Mail | IgnoredM
         size = f"{cut_from / MEGABYTE:.1f} MB"
         files = (MailFile("", "", b"", f"[this mail was cut: {size} is too large]"),)
     subject = _header(parsed, "Subject", _MAX_SUBJECT)
+    has_words = bool(written.text.strip() or files)
     return Mail(
         message_id=_id_of(parsed, raw),
         sender=sender,
         sender_name=sender_name,
         subject=subject,
         references=_references(parsed),
-        words=written.text if written.text.strip() or files else subject,
+        words=written.text if has_words else subject,
         left_out=written.left_out,
         files=files,
+        is_typed=has_words and not written.is_quote,
+        is_forwarded=_is_forwarded(parsed, subject, rules),
     )
 
 
@@ -146,7 +154,7 @@ def source_of(mail: Mail) -> Source:
 
 def message_of(mail: Mail) -> tuple[Message, tuple[bytes, ...]]:
     """Return the message and the bytes of its files. The quoted text that was left out is kept in `extra`."""
-    parts: list[Part] = [Text(mail.words)] if mail.words or not mail.files else []
+    parts: list[Part] = list(_texts_of(mail)) if mail.words or not mail.files else []
     parts.extend(
         Text(file.refused) if file.refused else attachment(file.data, file.media_type, file.name)
         for file in mail.files
@@ -154,10 +162,29 @@ def message_of(mail: Mail) -> tuple[Message, tuple[bytes, ...]]:
     extra = {"subject": mail.subject} if mail.subject else {}
     if mail.left_out:
         extra["left_out"] = mail.left_out[:MAX_TEXT]
+    forwarded = {"forwarded": True} if mail.is_forwarded else {}
     message = Message(
-        Role.USER, tuple(parts), platform_message_id=mail.message_id, extra={"email": extra}
+        Role.USER,
+        tuple(parts),
+        platform_message_id=mail.message_id,
+        extra={"email": extra, **forwarded},
     )
     return message, tuple(file.data for file in mail.files if not file.refused)
+
+
+def _texts_of(mail: Mail) -> Iterator[Text]:
+    """Yield the words of a mail; quotes between them are parts of their own."""
+    if not mail.is_typed:
+        yield Text(mail.words, extra={"quote": True})
+        return
+    blocks: list[tuple[bool, list[str]]] = []
+    for line in mail.words.split("\n"):
+        if blocks and (not line.strip() or blocks[-1][0] == is_quoted(line)):
+            blocks[-1][1].append(line)
+        else:
+            blocks.append((is_quoted(line), [line]))
+    for is_quote, lines in blocks:
+        yield Text("\n".join(lines), extra={"quote": True} if is_quote else {})
 
 
 def bare_subject(subject: str) -> str:
@@ -187,6 +214,14 @@ def _why_ignored(parsed: Parsed, sender: str, rules: MailRules) -> str | None:
     if rules.authserv_id is not None and not _is_authentic(parsed, sender, rules.authserv_id):
         return f"{rules.authserv_id} does not vouch for its sender"
     return None
+
+
+def _is_forwarded(parsed: Parsed, subject: str, rules: MailRules) -> bool:
+    """Return whether somebody passed a mail on to us: it says so, or it is addressed to others only."""
+    if any(parsed.get(name) for name in _RESENT) or _FORWARD.match(subject):
+        return True
+    named = [str(each) for name in ("To", "Cc") for each in parsed.get_all(name, [])]
+    return rules.address not in {each.lower() for _, each in email.utils.getaddresses(named)}
 
 
 def _is_authentic(parsed: Parsed, sender: str, authserv_id: str) -> bool:

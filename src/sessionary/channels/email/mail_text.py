@@ -36,10 +36,14 @@ _LONGEST_SIGNATURE = 15
 
 @dataclass(frozen=True, slots=True)
 class OwnWords:
-    """The person's own words, and what was left out of the mail."""
+    """The person's own words, and what was left out of the mail.
+
+    If nothing in it is theirs, `text` is the whole mail and `is_quote` is set.
+    """
 
     text: str
     left_out: str = ""
+    is_quote: bool = False
 
 
 def own_words(text: str) -> OwnWords:
@@ -56,17 +60,14 @@ def own_words(text: str) -> OwnWords:
     kept = _without_quote_above(kept)
     words = "\n".join(kept).strip("\n").rstrip()
     if not words.strip():
-        return OwnWords("\n".join(lines).rstrip())
-    return OwnWords(words, _difference(lines, kept))
+        return OwnWords("\n".join(lines).rstrip(), is_quote=True)
+    return OwnWords(words, _difference(lines, kept), is_quote=_is_original(lines, 0))
 
 
 def _without_original(lines: list[str]) -> list[str]:
     """Cut at the header of the original mail, as Outlook appends it."""
-    for index, line in enumerate(lines):
-        heads = _OUTLOOK_FROM.match(line) and any(
-            _OUTLOOK_SENT.match(other) for other in lines[index + 1 : index + 4]
-        )
-        if index and (_ORIGINAL.match(line) or heads):
+    for index in range(1, len(lines)):
+        if _is_original(lines, index):
             end = index
             while end and (not lines[end - 1].strip() or set(lines[end - 1].strip()) <= {"_"}):
                 end -= 1
@@ -74,12 +75,26 @@ def _without_original(lines: list[str]) -> list[str]:
     return lines
 
 
+def _is_original(lines: list[str], index: int) -> bool:
+    """Return whether the header of an original mail begins at this line."""
+    if _ORIGINAL.match(lines[index]):
+        return True
+    return _OUTLOOK_FROM.match(lines[index]) is not None and any(
+        _OUTLOOK_SENT.match(other) for other in lines[index + 1 : index + 4]
+    )
+
+
+def is_quoted(line: str) -> bool:
+    """Return whether a line is quoted."""
+    return line.startswith(">")
+
+
 def _without_quote_below(lines: list[str]) -> list[str]:
     end = _end_of_words(lines, len(lines))
     start = end
-    while start and (_is_quoted(lines[start - 1]) or not lines[start - 1].strip()):
+    while start and (is_quoted(lines[start - 1]) or not lines[start - 1].strip()):
         start -= 1
-    if not any(_is_quoted(line) for line in lines[start:end]):
+    if not any(is_quoted(line) for line in lines[start:end]):
         return lines[:end]
     length = _attribution_before(lines, start)
     return lines[: _end_of_words(lines, start - length)]
@@ -87,15 +102,15 @@ def _without_quote_below(lines: list[str]) -> list[str]:
 
 def _without_quote_above(lines: list[str]) -> list[str]:
     """Remove a quoted block with its introduction above the reply."""
-    first = next((index for index, line in enumerate(lines) if _is_quoted(line)), None)
+    first = next((index for index, line in enumerate(lines) if is_quoted(line)), None)
     if first is None or not _attribution_before(lines, _end_of_words(lines, first)):
         return lines
     if _end_of_words(lines, first) > _attribution_before(lines, _end_of_words(lines, first)):
         return lines
     end = first
-    while end < len(lines) and (_is_quoted(lines[end]) or not lines[end].strip()):
+    while end < len(lines) and (is_quoted(lines[end]) or not lines[end].strip()):
         end += 1
-    return lines if any(_is_quoted(line) for line in lines[end:]) else lines[end:]
+    return lines if any(is_quoted(line) for line in lines[end:]) else lines[end:]
 
 
 def _without_signature(lines: list[str]) -> list[str]:
@@ -122,10 +137,6 @@ def _end_of_words(lines: list[str], end: int) -> int:
     while end and not lines[end - 1].strip():
         end -= 1
     return end
-
-
-def _is_quoted(line: str) -> bool:
-    return line.startswith(">")
 
 
 def _difference(lines: list[str], kept: list[str]) -> str:

@@ -17,7 +17,6 @@ from sessionary.channels.email.inbound import bare_subject
 from sessionary.channels.files import OutgoingFile
 from sessionary.engine.ports import Capabilities
 from sessionary.errors import NotAllowed, RetryLater, SessionaryError, Unreachable
-from sessionary.model.message import text_of
 from sessionary.model.terminal import one_line
 from sessionary.model.turn import Delivery
 
@@ -60,9 +59,16 @@ class MailSender:
 
 
 def compose(
-    delivery: Delivery, me: MailSender, thread: MailThread, files: Sequence[OutgoingFile | str] = ()
+    delivery: Delivery,
+    text: str,
+    me: MailSender,
+    thread: MailThread,
+    files: Sequence[OutgoingFile | str] = (),
 ) -> EmailMessage:
-    """Return the mail for a delivery. It has the same id in every attempt, so that a copy is recognised."""
+    """Return the mail for a delivery, with its text as people read it here.
+
+    It has the same id in every attempt, so that a copy is recognised.
+    """
     mail = EmailMessage(policy=_POLICY)
     mail["From"] = MailAddress(display_name=me.name or "", addr_spec=me.address)
     mail["To"] = _address(delivery.channel.chat_id, str(delivery.channel))
@@ -80,9 +86,9 @@ def compose(
     mail["X-Auto-Response-Suppress"] = "All"
     mail["X-Loop"] = me.address
     # The text that replaces a file comes last.
-    texts = [text_of(delivery.parts), *(each for each in files if isinstance(each, str))]
-    text = printable("\n\n".join(each for each in texts if each))
-    mail.set_content(text if text.strip() or files else EMPTY_TEXT)
+    texts = [text, *(each for each in files if isinstance(each, str))]
+    whole = printable("\n\n".join(each for each in texts if each))
+    mail.set_content(whole if whole.strip() or files else EMPTY_TEXT)
     for file in files:
         if isinstance(file, OutgoingFile):
             kind, _, form = file.media_type.partition("/")

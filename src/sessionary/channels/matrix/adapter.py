@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import hashlib
 import io
 import json
 import logging
@@ -14,7 +15,7 @@ import nio  # type: ignore[import-untyped]
 from aiohttp import ClientConnectorError, ClientError
 from markdown_it import MarkdownIt
 
-from sessionary.channels.base import ChannelAdapter
+from sessionary.channels.base import ChannelAdapter, is_about_question
 from sessionary.channels.files import (
     FailureCounter,
     FileRefused,
@@ -61,6 +62,7 @@ CAPABILITIES = Capabilities(
     longest_text=10 * LONGEST_BYTES // 4,
     shows_typing=True,
     ids_needed_for_mentions=True,
+    edits=True,
     notes=(
         "You are on Matrix. You see only what is said to you here: no history, no other rooms.",
         "Mention a person by writing their id, for instance @ada:example.org.",
@@ -217,8 +219,15 @@ class MatrixAdapter(ChannelAdapter):
         return len(text.encode())
 
     async def send_text(self, delivery: Delivery, text: str, index: int) -> str:
-        content = content_of(text, delivery.channel.thread_id)
+        mentions = not is_about_question(delivery)
+        content = content_of(text, delivery.channel.thread_id, mentions=mentions)
         return await self._send(delivery, content, index)
+
+    async def edit_card(self, channel: Channel, message_id: str, text: str) -> None:
+        # The same in every attempt: a homeserver accepts it only once.
+        digest = hashlib.sha256(f"{message_id}/{text}".encode()).hexdigest()[:32]
+        content = edit_of_message(message_id, text)
+        await self._send_event(channel.chat_id, content, f"sessionary-edit-{digest}")
 
     async def send_file(self, delivery: Delivery, file: OutgoingFile, index: int) -> str:
         await self._ensure_login()
@@ -343,10 +352,10 @@ def transaction_id(delivery_id: str, index: int) -> str:
     return f"sessionary-{delivery_id}-{index}"
 
 
-def content_of(text: str, thread: str | None) -> dict[str, Any]:
-    """Return the content for a text: plain, and as HTML where that shows more."""
+def content_of(text: str, thread: str | None, *, mentions: bool = True) -> dict[str, Any]:
+    """Return the content for a text: plain, and as HTML where that shows more. `mentions`: who is named is notified."""
     content: dict[str, Any] = {"msgtype": "m.text", "body": text, **_in_thread(thread)}
-    people = sorted(set(_PERSON.findall(text)))
+    people = sorted(set(_PERSON.findall(text))) if mentions else []
     # Also when empty: otherwise clients look for names in the text.
     content["m.mentions"] = {"user_ids": people} if people else {}
     html = _MARKDOWN.render(text).strip()
@@ -355,6 +364,20 @@ def content_of(text: str, thread: str | None) -> dict[str, Any]:
         if len(json.dumps(rich)) <= _LARGEST_EVENT:
             return rich
     return content
+
+
+def edit_of_message(event_id: str, text: str) -> dict[str, Any]:
+    """Return the content that replaces the text of an earlier message; clients that cannot replace show it below."""
+    edit = {
+        "msgtype": "m.text",
+        "body": f"* {text}",
+        "m.mentions": {},
+        "m.new_content": content_of(text, None, mentions=False),
+        "m.relates_to": {"rel_type": "m.replace", "event_id": event_id},
+    }
+    if len(json.dumps(edit)) > _LARGEST_EVENT:
+        edit["m.new_content"] = {"msgtype": "m.text", "body": text, "m.mentions": {}}
+    return edit
 
 
 def file_content(file: OutgoingFile, url: str, thread: str | None) -> dict[str, Any]:

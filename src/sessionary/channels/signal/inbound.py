@@ -175,7 +175,7 @@ def _quoted(quote: Json, me: SignalAccount) -> Iterator[Text]:
     if text:
         is_ours = me.is_(quote.get("authorNumber"), quote.get("authorUuid"))
         author = "you" if is_ours else text_value(quote.get("authorName")) or "someone"
-        yield Text(f"(In reply to what {author} wrote: «{text}»)")
+        yield Text(f"(In reply to what {author} wrote: «{text}»)", extra={"quote": True})
 
 
 def _described(kind: str, data: Json) -> str:

@@ -18,7 +18,13 @@ from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.socket_mode.response import SocketModeResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
-from sessionary.channels.base import ChannelAdapter, PendingQueue, answer_lost, until_first_ends
+from sessionary.channels.base import (
+    ChannelAdapter,
+    PendingQueue,
+    answer_lost,
+    is_about_question,
+    until_first_ends,
+)
 from sessionary.channels.files import MEGABYTE, FileRefused, IncomingFile, LatestDict, OutgoingFile
 from sessionary.channels.slack import inbound, outbound
 from sessionary.channels.slack.inbound import SlackMessage, SlackNames, SlackOptions
@@ -33,6 +39,7 @@ from sessionary.errors import (
     SessionaryError,
     Unreachable,
 )
+from sessionary.model.question import Card
 from sessionary.model.source import Channel, Source
 from sessionary.model.turn import Delivery
 
@@ -120,6 +127,7 @@ class SlackAdapter(ChannelAdapter):
     platform = inbound.PLATFORM
     options: SlackOptions
     longest_preview = outbound.LONGEST_PREVIEW
+    longest_label = outbound.LONGEST_LABEL
     # Far more than an event has.
     webhook_bytes = MEGABYTE
 
@@ -150,11 +158,18 @@ class SlackAdapter(ChannelAdapter):
 
     async def run(self, receive: Receive) -> None:
         async def handle(envelope: SocketEnvelope) -> None:
-            if envelope.kind == "events_api":
-                await self._handle(inbound.read_event(envelope.payload), receive)
-            elif envelope.kind == "slash_commands":
-                await self._handle(inbound.read_command(envelope.payload), receive)
+            press, told = None, ""
+            match envelope.kind:
+                case "events_api":
+                    await self._handle(inbound.read_event(envelope.payload), receive)
+                case "slash_commands":
+                    await self._handle(inbound.read_command(envelope.payload), receive)
+                case "interactive":
+                    press = inbound.read_press(envelope.payload)
+                    told = "" if press is None else await self._press(press, receive)
             await envelope.acknowledge()
+            if press is not None and told:
+                await self._tell(press, told)
 
         with self.receiving(receive):
             self._bot_id = str((await self._account())["user_id"])
@@ -214,14 +229,21 @@ class SlackAdapter(ChannelAdapter):
         return inbound.signature_problem(secret, headers, body, now=self._now())
 
     def decode_post(self, body: bytes) -> Any:
-        """Decode a body: an event is JSON, a slash command is a form."""
+        """Decode a body: an event is JSON, a slash command is a form, the press of a button is JSON in a form."""
         if body.lstrip().startswith(b"{"):
             return json.loads(body)
-        return dict(parse_qsl(body.decode(), strict_parsing=True))
+        form = dict(parse_qsl(body.decode(), strict_parsing=True))
+        return super().decode_post(form["payload"].encode()) if "payload" in form else form
 
     async def handle_payload(self, payload: Any, receive: Receive) -> str | None:
         if payload.get("type") == "url_verification":
             return str(payload.get("challenge", ""))
+        press = inbound.read_press(payload)
+        if press is not None:
+            told = await self._press(press, receive)
+            if told:
+                await self._tell(press, told)
+            return None
         is_event = payload.get("type") == "event_callback"
         message = inbound.read_event(payload) if is_event else inbound.read_command(payload)
         await self._handle(message, receive)
@@ -235,14 +257,38 @@ class SlackAdapter(ChannelAdapter):
             return
         if not self.options.observe and not inbound.is_addressed(message, bot_id, self.options):
             return  # not worth looking up names for
-        person = await self._look_up(message.user_id, "user")
-        profile = person.get("profile") or {}
-        user = profile.get("display_name") or person.get("real_name") or person.get("name")
+        user = await self._name_of(message.user_id)
         names = SlackNames(user)
         if not message.is_direct:
             chat = await self._look_up(message.channel_id, "channel")
             names = SlackNames(user, chat.get("name"), (chat.get("topic") or {}).get("value"))
         await self.admit(inbound.received(message, bot_id, self.options, names), receive)
+
+    async def _press(self, press: SlackMessage, receive: Receive) -> str:
+        """Answer a question with a button; return what to tell the person, if its message will not show it."""
+        names = SlackNames(await self._name_of(press.user_id))
+        source = inbound.source_of(press, self.options, names)
+        result = await self.press(source, press.text, receive)
+        return "" if result.is_changed else result.text
+
+    async def _tell(self, press: SlackMessage, text: str) -> None:
+        """Tell a person something that nobody else sees."""
+        try:
+            async with asyncio.timeout(LOOKUP_SECONDS):
+                with _translate_errors(press.channel_id):
+                    await self._web().chat_postEphemeral(
+                        channel=press.channel_id,
+                        user=press.user_id,
+                        text=outbound.escaped(text),
+                        thread_ts=press.thread,
+                    )
+        except (SessionaryError, TimeoutError) as error:
+            logger.warning("slack: the outcome of a button is not shown: %s", error)
+
+    async def _name_of(self, user_id: str) -> str | None:
+        person = await self._look_up(user_id, "user")
+        profile = person.get("profile") or {}
+        return profile.get("display_name") or person.get("real_name") or person.get("name")
 
     async def _look_up(self, id: str, kind: str) -> Mapping[str, Any]:
         """Return what the bot may know of a user or a channel; asked once."""
@@ -292,7 +338,15 @@ class SlackAdapter(ChannelAdapter):
         return outbound.split(text)
 
     async def send_text(self, delivery: Delivery, text: str, index: int) -> str:
-        return await self._write(delivery.channel, None, outbound.post_of(text))
+        post = outbound.post_of(text, mentions=not is_about_question(delivery))
+        return await self._write(delivery.channel, None, post)
+
+    async def send_card(self, delivery: Delivery, text: str, card: Card, index: int) -> str:
+        post = outbound.post_of(text, mentions=False, card=card)
+        return await self._write(delivery.channel, None, post)
+
+    async def edit_card(self, channel: Channel, message_id: str, text: str) -> None:
+        await self._write(channel, message_id, outbound.post_of(text, mentions=False))
 
     async def edit_text(self, channel: Channel, message_id: str, text: str) -> None:
         await self._write(channel, message_id, outbound.post_of(text))
@@ -306,15 +360,16 @@ class SlackAdapter(ChannelAdapter):
         to, web = channel.chat_id, self._web()
         refused: BadInput | None = None
         for blocks in (post.blocks, []):
+            text = post.plain if blocks else post.without_blocks
             try:
                 with _translate_errors(to):
                     if ts is not None:
                         # Without the argument `blocks` the old ones would stay.
-                        await web.chat_update(channel=to, ts=ts, text=post.plain, blocks=blocks)
+                        await web.chat_update(channel=to, ts=ts, text=text, blocks=blocks)
                         return ts
                     sent = await web.chat_postMessage(
                         channel=to,
-                        text=post.plain,
+                        text=text,
                         blocks=blocks or None,
                         thread_ts=channel.thread_id,
                         mrkdwn=bool(blocks),

@@ -1,4 +1,4 @@
-"""Read messages and slash commands from Slack's events, and check Slack's signatures."""
+"""Read messages, slash commands and presses of buttons from Slack's events, and check Slack's signatures."""
 
 import hashlib
 import hmac
@@ -15,6 +15,7 @@ from sessionary.channels.base import (
     ReceivedMessage,
     Stream,
     object_list,
+    object_value,
 )
 from sessionary.channels.files import BYTES, MEGABYTE, IncomingFile
 from sessionary.config.setting import Setting
@@ -33,7 +34,10 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlackMessage:
-    """A message or a slash command, as Slack delivered it."""
+    """A message, a slash command or the press of a button, as Slack delivered it.
+
+    The text of a press is what the button carries.
+    """
 
     id: str
     channel_id: str
@@ -44,7 +48,9 @@ class SlackMessage:
     thread: str | None = None
     parent_user: str | None = None
     is_bot: bool = False
+    # Whether it was not written in a channel, where a question may begin a thread.
     is_command: bool = False
+    is_forwarded: bool = False
     files: tuple[IncomingFile, ...] = ()
 
     @property
@@ -113,6 +119,9 @@ def read_event(payload: Json) -> SlackMessage | None:
         thread=event.get("thread_ts"),
         parent_user=event.get("parent_user_id"),
         is_bot=bool(event.get("bot_id")),
+        is_forwarded=any(
+            each.get("is_msg_unfurl") for each in object_list(event.get("attachments"))
+        ),
         files=tuple(_files(event.get("files"))),
     )
 
@@ -130,6 +139,29 @@ def read_command(form: Json) -> SlackMessage | None:
         text=text,
         user_id=str(form["user_id"]),
         user_name=form.get("user_name"),
+        is_command=True,
+    )
+
+
+def read_press(payload: Json) -> SlackMessage | None:
+    """Read the press of a button; None for other interactions."""
+    user, channel = object_value(payload.get("user")), object_value(payload.get("channel"))
+    message = object_value(payload.get("message"))
+    pressed = next(iter(object_list(payload.get("actions"))), {})
+    ids = (user.get("id"), channel.get("id"), payload.get("trigger_id"))
+    if payload.get("type") != "block_actions" or not _are_texts(pressed.get("value"), *ids):
+        return None
+    thread = message.get("thread_ts")
+    # A message that was answered in a thread is the first of the thread, not in it.
+    is_in_thread = _are_texts(thread) and thread != message.get("ts")
+    return SlackMessage(
+        id=str(payload["trigger_id"]),
+        channel_id=str(channel["id"]),
+        channel_kind="mpim" if _text(channel.get("name")).startswith("mpdm-") else None,
+        text=str(pressed["value"]),
+        user_id=str(user["id"]),
+        user_name=_text(user.get("username")) or _text(user.get("name")) or None,
+        thread=str(thread) if is_in_thread else None,
         is_command=True,
     )
 
@@ -164,6 +196,8 @@ def received(
         files=message.files,
         is_addressed=is_addressed(message, bot_id, options),
         room=message.room,
+        # What is written above a forwarded message may belong to that: it answers no question.
+        extra={"forwarded": True} if message.is_forwarded else {},
     )
 
 

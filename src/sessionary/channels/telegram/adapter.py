@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import httpx
-from telegram import Bot, WebhookInfo
+from telegram import Bot, InlineKeyboardButton, InlineKeyboardMarkup, WebhookInfo
 from telegram.error import (
     BadRequest,
     ChatMigrated,
@@ -22,7 +22,7 @@ from telegram.error import (
 )
 from telegram.request import HTTPXRequest
 
-from sessionary.channels.base import ChannelAdapter, answer_lost, utf16_units
+from sessionary.channels.base import CardPiece, ChannelAdapter, answer_lost, utf16_units
 from sessionary.channels.files import (
     MEGABYTE,
     FileRefused,
@@ -31,10 +31,12 @@ from sessionary.channels.files import (
     OutgoingFile,
 )
 from sessionary.channels.telegram import TelegramSettings, inbound, outbound
-from sessionary.channels.telegram.inbound import TelegramBot
-from sessionary.engine.ports import Capabilities, Receive
+from sessionary.channels.telegram.inbound import TelegramBot, TelegramPress
+from sessionary.engine.ports import Capabilities, PressResult, Receive
 from sessionary.errors import NotAllowed, NotFound, RetryLater, SessionaryError, Unreachable
+from sessionary.model.question import Card
 from sessionary.model.source import Channel, Source
+from sessionary.model.terminal import one_line
 from sessionary.model.turn import Delivery
 
 SECRET_HEADER = "x-telegram-bot-api-secret-token"
@@ -48,6 +50,8 @@ _LARGEST_PICTURE = 10_000_000
 CAPABILITIES = Capabilities(
     longest_text=40_000,
     shows_typing=True,
+    buttons=True,
+    edits=True,
     notes=(
         "Messages are Telegram messages: short paragraphs read best; tables are shown as plain text.",
         "You cannot see messages from before you were added, nor who else is in a group.",
@@ -79,6 +83,7 @@ class TelegramAdapter(ChannelAdapter):
     # Telegram has no use for a message without content.
     empty_text = ""
     longest_message = outbound.LONGEST
+    longest_label = outbound.LONGEST_LABEL
     # Far more than an update has.
     webhook_bytes = MEGABYTE
     measure = staticmethod(utf16_units)
@@ -147,9 +152,29 @@ class TelegramAdapter(ChannelAdapter):
         if moved is not None:
             await self._follow(*moved)
             return
+        press = inbound.read_press(payload)
+        if press is not None:
+            await self._handle_press(press, receive)
+            return
         received = inbound.read(payload, await self._me(), self.options)
         if received is not None:
             await self.admit(received, receive)
+
+    async def _handle_press(self, press: TelegramPress, receive: Receive) -> None:
+        """Answer a question with a button, and show whoever pressed it what became of it."""
+        result = PressResult("", is_changed=True)
+        if press.source is not None:
+            result = await self.press(press.source, press.data, receive)
+        try:
+            async with self._calling() as bot:
+                await bot.answer_callback_query(
+                    press.id,
+                    text=one_line(result.text, outbound.LONGEST_TOAST) or None,
+                    show_alert=None if result.is_changed else True,
+                )
+        except (SessionaryError, TelegramRefused) as error:
+            # What was pressed is stored. Telegram can show this for some seconds only; the card shows it too.
+            logger.info("telegram: the outcome of a button was not shown: %s", error)
 
     async def fetch_file(self, file: IncomingFile, source: Source) -> bytes:
         try:
@@ -184,7 +209,10 @@ class TelegramAdapter(ChannelAdapter):
     async def send_file(self, delivery: Delivery, file: OutgoingFile, index: int) -> str:
         return await self._send(delivery.channel, file)
 
-    async def _send(self, channel: Channel, piece: str | OutgoingFile) -> str:
+    async def send_card(self, delivery: Delivery, text: str, card: Card, index: int) -> str:
+        return await self._send(delivery.channel, CardPiece(text, card))
+
+    async def _send(self, channel: Channel, piece: str | CardPiece | OutgoingFile) -> str:
         chat, thread = self._chat(channel), channel.thread_id
         self._check_quiet(chat)
         try:
@@ -197,9 +225,13 @@ class TelegramAdapter(ChannelAdapter):
             self._quiet_until[chat] = asyncio.get_running_loop().time() + error.after
             raise
 
-    async def _send_piece_to(self, chat: str, thread: str | None, piece: str | OutgoingFile) -> str:
+    async def _send_piece_to(
+        self, chat: str, thread: str | None, piece: str | CardPiece | OutgoingFile
+    ) -> str:
         if isinstance(piece, str):
             return await self._send_text(chat, thread, piece)
+        if isinstance(piece, CardPiece):
+            return await self._send_text(chat, thread, piece.text, keyboard=_keyboard(piece.card))
         if piece.media_type in _PICTURES and len(piece.data) <= _LARGEST_PICTURE:
             # A size or shape that Telegram does not show can still be sent as a document.
             with contextlib.suppress(TelegramRefused):
@@ -221,33 +253,59 @@ class TelegramAdapter(ChannelAdapter):
         return str(sent.message_id)
 
     async def _send_text(
-        self, chat: str, thread: str | None, text: str, *, is_plain: bool = False
+        self,
+        chat: str,
+        thread: str | None,
+        text: str,
+        *,
+        is_plain: bool = False,
+        keyboard: InlineKeyboardMarkup | None = None,
     ) -> str:
-        """Send with markup; without it if Telegram does not accept it; in halves if it is too long."""
+        """Send with markup; without it if Telegram does not accept it; in halves if it is too long.
+
+        Return the id of the message with the keyboard, or of the first one.
+        """
         markup = None if is_plain else outbound.markup_of(text)
         try:
             if markup is not None:
-                return await self._post(chat, thread, markup, has_markup=True)
+                return await self._post(chat, thread, markup, has_markup=True, keyboard=keyboard)
         except TelegramRefused as error:
             logger.info("telegram does not accept a markup, it is sent plain: %s", error)
         try:
-            return await self._post(chat, thread, text)
+            return await self._post(chat, thread, text, keyboard=keyboard)
         except TelegramRefused as error:
             if "too long" in str(error) and len(text) > 1:
-                ids = [await self._send_text(chat, thread, half) for half in outbound.halves(text)]
-                return ids[0]
-            if "empty" in str(error):
+                *halves, last = outbound.halves(text)
+                ids = [await self._send_text(chat, thread, half) for half in halves]
+                ids.append(await self._send_text(chat, thread, last, keyboard=keyboard))
+                return ids[0] if keyboard is None else ids[-1]
+            if "empty" in str(error) and keyboard is None:
                 return ""
             where = f"telegram:{chat}"
             raise Unreachable(f"Telegram does not take it: {error}.", where) from error
 
     async def _post(
-        self, chat: str, thread: str | None, text: str, *, has_markup: bool = False
+        self,
+        chat: str,
+        thread: str | None,
+        text: str,
+        *,
+        has_markup: bool = False,
+        keyboard: InlineKeyboardMarkup | None = None,
     ) -> str:
         async with self._calling() as bot:
             mode = "MarkdownV2" if has_markup else None
-            sent = await bot.send_message(text=text, parse_mode=mode, **_address(chat, thread))
+            sent = await bot.send_message(
+                text=text, parse_mode=mode, reply_markup=keyboard, **_address(chat, thread)
+            )
         return str(sent.message_id)
+
+    async def edit_card(self, channel: Channel, message_id: str, text: str) -> None:
+        if channel.chat_id in self._moved:
+            # The same number may be another message of ours in the new chat.
+            raise Unreachable(f"The messages of telegram:{channel.chat_id} have other ids now.")
+        # Telegram removes a keyboard that is not sent again.
+        await self.edit_text(channel, message_id, text)
 
     async def edit_text(self, channel: Channel, message_id: str, text: str) -> None:
         chat, markup = self._chat(channel), outbound.markup_of(text)
@@ -284,6 +342,8 @@ class TelegramAdapter(ChannelAdapter):
         except TelegramRefused as error:
             if "message is not modified" not in str(error).lower():
                 raise
+        except ChatMoved as error:
+            raise Unreachable(f"{error} Its messages have other ids there.") from error
 
     def edit_pause(self, channel: Channel) -> float:
         """Return the pause between edits: groups have a lower limit."""
@@ -421,6 +481,16 @@ class _TelegramRequest(HTTPXRequest):
                 seconds = _DEFAULT_WAIT
             raise _Flood(seconds)
         return status, payload
+
+
+def _keyboard(card: Card) -> InlineKeyboardMarkup:
+    """Return a button for each option of a card."""
+    return InlineKeyboardMarkup(
+        [
+            [InlineKeyboardButton(label, callback_data=data) for label, data in row]
+            for row in outbound.button_rows(card)
+        ]
+    )
 
 
 def _address(chat: str, thread: str | None) -> dict[str, Any]:

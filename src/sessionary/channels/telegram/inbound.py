@@ -1,4 +1,4 @@
-"""Read messages from updates of the Bot API."""
+"""Read messages, and presses of buttons, from updates of the Bot API."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -8,12 +8,16 @@ from sessionary.channels.base import ReceivedMessage
 from sessionary.channels.files import BYTES, IncomingFile
 from sessionary.channels.telegram import TelegramSettings
 from sessionary.model.message import Part, Text
+from sessionary.model.question import read_button
 from sessionary.model.source import ChatType, Source
 from sessionary.model.terminal import one_line
 
 Wire = Mapping[str, Any]
 
-KINDS = ("message", "edited_message", "channel_post", "edited_channel_post")
+_MESSAGES = ("message", "edited_message", "channel_post", "edited_channel_post")
+_PRESS = "callback_query"
+# The updates that Telegram is asked for.
+KINDS = (*_MESSAGES, _PRESS)
 _CHAT_TYPES = {"private": ChatType.DM, "channel": ChatType.CHANNEL}
 _FILES = ("document", "voice", "audio", "video", "video_note")
 _MEDIA_TYPES = {
@@ -22,6 +26,8 @@ _MEDIA_TYPES = {
     "video": "video/mp4",
     "video_note": "video/mp4",
 }
+# What marks a forwarded message; `forward_date` comes from Bot API servers of before 2024.
+_FORWARDED = ("forward_origin", "forward_date")
 _LONGEST_QUOTE = 500
 
 
@@ -33,9 +39,40 @@ class TelegramBot:
     username: str
 
 
+@dataclass(frozen=True, slots=True)
+class TelegramPress:
+    """A press of a button, with the id that Telegram wants to be answered.
+
+    `source` is who pressed it, and the chat of its message; None if the button is not one of a question.
+    """
+
+    id: str
+    source: Source | None
+    data: str
+
+
+def read_press(update: Wire) -> TelegramPress | None:
+    """Return the button that a person has pressed; None for any other update."""
+    query = update.get(_PRESS)
+    if not isinstance(query, Mapping):
+        return None
+    data, message, person = query.get("data"), query.get("message"), _writer(query)
+    chat = message.get("chat") if isinstance(message, Mapping) else None
+    source = None
+    if (
+        isinstance(data, str)
+        and read_button(data) is not None
+        and person is not None
+        and isinstance(message, Mapping)
+        and isinstance(chat, Mapping)
+    ):
+        source = _source(message, chat, person, is_edit=False)
+    return TelegramPress(str(query.get("id")), source, str(data))
+
+
 def read(update: Wire, bot: TelegramBot, settings: TelegramSettings) -> ReceivedMessage | None:
     """Return a person's message; None for everything else, and for what the settings leave out."""
-    kind = next((each for each in KINDS if isinstance(update.get(each), Mapping)), None)
+    kind = next((each for each in _MESSAGES if isinstance(update.get(each), Mapping)), None)
     if kind is None:
         return None
     wire: Wire = update[kind]
@@ -64,6 +101,8 @@ def read(update: Wire, bot: TelegramBot, settings: TelegramSettings) -> Received
         text=text or "(a file)",
         files=files,
         is_addressed=is_direct or settings.groups == "always" or _is_addressed(wire, words, bot),
+        # Nobody has typed it here: it answers no question.
+        extra={"forwarded": True} if any(wire.get(name) for name in _FORWARDED) else {},
     )
 
 

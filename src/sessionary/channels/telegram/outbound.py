@@ -1,4 +1,4 @@
-"""Split texts into Telegram's messages, and render Markdown as MarkdownV2."""
+"""Split texts into Telegram's messages, render Markdown as MarkdownV2, and arrange the buttons of a question."""
 
 import re
 from collections.abc import Sequence
@@ -6,10 +6,17 @@ from collections.abc import Sequence
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from sessionary.channels.base import utf16_units
+from sessionary.channels.base import button_labels, utf16_units
 from sessionary.engine.outbox import split_text
+from sessionary.model.question import Card
 
 LONGEST = 4096
+# What Telegram shows for a moment to whoever presses a button.
+LONGEST_TOAST = 200
+# A longer label may be cut on a telephone.
+LONGEST_LABEL = 40
+# How many characters of labels are readable beside each other: all buttons of a row are equally wide.
+_ROW_WIDTH = 28
 _RESERVED = re.compile(r"([_*\[\]()~`>#+\-=|{}.!\\])")
 _IN_CODE = re.compile(r"([`\\])")
 _IN_URL = re.compile(r"([)\\])")
@@ -36,6 +43,19 @@ def render(text: str) -> str:
     tokens = _PARSER.parse(text)
     lines = text.splitlines()
     return _BlockRenderer(tokens, lines).render().strip("\n")
+
+
+def button_rows(card: Card) -> list[list[tuple[str, str]]]:
+    """Return the buttons of a card in rows, each with its label and what it carries; short ones share a row."""
+    rows: list[list[tuple[str, str]]] = []
+    widest = 0
+    for number, label in enumerate(button_labels(card, LONGEST_LABEL), 1):
+        widest = max(widest, len(label))
+        if not rows or (len(rows[-1]) + 1) * widest > _ROW_WIDTH:
+            rows.append([])
+            widest = len(label)
+        rows[-1].append((label, card.button(number)))
+    return rows
 
 
 def escape(text: str) -> str:

@@ -17,6 +17,7 @@ from sessionary.channels.webhook import BodyFields, WebhookSettings
 from sessionary.engine.ports import Capabilities, Receive, Sent
 from sessionary.errors import BadInput, NotAllowed, RetryLater, SessionaryError, Unreachable
 from sessionary.model.message import Message, Role, Text, text_of
+from sessionary.model.question import card_of, edit_of
 from sessionary.model.source import Source
 from sessionary.model.turn import Delivery
 
@@ -56,6 +57,9 @@ class WebhookAdapter(ChannelAdapter):
         url = self.options.call_back
         if url is None:
             raise Unreachable("No call_back is configured; the answer is in the session.")
+        edit = edit_of(delivery.parts)
+        if edit is not None and not edit.instead:
+            return Sent(None)  # the program knows it: it has answered
         files = [await self.open_file(delivery, each) for each in attachments_of(delivery.parts)]
         body = body_of(delivery, files)
         headers = sign(self.options, body, self._now())
@@ -119,7 +123,9 @@ def _id(text: str, name: str) -> str:
 def body_of(delivery: Delivery, files: Sequence[OutgoingFile | str] = ()) -> bytes:
     """Return what is posted for a delivery; its id is the same in every attempt."""
     missing = [each for each in files if isinstance(each, str)]
-    texts = [text_of(delivery.parts), *missing]
+    card, edit = card_of(delivery.parts), edit_of(delivery.parts)
+    text = text_of(delivery.parts) if edit is None else edit.instead
+    texts = [text, "" if card is None else card.lines(), *missing]
     body: dict[str, Any] = {
         "delivery_id": delivery.id,
         "session_id": delivery.session_id,
@@ -129,6 +135,12 @@ def body_of(delivery: Delivery, files: Sequence[OutgoingFile | str] = ()) -> byt
         "attempt": delivery.attempts,
         "maybe_twice": delivery.maybe_twice,
     }
+    if card is not None:
+        body["question"] = {
+            "id": card.question_id,
+            "code": card.code,
+            "options": list(card.options),
+        }
     if sent := [each for each in files if isinstance(each, OutgoingFile)]:
         body["files"] = [
             {

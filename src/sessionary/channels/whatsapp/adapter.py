@@ -9,9 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from sessionary.channels.base import (
+    CardPiece,
     ChannelAdapter,
     ReceivedMessage,
     WithdrawnMessage,
+    button_labels,
+    has_long_labels,
     utf16_units,
 )
 from sessionary.channels.files import (
@@ -24,16 +27,29 @@ from sessionary.channels.files import (
 )
 from sessionary.channels.whatsapp import inbound
 from sessionary.channels.whatsapp.client import GraphClient, reason_of
-from sessionary.channels.whatsapp.inbound import PLATFORM, FailedDelivery, WhatsAppOptions
+from sessionary.channels.whatsapp.inbound import (
+    PLATFORM,
+    ButtonReply,
+    FailedDelivery,
+    WhatsAppOptions,
+)
 from sessionary.config.secret import Secret
 from sessionary.engine.ports import Capabilities, Receive
 from sessionary.errors import NotAllowed, RetryLater, SessionaryError, Unreachable
+from sessionary.model.message import Attachment
+from sessionary.model.question import Card
 from sessionary.model.source import Channel, Source
 from sessionary.model.turn import Delivery
 
 CONCURRENT_DOWNLOADS = 4
 MAX_CHATS = 1000
 LONGEST = 4096
+MAX_PRESSES = 1000
+# What WhatsApp accepts in a message with buttons, or with a list.
+LONGEST_BODY = 1024
+_MOST_BUTTONS, _LONGEST_BUTTON = 3, 20
+_MOST_ROWS, _LONGEST_ROW, _LONGEST_DESCRIPTION = 10, 24, 72
+_ANSWER_ABOVE = "Please answer the question above."
 _LARGEST_IMAGE = 5 * MEGABYTE
 # What WhatsApp shows as it is; anything else is a document.
 _SHOWN = {
@@ -45,6 +61,7 @@ CAPABILITIES = Capabilities(
     # Ten messages: the adapter splits between code fences, so a delivery may be longer than one message.
     longest_text=10 * LONGEST,
     shows_typing=True,
+    buttons=True,
     notes=(
         (
             "You are on WhatsApp. You see only what is said to you here: you cannot search the "
@@ -90,6 +107,8 @@ class WhatsAppAdapter(ChannelAdapter):
         self._downloads = asyncio.Semaphore(CONCURRENT_DOWNLOADS)
         # The last message of each chat: the typing indicator is shown below a message.
         self._latest: LatestDict[str, str] = LatestDict(MAX_CHATS)
+        # The presses that were handled: nobody is told twice about one that is posted again.
+        self._presses: LatestDict[str, None] = LatestDict(MAX_PRESSES)
         self.webhook = self.handle_webhook
         self.challenge = self.answer_challenge
 
@@ -144,11 +163,26 @@ class WhatsAppAdapter(ChannelAdapter):
                         self._latest[source.chat_id or ""] = source.platform_message_id or ""
                 case WithdrawnMessage(source, message_id):
                     await self.observe(source, f"(took back the message {message_id})", receive)
+                case ButtonReply(source, data):
+                    await self._handle_press(source, data, receive)
                 case FailedDelivery(delivery_id=id, error=error):
                     reason = reason_of(error)
                     logger.warning("whatsapp: delivery %s was not delivered: %s", id, reason)
                     if self.services is not None and id is not None:
                         await self.services.bounced(id, reason)
+
+    async def _handle_press(self, source: Source, data: str, receive: Receive) -> None:
+        """Answer a question with a button; if that changes nothing, tell whoever pressed it."""
+        result = await self.press(source, data, receive)
+        id, chat = source.platform_message_id or "", source.chat_id or ""
+        if result.is_changed:
+            self._latest[chat] = id
+        elif id not in self._presses and await receive.admits(source):
+            try:
+                await self._post(chat, "text", {"body": result.text, "preview_url": False})
+            except SessionaryError as error:
+                logger.warning("whatsapp: a person could not be told: %s", error)
+        self._presses[id] = None
 
     async def fetch_file(self, file: IncomingFile, source: Source) -> bytes:
         limit = self.options.largest_file
@@ -161,8 +195,29 @@ class WhatsAppAdapter(ChannelAdapter):
     def split(self, text: str) -> list[str]:
         return super().split(formatted(text))
 
+    def pieces(self, delivery: Delivery) -> list[str | CardPiece | Attachment]:
+        found = super().pieces(delivery)
+        last = found[-1] if found else None
+        if not isinstance(last, CardPiece):
+            return found
+        is_group = recipient(delivery.channel.chat_id)["recipient_type"] == "group"
+        if is_group or buttons_of(last.card) is None:
+            return [*found[:-1], *super().split(f"{last.text}\n\n{last.card.lines()}")]
+        if self.measure(last.text) > LONGEST_BODY:
+            return [*found[:-1], last.text, CardPiece(_ANSWER_ABOVE, last.card)]
+        return found
+
     async def send_text(self, delivery: Delivery, text: str, index: int) -> str:
         return await self._send(delivery, "text", {"body": text, "preview_url": False})
+
+    async def send_card(self, delivery: Delivery, text: str, card: Card, index: int) -> str:
+        try:
+            content = {"body": {"text": text}, **(buttons_of(card) or {})}
+            return await self._send(delivery, "interactive", content)
+        except Unreachable as error:
+            # The question must be answerable, also where a person's app or WhatsApp itself accepts no buttons.
+            logger.info("whatsapp does not accept buttons, they are sent as a text: %s", error)
+            return await self.send_text(delivery, f"{text}\n\n{card.lines()}", index)
 
     async def send_file(self, delivery: Delivery, file: OutgoingFile, index: int) -> str:
         try:
@@ -176,15 +231,19 @@ class WhatsAppAdapter(ChannelAdapter):
         return await self._send(delivery, "document", {"id": media_id, "filename": file.name})
 
     async def _send(self, delivery: Delivery, kind: str, content: dict[str, Any]) -> str:
+        # WhatsApp sends this id back when the delivery fails.
+        about = {"biz_opaque_callback_data": delivery.id}
+        return await self._post(delivery.channel.chat_id, kind, content, **about)
+
+    async def _post(self, chat_id: str, kind: str, content: dict[str, Any], **about: str) -> str:
         message = {
             "messaging_product": PLATFORM,
-            # WhatsApp sends this id back when the delivery fails.
-            "biz_opaque_callback_data": delivery.id,
-            **recipient(delivery.channel.chat_id),
+            **about,
+            **recipient(chat_id),
             "type": kind,
             kind: content,
         }
-        return await self._graph.post(message, chat=str(delivery.channel)) or ""
+        return await self._graph.post(message, chat=str(Channel(PLATFORM, chat_id))) or ""
 
     async def typing(self, channel: Channel) -> None:
         """Mark the last message as read, and show that a reply is being written."""
@@ -213,6 +272,30 @@ def recipient(chat_id: str) -> dict[str, str]:
     if re.fullmatch(r"[A-Z]{2}\.[A-Za-z0-9.]+", chat_id):
         return {"recipient_type": "individual", "recipient": chat_id}
     return {"recipient_type": "group", "to": chat_id}
+
+
+def buttons_of(card: Card) -> dict[str, Any] | None:
+    """Return the part of a message that lets people choose: buttons, or a list; None if the options fit neither."""
+    labels = button_labels(card, _LONGEST_DESCRIPTION)
+    if (
+        len(labels) > _MOST_ROWS
+        or has_long_labels(card, _LONGEST_DESCRIPTION)
+        or len(set(labels)) < len(labels)
+    ):
+        return None
+    if len(labels) <= _MOST_BUTTONS and not has_long_labels(card, _LONGEST_BUTTON):
+        replies = [
+            {"id": card.button(number), "title": label} for number, label in enumerate(labels, 1)
+        ]
+        buttons = [{"type": "reply", "reply": reply} for reply in replies]
+        return {"type": "button", "action": {"buttons": buttons}}
+    rows = []
+    titles = button_labels(card, _LONGEST_ROW)
+    for number, (title, label) in enumerate(zip(titles, labels, strict=True), 1):
+        row = {"id": card.button(number), "title": title}
+        rows.append(row if title == label else {**row, "description": label})
+    sections = [{"title": "Answers", "rows": rows}]
+    return {"type": "list", "action": {"button": "Answer", "sections": sections}}
 
 
 def formatted(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Read messages and failures from what WhatsApp posts, and check its signatures."""
+"""Read messages, presses of buttons and failures from what WhatsApp posts, and check its signatures."""
 
 import hashlib
 import hmac
@@ -20,6 +20,7 @@ from sessionary.channels.base import (
 )
 from sessionary.channels.files import BYTES, MEGABYTE, IncomingFile
 from sessionary.model.message import Part, Text, Unknown, text_of
+from sessionary.model.question import read_button
 from sessionary.model.source import ChatType, Source
 from sessionary.model.terminal import one_line
 
@@ -27,6 +28,7 @@ PLATFORM = "whatsapp"
 _MEDIA = ("image", "audio", "video", "document", "sticker")
 # Reactions and notices of WhatsApp itself need no answer.
 _NOT_ANSWERED = ("reaction", "system")
+_PRESSES = ("button_reply", "list_reply")
 _MAX_NAME = 100
 _NOT_DIGITS = re.compile(r"\D")
 
@@ -48,7 +50,15 @@ class FailedDelivery:
     error: Json
 
 
-Event = ReceivedMessage | WithdrawnMessage | FailedDelivery
+@dataclass(frozen=True, slots=True)
+class ButtonReply:
+    """A person pressed a button of a question, or chose a row of its list."""
+
+    source: Source
+    data: str
+
+
+Event = ReceivedMessage | WithdrawnMessage | ButtonReply | FailedDelivery
 
 
 def is_signed(body: bytes, signature: str, secret: str) -> bool:
@@ -69,7 +79,9 @@ def events(payload: Any, phone_number_id: str) -> Iterator[Event]:
             yield from _failures(value)
 
 
-def _messages(value: Json, our_number: str) -> Iterator[ReceivedMessage | WithdrawnMessage]:
+def _messages(
+    value: Json, our_number: str
+) -> Iterator[ReceivedMessage | WithdrawnMessage | ButtonReply]:
     names = {text_value(each.get("wa_id")): each for each in object_list(value.get("contacts"))}
     for message in object_list(value.get("messages")):
         kind = text_value(message.get("type")) or "unknown"
@@ -83,8 +95,25 @@ def _messages(value: Json, our_number: str) -> Iterator[ReceivedMessage | Withdr
         if kind == "revoke":
             withdrawn = text_value(object_value(message.get("revoke")).get("original_message_id"))
             yield WithdrawnMessage(source, withdrawn)
+        elif (data := _pressed(message, kind)) is not None:
+            yield ButtonReply(source, data)
         else:
             yield _message(message, kind, source, our_number)
+
+
+def _pressed(message: Json, kind: str) -> str | None:
+    """Return what the button or the row of a question carries; None if this is not the press of one."""
+    if kind != "interactive" or _is_forwarded(message):
+        return None
+    about = object_value(message.get(kind))
+    form = text_value(about.get("type"))
+    data = text_value(object_value(about.get(form)).get("id")) if form in _PRESSES else ""
+    return None if read_button(data) is None else data
+
+
+def _is_forwarded(message: Json) -> bool:
+    context = object_value(message.get("context"))
+    return bool(context.get("forwarded") or context.get("frequently_forwarded"))
 
 
 def _message(message: Json, kind: str, source: Source, our_number: str) -> ReceivedMessage:
@@ -96,7 +125,8 @@ def _message(message: Json, kind: str, source: Source, our_number: str) -> Recei
         kind = text_value(message.get("type")) or "unknown"
     context = object_value(message.get("context"))
     parts, files = _content(message, kind)
-    if context.get("forwarded") or context.get("frequently_forwarded"):
+    if _is_forwarded(message):
+        # Nobody has typed it here: it answers no question.
         extra["forwarded"] = True
     if replied := text_value(context.get("id")):
         extra["replies_to"] = replied

@@ -367,7 +367,8 @@ def find_dead_turn(
     sources = arrivals.sources_of_turn(tx, turn_id, session_no=head.no) or [head.source]
     dead = DeadTurn(found[0], head, tuple(sources), context.key(sources[0]))
     is_ours = head.profile == context.profile and (only is None or only == dead.key)
-    return dead if is_ours or not dead.turn.resumable else None
+    is_for_others = dead.turn.resumable or dead.turn.is_woken
+    return dead if is_ours or not is_for_others else None
 
 
 def take_over(

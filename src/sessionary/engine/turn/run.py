@@ -12,6 +12,8 @@ from typing import Any, Self, TypeVar
 from msgspec import Struct
 
 from sessionary.actions import access, files, turns, usage
+from sessionary.actions import questions as question_actions
+from sessionary.actions.questions import QuestionsChanged
 from sessionary.actions.sessions import read, titles
 from sessionary.actions.sessions.routing import Route
 from sessionary.actions.turn_scripts import Ended
@@ -19,7 +21,7 @@ from sessionary.actions.turns import Begun, Ending, RequestRecord, Resumption, T
 from sessionary.clock import Moment
 from sessionary.config.engine import ToolDecision, WhileRunning
 from sessionary.engine import notices, questions
-from sessionary.engine.context import EngineContext, LiveEvent
+from sessionary.engine.context import EngineContext, LiveEvent, WakeSignal
 from sessionary.engine.outbox import Outbox, split_text
 from sessionary.engine.ports import Agent, Ask, Delta, ProposedCall, Step, TurnRequest
 from sessionary.engine.questions import Asking
@@ -29,6 +31,7 @@ from sessionary.errors import (
     BadInput,
     Conflict,
     NotAllowed,
+    NotFound,
     RetryLater,
     SessionaryError,
     StoreUnavailable,
@@ -48,7 +51,7 @@ from sessionary.model.message import (
 )
 from sessionary.model.policy import PolicyVerdict, ToolUse
 from sessionary.model.prompt import HomeAddress, PromptContext
-from sessionary.model.question import NewQuestion
+from sessionary.model.question import NewQuestion, Question
 from sessionary.model.redact import Redactor
 from sessionary.model.reset import ResetReason
 from sessionary.model.schedule import SILENT
@@ -539,6 +542,41 @@ class TurnRecord:
             await self.with_retries(write)
         self.publish("ended", {"state": str(TurnState.WAITING), "reason": None})
         return TurnState.WAITING
+
+    async def ask_now(self, asked: NewQuestion, *, seconds: float, asking: Asking) -> Question:
+        """Write a question while the turn keeps running, and ask it."""
+        context, lease = self._context, self._lease
+        async with self._write_lock:
+            await self.with_retries(self._flush)
+            _, made = await self._append(
+                lambda: context.store.write(
+                    questions.ask_now,
+                    lease,
+                    asked,
+                    seconds=seconds,
+                    asking=asking,
+                    context=context,
+                    moment=context.moment(),
+                )
+            )
+            if made is None:  # the answer of the write was lost: it is the last one
+                *_, made = await self.with_retries(
+                    lambda: context.store.read(question_rows.of_turn, lease.turn_id)
+                )
+        self.publish("step")
+        return made
+
+    async def add_decision(self, question: Question) -> None:
+        """Record in the log what became of a question that was asked while the turn kept running."""
+        context = self._context
+        async with self._write_lock:
+            await self.with_retries(self._flush)
+            await self._append(
+                lambda: context.store.write(
+                    question_actions.record, self._lease, question, moment=context.moment()
+                )
+            )
+        self.publish("step")
 
     async def _is_parked(self) -> bool:
         """Return whether the turn is held by nobody: it waits for people, or was answered already."""
@@ -1139,6 +1177,7 @@ class TurnRun:
                         await self._record.add_step(event)
                         self._stop_between_steps()
                     case Ask(questions=asked) if asked:
+                        self._check_asked(asked)
                         self._asked = asked
                         return
                     case _:
@@ -1151,6 +1190,15 @@ class TurnRun:
             close = getattr(stream, "aclose", None)
             if close is not None:
                 await close()
+
+    def _check_asked(self, asked: Sequence[NewQuestion]) -> None:
+        """Refuse two questions of one name; one that was asked before would be asked again and again."""
+        resumption = self._begun.resumption
+        known = [] if resumption is None else [each.asked.name for each in resumption.questions]
+        for each in asked:
+            if each.name in known:
+                raise BadInput(f"The agent asked the question {each.name!r} twice in one turn.")
+            known.append(each.name)
 
     def _stop_between_steps(self) -> None:
         """Stop now that no tool is running, if the turn is to be left to another process."""
@@ -1267,6 +1315,7 @@ class TurnRun:
                 agent=self._target.agent.name,
                 source=source,
                 is_owner=is_owner,
+                needs_approval=call.needs_approval,
             )
             for call in calls
         ]
@@ -1294,8 +1343,73 @@ class TurnRun:
 
         return await self._record.with_retries(write)
 
+    async def ask_now(self, question: NewQuestion, *, seconds: float) -> Question:
+        """Ask people something, and wait for their decision while the turn keeps running."""
+        target, record = self._target, self._record
+        asking = Asking(target.source, target.agent.name)
+        asked = await record.ask_now(question, seconds=seconds, asking=asking)
+        decided: Question | None = None
+        try:
+            decided = await self._wait_for_decision(asked)
+        finally:
+            if decided is None:  # the turn is stopped: no tool waits for the answer any more
+                await self._give_up(asked)
+        await record.add_decision(decided)
+        return decided
+
+    async def _wait_for_decision(self, question: Question) -> Question:
+        context = self._context
+
+        def concerns(event: Any) -> bool:
+            return isinstance(event, QuestionsChanged) and event.session_id == question.session_id
+
+        signal = WakeSignal(context.store, concerns, seconds=context.settings.poll_seconds)
+        try:
+            while True:
+                found = await self._record.with_retries(
+                    lambda: context.store.read(
+                        question_rows.get, question.id, profile=context.profile
+                    )
+                )
+                if found is None:
+                    raise NotFound(f"There is no question {question.id}.")
+                if found.is_open and context.clock.now() >= found.expires_at:
+                    found = await self._record.with_retries(
+                        lambda: context.store.write(
+                            questions.give_up,
+                            question.id,
+                            context=context,
+                            moment=context.moment(),
+                        )
+                    )
+                if not found.is_open:
+                    return found
+                await signal.wait()
+        finally:
+            signal.close()
+
+    async def _give_up(self, question: Question) -> None:
+        """Withdraw a question of this turn; if that is not possible now, whoever ends or continues the turn does it."""
+        context = self._context
+        try:
+            await _wait_uncancellable(
+                context.store.write(
+                    questions.give_up, question.id, context=context, moment=context.moment()
+                )
+            )
+        except SessionaryError as error:
+            log.warning("the question %s was not withdrawn: %s", question.id, error)
+
+    async def _withdraw_lost(self) -> None:
+        """Withdraw the questions for whose answers a tool waited in the process that had the turn before."""
+        resumption = self._begun.resumption
+        for each in () if resumption is None else resumption.questions:
+            if each.is_open:
+                await self._give_up(each)
+
     async def _build_request(self) -> TurnRequest:
         context = self._context
+        await self._withdraw_lost()
         turn_input = self._input
         if turn_input is None:
             turn_input = await context.store.read(

@@ -74,7 +74,9 @@ def list_page(
     """Questions with a lower number than `before`, newest first."""
     page = {"before": before, "limit": limit}
     if session_no is not None:
-        rows = tx.all("page_of_session_questions", session_no=session_no, **page)
+        rows = tx.all(
+            "page_of_session_questions", session_no=session_no, only_open=int(only_open), **page
+        )
     else:
         name = "page_of_open_questions" if only_open else "page_of_questions"
         rows = tx.all(name, profile=profile, **page)
@@ -146,6 +148,11 @@ def cards(tx: Tx, question_no: int) -> list[tuple[str, str]]:
     return [(id, channel) for id, channel in tx.all("cards_of_question", no=question_no)]
 
 
+def move_cards(tx: Tx, old: str, new: str) -> None:
+    """Note that the questions of a channel, and of its threads, are in another one now."""
+    tx.run("move_question_cards", old=old, new=new)
+
+
 def delete_of_session(tx: Tx, session_no: int) -> None:
     """Delete a session's questions and the rules for it."""
     for name in ("delete_question_cards", "delete_questions", "delete_session_approvals"):
@@ -162,8 +169,16 @@ def park(tx: Tx, lease: Lease) -> bool:
     return is_parked
 
 
+def note_asking(tx: Tx, lease: Lease) -> bool:
+    """Note that a turn asks people something and keeps running; say whether the lease still held."""
+    return bool(tx.run("note_asking", id=lease.turn_id, epoch=lease.epoch))
+
+
 def wake(tx: Tx, turn_id: str, *, reason: str) -> bool:
-    """Let any process continue a turn that waits for people; say whether it did wait."""
+    """Let any process continue a turn that waits for people; say whether that may be.
+
+    A turn that a program has parked is left to it, unless it was asked to stop.
+    """
     is_woken = bool(tx.run("wake_turn", id=turn_id, reason=column(reason)))
     if is_woken:
         tx.run("wake_run", turn_id=turn_id)

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from sessionary.clock import from_micros, to_micros
 from sessionary.model import codec
 from sessionary.model.turn import NEVER, Lease, Turn, TurnState
@@ -14,6 +16,7 @@ _NEVER = to_micros(NEVER)
 # The bits of `turns.resumable`.
 _AFTER_A_CRASH = 1
 _HAS_ASKED = 2
+_OF_A_PROGRAM = 4
 
 
 class EndedTurn(NamedTuple):
@@ -101,6 +104,8 @@ def end(
     tx.run("free_session", no=session_no, turn_id=lease.turn_id)
     # Here and nowhere else: however a turn ends, what it had reserved of a budget is free again.
     tx.run("release_reservations", turn_id=lease.turn_id)
+    if resumable & _OF_A_PROGRAM:
+        tx.run("delete_program_state", id=lease.turn_id)
     return EndedTurn(bool(resumable & _HAS_ASKED))
 
 
@@ -115,6 +120,27 @@ def take_over(tx: Tx, lease: Lease, *, until: datetime, crashes: int, reason: st
         crashes=crashes,
         reason=column(reason),
     )
+
+
+def keep_program_state(tx: Tx, lease: Lease, state: str | None, *, epoch: int) -> Lease | None:
+    """Leave a turn to its program from now on, and keep the state of the program's loop with it.
+
+    Return the lease with the new epoch, or None if the lease is lost.
+    """
+    is_kept = tx.run(
+        "keep_program_state",
+        id=lease.turn_id,
+        epoch=lease.epoch,
+        new_epoch=epoch,
+        state=None if state is None else codec.encode(state),
+    )
+    return replace(lease, epoch=epoch) if is_kept else None
+
+
+def get_program_state(tx: Tx, id: str) -> tuple[str | None] | None:
+    """Return what a program keeps with its turn; None if no program has parked the turn."""
+    row = tx.one("get_program_state", id=id)
+    return None if row is None else (None if row[0] is None else codec.decode(row[0]),)
 
 
 def set_crash_seq(tx: Tx, id: str, seq: int) -> None:

@@ -54,3 +54,6 @@ CREATE TABLE standing_approvals (
 CREATE UNIQUE INDEX standing_approvals_by_session ON standing_approvals (session_no, tool) WHERE session_no IS NOT NULL;
 CREATE UNIQUE INDEX standing_approvals_by_person ON standing_approvals (profile, person, tool) WHERE person IS NOT NULL;
 CREATE INDEX standing_approvals_by_profile ON standing_approvals (profile, no);
+
+-- What a program keeps with its turn while it waits for people: the state of its own loop.
+ALTER TABLE turns ADD COLUMN program_state TEXT;

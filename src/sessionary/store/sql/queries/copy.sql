@@ -436,13 +436,13 @@ INSERT INTO standing_approvals ({{copy_columns_standing_approvals}}) VALUES (:no
 no INTEGER
 
 -- name: copy_columns_turns
-no, id, session_no, agent, state, epoch, holder, lease_until, began_at, ended_at, first_seq, reason, partial, stop, resumable, resumed, resume_reason, crashes, crash_seq, request_hash
+no, id, session_no, agent, state, epoch, holder, lease_until, began_at, ended_at, first_seq, reason, partial, stop, resumable, resumed, resume_reason, crashes, crash_seq, request_hash, program_state
 
 -- name: copy_page_turns
 SELECT {{copy_columns_turns}} FROM turns WHERE no > :after_no ORDER BY no LIMIT :limit;
 
 -- name: copy_row_turns
-INSERT INTO turns ({{copy_columns_turns}}) VALUES (:no, :id, :session_no, :agent, :state, :epoch, :holder, :lease_until, :began_at, :ended_at, :first_seq, :reason, :partial, :stop, :resumable, :resumed, :resume_reason, :crashes, :crash_seq, :request_hash);
+INSERT INTO turns ({{copy_columns_turns}}) VALUES (:no, :id, :session_no, :agent, :state, :epoch, :holder, :lease_until, :began_at, :ended_at, :first_seq, :reason, :partial, :stop, :resumable, :resumed, :resume_reason, :crashes, :crash_seq, :request_hash, :program_state);
 
 -- name: copy_key_usage
 no INTEGER

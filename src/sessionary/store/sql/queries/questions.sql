@@ -31,7 +31,7 @@ WHERE q.profile = :profile AND q.no < :before ORDER BY q.no DESC LIMIT :limit;
 
 -- name: page_of_session_questions
 SELECT {{question_columns}} FROM questions q JOIN sessions s ON s.no = q.session_no
-WHERE q.session_no = :session_no AND q.no < :before ORDER BY q.no DESC LIMIT :limit;
+WHERE q.session_no = :session_no AND q.no < :before AND (:only_open = 0 OR q.state = 'open') ORDER BY q.no DESC LIMIT :limit;
 
 -- name: open_questions_in_channel
 -- The questions that were asked in a channel and wait for an answer.
@@ -69,6 +69,11 @@ UPDATE questions SET due_at = expires_at WHERE no = :no AND state = 'open' AND d
 
 -- name: insert_question_card
 INSERT INTO question_cards (question_no, delivery_id, channel) VALUES (:question_no, :delivery_id, :channel);
+
+-- name: move_question_cards
+-- A chat has another id; its threads keep theirs.
+UPDATE question_cards SET channel = :new || SUBSTR(channel, LENGTH(:old) + 1)
+WHERE channel = :old OR (channel > :old || ':' AND channel < :old || ';');
 
 -- name: cards_of_question
 SELECT c.delivery_id, c.channel FROM question_cards c WHERE c.question_no = :no ORDER BY c.delivery_id;
@@ -112,6 +117,10 @@ DELETE FROM standing_approvals WHERE profile = :profile AND id = :id;
 UPDATE turns SET holder = '', lease_until = {{never}}, partial = NULL, resumable = resumable | 2
 WHERE id = :id AND state = 'running' AND epoch = :epoch;
 
+-- name: note_asking
+-- The turn asks people something and keeps running.
+UPDATE turns SET resumable = resumable | 2 WHERE id = :id AND state = 'running' AND epoch = :epoch;
+
 -- name: park_run
 -- The scheduled run of a turn that waits for people waits with it.
 UPDATE runs SET holder = '', lease_until = {{never}} WHERE session_no = :session_no AND state = 'running';
@@ -121,5 +130,17 @@ UPDATE runs SET lease_until = 0 WHERE state = 'running' AND lease_until = {{neve
   AND session_no = (SELECT t.session_no FROM turns t WHERE t.id = :turn_id);
 
 -- name: wake_turn
--- Any process may continue the turn now.
-UPDATE turns SET lease_until = 0, resume_reason = :reason WHERE id = :id AND state = 'running' AND lease_until = {{never}};
+-- Any process may continue the turn now. One that a program has parked is left to the program, unless it is to stop.
+UPDATE turns SET lease_until = 0, resume_reason = :reason
+WHERE id = :id AND state = 'running' AND lease_until = {{never}} AND ((resumable & 4) = 0 OR stop IS NOT NULL);
+
+-- name: keep_program_state
+-- Only a program goes on with the turn from now on. The new epoch fences a renewal of the lease that is still on its way.
+UPDATE turns SET program_state = :state, resumable = resumable | 4, epoch = :new_epoch
+WHERE id = :id AND state = 'running' AND epoch = :epoch;
+
+-- name: get_program_state
+SELECT program_state FROM turns WHERE id = :id AND (resumable & 4) = 4;
+
+-- name: delete_program_state
+UPDATE turns SET program_state = NULL WHERE id = :id;
