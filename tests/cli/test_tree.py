@@ -17,6 +17,7 @@ from sessionary.model.prompt import HomeAddress
 from sessionary.model.source import Channel, Person
 from tests.cli.conftest import Program
 from tests.cli.test_turns import waiting_turn
+from tests.support.asking_agent import park_question
 from tools import cli_page
 
 LEAVES = dict(cli_page.leaves())
@@ -33,6 +34,12 @@ WORK = {
     "sessionary sessions unpin-message": ["Capitals", "1"],
     "sessionary turns list": ["Capitals"],
     "sessionary turns context": ["TURN"],
+    "sessionary questions list": [],
+    "sessionary questions show": ["QUESTION"],
+    "sessionary questions answer": ["QUESTION", "approve"],
+    "sessionary policy explain": ["send", "--source", "telegram:5"],
+    "sessionary policy list": [],
+    "sessionary policy revoke": ["APPROVAL"],
     "sessionary sessions pin": ["Capitals"],
     "sessionary sessions unpin": ["Capitals"],
     "sessionary sessions archive": ["Capitals"],
@@ -221,6 +228,13 @@ def test_every_command_prints_exactly_one_json_document(
         words["CODE"] = _asks_with_a_code(working.home)
     if "TURN" in WORK[path]:
         words["TURN"] = _turn(working.home)
+    if "QUESTION" in WORK[path]:
+        words["QUESTION"] = park_question(working.home).id
+    if "APPROVAL" in WORK[path]:
+        asked = park_question(working.home)
+        working("questions", "answer", asked.id, "approve", "--always", "session")
+        (approval,) = working("policy", "list", "--json").json["items"]
+        words["APPROVAL"] = approval["id"]
     if "DELIVERY" in WORK[path]:
         words["DELIVERY"] = _delivery(working.home)
     args = [words.get(word, word) for word in WORK[path]]

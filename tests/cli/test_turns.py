@@ -205,7 +205,7 @@ def test_a_turn_is_stopped_by_name(sessionary: Program) -> None:
     again = sessionary("sessions", "stop", "Capitals")
 
     assert (appended.code, stopped.code, again.code) == (1, 0, 1)
-    assert "or waits for a server to go on; nothing was changed" in appended.line
+    assert "or waits for an answer or for a server to go on; nothing was changed" in appended.line
     assert stopped.out == f"The turn in session {chat.id} was stopped.\n"
     assert again.line.endswith("nothing was changed.")
     newest = sessionary("turns", "list", "Capitals", "--json").json["items"][0]

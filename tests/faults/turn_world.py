@@ -406,7 +406,10 @@ class TurnWorld:
         return Reply(f"Stage {stage} of {chat} is next, please wait a moment.", calls)
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        given = json.loads(await reader.readline())
+        line = await reader.readline()
+        if not line:  # its process was killed just when it had connected
+            return
+        given = json.loads(line)
         if given["kind"] == "receive":
             # Used by `says`, which reads the answers; open until its process ends.
             name = (given["process"], given["platform"])

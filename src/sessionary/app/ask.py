@@ -2,33 +2,41 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
 from sessionary.actions import files as file_actions
+from sessionary.actions import question_arrivals, questions
+from sessionary.actions.question_arrivals import find_turn_id, list_blocking
 from sessionary.actions.sessions import read, routing
 from sessionary.agents.registry import ConfiguredAgent, agent_of
 from sessionary.app.context import AppContext
 from sessionary.app.engine import Agents, build_engine
 from sessionary.config.engine import read_engine
 from sessionary.engine import intake
+from sessionary.engine import questions as engine_questions
 from sessionary.engine.context import EngineContext, EventBus, LiveEvent
 from sessionary.engine.intake import Submission, SubmissionResult
 from sessionary.engine.ports import AgentFunction, Delta
+from sessionary.engine.questions import Answerer
 from sessionary.engine.turn import compaction, loop
-from sessionary.errors import AgentFailed, BadInput, NotAllowed, RetryLater
+from sessionary.errors import AgentFailed, BadInput, Conflict, NotAllowed, RetryLater
 from sessionary.model.choice import Changes
 from sessionary.model.message import Entry, Message, Role
+from sessionary.model.question import Answer, Question, QuestionState, outcome_text
 from sessionary.model.session import Opening, SessionHead
-from sessionary.model.source import Source
-from sessionary.model.transcript import join_answer
+from sessionary.model.source import Person, Source
+from sessionary.model.transcript import RECORD, join_answer
 from sessionary.model.turn import Arrival, ArrivalState, Turn, TurnState
 from sessionary.model.usage import UsageTotal
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals
 from sessionary.store.tables import turns as turn_rows
 from sessionary.store.tables import usage as usage_rows
+
+# Where a program is that answers a question.
+API = "api"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +55,18 @@ class AskRequest:
 
 @dataclass(frozen=True, slots=True)
 class AgentAnswer:
-    """How a question was answered. `turn` is None for a command, whose answer is only a text."""
+    """What an agent answered. `turn` is None for a command, whose answer is only a text.
+
+    If the turn waits for people, `questions` are the open ones, and the rest is what it has written so far. If the
+    message waits for the end of a turn that does, `questions` are those of that turn, and `turn` is None.
+    """
 
     session_id: str
     turn: Turn | None
     entries: tuple[Entry, ...]
     usage: UsageTotal
     text: str
+    questions: tuple[Question, ...] = ()
 
 
 def submit(
@@ -106,9 +119,11 @@ async def ask(
     agent: str | AgentFunction | None,
     seconds: float | None,
 ) -> AgentAnswer:
-    """Ask an agent and wait for the end of its turn; raise `AgentFailed` if it fails.
+    """Ask an agent and wait until its turn ends, or waits for people; raise `AgentFailed` if it fails.
 
-    If a turn is running in the session, this one begins after it. Cancelling stops the turn.
+    If a turn is running in the session, this one begins after it. Cancelling stops the turn. A turn that waits for
+    people is in no process: with the same idempotency key again, this waits for its end, and continues it here if its
+    questions are answered.
     """
     async with aclosing(stream(app, question, agent=agent, seconds=seconds)) as events:
         async for event in events:
@@ -193,6 +208,10 @@ async def _follow(
     begun, last_seq = accepted.start.begun, 0
     turn_id = None if begun is None else begun.lease.turn_id
     answer: AgentAnswer | None = None
+    if received.is_answer:  # it has answered a question: what follows is the rest of a turn
+        turn_id, last_seq = await app.store.read(
+            _answered_turn, received.arrival_id, profile=app.profile
+        )
     if begun is None:  # it was answered before, it waits, or another process runs its turn
         answer = await app.store.read(look_up, received.arrival_id, profile=app.profile)
     while answer is None:
@@ -235,7 +254,27 @@ def _is_by_agent(entry: Entry) -> bool:
 
 def _turn_of_arrival(tx: Tx, arrival_id: str, *, profile: str) -> str | None:
     arrival = arrivals.get(tx, arrival_id, profile=profile)
-    return None if arrival is None else arrival.turn_id
+    return None if arrival is None else find_turn_id(tx, arrival, profile=profile)
+
+
+def _answered_turn(tx: Tx, arrival_id: str, *, profile: str) -> tuple[str | None, int]:
+    """Return the turn whose question a message has answered, and the entry that records the answer."""
+    question = question_arrivals.get_answered(tx, arrival_id, profile=profile)
+    found = None if question is None else turn_rows.get(tx, question.turn_id, profile=profile)
+    if question is None or found is None:
+        return None, 0
+    turn = found[0]
+    records = [
+        each.seq
+        for each in _entries(tx, turn, profile=profile)
+        if isinstance(each.body, Message) and _records(each.body, question)
+    ]
+    return turn.id, max(records, default=0)
+
+
+def _records(message: Message, question: Question) -> bool:
+    record = message.extra.get(RECORD)
+    return isinstance(record, Mapping) and record.get("question_id") == question.id
 
 
 def _next_step(tx: Tx, turn_id: str, after: int, *, profile: str) -> Entry | None:
@@ -256,6 +295,33 @@ async def stop_turn(app: AppContext, head: SessionHead, *, reason: str) -> tuple
     return await app.store.write(
         loop.stop_turn, head.no, reason=reason, context=context, moment=app.moment()
     )
+
+
+async def answer_question(
+    app: AppContext, ref: str, read_answer: Callable[[Question], Answer], *, by: Person
+) -> Question:
+    """Answer a question as an owner, once; whichever process takes turns of its conversation goes on with the turn.
+
+    Raises `NotFound`; `BadInput` if it is no answer to this question; `Conflict` if the question was decided before or
+    its time is over.
+    """
+    context, moment = build_engine(app).context, app.moment()
+
+    def act(tx: Tx) -> Question:
+        question = questions.find(tx, ref, profile=app.profile)
+        return engine_questions.answer(
+            tx,
+            question.id,
+            read_answer(question),
+            who=Answerer(API, by, is_owner=True),
+            context=context,
+            moment=moment,
+        )
+
+    decided = await app.store.write(act)
+    if decided.state is QuestionState.EXPIRED:  # which is stored
+        raise Conflict(f"{outcome_text(decided)} Nothing was changed.")
+    return decided
 
 
 async def compact(
@@ -308,23 +374,27 @@ def _agent_of_function(function: AgentFunction) -> ConfiguredAgent:
 
 
 def look_up(tx: Tx, arrival_id: str, *, profile: str) -> AgentAnswer | None:
-    """Return the answer to an arrival; None while its turn waits or runs."""
+    """Return the answer to an arrival, or what its turn asks people; None while its turn runs, or has not begun."""
     arrival = arrivals.get(tx, arrival_id, profile=profile)
     if arrival is None or arrival.state is ArrivalState.REFUSED:
         why = None if arrival is None else arrival.reason
         raise NotAllowed(f"The message was refused: {why or 'its sender may not write here'}.")
-    found = None if arrival.turn_id is None else turn_rows.get(tx, arrival.turn_id, profile=profile)
+    turn_id = find_turn_id(tx, arrival, profile=profile)
+    found = None if turn_id is None else turn_rows.get(tx, turn_id, profile=profile)
+    asked = tuple(list_blocking(tx, arrival, None if found is None else found[0]))
+    if found is None and asked:  # it is answered after a turn that waits for people
+        return AgentAnswer(asked[0].session_id, None, (), UsageTotal(), "", asked)
     if found is None or found[0].state is TurnState.RUNNING:
         return None
     turn, session_no = found
-    if turn.state is not TurnState.DONE:
+    if turn.state not in (TurnState.DONE, TurnState.WAITING):
         raise AgentFailed(
             f"The turn {turn.state}: {turn.reason or 'no reason was given'}. What it wrote is in session "
             f"{turn.session_id}; ask again to retry."
         )
     entries = tuple(_entries(tx, turn, profile=profile))
     text, _ = join_answer(entry.body for entry in entries if isinstance(entry.body, Message))
-    return AgentAnswer(turn.session_id, turn, entries, _usage(tx, session_no, turn.id), text)
+    return AgentAnswer(turn.session_id, turn, entries, _usage(tx, session_no, turn.id), text, asked)
 
 
 def _entries(tx: Tx, turn: Turn, *, profile: str, after: int = 0) -> Sequence[Entry]:

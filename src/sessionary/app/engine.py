@@ -53,7 +53,8 @@ class Agents:
 
     def choose(self, source: Source, name: str | None) -> registry.ConfiguredAgent:
         """Return the agent for a source: the named one, the platform's, the default, or the demo."""
-        if name is None and self._given is not None:
+        # A turn that it began goes on with it, by its name.
+        if self._given is not None and name in (None, self._given.name):
             return self._given
         platform = self._settings.agent_by_platform.get(source.platform)
         chosen = name or self._default or platform or self._settings.agent

@@ -47,7 +47,8 @@ def json_schema() -> Json:
     whole = table_schema(StoreSettings)
     tables = table_schema(EngineTables)["properties"]
     whole["properties"] |= {
-        name: tables[name] for name in ("personas", "access", "budget", "engine")
+        name: tables[name]
+        for name in ("personas", "access", "budget", "policy", "questions", "engine")
     }
     for name, table in SINGLE_TABLES.items():
         whole["properties"][name] = table_schema(table) | {"title": title(name)}
@@ -151,6 +152,9 @@ def _tables(loaded: Config, environ: Mapping[str, str]) -> Iterator[EffectiveSet
         yield from _of_table(policy, file["access"][name], f"access.{name}")
     for name, budget in engine.engine.budgets.items():
         yield from _of_table(budget, file["budget"][name], f"budget.{name}")
+    for number, rule in enumerate(engine.engine.policy, 1):
+        yield from _of_table(rule, file["policy"][number - 1], f"policy.{number}")
+    yield from _of_table(engine.engine.questions, file.get("questions", {}), "questions")
     yield from _of_table(engine.engine, file.get("engine", {}), "engine")
     for name, declared in SINGLE_TABLES.items():
         found = read_table(declared, loaded, name, environ)

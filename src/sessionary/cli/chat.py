@@ -11,29 +11,37 @@ import click
 from sessionary.cli.console import (
     DIM,
     Console,
+    count,
     read_input,
     render_markdown,
     rows_shown,
     split_blocks,
 )
 from sessionary.cli.main import INTERRUPTED
+from sessionary.cli.questions import question_lines
 from sessionary.cli.sessions.refs import REF, find_head
 from sessionary.cli.sessions.show import tool_line
 from sessionary.cli.tree import command, pass_console
 from sessionary.errors import BadInput, SessionaryError
 from sessionary.model.message import ToolCall, ToolResult
+from sessionary.model.question import Question, QuestionKind
 from sessionary.model.terminal import one_line, safe_terminal
+from sessionary.model.view import question_json
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from sessionary.app.chat import TerminalChat
+    from sessionary.cli.prompt import Prompt
     from sessionary.engine.context import LiveEvent
 
 HINT = (
     "Ctrl-C stops the reply, pressed again it quits; Ctrl-D or /quit quits, /help lists commands."
 )
+ANSWER_HINT = "Reply to the question. /stop gives the turn up; Ctrl-D or /quit quits."
 LEAVING = ("/quit", "/exit")
+PROMPT, ANSWER_PROMPT = "› ", "answer › "
+WAITING = "waiting"
 FAILED = 1
 LONGEST_REASON = 500
 
@@ -59,7 +67,8 @@ def chat(
 ) -> None:
     """Talk with an agent.
 
-    With MESSAGE, take one turn, print the reply and exit; `-` reads the message from standard input.
+    With MESSAGE, take one turn, print the reply and exit; `-` reads the message from standard input. If the agent asks
+    something, the question is shown, and the next line that is typed answers it; it stays open for whoever leaves.
     """
     if ref is not None and new:
         raise click.UsageError("--session and --new exclude each other.")
@@ -83,7 +92,7 @@ def chat(
             _run(console, TerminalChat(app), message, ref=ref, new=new, chosen=chosen)
         )
     if code:
-        raise SystemExit(code)
+        raise click.exceptions.Exit(code)
 
 
 async def _run(
@@ -107,37 +116,97 @@ async def _run(
 
 
 async def _once(console: Console, conversation: "TerminalChat", message: str) -> int:
-    """Take one turn: the reply goes to standard output, everything else to standard error."""
+    """Take one turn: the reply goes to standard output, everything else to standard error.
+
+    If the turn asks something, a person at a terminal answers it here; without one, they are told how.
+    """
     printer = _TurnPrinter(console, quiet=console.json)
     state, was_stopped = await _turn(conversation, conversation.send(message), printer)
+    if state["state"] == WAITING and sys.stdin.isatty() and not console.json:
+        state = await _converse(console, conversation, until_answered=True)
     if console.json:
-        console.emit({**state, "reply": printer.reply})
+        asked = [question_json(each) for each in conversation.questions]
+        more = {"questions": asked} if state["state"] == WAITING else {}
+        console.emit({**state, "reply": printer.reply, **more})
+    elif state["state"] == WAITING:
+        _tell_how_to_answer(console, conversation)
     if state["state"] in ("done", "answered"):
         return 0
     return INTERRUPTED if was_stopped else FAILED
 
 
-async def _converse(console: Console, conversation: "TerminalChat") -> None:
-    """Ask and answer until the person leaves."""
-    from sessionary.cli.prompt import asker  # loads prompt_toolkit, which one turn does not need
+async def _converse(
+    console: Console, conversation: "TerminalChat", *, until_answered: bool = False
+) -> dict[str, Any]:
+    """Ask and answer until the person leaves, or with `until_answered` until no question is open.
 
-    ask = asker(conversation)
-    while True:
+    Return how the last turn ended.
+    """
+    from sessionary.cli.prompt import Prompt  # loads prompt_toolkit, which one turn does not need
+
+    prompt = Prompt(conversation)
+    state: dict[str, Any] = {"state": WAITING, "reason": None, "session_id": None}
+    while conversation.questions or not until_answered:
         try:
-            text = (await ask()).strip()
+            found = await _next_input(conversation, prompt)
         except KeyboardInterrupt:
-            console.note(HINT)
+            console.note(ANSWER_HINT if conversation.questions else HINT)
+            _tell_how_to_answer(console, conversation)
             continue
         except EOFError:
-            return
-        if text in LEAVING:
-            return
-        if not text:
-            continue
+            break
+        if isinstance(found, str):
+            if found.strip() in LEAVING:
+                break
+            if not found.strip():
+                continue
+            found = conversation.send(found.strip())
         try:
-            await _turn(conversation, conversation.send(text), _TurnPrinter(console))
+            state, _ = await _turn(conversation, found, _TurnPrinter(console))
         except SessionaryError as error:
             console.note(str(error))
+    if not until_answered:
+        _tell_how_to_answer(console, conversation)
+    return state
+
+
+async def _next_input(
+    conversation: "TerminalChat", prompt: "Prompt"
+) -> "str | AsyncIterator[LiveEvent]":
+    """Return what the person types next, or what happens because somebody else has decided the open question."""
+    if not conversation.questions:
+        return await prompt.ask(PROMPT) or ""
+    events = conversation.decided()
+    first = asyncio.ensure_future(anext(events, None))
+    try:
+        text = await prompt.ask(ANSWER_PROMPT, until=first)
+        if text is None:
+            return _beginning_with(first.result(), events)
+        return text
+    finally:
+        if not first.done():
+            first.cancel()
+            await asyncio.gather(first, return_exceptions=True)
+
+
+async def _beginning_with(
+    first: "LiveEvent | None", events: "AsyncIterator[LiveEvent]"
+) -> "AsyncIterator[LiveEvent]":
+    if first is not None:
+        yield first
+    async for live in events:
+        yield live
+
+
+def _tell_how_to_answer(console: Console, conversation: "TerminalChat") -> None:
+    """Say how an open question can be answered later, if there is one."""
+    for question in conversation.questions if conversation.keeps_questions else ():
+        is_approval = question.asked.kind is QuestionKind.APPROVAL
+        words = "approve" if is_approval else "…"
+        console.note(
+            f"The question {question.code} stays open. Answer it with: sessionary questions answer "
+            f"{question.code} {words}; or come back with: sessionary chat"
+        )
 
 
 async def _turn(
@@ -165,10 +234,11 @@ async def _turn(
             printer.show(live.kind, live.data)
             if live.kind == "ended":
                 state = {**live.data, "session_id": live.session_id or None}
-            elif live.kind == "answer":
+                printer.end(state)
+            elif live.kind in ("answer", "decided"):
                 session_id = live.session_id or None
                 state = {"state": "answered", "reason": None, "session_id": session_id}
-        printer.end(state)
+        printer.end_line()
         return state, bool(stops)
     except asyncio.CancelledError:
         if left:
@@ -193,6 +263,7 @@ class _TurnPrinter:
         self._streamed = ""
         self._block = ""
         self._open = False
+        self._questions: list[Question] = []
         self.reply = ""
 
     def show(self, kind: str, data: Any) -> None:
@@ -205,7 +276,18 @@ class _TurnPrinter:
             case "tool":
                 self._show_tool(data)
             case "resumed":
-                self._console.note("The last reply was cut off; it goes on now:")
+                self._console.note(
+                    "The last reply was cut off; it goes on now:"
+                    if data is None
+                    else "The question of the last turn was decided; it goes on now:"
+                )
+            case "question":
+                self._questions.append(data)
+            case "decided":
+                self.end_line()
+                self._console.note(f"({data})")
+            case "held":
+                self._console.note("Your message waits until this question is answered.")
             case "waiting":
                 self._console.note("Another turn is running in this session; yours is next.")
 
@@ -214,25 +296,39 @@ class _TurnPrinter:
         if text.startswith(self._streamed):
             self._write(text[len(self._streamed) :])
         elif text.strip() != self._streamed.strip():
-            self._end_line()
+            self.end_line()
             self._write(text)
-        self._end_line()
+        self.end_line()
         self._streamed, self.reply = "", text
 
     def _show_tool(self, part: ToolCall | ToolResult) -> None:
-        self._end_line()
+        self.end_line()
         if self._console.is_terminal and not self._quiet:
             line = safe_terminal(tool_line(part))
             self._console.print_styled(self._console.style(line, DIM))
 
     def end(self, state: dict[str, Any]) -> None:
-        self._end_line()
-        if state["state"] == "refused":
+        self.end_line()
+        if state["state"] == WAITING:
+            self._show_question()
+        elif state["state"] == "refused":
             self._console.note(state["reason"] or "The message was refused.")
         elif state["state"] not in ("done", "answered"):
             reason = one_line(state["reason"] or "", LONGEST_REASON).rstrip(".")
             why = f": {reason}" if reason else ""
             self._console.note(f"({state['state']}{why}; /retry asks again)")
+
+    def _show_question(self) -> None:
+        """Print the first open question; the others are shown when it is answered."""
+        if self._quiet or not self._questions:
+            return
+        question, others = self._questions[0], len(self._questions) - 1
+        self._questions.clear()
+        for line in question_lines(question):
+            self._console.note(line)
+        more = f" {count(others, 'other question')} after this one." if others else ""
+        hint = _reply_hint(question) if sys.stdin.isatty() else ""
+        self._console.note(f"\n{hint}{more}".rstrip())
 
     def _write(self, text: str) -> None:
         if not text or self._quiet:
@@ -266,13 +362,27 @@ class _TurnPrinter:
             self._put(rest)
         sys.stdout.flush()
 
-    def _end_line(self) -> None:
+    def end_line(self) -> None:
+        """End the line that was begun."""
         if self._renders and self._block.strip():
             self._render(self._block, self._block, rest="")
         self._block = ""
         if self._open:
             sys.stdout.write("\n")
             self._open = False
+
+
+def _reply_hint(question: Question) -> str:
+    """Return how a question is answered with the next line."""
+    match question.asked.kind:
+        case QuestionKind.APPROVAL:
+            return "Reply with a number, or with `deny: reason`."
+        case QuestionKind.CHOICE:
+            return "Reply with a number."
+        case QuestionKind.FORM if len((question.asked.schema or {}).get("properties", {})) > 1:
+            command = f"sessionary questions answer {question.code} --values '{{…}}'"
+            return f"This form is answered in the workbench, or with: {command}"
+    return "Reply with your answer."
 
 
 def _require_terminal() -> None:

@@ -1,6 +1,8 @@
 """The prompt of `sessionary chat`, with history and completion."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -12,19 +14,39 @@ from sessionary.app.chat import COMMANDS, TerminalChat
 RESUME = "/resume "
 
 
-def asker(conversation: TerminalChat) -> Callable[[], Awaitable[str]]:
-    """Return a function that asks for the next line."""
-    session: PromptSession[str] = PromptSession(
-        history=InMemoryHistory(conversation.earlier_prompts()),
-        completer=_ChatCompleter(conversation),
-        complete_while_typing=False,
-        enable_history_search=True,
-    )
+class Prompt:
+    """Asks for the next line."""
 
-    async def ask() -> str:
-        return await session.prompt_async("› ")
+    def __init__(self, conversation: TerminalChat) -> None:
+        self._session: PromptSession[str | None] = PromptSession(
+            history=InMemoryHistory(conversation.earlier_prompts()),
+            completer=_ChatCompleter(conversation),
+            complete_while_typing=False,
+            enable_history_search=True,
+        )
+        # What was typed when the prompt was closed.
+        self._typed = ""
 
-    return ask
+    async def ask(self, label: str, *, until: "asyncio.Future[Any] | None" = None) -> str | None:
+        """Return the next line; None if `until` is done before, and what was typed is there again the next time."""
+        if until is not None:
+            until.add_done_callback(self._close)
+        try:
+            typed, self._typed = self._typed, ""
+            return await self._session.prompt_async(
+                label, default=typed, pre_run=lambda: self._close(until)
+            )
+        finally:
+            if until is not None:
+                until.remove_done_callback(self._close)
+            self._session.app.erase_when_done = False
+
+    def _close(self, until: "asyncio.Future[Any] | None") -> None:
+        app = self._session.app
+        if until is not None and until.done() and app.is_running and not app.is_done:
+            self._typed = self._session.default_buffer.text
+            app.erase_when_done = True
+            app.exit(result=None)
 
 
 class _ChatCompleter(Completer):

@@ -25,6 +25,8 @@ OUR_COMMANDS = {
     "ls": "Short for `sessions list`.",
     "show": "Short for `sessions show`.",
     "turns": "List turns, and see what the model was sent.",
+    "questions": "List and answer what turns ask people.",
+    "policy": "See which tool calls are asked about, and why.",
     "search": "Search messages and titles.",
     "export": "Write sessions as JSONL, Markdown or HTML.",
     "import": "Import the records of other tools, or Sessionary JSONL.",
@@ -73,6 +75,10 @@ def load_command(name: str) -> click.Command:
             from sessionary.cli.turns import turns
 
             return turns
+        case "questions" | "policy":
+            from sessionary.cli import questions
+
+            return questions.COMMANDS[name]
         case "search":
             from sessionary.cli.sessions.search import search
 

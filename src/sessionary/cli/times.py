@@ -58,6 +58,15 @@ def ago(at: datetime, *, now: datetime, zone: tzinfo | None) -> str:
     return at.astimezone(zone).strftime("%Y-%m-%d")
 
 
+def left(until: datetime, *, now: datetime) -> str:
+    """`5 min`: how long it is until then; `0 s` when it is over."""
+    seconds = max(0.0, (until - now).total_seconds())
+    for limit, size, unit in ((60, 1, "s"), (3600, 60, "min"), (2 * 86400, 3600, "h")):
+        if seconds < limit:
+            return f"{int(seconds // size)} {unit}"
+    return f"{int(seconds // 86400):,} d"
+
+
 def clock_time(at: datetime, *, zone: tzinfo | None) -> str:
     """`2026-01-31 10:00:00 CET`."""
     return at.astimezone(zone).strftime("%Y-%m-%d %H:%M:%S %Z")

@@ -76,6 +76,8 @@ def is_waiting(turn: Turn, now: datetime) -> bool:
 
 def state_of(turn: Turn, *, now: datetime) -> str:
     """Return the state of a turn in words."""
+    if turn.state is TurnState.WAITING:
+        return "waiting for an answer"
     return "waiting to go on" if is_waiting(turn, now) else str(turn.state)
 
 

@@ -10,6 +10,7 @@ import apsw
 import click
 
 from sessionary import __version__, config
+from sessionary.actions import questions
 from sessionary.actions import verify as checking
 from sessionary.cli import indexing
 from sessionary.cli.console import HOW_TO_BEGIN, Column, Console, count, shown_url, size, table
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from sessionary.app.context import AppContext
 
 SHOWN_SIZES = 12
+MOST_COUNTED = 1_000
 
 
 @command("verify", example="sessionary verify && echo clean")
@@ -289,6 +291,14 @@ def _opened(app: "AppContext") -> Iterator[Finding]:
         f"{count(found.open_deliveries, 'delivery')} waiting"
     )
     yield Finding("queues", "ok", waiting)
+    asked = app.store.read(
+        questions.list_questions, profile=app.profile, limit=MOST_COUNTED, only_open=True
+    ).result()
+    if asked.items:
+        least = "at least " if asked.next is not None else ""
+        verb = "waits" if len(asked.items) == 1 else "wait"
+        what = f"{least}{count(len(asked.items), 'question')} {verb} for an answer"
+        yield Finding("questions", "ok", what, "See `sessionary questions list`.")
     if found.abandoned_deliveries:
         what = f"{found.abandoned_deliveries:,} abandoned"
         yield Finding(

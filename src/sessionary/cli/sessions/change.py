@@ -255,7 +255,8 @@ def fork(console: Console, ref: str, *, at: int | None, title: str | None) -> No
 def stop(console: Console, ref: str, *, reason: str) -> None:
     """Stop the running turn of a session.
 
-    What it has written so far is kept. A turn that waits for a server to go on is ended, too.
+    What it has written so far is kept. A turn that waits for a server to go on, or for an answer to its question, is
+    ended, too.
     """
     from sessionary.app import ask  # loads the engine, which other changes do not need
 

@@ -9,7 +9,7 @@ from sessionary.actions.sessions import lists
 from sessionary.actions.sessions.lists import SortOrder
 from sessionary.cli import times
 from sessionary.cli.console import Column, Console, count, money, table
-from sessionary.cli.sessions.refs import ENDED, PINNED, RUNNING, WAITING
+from sessionary.cli.sessions.refs import ASKING, ENDED, PINNED, RUNNING, WAITING
 from sessionary.cli.tree import command, pass_console
 from sessionary.errors import BadInput
 from sessionary.model.session import Kind, SessionFolder, SessionHead
@@ -192,11 +192,12 @@ def _full_table(heads: tuple[SessionHead, ...], *, now: datetime) -> str:
 
 
 def _name(head: SessionHead, *, now: datetime) -> str:
+    waiting = ASKING if head.waits_for_people else WAITING if head.is_waiting(now) else RUNNING
     marks = "".join(
         sign
         for sign, holds in (
             (PINNED, head.pinned),
-            (WAITING if head.is_waiting(now) else RUNNING, head.running),
+            (waiting, head.running),
             (ENDED, not head.is_open),
         )
         if holds

@@ -21,6 +21,7 @@ SUGGESTED = 3
 RECENT = 200
 # Marks that `sessions list` puts before a title.
 PINNED, RUNNING, WAITING, ENDED = "* ", "(running) ", "(waiting to go on) ", "(ended) "
+ASKING = "(waiting for an answer) "
 CUT = "…"
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -82,7 +83,7 @@ def find_head(app: "AppContext", ref: str) -> "SessionHead":
 
 def _without_marks(ref: str) -> str:
     shown = " ".join(ref.split())
-    for mark in (PINNED, RUNNING, WAITING, ENDED):
+    for mark in (PINNED, RUNNING, WAITING, ASKING, ENDED):
         shown = shown.removeprefix(mark)
     return shown
 

@@ -27,11 +27,11 @@ from sessionary.model.message import (
 from sessionary.model.session import SessionHead
 from sessionary.model.terminal import one_line, safe_terminal
 from sessionary.model.transcript import RECORD
+from sessionary.model.turn import Turn, TurnState
 from sessionary.model.view import entry_json, head_json, hold_json, turn_json
 
 if TYPE_CHECKING:
     from sessionary.app.context import AppContext
-    from sessionary.model.turn import Turn
 
 SHOWN_TO_PEOPLE = 100
 PAGE = 500
@@ -146,7 +146,7 @@ def _about(app: "AppContext", head: SessionHead) -> dict[str, Any]:
     }
 
 
-def _running_turn(app: "AppContext", head: SessionHead) -> "Turn | None":
+def _running_turn(app: "AppContext", head: SessionHead) -> Turn | None:
     if not head.running:
         return None
     return app.store.read(read.get_running_turn, head.id, profile=app.profile).result()
@@ -246,12 +246,23 @@ class _Printer:
         held = [_hold_line(each, zone=self._zone) for each in _holds(self.app, head)]
         place = _place(_origin(self.app, head))
         turn = _running_turn(self.app, head)
-        running = [] if turn is None else [_turn_line(turn, now=self.app.moment().now)]
+        running = [] if turn is None else self._turn_lines(turn)
         pinned = [f"#{seq}" for seq in read.list_pinned(head)]
         lines = [head.id, " · ".join(facts), *([place] if place else []), *held, *running]
         lines += [f"pinned: {', '.join(pinned)}"] if pinned else []
         rest = [safe_terminal(one_line(line)) for line in lines]
         self._console.print_styled("\n".join([self._console.style(name, BOLD), *rest, ""]))
+
+    def _turn_lines(self, turn: Turn) -> list[str]:
+        """Return what the running turn is doing, and what it asks if it waits for people."""
+        lines = [_turn_line(turn, now=self.app.moment().now)]
+        if turn.state is TurnState.WAITING:
+            from sessionary.actions import questions  # few turns wait for people
+            from sessionary.cli.questions import summary
+
+            asked = self.app.store.read(questions.of_turn, turn.id).result()
+            lines += [f"question {each.code}: {summary(each)}" for each in asked if each.is_open]
+        return lines
 
     def entry(self, entry: Entry) -> None:
         """Print one entry."""
@@ -295,9 +306,11 @@ class _Printer:
                 return safe_terminal(f"  [{one_line(_json_text(part.data), TOOL_TEXT)}]")
 
 
-def _turn_line(turn: "Turn", *, now: datetime) -> str:
+def _turn_line(turn: Turn, *, now: datetime) -> str:
     """Return in one line what the running turn is doing."""
-    if turn.is_waiting(now):
+    if turn.state is TurnState.WAITING:
+        line = "turn waiting for an answer"
+    elif turn.is_waiting(now):
         line = f"turn waiting to go on: {turn.resume_reason or 'its process stopped responding'}"
     else:
         line = f"turn running in {turn.holder}"
