@@ -33,6 +33,8 @@ CLIENTS = [
     "BindingsResource",
     "DeliveriesResource",
     "ArrivalsResource",
+    "QuestionsResource",
+    "PolicyResource",
     "AccessResource",
     "TokensResource",
     "ImportsResource",
@@ -137,6 +139,7 @@ def value_section(name: str, value: object) -> Iterator[str]:
         lines += [
             f"| `{field.name}: {hints.get(field.name, '')}` | {_struct_default(field)} |"
             for field in msgspec.structs.fields(value)
+            if not field.name.startswith("_")
         ]
     elif typing.is_typeddict(value):
         for field, hint in _field_texts(value).items():

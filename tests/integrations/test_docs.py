@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,13 @@ from tests.support.model_server import ModelServer
 
 PAGE = (ROOT / "docs" / "integrations.md").read_text(encoding="utf-8")
 EXAMPLES = dict(re.findall(r"^## ([^\n]+)\n+```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
+APPROVALS = dict(
+    re.findall(
+        r"^### Approvals with (?:the )?([^\n]+)\n\n[^\n]+\n\n```python\n(.*?)^```",
+        PAGE,
+        re.MULTILINE | re.DOTALL,
+    )
+)
 PLATFORMS = {
     "OpenAI Agents SDK": "openai-agents",
     "Claude Agent SDK": "claude-agent-sdk",
@@ -33,8 +41,8 @@ async def test_the_examples_run_and_leave_a_session(
     google = {"Google ADK"}
 
     outputs = await asyncio.gather(
-        _run(sys.executable, set(EXAMPLES) - google, model, tmp_path),
-        _run(adk_python, google, model, tmp_path),
+        _run(sys.executable, _without(google), model, tmp_path),
+        _run(adk_python, {name: EXAMPLES[name] for name in google}, model, tmp_path),
     )
 
     assert outputs[0] | outputs[1] == dict.fromkeys(EXAMPLES, "")
@@ -45,10 +53,33 @@ async def test_the_examples_run_and_leave_a_session(
             assert client.search("Alice").items
 
 
+@pytest.mark.timeout(300)
+async def test_the_examples_of_approvals_run_and_the_tool_is_called_after_the_answer(
+    model: ModelServer, tmp_path: Path
+) -> None:
+    assert set(APPROVALS) == {"OpenAI Agents SDK", "pydantic-ai"}
+
+    assert await _run(sys.executable, APPROVALS, model, tmp_path) == dict.fromkeys(APPROVALS, "")
+
+    for name in APPROVALS:
+        with Sessionary(home=str(tmp_path / name)) as client:
+            (question,) = client.questions.list(state="all")
+            (head,) = client.sessions().items
+            *_, last = client.find(head.id).messages()
+            assert (question.is_approved, last.text) == (
+                True,
+                "The report says Lisbon: 21 degrees",
+            )
+
+
+def _without(names: set[str]) -> dict[str, str]:
+    return {name: text for name, text in EXAMPLES.items() if name not in names}
+
+
 async def _run(
-    python: str | Path, names: set[str], model: ModelServer, folder: Path
+    python: str | Path, examples: Mapping[str, str], model: ModelServer, folder: Path
 ) -> dict[str, str]:
-    given = {name: (EXAMPLES[name], str(folder / name)) for name in EXAMPLES if name in names}
+    given = {name: (text, str(folder / name)) for name, text in examples.items()}
     (folder / "work").mkdir(exist_ok=True)
     child = await asyncio.create_subprocess_exec(
         python,

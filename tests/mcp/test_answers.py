@@ -14,7 +14,7 @@ import pytest
 from mcp.client.streamable_http import streamable_http_client
 
 from mcp import Client
-from sessionary import Session, Sessionary
+from sessionary import Session, Sessionary, TurnRequest
 from sessionary.actions import budgets, credentials
 from sessionary.actions.sessions import log, revise
 from sessionary.clock import SystemClock
@@ -395,3 +395,64 @@ async def _announced_address(process: asyncio.subprocess.Process) -> str:
             assert line, f"it ended before it listened: {printed}"
             printed += line.decode()
     return found[1]
+
+
+async def ask_to_send(turn: TurnRequest) -> str:
+    """An agent that must be allowed to send something."""
+    await turn.approve("send", {"to": "Ann", "text": "x" * 40_000, "hidden": "a\u202eb"})
+    return "sent"
+
+
+async def test_questions_are_listed_and_no_tool_answers_them(store_client: Sessionary) -> None:
+    for name in ("alice", "bob", "carl"):
+        await asyncio.to_thread(
+            store_client.ask, "go", agent=ask_to_send, session=name, timeout=TIMEOUT_SECONDS
+        )
+    newest, middle, oldest = await asyncio.to_thread(list, store_client.questions.list())
+    await asyncio.to_thread(store_client.questions.answer, middle.id, approve=False)
+
+    async with client(store_client) as caller:
+        first = await asked(caller, "list_questions", limit=1)
+        rest = await asked(caller, "list_questions", cursor=first["next"])
+        tools = (await caller.list_tools()).tools
+    tools_that_write = SessionTools(
+        store_client.store, store_client.profile, store_client.app.clock, store_client.app.ids
+    )
+    async with Client(server.build(tools_that_write, write=True)) as caller:
+        writing = {each.name for each in (await caller.list_tools()).tools} - {
+            each.name for each in tools
+        }
+
+    (found,) = first["items"]
+    assert (found["question_id"], found["session_id"]) == (newest.id, newest.session_id)
+    assert (found["kind"], found["tool"], found["options"]) == ("approval", "send", [])
+    assert found["arguments"].startswith("to: Ann\ntext: xxxx")
+    assert len(found["arguments"]) < 4_100
+    assert [each["question_id"] for each in rest["items"]] == [oldest.id]
+    assert rest["next"] is None
+    # What people type to answer a question is not shown.
+    assert newest.code not in str(found)
+    assert newest.token not in str(found)
+    described = next(each for each in tools if each.name == "list_questions").description or ""
+    assert "No tool answers them" in described
+    assert writing == {"append_message", "rename_session"}
+
+
+async def test_an_answer_with_many_questions_is_bounded(store_client: Sessionary) -> None:
+    async def many(turn: TurnRequest) -> str:
+        await turn.ask_all([{"text": f"{number} " + "word " * 2_000} for number in range(60)])
+        return "done"
+
+    await asyncio.to_thread(store_client.ask, "go", agent=many, timeout=TIMEOUT_SECONDS)
+    found: list[str] = []
+    cursor: str | None = None
+    async with client(store_client) as caller:
+        while True:
+            page = await asked(caller, "list_questions", limit=200, cursor=cursor)
+            assert estimate(page) < MAX_TOKENS * 1.1
+            found += [each["text"].split()[0] for each in page["items"]]
+            cursor = page["next"]
+            if cursor is None:
+                break
+
+    assert found == [str(number) for number in reversed(range(60))]

@@ -24,6 +24,7 @@ READ_ONLY = {
     "list_sessions",
     "get_session_overview",
     "get_messages",
+    "list_questions",
     "get_usage_summary",
     "resume_pack",
 }

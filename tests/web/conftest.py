@@ -148,10 +148,12 @@ async def served(
     store: Store, *, with_engine: bool = True, limits: Limits = QUICK, **settings: Any
 ) -> AsyncIterator[Served]:
     policies = settings.pop("policies", Policies())
-    engine_settings = replace(QUICK_ENGINE, budgets=settings.pop("budgets", {}))
+    budgets = settings.pop("budgets", {})
+    engine_settings = replace(QUICK_ENGINE, budgets=budgets, **settings.pop("engine", {}))
     catalog = settings.pop("catalog", ChoiceCatalog())
     world = EngineWorld(store, settings=engine_settings, policies=policies, catalog=catalog)
-    engine = await world.started() if with_engine else None
+    runner = settings.pop("runner", None)
+    engine = await world.started(runner=runner) if with_engine else None
     webhooks = settings.pop("webhooks", {})
     webhook_bytes = settings.pop("webhook_bytes", {})
     traces, logs = settings.pop("traces", None), settings.pop("logs", None)

@@ -91,6 +91,8 @@ post /sessions/{session_id}/retract · post /sessions/{session_id}/compact
 post /sessions/{session_id}/end · post /sessions/{session_id}/reopen
 post /sessions/{session_id}/restore · post /sessions/{session_id}/stop
 get /events · get /search · get /usage · get /bindings · get /export
+get /questions · get /questions/{question_id} · post /questions/{question_id}/answer
+get /policy/approvals · delete /policy/approvals/{approval_id} · post /policy/explain
 get /projects · post /projects · patch /projects/{project} · delete /projects/{project}
 get /schedules · post /schedules · post /schedules/{schedule}/run · get /access · post /access
 get /healthz · get /readyz · get /metrics

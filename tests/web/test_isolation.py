@@ -5,16 +5,29 @@ Without a login, from another site or in another profile, a request gets and cha
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, cast
 
 import pytest
 
 from sessionary.actions import outbox
+from sessionary.actions.sessions import read
 from sessionary.model.access import Scope
 from sessionary.model.message import Text
+from sessionary.model.policy import StandingApproval
+from sessionary.model.question import (
+    NewQuestion,
+    Question,
+    QuestionBody,
+    QuestionKind,
+    QuestionState,
+)
 from sessionary.model.source import Channel
+from sessionary.store.database import Tx
+from sessionary.store.tables import questions
 from sessionary.web.auth import CSRF_HEADER
 from sessionary.web.context import BrokenInvariant, StoreOverview, UpkeepOutcome, UpkeepProgress
+from tests.support.engine_world import EngineWorld
 from tests.support.import_reports import found_records
 from tests.web.conftest import API, Client, Served
 from tests.web.test_import_jobs import Machine
@@ -47,6 +60,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "/bindings": {"key": "other/api/dm/chat=x"},
     "/deliveries/{delivery_id}/redirect": {"channel": "api:x"},
     "/password": {"new": None},
+    "/questions/{question_id}/answer": {"decision": "approve", "text": "x"},
+    "/policy/explain": {"tool": "x"},
 }
 
 
@@ -194,8 +209,11 @@ async def filled(server: Served, client: Client) -> Filled:
     upkeep = await client.post("/upkeep", {"task": "verify"}, status=202)
     (binding,) = (await client.get("/bindings"))["items"]
     turn = (await client.get(f"/sessions/{id}/turns"))["items"][-1]
+    question, approval = await server.store.write(_ask, server.world, id, turn["id"])
     known = {
         "session_id": id,
+        "question_id": question,
+        "approval_id": approval,
         "turn_id": turn["id"],
         "seq": "1",
         "arrival_id": waiting["arrival_id"],
@@ -213,6 +231,33 @@ async def filled(server: Served, client: Client) -> Filled:
     return Filled(known, binding["key"])
 
 
+def _ask(tx: Tx, world: EngineWorld, session_id: str, turn_id: str) -> tuple[str, str]:
+    """A question of a turn, and a rule that somebody has made with an answer."""
+    head, moment = read.get_head(tx, session_id, profile="main"), world.context().moment()
+    question = Question(
+        no=0,
+        id=moment.new_id(),
+        profile="main",
+        session_no=head.no,
+        session_id=head.id,
+        turn_id=turn_id,
+        body=QuestionBody(
+            asked=NewQuestion(name="1", kind=QuestionKind.APPROVAL, text=WORD, tool=WORD)
+        ),
+        state=QuestionState.OPEN,
+        asked_at=moment.now,
+        expires_at=moment.now + timedelta(days=1),
+        code="K7QM",
+        token="0" * 32,
+    )
+    questions.insert(tx, question, due_at=question.expires_at)
+    rule = StandingApproval(
+        no=0, id=moment.new_id(), tool=WORD, given_by=WORD, given_at=moment.now, person=WORD
+    )
+    questions.insert_approval(tx, rule, profile="main", session_no=None)
+    return question.id, rule.id
+
+
 async def record(client: Client) -> dict[str, Any]:
     """All that a profile can see of itself."""
     paths = [
@@ -224,6 +269,8 @@ async def record(client: Client) -> dict[str, Any]:
         "logins",
         "bindings",
         "deliveries",
+        "questions",
+        "policy/approvals",
     ]
     seen = {path: (await client.get(f"/{path}"))["items"] for path in paths}
     return seen | {"export": (await client.call("GET", "/export")).text}
@@ -285,6 +332,7 @@ async def test_no_filter_reaches_other_profiles(server: Served, client: Client) 
         f"/export?session_id={id}",
         f"/export?session_id={mine}&session_id={id}&format=html",
         f"/search?q={WORD[:4]}*&session_id={id}",
+        f"/questions?session_id={id}&state=all",
         f"/sessions?project={NAME}",
         f"/sessions?text={WORD[:5]}&folder=all",
         f"/sessions/{mine}/blobs/{ours.known['blob']}",

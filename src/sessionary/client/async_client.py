@@ -18,7 +18,9 @@ from sessionary.client.async_resources import (
     AsyncBindingsResource,
     AsyncDeliveriesResource,
     AsyncImportsResource,
+    AsyncPolicyResource,
     AsyncProjectsResource,
+    AsyncQuestionsResource,
     AsyncSchedulesResource,
     AsyncTokensResource,
     AsyncUpkeepResource,
@@ -95,6 +97,16 @@ class AsyncSessionary(AsyncOpenStore):
     def arrivals(self) -> AsyncArrivalsResource:
         """The inbox."""
         return AsyncArrivalsResource(self)
+
+    @property
+    def questions(self) -> AsyncQuestionsResource:
+        """What turns ask people."""
+        return AsyncQuestionsResource(self)
+
+    @property
+    def policy(self) -> AsyncPolicyResource:
+        """Which tool calls need no approval any more."""
+        return AsyncPolicyResource(self)
 
     @property
     def access(self) -> AsyncAccessResource:
@@ -438,6 +450,11 @@ class AsyncSessionary(AsyncOpenStore):
         `agent` is the name of one of the settings, or a function that is called with the `TurnRequest`. `session` is a
         session, a name or a source; without one a new session is opened. Raises `AgentFailed` if the turn fails, and
         `RetryLater` if it takes longer than `timeout` seconds.
+
+        A turn that asks people something waits for them, in no process: `reply.state` is `waiting`, and
+        `reply.questions` says what it asks. Answer with `client.questions.answer`; a running server goes on with the
+        turn then, or `ask` does with the same `idempotency_key`. A text that answers the question can also be asked
+        in the session.
         """
         from sessionary.app import ask  # an agent's libraries take 0.3 s to load
 
@@ -459,8 +476,8 @@ class AsyncSessionary(AsyncOpenStore):
         """Ask an agent as `ask` does, and yield what it writes: `async for event in s.ask_stream("hello"): …`.
 
         A `Delta` is a piece of text or reasoning, a `StoredMessage` a finished message of the agent or a tool, and the
-        last event is the `Reply`. The question is sent when the first event is asked for; closing the generator before
-        its end stops the turn.
+        last event is the `Reply`, also if the turn waits for people. The question is sent when the first event is
+        asked for; closing the generator before its end stops the turn.
         """
         app, target = self.app, self._target_of(session)
         question = operations.question_for(app, target, content, idempotency_key=idempotency_key)

@@ -4,15 +4,16 @@ import builtins
 import os
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
 
-from sessionary.actions import access, credentials, inbox, outbox, schedules
+from sessionary.actions import access, credentials, inbox, outbox, questions, schedules
 from sessionary.actions.schedules import ScheduleSpec
 from sessionary.actions.sessions import projects, read, routing
 from sessionary.actions.sessions.routing import Binding, NextReset
+from sessionary.app.context import user_name
 from sessionary.client.async_pages import AsyncPage
 from sessionary.client.async_paginator import AsyncPaginator
 from sessionary.client.async_runtime import (
@@ -24,7 +25,9 @@ from sessionary.client.async_runtime import (
 )
 from sessionary.client.operations import (
     POLL_SECONDS,
+    SessionReference,
     SessionTarget,
+    list_questions,
     question_for,
     read_zone,
     reply_of,
@@ -33,9 +36,11 @@ from sessionary.client.operations import (
 from sessionary.client.values import Content, InputMessage, Reply
 from sessionary.errors import BadInput, NotFound, RetryLater
 from sessionary.model.access import PairingRequest, Permit, Scope, Token
+from sessionary.model.policy import StandingApproval
+from sessionary.model.question import Always, Answer, Decision, Question
 from sessionary.model.schedule import Run, Schedule, Timing
 from sessionary.model.session import Project, SessionHead
-from sessionary.model.source import Channel, SessionKey, Source
+from sessionary.model.source import Channel, Person, SessionKey, Source
 from sessionary.model.turn import Arrival, Delivery, DeliveryState
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals
@@ -52,6 +57,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 DeliveryStateName = DeliveryState | Literal["waiting", "sending", "sent", "abandoned", "redirected"]
 ScopeName = Scope | Literal["read", "write", "admin"]
+AlwaysName = Always | Literal["session", "person"]
 
 
 class _AsyncResource:
@@ -313,8 +319,9 @@ class AsyncArrivalsResource(_AsyncResource):
     async def reply(self, id: str, *, timeout: float | None = None) -> Reply:
         """Wait until a message is answered, in whatever process, and return the reply.
 
-        Raises `AgentFailed` if the turn fails, `NotAllowed` if the message was refused, and `RetryLater` after
-        `timeout` seconds.
+        If the turn waits for people, the reply has the state `waiting` and the `questions`: answer them with
+        `client.questions.answer`, and call this again. Raises `AgentFailed` if the turn fails, `NotAllowed` if the
+        message was refused, and `RetryLater` after `timeout` seconds.
         """
         from sessionary.app import ask  # the engine takes 0.2 s to load
 
@@ -359,6 +366,107 @@ class AsyncArrivalsResource(_AsyncResource):
             raise BadInput("Append the first message of a new session, or give the session a name.")
         question = question_for(app, target, content, idempotency_key=idempotency_key)
         return await run_async(lambda: ask.leave(app, question))
+
+
+class AsyncQuestionsResource(_AsyncResource):
+    """What turns ask people: may a tool be called, which of these, a text, several values."""
+
+    def list(
+        self,
+        *,
+        state: Literal["open", "all"] = "open",
+        session: SessionReference | str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> AsyncPaginator[Question]:
+        """Return questions, newest first: those that wait for an answer, or all; of one session, or of all."""
+        if state not in ("open", "all"):
+            raise BadInput(f"There is no state {state!r}: use open or all.")
+
+        async def fetch(cursor: str | None) -> AsyncPage[Question]:
+            found = await self._read(
+                list_questions,
+                profile=self._app.profile,
+                session=session,
+                only_open=state == "open",
+                limit=limit,
+                cursor=cursor,
+            )
+            return AsyncPage(found.items, found.next, fetch)
+
+        return paginate(fetch, cursor)
+
+    async def get(self, id: str) -> Question:
+        """Return one question, by its id, a beginning that only one id has, or its code while it is open."""
+        return await self._read(questions.find, id, profile=self._app.profile)
+
+    async def answer(
+        self,
+        id: str,
+        *,
+        approve: bool | None = None,
+        reason: str | None = None,
+        text: str | None = None,
+        arguments: Mapping[str, object] | None = None,
+        values: Mapping[str, object] | None = None,
+        always: AlwaysName | None = None,
+        by: Person | None = None,
+    ) -> Question:
+        """Answer a question as an owner, once; return it as it is then. The turn goes on after its last answer.
+
+        Whether a tool may be called is answered with `approve`; `arguments` are those that it is called with instead,
+        and `always` approves its later calls too, in this session or for the person who asked. Any other question is
+        answered with a `text`, an option of it for example, or with the `values` of a form. `approve=False` with a
+        `reason` denies. `by` is who answers; by default the user whose program this is.
+
+        Raises `NotFound`; `BadInput` if it is no answer to the question; `Conflict` if it was decided before, or if its
+        time is over.
+        """
+        if reason is not None and (approve is not False or text is not None):
+            raise BadInput("A `reason` is for a denial: use it with `approve=False`, without text.")
+        if always is not None and always not in set(Always):
+            raise BadInput(
+                f"An approval counts always in a session or for a person, not {always!r}."
+            )
+        from sessionary.app import ask  # the engine takes 0.2 s to load
+        from sessionary.formats.answer_input import read_answer
+
+        app = self._app
+        decision = None if approve is None else Decision.APPROVE if approve else Decision.DENY
+
+        def read(question: Question) -> Answer:
+            return read_answer(
+                question,
+                decision=decision,
+                text=reason if text is None else text,
+                arguments=arguments,
+                values=values,
+                always=None if always is None else Always(always),
+            )
+
+        person = by or Person(user_name())
+        return await run_async(lambda: ask.answer_question(app, id, read, by=person))
+
+
+class AsyncPolicyResource(_AsyncResource):
+    """The rules that people have made with their answers: a tool needs no approval in a session, or for a person."""
+
+    def approvals(
+        self, *, limit: int = 50, cursor: str | None = None
+    ) -> AsyncPaginator[StandingApproval]:
+        """Return the rules, newest first."""
+
+        async def fetch(cursor: str | None) -> AsyncPage[StandingApproval]:
+            found = await self._read(
+                questions.list_approvals, profile=self._app.profile, limit=limit, cursor=cursor
+            )
+            return AsyncPage(found.items, found.next, fetch)
+
+        return paginate(fetch, cursor)
+
+    async def revoke(self, id: str) -> None:
+        """Delete a rule: the tool needs an approval again. Raises `NotFound` if there is none."""
+        await self._write(questions.revoke_approval, id, profile=self._app.profile)
 
 
 class AsyncAccessResource(_AsyncResource):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from sessionary.actions import files, turns
+from sessionary.actions import files, questions, turns
 from sessionary.actions.sessions import append as append_actions
 from sessionary.actions.sessions import edit, holds, log, projects, read, revise, routing
 from sessionary.actions.sessions.append import NewMessage
@@ -33,7 +33,7 @@ from sessionary.model.choice import Changes, ChoiceChange
 from sessionary.model.message import Entry, Message
 from sessionary.model.session import Kind, Opening, SessionHead, folder_of
 from sessionary.model.source import NAMED, WEB, Person, SessionKey, Source
-from sessionary.model.turn import Arrival, Lease
+from sessionary.model.turn import Arrival, Lease, TurnState
 from sessionary.model.usage import Usage, UsageTotal
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import arrivals, sessions
@@ -488,6 +488,32 @@ def list_waiting(tx: Tx, id: str, *, profile: str) -> list[Arrival]:
     return sorted(waiting, key=lambda arrival: arrival.no)
 
 
+def list_questions(
+    tx: Tx,
+    *,
+    profile: str,
+    session: SessionReference | str | None,
+    only_open: bool,
+    limit: int,
+    cursor: str | None,
+) -> questions.QuestionPage:
+    """Return a page of questions, of a session or of all."""
+    id = find_id(tx, session._target, {}) if isinstance(session, SessionReference) else session
+    if id is None and session is not None:
+        return questions.QuestionPage((), None)
+    head = None if id is None else read.get_head(tx, id, profile=profile)
+    page = questions.list_questions(
+        tx,
+        profile=profile,
+        limit=limit,
+        session_no=None if head is None else head.no,
+        only_open=only_open,
+        cursor=cursor,
+    )
+    found = tuple(each for each in page.items if each.is_open or not only_open)
+    return questions.QuestionPage(found, page.next)
+
+
 def list_children(tx: Tx, id: str, *, profile: str) -> list[SessionHead]:
     """Return the sessions that came from a session."""
     return read.list_children(tx, read.get_head(tx, id, profile=profile))
@@ -703,10 +729,13 @@ async def reply_events(
 def reply_of(answer: "AgentAnswer") -> Reply:
     """Return the answer of an agent as the client gives it."""
     messages = [message for entry in answer.entries if (message := stored_message(entry))]
+    state = TurnState.DONE if answer.turn is None else answer.turn.state
     return Reply(
         answer.text,
         answer.session_id,
         None if answer.turn is None else answer.turn.id,
         answer.usage,
         tuple(messages),
+        TurnState.WAITING if answer.questions else state,
+        answer.questions,
     )

@@ -122,13 +122,31 @@ class Session(SessionReference):
         While it runs, nobody else can write to the session; its lease is renewed in the background. If another turn is
         running, `Conflict` is raised, with `wait` only after that many seconds.
         """
+        client, target = self._client, self._target
+        prompt = None if content is None else InputMessage("user", content).read(target.source)
         return RunningTurn(
-            self._client,
-            self._target,
-            None if content is None else InputMessage("user", content),
-            agent=agent,
-            idempotency_key=idempotency_key,
+            client,
+            target,
+            lambda: operations.begin_turn(
+                client.app, target, prompt, agent=agent, idempotency_key=idempotency_key
+            ),
             wait=wait,
+        )
+
+    def resume_turn(self, *, wait: float | None = None) -> RunningTurn:
+        """Go on with the turn of a program that waits for people: `with chat.resume_turn() as turn: …`.
+
+        `turn.questions` are its questions with the answers, and `turn.state` is the text that `turn.wait_for` stored.
+        If the program dies in this block, the turn is interrupted: nobody goes on with it again.
+
+        Raises `NotFound` if no such turn waits here, and `Conflict` if one of its questions is open, with `wait` only
+        after that many seconds; if another process goes on with it; and if it was stopped.
+        """
+        from sessionary.client import program_turns  # few programs ask
+
+        client, target = self._client, self._target
+        return RunningTurn(
+            client, target, lambda: program_turns.resume_turn(client.app, target), wait=wait
         )
 
     def send(self, content: Content, *, idempotency_key: str | None = None) -> Arrival:

@@ -2,7 +2,7 @@
 """A turn that runs in this program: it holds the session's lease, and renews it by itself."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
 from sessionary.actions import turns
@@ -14,57 +14,73 @@ from sessionary.client.operations import (
     POLL_SECONDS,
     LiveEvents,
     SessionTarget,
-    begin_turn,
 )
 from sessionary.client.sync_runtime import (
     ChangeSignal,
     Heartbeat,
     finish,
     prepare_prices,
+    run_blocking,
     take_result,
 )
 from sessionary.client.values import Content, InputMessage, RoleName
 from sessionary.errors import BadInput, Conflict, TurnLost
-from sessionary.model.turn import Lease, TurnState
+from sessionary.model.turn import Lease, Turn, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import Pending, Tx
 
 if TYPE_CHECKING:
     from sessionary.client.client import Sessionary
+    from sessionary.model.question import Question
+    from sessionary.model.question_data import QuestionData
 
 
 class RunningTurn:
-    """A turn that holds the session's lease. Leaving the block ends it; an exception ends it as failed."""
+    """A turn that holds the session's lease. Leaving the block ends it; an exception ends it as failed.
+
+    After `wait_for` the turn has no lease and does not end with the block: it waits for people.
+    """
 
     def __init__(
         self,
         client: "Sessionary",
         target: SessionTarget,
-        prompt: InputMessage | None,
+        begin: Callable[[], Callable[[Tx], turns.Begun | Turn]],
         *,
-        agent: str | None,
-        idempotency_key: str | None,
         wait: float | None,
     ) -> None:
+        """`begin` makes the transaction that takes the lease, once for each attempt."""
         self._client = client
         self._target = target
-        self._prompt = None if prompt is None else prompt.read(target.source)
-        self._agent = agent
-        self._idempotency_key = idempotency_key
+        self._begin_turn = begin
         self._wait = wait
         self._begun: turns.Begun | None = None
+        self._cannot_go_on: Turn | None = None
+        self._questions: tuple[Question, ...] = ()
+        self._is_parked = False
         self._live: LiveEvents
-        self._heartbeat = Heartbeat(self._renew, seconds=LEASE_SECONDS / 3)
+        self._heartbeat = self._new_heartbeat()
 
     @property
     def id(self) -> str:
         """The turn's id."""
-        return self._lease.turn_id
+        return self._taken.lease.turn_id
 
     @property
     def session_id(self) -> str:
         """The session's id."""
-        return self._lease.session_id
+        return self._taken.lease.session_id
+
+    @property
+    def questions(self) -> "tuple[Question, ...]":
+        """What the turn has asked people, with their answers: see `wait_for`."""
+        return self._questions
+
+    @property
+    def state(self) -> str | None:
+        """What was given to `wait_for` as `state`, in a turn that goes on after it."""
+        resumption = self._taken.resumption
+        return None if resumption is None else resumption.program_state
 
     def append(
         self,
@@ -117,6 +133,36 @@ class RunningTurn:
         """Store the text streamed so far of an unfinished step; it is kept if the process dies."""
         finish(self._client.app.store.write(turns.checkpoint, self._lease, text))
 
+    def wait_for(
+        self, questions: "Sequence[QuestionData]", *, state: str | None = None
+    ) -> "tuple[Question, ...]":
+        """Ask people something, and let the turn wait for the answers, held by no process; return the questions.
+
+        A question with a `tool` and its `arguments` asks whether the tool may be called; `options` or a JSON `schema`
+        ask for a choice or for values; otherwise the answer to `text` is a text. They are asked where a server would
+        ask them, and a rule of the policy may answer an approval at once. The turn, its questions and `state`, a text
+        of yours, are stored in one transaction.
+
+        Leave the block after this: the turn cannot be written to any more. When people have answered, go on with
+        `resume_turn`, in any process. Raises `BadInput` if a question cannot be asked; then the turn runs on.
+        """
+        from sessionary.client import program_turns  # few programs ask
+
+        app, lease = self._client.app, self._lease
+        asked = program_turns.read_questions(questions, known=self._questions)
+        source, known = self._target.source, len(self._questions)
+        park = run_blocking(lambda: program_turns.park_turn(app, source, lease, asked, state=state))
+        self._heartbeat.stop()
+        try:
+            take_result(app.store.write(park), self._note_parked)
+        except BaseException:
+            if not self._is_parked:
+                self._heartbeat = self._new_heartbeat()
+                self._heartbeat.start()
+            raise
+        self._live.publish("ended", {"state": str(TurnState.WAITING), "reason": None})
+        return self._questions[known:]
+
     def __enter__(self) -> Self:
         try:
             self._begin()
@@ -129,34 +175,37 @@ class RunningTurn:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._heartbeat.stop()
-        self._end(error)
+        if not self._is_parked:
+            self._end(error)
+
+    @property
+    def _taken(self) -> turns.Begun:
+        if self._begun is None:
+            raise BadInput("The turn has not begun: use it in a `with` block.")
+        return self._begun
 
     @property
     def _lease(self) -> Lease:
-        if self._begun is None:
-            raise BadInput("The turn has not begun: use it in a `with` block.")
+        lease = self._taken.lease
+        if self._is_parked:
+            raise BadInput(
+                "The turn waits for people and cannot be written to: leave the block, and go on with `resume_turn`."
+            )
         if self._heartbeat.lost is not None:
             raise self._heartbeat.lost
-        return self._begun.lease
+        return lease
 
     def _begin(self) -> None:
-        """Take the lease; with `wait` try again until the running turn has ended or the time is up."""
+        """Take the lease; with `wait` try again until nothing prevents it, or the time is up."""
         app = self._client.app
         deadline = time.monotonic() + (self._wait or 0.0)
         signal: ChangeSignal | None = None
         was_running = True
         try:
             while True:
-                begin = begin_turn(
-                    app,
-                    self._target,
-                    self._prompt,
-                    agent=self._agent,
-                    idempotency_key=self._idempotency_key,
-                )
                 try:
-                    take_result(app.store.write(begin), self._note)
-                    return
+                    take_result(app.store.write(self._begin_turn()), self._note)
+                    break
                 except Conflict:
                     left = deadline - time.monotonic()
                     is_running = left > 0 and self._is_running()
@@ -173,6 +222,9 @@ class RunningTurn:
         finally:
             if signal is not None:
                 signal.close()
+        if self._cannot_go_on is not None:
+            reason = self._cannot_go_on.reason or "it was stopped"
+            raise Conflict(f"The turn cannot go on and has ended: {reason}.")
 
     def _is_running(self) -> bool:
         """Return whether another turn is running in the session."""
@@ -215,10 +267,22 @@ class RunningTurn:
             raise
         self._live.publish("ended", {"state": str(state), "reason": reason})
 
-    def _note(self, begun: turns.Begun) -> None:
+    def _note(self, begun: turns.Begun | Turn) -> None:
+        if isinstance(begun, Turn):
+            self._cannot_go_on = begun
+            return
         self._begun = begun
+        if begun.resumption is not None:
+            self._questions = begun.resumption.questions
         self._live = LiveEvents(self._client.app, begun.lease)
         self._target.id = begun.route.session_id
+
+    def _note_parked(self, questions: "tuple[Question, ...]") -> None:
+        self._questions = questions
+        self._is_parked = True
+
+    def _new_heartbeat(self) -> Heartbeat:
+        return Heartbeat(self._renew, seconds=LEASE_SECONDS / 3)
 
     def _renew(self) -> Pending[None]:
         app = self._client.app

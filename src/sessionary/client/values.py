@@ -9,10 +9,12 @@ from sessionary.errors import BadInput
 from sessionary.model.message import Entry, Message, Part, Role, message
 from sessionary.model.session import Kind, SessionFolder, SessionHead
 from sessionary.model.source import Person, Source
+from sessionary.model.turn import TurnState
 from sessionary.model.usage import Usage, UsageTotal
 
 if TYPE_CHECKING:
     from sessionary.formats.message_input import File
+    from sessionary.model.question import Question
 
 RoleName = Role | Literal["user", "assistant", "system", "tool"]
 FolderName = SessionFolder | Literal["chats", "automation", "archive", "trash", "all"]
@@ -134,13 +136,19 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What an agent answered: its text, where it is stored, and what it used."""
+    """What an agent answered: its text, where it is stored, and what it used.
+
+    If `state` is `waiting`, the turn has asked people something: `questions` are those that are open, and the rest is
+    what the agent has written so far. `turn_id` is None if it is an earlier turn of the session that waits.
+    """
 
     text: str
     session_id: str
     turn_id: str | None
     usage: UsageTotal
     messages: tuple[StoredMessage, ...] = field(default=(), repr=False)
+    state: TurnState = TurnState.DONE
+    questions: "tuple[Question, ...]" = ()
 
 
 @dataclass(frozen=True, slots=True)

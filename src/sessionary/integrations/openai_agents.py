@@ -2,6 +2,8 @@
 
 session = SessionarySession("alice", client)
 await Runner.run(agent, "Hello", session=session)
+
+A run that stops for approvals can wait for them in a turn of the program: see `park_run` and `resume_run`.
 """
 
 import asyncio
@@ -16,7 +18,7 @@ from sessionary.actions import turns
 from sessionary.actions.sessions.append import NewMessage
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict, SessionaryError, TurnLost
-from sessionary.integrations import thread
+from sessionary.integrations import parked_runs, thread
 from sessionary.integrations.base import (
     NewFiles,
     SessionaryClient,
@@ -24,8 +26,10 @@ from sessionary.integrations.base import (
     require_extra,
     wait_for_write,
 )
+from sessionary.integrations.parked_runs import PendingCall, ProgramTurn
 from sessionary.integrations.thread import ExternalThread
 from sessionary.model.message import Entry
+from sessionary.model.question import Question, outcome_text
 from sessionary.model.source import Person
 from sessionary.model.turn import Lease, TurnState
 from sessionary.model.usage import Usage
@@ -47,7 +51,14 @@ from sessionary.model.transcript import chats_of
 with require_extra("openai-agents", "The storage for the OpenAI Agents SDK"):
     from agents.memory import SessionSettings
 
-    from agents import RunContextWrapper
+    from agents import (
+        Agent,
+        RunContextWrapper,
+        RunResult,
+        RunResultStreaming,
+        RunState,
+        ToolApprovalItem,
+    )
 logger = logging.getLogger(__name__)
 PLATFORM = "openai-agents"
 LEASE_SECONDS = 60.0
@@ -561,3 +572,85 @@ def _words(content: Any) -> str:
     return "\n".join(
         str(piece.get("text") or f"[{piece.get('name') or 'a file'}]") for piece in content
     )
+
+
+# Runs that stop for approvals.
+
+
+async def park_run(
+    turn: ProgramTurn,
+    result: RunResult | RunResultStreaming,
+    *,
+    context_serializer: Callable[[Any], Mapping[str, Any]] | None = None,
+) -> tuple[Question, ...]:
+    """Ask people for the approvals that a run has stopped for, and store the run with the turn; return the questions.
+
+    Leave the block of the turn after this. `context_serializer` is for a run whose context is no mapping, as in the
+    SDK's `RunState.to_json`. Raise `BadInput` if the run waits for no approval.
+    """
+    state = result.to_state()
+    calls = [_pending(item) for item in state.get_interruptions()]
+    run = state.to_json(context_serializer=context_serializer)
+    return await parked_runs.park(turn, PLATFORM, calls, run)
+
+
+async def resume_run(
+    turn: ProgramTurn,
+    agent: Agent[Any],
+    *,
+    context_override: Mapping[str, Any] | RunContextWrapper[Any] | None = None,
+    context_deserializer: Callable[[Mapping[str, Any]], Any] | None = None,
+) -> RunState[Any, Agent[Any]]:
+    """Return the run that a turn was parked with, with what people decided: `Runner.run(agent, state)` goes on with it.
+
+    A denied call is rejected with its reason. The SDK cannot change the arguments of a call: if somebody approved other
+    ones, the call is rejected, and the model reads which arguments it may call the tool with. The last two parameters
+    are those of the SDK's `RunState.from_json`.
+    """
+    parked = parked_runs.load(turn, PLATFORM)
+    state = await RunState.from_json(
+        agent,
+        parked.run,
+        context_override=context_override,
+        context_deserializer=context_deserializer,
+    )
+    for item in state.get_interruptions():
+        question = parked.question_about(_pending(item))
+        answered = question.answered
+        if answered is None or not question.is_approved:
+            state.reject(item, rejection_message=f"The call was not run. {outcome_text(question)}")
+        elif answered.answer.arguments is not None:
+            wanted = json.dumps(answered.answer.arguments, ensure_ascii=False)
+            state.reject(
+                item,
+                rejection_message="The call was not run. It may be called with other arguments: "
+                f"{wanted}. Call the tool again with exactly these.",
+            )
+        else:
+            state.approve(item)
+    return state
+
+
+def _pending(item: ToolApprovalItem) -> PendingCall:
+    """Return the call that waits for an approval, with everything that is known of what it does."""
+    if not item.call_id:
+        raise BadInput(f"A call of {item.name} has no id, so nobody can be asked about it.")
+    tool = item.qualified_name or item.name or "a tool of the model's provider"
+    return PendingCall(item.call_id, tool, _arguments(item))
+
+
+def _arguments(item: ToolApprovalItem) -> dict[str, Any]:
+    given = item.arguments
+    if given is not None:
+        try:
+            read = json.loads(given) if given.strip() else {}
+        except ValueError:
+            read = None
+        return read if isinstance(read, dict) else {"arguments": given}
+    raw: Any = item.raw_item
+    facts = raw if isinstance(raw, Mapping) else raw.model_dump(mode="json", exclude_none=True)
+    return {name: value for name, value in facts.items() if name not in _IDENTITY}
+
+
+# What a call has besides what it does.
+_IDENTITY = frozenset({"type", "id", "call_id", "status"})

@@ -7,6 +7,8 @@
 
 A conversation is a session. Its history is what people read there: a branch is a retraction, a
 fork is a fork, and what a person takes back in the workbench is taken back here too.
+
+A run that stops for approvals can wait for them in a turn of the program: see `park_requests`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,9 +20,10 @@ from msgspec import structs
 from sessionary.actions.sessions import append, edit, log, read, revise, routing
 from sessionary.actions.sessions.append import NewMessage
 from sessionary.clock import Moment
-from sessionary.errors import NotFound
-from sessionary.integrations import thread
+from sessionary.errors import BadInput, NotFound
+from sessionary.integrations import parked_runs, thread
 from sessionary.integrations.base import NewFiles, SessionaryClient, require_extra, wait_for_write
+from sessionary.integrations.parked_runs import PendingCall, ProgramTurn
 from sessionary.integrations.thread import ExternalThread
 from sessionary.model import transcript
 from sessionary.model.message import (
@@ -34,6 +37,7 @@ from sessionary.model.message import (
     ToolResult,
     Unknown,
 )
+from sessionary.model.question import Question, outcome_text
 from sessionary.model.session import SessionFolder, SessionHead
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
@@ -60,6 +64,12 @@ with require_extra("pydantic-ai", "The storage for pydantic-ai"):
         ToolCallPart,
         ToolReturnPart,
         UserPromptPart,
+    )
+    from pydantic_ai.tools import (
+        DeferredToolRequests,
+        DeferredToolResults,
+        ToolApproved,
+        ToolDenied,
     )
 
 PLATFORM = "pydantic-ai"
@@ -429,3 +439,64 @@ def _answered(part: Any) -> Part:
         case ToolCallPart():
             return ToolCall(part.tool_call_id, part.tool_name, part.args)
     return Unknown({"type": f"pydantic-ai:{part.part_kind}"})
+
+
+# Runs that stop for approvals.
+
+
+async def park_requests(
+    turn: ProgramTurn, requests: DeferredToolRequests, messages: Sequence[ModelMessage]
+) -> tuple[Question, ...]:
+    """Ask people for the approvals that a run has stopped for, and store its messages with the turn.
+
+    `requests` is the output of the run, and `messages` are its `all_messages()`. Return the questions; leave the block
+    of the turn after this. Calls that are executed elsewhere, `requests.calls`, are the program's own: add their
+    results to those of `deferred_results`. Raise `BadInput` if the run waits for no approval, or if the messages are
+    not those of the run.
+    """
+    calls = [_pending(part) for part in requests.approvals]
+    if any(call not in _proposed(messages) for call in calls):
+        raise BadInput("These are not the messages of the run that asks: its calls are missing.")
+    run = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
+    return await parked_runs.park(turn, PLATFORM, calls, run)
+
+
+def message_history(turn: ProgramTurn) -> list[ModelMessage]:
+    """Return the messages that a turn was parked with, for `agent.run(message_history=…)`."""
+    run = parked_runs.load(turn, PLATFORM).run
+    return list(ModelMessagesTypeAdapter.validate_python(run))
+
+
+def deferred_results(turn: ProgramTurn) -> DeferredToolResults:
+    """Return what people decided about the calls that a turn was parked with, for `agent.run(deferred_tool_results=…)`.
+
+    A denied call has its reason, and one that was approved with other arguments has those.
+    """
+    parked = parked_runs.load(turn, PLATFORM)
+    proposed = _proposed(message_history(turn))
+    asked = {id for id, _ in parked.asked}
+    results = DeferredToolResults()
+    for call in proposed:
+        if call.id in asked:
+            results.approvals[call.id] = _approval(parked.question_about(call))
+    return results
+
+
+def _approval(question: Question) -> ToolApproved | ToolDenied:
+    answered = question.answered
+    if answered is None or not question.is_approved:
+        return ToolDenied(f"The call was not run. {outcome_text(question)}")
+    changed = answered.answer.arguments
+    return ToolApproved(override_args=None if changed is None else dict(changed))
+
+
+def _proposed(messages: Sequence[ModelMessage]) -> list[PendingCall]:
+    """Return the calls of the last answer of the model."""
+    for message in reversed(messages):
+        if isinstance(message, ModelResponse):
+            return [_pending(part) for part in message.parts if isinstance(part, ToolCallPart)]
+    return []
+
+
+def _pending(part: ToolCallPart) -> PendingCall:
+    return PendingCall(part.tool_call_id, part.tool_name, part.args_as_dict())

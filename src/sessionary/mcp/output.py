@@ -1,4 +1,4 @@
-"""What tools return: the JSON of heads, messages and usage, cut to a bounded number of tokens."""
+"""What tools return: the JSON of heads, messages, questions and usage, cut to a bounded number of tokens."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, NotRequired, TypeVar
@@ -16,6 +16,7 @@ from sessionary.model.message import (
     ToolCall,
     ToolResult,
 )
+from sessionary.model.question import Question, QuestionKind, arguments_text
 from sessionary.model.session import Kind, SessionHead
 from sessionary.model.tokens import estimate
 from sessionary.model.usage import UsageTotal
@@ -110,6 +111,29 @@ class HitLinePage(TypedDict):
     missing: str | None
 
 
+class QuestionLine(TypedDict):
+    """A question that a turn asks people, and until when it waits for the answer."""
+
+    question_id: str
+    session_id: str
+    kind: QuestionKind
+    text: str
+    tool: str | None
+    arguments: str
+    options: list[str]
+    agent: str | None
+    where: str
+    asked_at: str
+    expires_at: str
+
+
+class QuestionLinePage(TypedDict):
+    """Questions that wait for a person's answer. Pass `next` as `cursor` to get more."""
+
+    items: list[QuestionLine]
+    next: str | None
+
+
 class UsagePage(TypedDict):
     """Tokens and cost by group. Pass `next` as `cursor` to get more. `used_up_budgets` allow no turn to begin."""
 
@@ -180,6 +204,24 @@ def head_json(head: SessionHead) -> SessionBrief:
         "message_count": head.message_count,
         "last_active_at": time_text(head.last_active_at),
         "end_reason": head.end_reason and cut(head.end_reason, _MAX_NAME),
+    }
+
+
+def question_json(question: Question) -> QuestionLine:
+    """A question, without what would help to answer it from a chat."""
+    asked, body = question.asked, question.body
+    return {
+        "question_id": question.id,
+        "session_id": question.session_id,
+        "kind": asked.kind,
+        "text": cut(asked.text),
+        "tool": asked.tool and cut(asked.tool, _MAX_NAME),
+        "arguments": cut(arguments_text(asked.arguments)),
+        "options": [cut(each, _MAX_NAME) for each in asked.options],
+        "agent": body.agent and cut(body.agent, _MAX_NAME),
+        "where": cut(body.where, _MAX_NAME),
+        "asked_at": time_text(question.asked_at),
+        "expires_at": time_text(question.expires_at),
     }
 
 

@@ -32,7 +32,7 @@ _SAME_TASK = (Lineage.FORK, Lineage.CONTINUATION, Lineage.SUBAGENT)
 # Clients put a prefix of theirs before a tool's name: `mcp__sessionary__search_sessions`.
 _OWN_TOOLS = re.compile(
     r"(?:.*[^a-z])?(?:search_sessions|resume_pack|get_session_overview|get_usage_summary)"
-    r"|.*sessionary.*[^a-z](?:list_sessions|get_messages)",
+    r"|.*sessionary.*[^a-z](?:list_sessions|get_messages|list_questions)",
     re.IGNORECASE,
 )
 _CURSOR = re.compile(r"([^~]{0,200})~((?:[0-9a-z]{1,13}\.)*)")

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from sessionary.actions import budgets, usage
+from sessionary.actions import budgets, questions, usage
 from sessionary.actions.budgets import Budgets
 from sessionary.actions.search.search import SearchOptions
 from sessionary.actions.sessions import append, edit, lists, log, read
@@ -19,6 +19,7 @@ from sessionary.mcp.output import (
     HitLinePage,
     MessageLine,
     MessageWindow,
+    QuestionLinePage,
     RenamedSession,
     ResumePack,
     SessionBriefPage,
@@ -194,6 +195,20 @@ class SessionTools:
             "more_after": window.more_after or shown[-1:] != seqs[-1:],
         }
 
+    async def list_questions(
+        self,
+        limit: Annotated[int, Field(ge=1, le=200, description="How many questions.")] = 20,
+        cursor: Cursor = None,
+    ) -> QuestionLinePage:
+        """List what agents ask people and nobody has answered yet, newest first.
+
+        No tool answers them: what an agent wants to do is approved by a person, never by an agent. People answer in the
+        chat where they were asked, in the workbench, or with `sessionary questions`.
+        """
+        return await self.store.read(
+            _question_page, profile=self.profile, limit=limit, cursor=cursor
+        )
+
     async def get_usage_summary(self, by: GroupName = "model", cursor: Cursor = None) -> UsagePage:
         """Sum the tokens and the cost of model calls; name the budgets that are used up."""
         rows = await self.store.read(usage.sum_usage, by, profile=self.profile)
@@ -315,6 +330,17 @@ def _list_page(
     if len(kept) < len(page.items):
         # Read a shorter page, so that its cursor is right.
         page = lists.list_sessions(tx, filters, profile=profile, limit=len(kept), cursor=cursor)
+    return {"items": kept, "next": page.next}
+
+
+def _question_page(tx: Tx, *, profile: str, limit: int, cursor: str | None) -> QuestionLinePage:
+    page = questions.list_questions(tx, profile=profile, limit=limit, only_open=True, cursor=cursor)
+    kept = output.fit([output.question_json(each) for each in page.items])
+    if len(kept) < len(page.items):
+        # Read a shorter page, so that its cursor is right.
+        page = questions.list_questions(
+            tx, profile=profile, limit=len(kept), only_open=True, cursor=cursor
+        )
     return {"items": kept, "next": page.next}
 
 

@@ -39,6 +39,8 @@ _TAGS = {
     "arrivals": "Messages from other programs, and what became of them.",
     "sessions": "The list of sessions, and each session as a whole.",
     "conversation": "The entries of a session, its turns, and changes to its history.",
+    "questions": "What turns ask people, and the answers.",
+    "policy": "Which tool calls need an approval.",
     "search": "Full-text search.",
     "usage": "Tokens and cost.",
     "events": "Changes as they happen.",

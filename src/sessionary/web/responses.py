@@ -8,12 +8,14 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from fastapi import Request
 
-from sessionary.actions import requests
+from sessionary.actions import question_arrivals, requests
 from sessionary.actions.requests import IdempotentRequest, StoredResponse
 from sessionary.engine.engine import Engine
 from sessionary.engine.intake import SubmissionResult
-from sessionary.errors import BadInput, Conflict, NotFound
+from sessionary.errors import BadInput, Conflict, NotAllowed, NotFound
 from sessionary.model import codec
+from sessionary.model.access import Scope
+from sessionary.model.question import Question, QuestionKind
 from sessionary.store.database import Tx
 from sessionary.web.auth import context_of, idempotency_key
 from sessionary.web.context import Caller
@@ -109,21 +111,38 @@ def engine_for(request: Request, caller: Caller) -> Engine:
     return engine
 
 
+def require_approver(question: Question, caller: Caller) -> None:
+    """Refuse the answer of a caller to a question that only owners may answer: whether a tool may be called."""
+    if question.asked.kind is QuestionKind.APPROVAL and not caller.scope.allows(Scope.ADMIN):
+        raise NotAllowed(
+            "A tool call is approved or denied in the workbench, or with a token of the scope "
+            f"{Scope.ADMIN}; this one has {caller.scope}, so that a program cannot approve the calls of its own "
+            "agent. Nothing was changed."
+        )
+
+
 async def accepted(
     request: Request,
     caller: Caller,
     take: Callable[[Tx], SubmissionResult],
-    tell: Callable[[SubmissionResult], T],
+    tell: Callable[[SubmissionResult, str | None], T],
 ) -> Accepted[T]:
-    """Store a message, answer once it is durable, and let the engine run its turn."""
+    """Store a message, answer once it is durable, and let the engine run its turn.
+
+    `tell` is given the result, and the id of the question that the message has answered, if it has.
+    """
     engine = engine_for(request, caller)
     taken: list[SubmissionResult] = []
 
     def apply(tx: Tx) -> StoredAnswer[T]:
         taken[:] = [take(tx)]
+        question = _answered_question(tx, taken[0], profile=caller.profile)
+        if question is not None:
+            require_approver(question, caller)
+        question_id = None if question is None else question.id
         # A command's answer may quote its session, so it is deleted with it.
         about = taken[0].session_id or taken[0].current_session_id
-        return answer(tell(taken[0]), 202, session_id=about)
+        return answer(tell(taken[0], question_id), 202, session_id=about)
 
     async def finish() -> Accepted[T]:
         response = await change(request, caller, apply)
@@ -133,3 +152,11 @@ async def accepted(
 
     # If the caller disconnects meanwhile, the turn that was begun must still run.
     return await asyncio.shield(asyncio.ensure_future(finish()))
+
+
+def _answered_question(tx: Tx, result: SubmissionResult, *, profile: str) -> Question | None:
+    """The question that a message was taken as the answer to."""
+    received = result.received
+    if not received.is_answer or received.arrival_id is None:
+        return None
+    return question_arrivals.get_answered(tx, received.arrival_id, profile=profile)

@@ -62,7 +62,7 @@ class DamagedEntry(TypedDict):
 
 
 class TurnOutcome(TypedDict):
-    """How a turn ended."""
+    """How a turn ended; `waiting`: it has not, but waits for people, and goes on later with another `began`."""
 
     state: TurnState
     reason: str | None

@@ -10,14 +10,15 @@ from typing import Any, NamedTuple
 
 from typing_extensions import TypedDict
 
+from sessionary.actions import question_arrivals
 from sessionary.actions.sessions.log import SessionChanged
 from sessionary.errors import NotFound, RetryLater, SessionaryError, StoreUnavailable
 from sessionary.model import message
-from sessionary.model.json_types import PartJson
+from sessionary.model.json_types import PartJson, QuestionInfo
 from sessionary.model.message import Message
 from sessionary.model.session import Segment
-from sessionary.model.turn import Arrival, ArrivalState, TurnState
-from sessionary.model.view import time_text
+from sessionary.model.turn import ArrivalState, TurnState
+from sessionary.model.view import question_json, time_text
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, entries, sessions, turns
 from sessionary.web.auth import has_access
@@ -58,9 +59,11 @@ class ArrivalDetail(TypedDict):
     seq: int | None
     """The number of its entry."""
     turn_id: str | None
-    """The turn that took it."""
+    """The turn that took it, or that it let go on because it has answered its question."""
     turn_state: TurnState | None
-    """How far that turn is."""
+    """How far that turn is; `waiting`: it has asked people something."""
+    questions: list[QuestionInfo]
+    """The open questions of its turn, or of the turn that it waits for: see `POST /questions/{question_id}/answer`."""
     reply: ReplyInfo | None
     """The reply, as soon as it is there."""
 
@@ -70,8 +73,10 @@ def read_arrival(tx: Tx, id: str, *, profile: str) -> ArrivalDetail:
     found = arrivals.get(tx, id, profile=profile)
     if found is None:
         raise NotFound(f"There is no arrival {id}.")
-    turn = None if found.turn_id is None else turns.get(tx, found.turn_id, profile=profile)
-    reply = None if turn is None else _reply(tx, found, session_no=turn[1])
+    turn_id = question_arrivals.find_turn_id(tx, found, profile=profile)
+    turn = None if turn_id is None else turns.get(tx, turn_id, profile=profile)
+    reply = None if turn is None else _reply(tx, turn[0].id, session_no=turn[1])
+    blocking = question_arrivals.list_blocking(tx, found, None if turn is None else turn[0])
     return {
         "id": found.id,
         "state": found.state,
@@ -81,14 +86,17 @@ def read_arrival(tx: Tx, id: str, *, profile: str) -> ArrivalDetail:
         "received_at": time_text(found.received_at),
         "session_id": found.session_id,
         "seq": found.seq,
-        "turn_id": found.turn_id,
+        "turn_id": turn_id,
         "turn_state": None if turn is None else turn[0].state,
+        "questions": [question_json(each) for each in blocking],
         "reply": reply,
     }
 
 
 def is_over(found: ArrivalDetail) -> bool:
-    """Whether nothing more will become of an arrival."""
+    """Whether nothing more will become of an arrival, or only after people have answered a question."""
+    if found["questions"]:
+        return True
     return (
         found["state"] is not ArrivalState.WAITING and found["turn_state"] is not TurnState.RUNNING
     )
@@ -132,7 +140,7 @@ class RecentChanges:
 
 
 class ArrivalWaits:
-    """Answers a request when its arrival was answered, refused, or its turn ended otherwise.
+    """Answers a request when its arrival was answered, refused, or its turn ended otherwise or waits for people.
 
     A commit of this process that changes a session causes a look for all that wait for it, however many; besides there
     is one for all every second, because the turn may run in another process. A request that waits holds a future and a
@@ -275,8 +283,8 @@ def find_outcomes(
     return found
 
 
-def _reply(tx: Tx, found: Arrival, *, session_no: int) -> ReplyInfo | None:
-    seq = entries.reply_of_turn(tx, session_no, found.turn_id)
+def _reply(tx: Tx, turn_id: str, *, session_no: int) -> ReplyInfo | None:
+    seq = entries.reply_of_turn(tx, session_no, turn_id)
     if seq is None:
         return None
     head = sessions.get_by_no(tx, session_no)

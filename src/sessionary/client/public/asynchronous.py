@@ -11,7 +11,9 @@ from sessionary.client.async_resources import AsyncArrivalsResource as AsyncArri
 from sessionary.client.async_resources import AsyncBindingsResource as AsyncBindingsResource
 from sessionary.client.async_resources import AsyncDeliveriesResource as AsyncDeliveriesResource
 from sessionary.client.async_resources import AsyncImportsResource as AsyncImportsResource
+from sessionary.client.async_resources import AsyncPolicyResource as AsyncPolicyResource
 from sessionary.client.async_resources import AsyncProjectsResource as AsyncProjectsResource
+from sessionary.client.async_resources import AsyncQuestionsResource as AsyncQuestionsResource
 from sessionary.client.async_resources import AsyncSchedulesResource as AsyncSchedulesResource
 from sessionary.client.async_resources import AsyncTokensResource as AsyncTokensResource
 from sessionary.client.async_resources import AsyncUpkeepResource as AsyncUpkeepResource

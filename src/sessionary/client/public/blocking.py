@@ -19,7 +19,9 @@ from sessionary.client.resources import ArrivalsResource as ArrivalsResource
 from sessionary.client.resources import BindingsResource as BindingsResource
 from sessionary.client.resources import DeliveriesResource as DeliveriesResource
 from sessionary.client.resources import ImportsResource as ImportsResource
+from sessionary.client.resources import PolicyResource as PolicyResource
 from sessionary.client.resources import ProjectsResource as ProjectsResource
+from sessionary.client.resources import QuestionsResource as QuestionsResource
 from sessionary.client.resources import SchedulesResource as SchedulesResource
 from sessionary.client.resources import TokensResource as TokensResource
 from sessionary.client.resources import UpkeepResource as UpkeepResource
@@ -54,6 +56,17 @@ from sessionary.model.message import Text as Text
 from sessionary.model.message import ToolCall as ToolCall
 from sessionary.model.message import ToolResult as ToolResult
 from sessionary.model.message import Unknown as Unknown
+from sessionary.model.policy import StandingApproval as StandingApproval
+from sessionary.model.question import Always as Always
+from sessionary.model.question import Answer as Answer
+from sessionary.model.question import Answered as Answered
+from sessionary.model.question import Decision as Decision
+from sessionary.model.question import NewQuestion as NewQuestion
+from sessionary.model.question import Question as Question
+from sessionary.model.question import QuestionBody as QuestionBody
+from sessionary.model.question import QuestionKind as QuestionKind
+from sessionary.model.question import QuestionState as QuestionState
+from sessionary.model.question_data import QuestionData as QuestionData
 from sessionary.model.schedule import Run as Run
 from sessionary.model.schedule import RunState as RunState
 from sessionary.model.schedule import Schedule as Schedule

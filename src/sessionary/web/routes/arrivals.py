@@ -59,6 +59,8 @@ class ArrivalAccepted(TypedDict):
     """The session that contains the message; null for a command, and while the message waits for a turn."""
     answer: str | None
     """The result of a command; null for any other message."""
+    question_id: str | None
+    """The question of a waiting turn that the message has answered: no turn begins with it."""
 
 
 @router.post("/arrivals", status_code=202)
@@ -100,7 +102,8 @@ async def get_arrival(
     """Get a message that arrived.
 
     Its state, its session and turn, and the reply when it is there. With `wait` the answer comes as soon as the message
-    was answered or refused, or its turn ended without a reply; when the time is over, it is the state until then.
+    was answered or refused, or its turn ended without a reply; when the time is over, it is the state until then. If
+    people must answer something first, the answer comes at once with these `questions`.
     """
     known = checked_name(arrival_id, "arrival")
 
@@ -161,9 +164,10 @@ async def withdraw_arrival(
     return await change(request, caller, apply)
 
 
-def _accepted(done: SubmissionResult) -> ArrivalAccepted:
+def _accepted(done: SubmissionResult, question_id: str | None) -> ArrivalAccepted:
     return {
         "arrival_id": done.received.arrival_id,
         "session_id": done.session_id,
         "answer": done.received.answer,
+        "question_id": question_id,
     }

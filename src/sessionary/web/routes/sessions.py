@@ -201,7 +201,7 @@ class TurnAccepted(TypedDict):
     """A message was stored. While a turn is running it waits (`queued`), and the ids are null."""
 
     session_id: str | None
-    """The session that contains the message; after a command, the current session of the conversation."""
+    """The session that contains the message; after a command or an answer, the conversation's current session."""
     turn_id: str | None
     """The turn that answers it."""
     seq: int | None
@@ -212,6 +212,8 @@ class TurnAccepted(TypedDict):
     """Whether it waits for a running turn to end."""
     answer: str | None
     """The result of a command; null for any other message."""
+    question_id: str | None
+    """The question of a waiting turn that the message has answered: no turn begins with it."""
 
 
 class QueuedMessage(TypedDict):
@@ -524,16 +526,17 @@ async def trash_session(
     return await change(request, caller, apply)
 
 
-def turn_accepted(done: SubmissionResult) -> TurnAccepted:
+def turn_accepted(done: SubmissionResult, question_id: str | None) -> TurnAccepted:
     """What the sender of a message is told; after a command, the session that the conversation is on now."""
-    is_command = done.received.answer is not None
+    is_done = done.received.answer is not None or question_id is not None
     return {
-        "session_id": done.current_session_id if is_command else done.session_id,
+        "session_id": done.current_session_id if is_done else done.session_id,
         "turn_id": done.turn_id,
         "seq": done.seq,
         "arrival_id": done.received.arrival_id,
-        "queued": done.turn_id is None and not is_command,
+        "queued": done.turn_id is None and not is_done,
         "answer": done.received.answer,
+        "question_id": question_id,
     }
 
 

@@ -36,7 +36,8 @@ export interface paths {
         /**
          * Get a message that arrived
          * @description Its state, its session and turn, and the reply when it is there. With `wait` the answer comes as soon as the message
-         *     was answered or refused, or its turn ended without a reply; when the time is over, it is the state until then.
+         *     was answered or refused, or its turn ended without a reply; when the time is over, it is the state until then. If
+         *     people must answer something first, the answer comes at once with these `questions`.
          */
         get: operations["get_arrival"];
         put?: never;
@@ -569,6 +570,130 @@ export interface paths {
         get: operations["get_session_context"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/questions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List questions
+         * @description What turns ask people, newest first.
+         */
+        get: operations["list_questions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/questions/{question_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a question
+         * @description With its answer, if there is one.
+         */
+        get: operations["get_question"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/questions/{question_id}/answer": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Answer a question
+         * @description Once: the answer is 409 if it was decided before, or if its time is over. The turn goes on when its last question
+         *     is answered. The approval of a tool call needs a login or a token with the scope `admin`: a program that may only
+         *     write cannot approve the calls of its own agent.
+         */
+        post: operations["answer_question"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/policy/approvals": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List standing approvals
+         * @description The rules that people have made with their answers, newest first: a tool needs no approval in a session, or for a
+         *     person.
+         */
+        get: operations["list_approvals"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/policy/approvals/{approval_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Revoke a standing approval
+         * @description From now on the tool needs an approval again.
+         */
+        delete: operations["revoke_approval"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/policy/explain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Explain what happens to a tool call
+         * @description Which rule of the settings, or which standing approval for the chat's session or the person, decides. Nothing is
+         *     called or changed.
+         */
+        post: operations["explain_policy"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1413,6 +1538,37 @@ export interface components {
             personas: components["schemas"]["PersonaInfo"][];
         };
         /**
+         * Always
+         * @description For which later calls of the tool an approval counts too.
+         * @enum {string}
+         */
+        Always: "session" | "person";
+        /**
+         * AnswerInfo
+         * @description The answer to a question.
+         */
+        AnswerInfo: {
+            /** @description `approve` for every answer but a denial. */
+            decision: components["schemas"]["Decision"];
+            /** @description The text or the chosen option; the reason of a denial. */
+            text: string;
+            /** @description The arguments that the call got instead of those that were asked about. */
+            arguments: {
+                [key: string]: unknown;
+            } | null;
+            /** @description The values of a form. */
+            values: {
+                [key: string]: unknown;
+            } | null;
+            /** @description For which later calls of the tool the approval counts too. */
+            always: components["schemas"]["Always"] | null;
+            /** @description Who answered. */
+            by: string | null;
+            /** @description Where they answered. */
+            platform: string;
+            at: string;
+        };
+        /**
          * AppendedMessage
          * @description A message that was appended.
          */
@@ -1422,6 +1578,15 @@ export interface components {
             session_id: string;
             /** @description The entry's number in the session. */
             seq: number;
+        };
+        /**
+         * ApprovalListPage
+         * @description A page of the rules that people have made with their answers.
+         */
+        ApprovalListPage: {
+            items: components["schemas"]["StandingApprovalInfo"][];
+            /** @description The cursor of the next page; null on the last. */
+            next: string | null;
         };
         /**
          * ArrivalAccepted
@@ -1434,6 +1599,8 @@ export interface components {
             session_id: string | null;
             /** @description The result of a command; null for any other message. */
             answer: string | null;
+            /** @description The question of a waiting turn that the message has answered: no turn begins with it. */
+            question_id: string | null;
         };
         /**
          * ArrivalDetail
@@ -1454,10 +1621,12 @@ export interface components {
             session_id: string | null;
             /** @description The number of its entry. */
             seq: number | null;
-            /** @description The turn that took it. */
+            /** @description The turn that took it, or that it let go on because it has answered its question. */
             turn_id: string | null;
-            /** @description How far that turn is. */
+            /** @description How far that turn is; `waiting`: it has asked people something. */
             turn_state: components["schemas"]["TurnState"] | null;
+            /** @description The open questions of its turn, or of the turn that it waits for: see `POST /questions/{question_id}/answer`. */
+            questions: components["schemas"]["QuestionInfo"][];
             /** @description The reply, as soon as it is there. */
             reply: components["schemas"]["ReplyInfo"] | null;
         };
@@ -1817,6 +1986,12 @@ export interface components {
             id: string;
             data: components["schemas"]["DamagedEntry"];
         };
+        /**
+         * Decision
+         * @description What a person decided: a call may run, or an answer is given; or neither.
+         * @enum {string}
+         */
+        Decision: "approve" | "deny";
         /**
          * DeliveryDetail
          * @description A delivery with its parts.
@@ -2263,6 +2438,8 @@ export interface components {
             running: boolean;
             /** @description True if the process of the running turn has stopped or died: another one continues or ends the turn. */
             waiting?: boolean;
+            /** @description True if the turn has asked people something and waits for the answer: see `/questions`. */
+            waits_for_people?: boolean;
             /** @description Whether it has a reply that was not read yet. */
             unread: boolean;
             /** @description The session that it came from. */
@@ -2390,6 +2567,37 @@ export interface components {
         ModelPage: {
             items: components["schemas"]["ModelName"][];
             next: null;
+        };
+        /**
+         * NewAnswer
+         * @description An answer: to an approval a `decision`, to any other question a `text` or `values`, or a denial.
+         */
+        NewAnswer: {
+            /**
+             * @description `approve` or `deny`. Any question but an approval can be answered without it.
+             * @default null
+             */
+            decision?: components["schemas"]["Decision"] | null;
+            /**
+             * @description The text or the chosen option; the reason of a denial.
+             * @default null
+             */
+            text?: string | null;
+            /**
+             * @description All arguments of the call, instead of those that were asked about.
+             * @default null
+             */
+            arguments?: Record<string, unknown> | null;
+            /**
+             * @description The values of a form.
+             * @default null
+             */
+            values?: Record<string, unknown> | null;
+            /**
+             * @description Approve later calls of the tool too: in this session, or for the person who asked.
+             * @default null
+             */
+            always?: components["schemas"]["Always"] | null;
         };
         /**
          * NewArrival
@@ -2665,6 +2873,12 @@ export interface components {
             reason: string;
         };
         /**
+         * OnExpiry
+         * @description What happens to a turn when nobody has answered its question in time.
+         * @enum {string}
+         */
+        OnExpiry: "deny" | "end";
+        /**
          * OutputLength
          * @description How much of tool outputs is returned.
          * @enum {string}
@@ -2765,6 +2979,56 @@ export interface components {
             next: null;
         };
         /**
+         * PolicyCall
+         * @description A tool call to decide about.
+         */
+        PolicyCall: {
+            /** @description The name of the tool. */
+            tool: string;
+            /**
+             * @description The arguments of the call.
+             * @default null
+             */
+            arguments?: Record<string, unknown> | null;
+            /**
+             * @description Whether the tool is of the class `safe`: it changes nothing.
+             * @default false
+             */
+            safe?: boolean;
+            /**
+             * @description The agent; by default the one that answers there.
+             * @default null
+             */
+            agent?: string | null;
+            /**
+             * @description Where the message comes from; by default the workbench.
+             * @default null
+             */
+            source?: {
+                platform: string;
+                chat_type?: string;
+                chat_id?: string;
+                chat_name?: string;
+                user_id?: string;
+                user_name?: string;
+                thread_id?: string;
+                chat_topic?: string;
+                user_id_alt?: string;
+                chat_id_alt?: string;
+                platform_message_id?: string;
+            } | null;
+        };
+        /**
+         * PolicyExplanation
+         * @description What happens to a tool call, and why.
+         */
+        PolicyExplanation: {
+            /** @description `allow`, `ask` or `deny`. */
+            decision: components["schemas"]["ToolDecision"];
+            /** @description The rule that decides, in one line. */
+            rule: string;
+        };
+        /**
          * PolicyInfo
          * @description When a session is reset automatically. Limits that the mode does not use are null.
          */
@@ -2855,6 +3119,76 @@ export interface components {
             text: string;
             at: string;
         };
+        /**
+         * QuestionFilter
+         * @description Which questions are listed.
+         * @enum {string}
+         */
+        QuestionFilter: "open" | "all";
+        /**
+         * QuestionInfo
+         * @description A question that a turn asks people.
+         */
+        QuestionInfo: {
+            id: string;
+            session_id: string;
+            turn_id: string;
+            /** @description `approval` of a tool call, a `choice`, a `text`, or a `form` of several values. */
+            kind: components["schemas"]["QuestionKind"];
+            text: string;
+            tool: string | null;
+            /** @description The arguments of the call, as they are executed. */
+            arguments: {
+                [key: string]: unknown;
+            } | null;
+            /** @description The same to read: every character can be seen. */
+            arguments_text: string;
+            /** @description The change that the call makes to a file, if its arguments describe one. */
+            diff: string | null;
+            options: string[];
+            /** @description The JSON schema of the values of a form. */
+            form: {
+                [key: string]: unknown;
+            } | null;
+            /** @description Why the call must be approved. */
+            rule: string;
+            agent: string | null;
+            /** @description Where the turn was asked for. */
+            where: string;
+            /** @description Whose message began the turn, as `platform:id`. */
+            person: string | null;
+            state: components["schemas"]["QuestionState"];
+            /** @description What became of it, in one line. */
+            outcome: string;
+            /** @description What people type before their answer, to say which question they mean. */
+            code: string;
+            asked_at: string;
+            expires_at: string;
+            /** @description Then it counts as denied (`deny`), or the turn ends (`end`). */
+            on_expiry: components["schemas"]["OnExpiry"];
+            answer: components["schemas"]["AnswerInfo"] | null;
+        };
+        /**
+         * QuestionKind
+         * @description What is asked: may a tool be called, which of these, a text, or several values at once.
+         * @enum {string}
+         */
+        QuestionKind: "approval" | "choice" | "text" | "form";
+        /**
+         * QuestionListPage
+         * @description A page of questions.
+         */
+        QuestionListPage: {
+            items: components["schemas"]["QuestionInfo"][];
+            /** @description The cursor of the next page; null on the last. */
+            next: string | null;
+        };
+        /**
+         * QuestionState
+         * @description What became of a question.
+         * @enum {string}
+         */
+        QuestionState: "open" | "answered" | "expired" | "withdrawn";
         /**
          * QueuedMessage
          * @description A message that waits for the running turn to end.
@@ -2951,6 +3285,13 @@ export interface components {
             after: number;
             /** @description Why it was taken back, for example `undo` or `retry`. */
             reason: string;
+        };
+        /**
+         * RevokedApproval
+         * @description A rule that was deleted.
+         */
+        RevokedApproval: {
+            id: string;
         };
         /**
          * RevokedPermit
@@ -3293,6 +3634,8 @@ export interface components {
             running: boolean;
             /** @description True if the process of the running turn has stopped or died: another one continues or ends the turn. */
             waiting?: boolean;
+            /** @description True if the turn has asked people something and waits for the answer: see `/questions`. */
+            waits_for_people?: boolean;
             /** @description Whether it has a reply that was not read yet. */
             unread: boolean;
             /** @description The session that it came from. */
@@ -3399,6 +3742,7 @@ export interface components {
             cost_status?: components["schemas"]["CostStatus"] | null;
             running?: boolean;
             waiting?: boolean;
+            waits_for_people?: boolean;
             unread?: boolean;
             parent_id?: string | null;
             lineage?: components["schemas"]["Lineage"] | null;
@@ -3493,6 +3837,8 @@ export interface components {
             running: boolean;
             /** @description True if the process of the running turn has stopped or died: another one continues or ends the turn. */
             waiting?: boolean;
+            /** @description True if the turn has asked people something and waits for the answer: see `/questions`. */
+            waits_for_people?: boolean;
             /** @description Whether it has a reply that was not read yet. */
             unread: boolean;
             /** @description The session that it came from. */
@@ -3565,6 +3911,19 @@ export interface components {
             most: number;
         };
         /**
+         * StandingApprovalInfo
+         * @description A rule that somebody made with an answer: a tool needs no approval in a session, or for a person.
+         */
+        StandingApprovalInfo: {
+            id: string;
+            tool: string;
+            session_id: string | null;
+            /** @description As `platform:id`. */
+            person: string | null;
+            given_by: string;
+            given_at: string;
+        };
+        /**
          * StopResult
          * @description Whether there was a turn to stop.
          */
@@ -3616,6 +3975,12 @@ export interface components {
             arguments?: unknown;
         };
         /**
+         * ToolDecision
+         * @description What happens when an agent calls a tool.
+         * @enum {string}
+         */
+        ToolDecision: "allow" | "ask" | "deny";
+        /**
          * ToolResultPart
          * @description What a tool returned.
          */
@@ -3638,7 +4003,7 @@ export interface components {
          * @description A message was stored. While a turn is running it waits (`queued`), and the ids are null.
          */
         TurnAccepted: {
-            /** @description The session that contains the message; after a command, the current session of the conversation. */
+            /** @description The session that contains the message; after a command or an answer, the conversation's current session. */
             session_id: string | null;
             /** @description The turn that answers it. */
             turn_id: string | null;
@@ -3650,6 +4015,8 @@ export interface components {
             queued: boolean;
             /** @description The result of a command; null for any other message. */
             answer: string | null;
+            /** @description The question of a waiting turn that the message has answered: no turn begins with it. */
+            question_id: string | null;
         };
         /**
          * TurnEvent
@@ -3683,7 +4050,11 @@ export interface components {
             resumed: number;
             /** @description Why it was continued the last time, or shall be. */
             resume_reason: string | null;
-            /** @description Whether it is running, but its process has stopped or died: another one continues or ends it. */
+            /**
+             * @description Whether it is running, but its process has stopped or died: another one continues or ends it.
+             *
+             *     One that waits for people has the state `waiting`.
+             */
             waiting: boolean;
             /** @description The text that was last saved of the unfinished reply. */
             partial: string | null;
@@ -3711,7 +4082,11 @@ export interface components {
             resumed: number;
             /** @description Why it was continued the last time, or shall be. */
             resume_reason: string | null;
-            /** @description Whether it is running, but its process has stopped or died: another one continues or ends it. */
+            /**
+             * @description Whether it is running, but its process has stopped or died: another one continues or ends it.
+             *
+             *     One that waits for people has the state `waiting`.
+             */
             waiting: boolean;
         };
         /**
@@ -3725,7 +4100,7 @@ export interface components {
         };
         /**
          * TurnOutcome
-         * @description How a turn ended.
+         * @description How a turn ended; `waiting`: it has not, but waits for people, and goes on later with another `began`.
          */
         TurnOutcome: {
             state: components["schemas"]["TurnState"];
@@ -3743,10 +4118,10 @@ export interface components {
         };
         /**
          * TurnState
-         * @description How far a turn has come.
+         * @description How far a turn has come; one that waits for people is stored as running, with a lease until NEVER.
          * @enum {string}
          */
-        TurnState: "running" | "done" | "failed" | "interrupted";
+        TurnState: "running" | "waiting" | "done" | "failed" | "interrupted";
         /**
          * TurnSummary
          * @description A turn in the list of a session's turns.
@@ -3770,7 +4145,11 @@ export interface components {
             resumed: number;
             /** @description Why it was continued the last time, or shall be. */
             resume_reason: string | null;
-            /** @description Whether it is running, but its process has stopped or died: another one continues or ends it. */
+            /**
+             * @description Whether it is running, but its process has stopped or died: another one continues or ends it.
+             *
+             *     One that waits for people has the state `waiting`.
+             */
             waiting: boolean;
             /** @description How many answers the model has written in it. */
             calls: number;
@@ -3880,7 +4259,10 @@ export type AbandonDelivery = components['schemas']['AbandonDelivery'];
 export type AccessPage = components['schemas']['AccessPage'];
 export type AgentInfo = components['schemas']['AgentInfo'];
 export type AgentPage = components['schemas']['AgentPage'];
+export type Always = components['schemas']['Always'];
+export type AnswerInfo = components['schemas']['AnswerInfo'];
 export type AppendedMessage = components['schemas']['AppendedMessage'];
+export type ApprovalListPage = components['schemas']['ApprovalListPage'];
 export type ArrivalAccepted = components['schemas']['ArrivalAccepted'];
 export type ArrivalDetail = components['schemas']['ArrivalDetail'];
 export type ArrivalState = components['schemas']['ArrivalState'];
@@ -3910,6 +4292,7 @@ export type CsrfToken = components['schemas']['CsrfToken'];
 export type CutOutput = components['schemas']['CutOutput'];
 export type DamagedEntry = components['schemas']['DamagedEntry'];
 export type DamagedEvent = components['schemas']['DamagedEvent'];
+export type Decision = components['schemas']['Decision'];
 export type DeliveryDetail = components['schemas']['DeliveryDetail'];
 export type DeliveryListPage = components['schemas']['DeliveryListPage'];
 export type DeliveryState = components['schemas']['DeliveryState'];
@@ -3949,6 +4332,7 @@ export type ModelCallInfo = components['schemas']['ModelCallInfo'];
 export type ModelCallPage = components['schemas']['ModelCallPage'];
 export type ModelName = components['schemas']['ModelName'];
 export type ModelPage = components['schemas']['ModelPage'];
+export type NewAnswer = components['schemas']['NewAnswer'];
 export type NewArrival = components['schemas']['NewArrival'];
 export type NewHold = components['schemas']['NewHold'];
 export type NewImport = components['schemas']['NewImport'];
@@ -3961,6 +4345,7 @@ export type NewToken = components['schemas']['NewToken'];
 export type NewUpkeep = components['schemas']['NewUpkeep'];
 export type NoData = components['schemas']['NoData'];
 export type OmissionInfo = components['schemas']['OmissionInfo'];
+export type OnExpiry = components['schemas']['OnExpiry'];
 export type OutputLength = components['schemas']['OutputLength'];
 export type PairingInfo = components['schemas']['PairingInfo'];
 export type PasswordChange = components['schemas']['PasswordChange'];
@@ -3971,6 +4356,8 @@ export type PersonInfo = components['schemas']['PersonInfo'];
 export type PersonaInfo = components['schemas']['PersonaInfo'];
 export type PinInfo = components['schemas']['PinInfo'];
 export type PinPage = components['schemas']['PinPage'];
+export type PolicyCall = components['schemas']['PolicyCall'];
+export type PolicyExplanation = components['schemas']['PolicyExplanation'];
 export type PolicyInfo = components['schemas']['PolicyInfo'];
 export type PositionEvent = components['schemas']['PositionEvent'];
 export type Problem = components['schemas']['Problem'];
@@ -3978,6 +4365,11 @@ export type ProjectChange = components['schemas']['ProjectChange'];
 export type ProjectInfo = components['schemas']['ProjectInfo'];
 export type ProjectPage = components['schemas']['ProjectPage'];
 export type PromptInfo = components['schemas']['PromptInfo'];
+export type QuestionFilter = components['schemas']['QuestionFilter'];
+export type QuestionInfo = components['schemas']['QuestionInfo'];
+export type QuestionKind = components['schemas']['QuestionKind'];
+export type QuestionListPage = components['schemas']['QuestionListPage'];
+export type QuestionState = components['schemas']['QuestionState'];
 export type QueuedMessage = components['schemas']['QueuedMessage'];
 export type ReasonBody = components['schemas']['ReasonBody'];
 export type ReasoningPart = components['schemas']['ReasoningPart'];
@@ -3986,6 +4378,7 @@ export type ReplyInfo = components['schemas']['ReplyInfo'];
 export type ResetMode = components['schemas']['ResetMode'];
 export type RetractBody = components['schemas']['RetractBody'];
 export type RetractionEntry = components['schemas']['RetractionEntry'];
+export type RevokedApproval = components['schemas']['RevokedApproval'];
 export type RevokedPermit = components['schemas']['RevokedPermit'];
 export type Role = components['schemas']['Role'];
 export type RoundCount = components['schemas']['RoundCount'];
@@ -4014,11 +4407,13 @@ export type SortOrder = components['schemas']['SortOrder'];
 export type SourceCount = components['schemas']['SourceCount'];
 export type SourceInfo = components['schemas']['SourceInfo'];
 export type SourcePage = components['schemas']['SourcePage'];
+export type StandingApprovalInfo = components['schemas']['StandingApprovalInfo'];
 export type StopResult = components['schemas']['StopResult'];
 export type TextPart = components['schemas']['TextPart'];
 export type TokenInfo = components['schemas']['TokenInfo'];
 export type TokenPage = components['schemas']['TokenPage'];
 export type ToolCallPart = components['schemas']['ToolCallPart'];
+export type ToolDecision = components['schemas']['ToolDecision'];
 export type ToolResultPart = components['schemas']['ToolResultPart'];
 export type TurnAccepted = components['schemas']['TurnAccepted'];
 export type TurnEvent = components['schemas']['TurnEvent'];
@@ -5339,6 +5734,220 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ContextInfo"];
+                };
+            };
+            /** @description A problem: what happened, and what to do. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_questions: {
+        parameters: {
+            query?: {
+                /** @description Those that wait for an answer, or all. */
+                state?: components["schemas"]["QuestionFilter"];
+                /** @description Only those of this session. */
+                session_id?: string | null;
+                /** @description How many a page has. */
+                limit?: number;
+                /** @description `next` of the page before. */
+                cursor?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuestionListPage"];
+                };
+            };
+            /** @description A problem: what happened, and what to do. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_question: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The question's id, a beginning that only one has, or its code. */
+                question_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuestionInfo"];
+                };
+            };
+            /** @description A problem: what happened, and what to do. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    answer_question: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A key of your choice. A repeated request with the same key changes nothing more and gets the same answer. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The question's id, a beginning that only one has, or its code. */
+                question_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewAnswer"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuestionInfo"];
+                };
+            };
+            /** @description A problem: what happened, and what to do. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_approvals: {
+        parameters: {
+            query?: {
+                /** @description How many a page has. */
+                limit?: number;
+                /** @description `next` of the page before. */
+                cursor?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApprovalListPage"];
+                };
+            };
+            /** @description A problem: what happened, and what to do. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    revoke_approval: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A key of your choice. A repeated request with the same key changes nothing more and gets the same answer. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The rule's id. */
+                approval_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RevokedApproval"];
+                };
+            };
+            /** @description A problem: what happened, and what to do. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    explain_policy: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A key of your choice. A repeated request with the same key changes nothing more and gets the same answer. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PolicyCall"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PolicyExplanation"];
                 };
             };
             /** @description A problem: what happened, and what to do. */
