@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,10 +18,13 @@ from sessionary.agents.mcp_tools import McpTools, ToolServers
 from sessionary.agents.model import ModelOptions, ModelRunner, ToolServer
 from sessionary.agents.provider import Conversation, ModelAnswer
 from sessionary.agents.tools import ToolClass, ToolOutcome, TurnTools
-from sessionary.engine.ports import Ask, Step
+from sessionary.config.engine import PolicyRule, ToolDecision
+from sessionary.engine.ports import Ask, NoServices, ProposedCall, Step
+from sessionary.model import policy
 from sessionary.model.message import Message, Role, Text, ToolCall, ToolResult
-from sessionary.model.transcript import unfinished_calls
-from sessionary.testing.runner_suite import events_of, steps_of, turn_request
+from sessionary.model.policy import PolicyVerdict, ToolUse
+from sessionary.model.transcript import chats_of, unfinished_calls
+from sessionary.testing.runner_suite import SOURCE, events_of, steps_of, turn_request
 from tests.support.model_server import Call, ModelServer, Reply
 
 PROGRAM = (sys.executable, str(Path(__file__).with_name("tool_server.py")))
@@ -104,7 +108,8 @@ def test_a_key_of_another_form_is_left_to_the_model(argument: dict[str, Any]) ->
     schema = {"type": "object", "properties": {"idempotency_key": argument}}
     listed = SimpleNamespace(name="pay", description="", input_schema=schema, annotations=None)
 
-    tool = mcp_tools._tool(ToolServer(command=PROGRAM), cast(Any, None), listed)
+    server = SimpleNamespace(settings=ToolServer(command=PROGRAM))
+    tool = mcp_tools._tool(cast(Any, server), listed)
 
     assert tool.definition.parameters_json_schema == schema
     assert tool.tool_class is ToolClass.ONCE
@@ -175,7 +180,8 @@ async def test_a_slow_call_does_not_delay_the_result_of_the_next_one() -> None:
     tools, taken = GatedTools("slow", "fast"), Taken()
     tools.gates["fast"].set()
 
-    events = turn(tools, 4).steps(answer_with("slow", "fast"), cast(Conversation, taken))
+    own = turn(tools, 4)
+    events = own.steps(await own.decide(answer_with("slow", "fast")), cast(Conversation, taken))
     async with aclosing(events):
         first = await anext(events)
         tools.gates["slow"].set()
@@ -190,7 +196,8 @@ async def test_a_slow_call_does_not_delay_the_result_of_the_next_one() -> None:
 async def test_calls_that_still_run_are_cancelled_with_their_turn() -> None:
     tools = GatedTools("slow", "fast")
     tools.gates["fast"].set()
-    events = turn(tools).steps(answer_with("slow", "fast"), cast(Conversation, Taken()))
+    own = turn(tools)
+    events = own.steps(await own.decide(answer_with("slow", "fast")), cast(Conversation, Taken()))
 
     await anext(events)
     await events.aclose()
@@ -231,6 +238,78 @@ async def test_calls_that_were_cut_off_are_run_again_only_if_that_is_safe() -> N
     assert "not a JSON object" in str(broken.content)
     assert broken.extra == {}
     assert all(isinstance(step, Step) and step.message.role is Role.TOOL for step in steps)
+
+
+class Deciding(NoServices):
+    """Decides as a turn does that an owner has asked for in a direct chat."""
+
+    def __init__(self, *rules: PolicyRule) -> None:
+        self.rules = rules
+
+    async def decide(self, calls: Sequence[ProposedCall]) -> Sequence[PolicyVerdict]:
+        uses = [
+            ToolUse(
+                tool=call.tool,
+                arguments=call.arguments,
+                is_safe=call.is_safe,
+                needs_approval=call.needs_approval,
+                agent="model",
+                source=SOURCE,
+                is_owner=True,
+            )
+            for call in calls
+        ]
+        return [policy.decide(self.rules, use) for use in uses]
+
+
+async def decided_events(tools: GatedTools, services: NoServices, *names: str) -> list[Step | Ask]:
+    own = TurnTools(tools, OPTIONS, turn_id="t", services=services)
+    decided = await own.decide(answer_with(*names))
+    return [event async for event in own.steps(decided, cast(Conversation, Taken()))]
+
+
+async def test_a_tool_that_the_library_wants_approved_is_asked_about_whatever_its_class() -> None:
+    tools = GatedTools("read", "send")
+    tools.definitions = [ToolDefinition(name=name, kind="unapproved") for name in tools.gates]
+
+    (asked,) = await decided_events(tools, Deciding(), "read", "send")
+
+    assert isinstance(asked, Ask)
+    assert [(each.name, each.tool) for each in asked.questions] == [("1", "read"), ("2", "send")]
+    assert tools.keys == {}
+
+
+async def test_a_rule_may_allow_a_tool_that_the_library_wants_approved() -> None:
+    tools = GatedTools("send")
+    tools.definitions = [ToolDefinition(name="send", kind="unapproved")]
+    tools.gates["send"].set()
+    allow = PolicyRule(decision=ToolDecision.ALLOW, tool="send")
+
+    steps = await decided_events(tools, Deciding(allow), "send")
+
+    assert [each.content for each in results_in(steps)] == ["send is done"]
+
+
+async def test_a_call_is_recorded_with_what_was_decided_unless_it_ran_at_once() -> None:
+    """What is known not to have run is never taken for a call that was cut off."""
+    deny = PolicyRule(decision=ToolDecision.DENY, tool="pay")
+    ask = PolicyRule(decision=ToolDecision.ASK, tool="send")
+    own = TurnTools(
+        GatedTools("read", "send", "pay"), OPTIONS, turn_id="t", services=Deciding(deny, ask)
+    )
+    calls = tuple(ToolCall(f"id-{name}", name, {}) for name in ("read", "send", "pay"))
+    answer = replace(
+        answer_with("read", "send", "pay"), message=Message(Role.ASSISTANT, (Text("So."), *calls))
+    )
+
+    text, *recorded = (await own.decide(answer)).message.parts
+
+    assert text == Text("So.")
+    marks = [each.extra for each in recorded if isinstance(each, ToolCall)]
+    assert marks == [{}, {"policy": "ask"}, {"policy": "deny"}]
+    assert [chats_of(Message(Role.ASSISTANT, tuple(recorded)))] == [
+        chats_of(Message(Role.ASSISTANT, calls))
+    ]
 
 
 async def test_a_safe_call_is_run_again_with_the_key_of_the_first_time(connected: Any) -> None:

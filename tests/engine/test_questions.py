@@ -22,6 +22,7 @@ from sessionary.engine.ports import Ask, Event, PressResult, Step, TurnRequest
 from sessionary.engine.questions import Answerer
 from sessionary.errors import BadInput, Conflict, NotAllowed
 from sessionary.model.message import Message, Role, Text, message
+from sessionary.model.policy import ToolUse
 from sessionary.model.prompt import HomeAddress
 from sessionary.model.question import (
     Always,
@@ -289,6 +290,47 @@ async def test_a_rule_may_let_the_person_approve_who_asked(store: Store) -> None
     await engine.stop()
 
     assert world.adapter.texts("loopback:7")[-1] == "Result: sent"
+
+
+async def test_what_a_person_allows_for_themselves_bypasses_no_owner(store: Store) -> None:
+    """«Always» of somebody who is not an owner counts only where they may approve."""
+    to_ann = PolicyRule(
+        decision=ToolDecision.ASK, tool="send", arguments={"to": "Ann"}, by=Approvers.ASKER
+    )
+    world, runner = make_world(store, policy=(to_ann,)), AskingRunner()
+    engine = await world.started(runner=runner)
+    eva = {"chat": "7", "user_id": "eva", "user_name": "Eva"}
+    await world.asks(engine, "go", **eva)
+    (question,) = await open_questions(world)
+    her = Answerer("loopback", Person("eva"), is_owner=False)
+    for always, arguments in ((Always.SESSION, None), (None, {"to": "Bob"})):
+        given = Answer(decision=Decision.APPROVE, always=always, arguments=arguments)
+        with pytest.raises(NotAllowed, match="Only an owner"):
+            await answer(world, question, given, who=her)
+    always_me = Answer(decision=Decision.APPROVE, always=Always.PERSON)
+    await answer(world, question, always_me, who=her)
+    await world.settle(engine)
+    await engine.stop()
+
+    context, source = world.context(), world.source(**eva)
+
+    def use(to: str) -> ToolUse:
+        return ToolUse(
+            tool="send",
+            arguments={"to": to},
+            is_safe=False,
+            agent="a",
+            source=source,
+            is_owner=False,
+        )
+
+    verdicts = await store.read(
+        questions.decide,
+        [use("Ann"), use("Bob")],
+        context=context,
+        session_no=question.session_no,
+    )
+    assert [each.decision for each in verdicts] == [ToolDecision.ALLOW, ToolDecision.ASK]
 
 
 async def test_a_button_works_once_and_a_replay_changes_nothing(store: Store) -> None:

@@ -29,7 +29,7 @@ APPLIED = {
         "0024_budget_warnings": "e381de8290976603edb9e9d0d26d0e2b39f3af5f5928446d6da0da994bfac4ea",
         "0025_next_sessions": "775521496450b31864f9756280c700415a8eb7a535cadfe65c063f358bd8983b",
         "0026_retractions": "61dd77f2163c5efff17e3bef12324319e4af4850fc395b252a14b18d3e072d7c",
-        "0027_questions": "18b93577dbed739a4f75d22fab30d490a8c1321d7ac5c868a969abffd4bc7c3e",
+        "0027_questions": "3ec1ea82c286f5dd68b642359c9c85b4f7fb81b5171ab15ccd0458ee52b97443",
     },
     "postgres": {
         "0001_spine": "d227d7d246153e9e55752bb7f491ea55ffd382705e915a8e1686ca88b2e0d0df",
@@ -58,7 +58,7 @@ APPLIED = {
         "0024_budget_warnings": "6c1d55b8324942e0d5810f6cb9d1324550ea5cae4e516dcf2c201746964b235b",
         "0025_next_sessions": "e73f0fba5676bbcbb483106b82ae33b7bafb16606cc29c6dff1cddec32392789",
         "0026_retractions": "61dd77f2163c5efff17e3bef12324319e4af4850fc395b252a14b18d3e072d7c",
-        "0027_questions": "20e838c32d7556788a7a1d2c77e5aa8daf34855f8cd7adf2451355a1d108f84e",
+        "0027_questions": "d7a9bbb7793a1661dec0c0fc197d42ac44ab18562bc31ab2b0f5bb8f6ef95251",
     },
 }
 

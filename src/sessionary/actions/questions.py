@@ -191,13 +191,14 @@ def answer(
     platform: str,
     moment: Moment,
     answered_in: Channel | None = None,
+    is_owner: bool = True,
 ) -> Question:
     """Store the answer to an open question, and wake its turn if it was the last one. The session is locked already."""
     answered = Answered(answer=given, at=moment.now, by=by, platform=platform)
     decided = replace(question, state=QuestionState.ANSWERED, answered=answered)
     questions.decide(tx, question.no, state=decided.state, at=moment.now, answered=answered)
     if given.always is not None:
-        _add_rule(tx, decided, given.always, moment=moment)
+        _add_rule(tx, decided, given.always, by_owner=is_owner, moment=moment)
     _close(tx, decided, reason=ANSWERED, moment=moment, answered_in=answered_in)
     return decided
 
@@ -228,7 +229,9 @@ def withdraw_one(tx: Tx, question: Question, *, moment: Moment) -> Question:
     return withdrawn
 
 
-def _add_rule(tx: Tx, question: Question, always: Always, *, moment: Moment) -> None:
+def _add_rule(
+    tx: Tx, question: Question, always: Always, *, by_owner: bool, moment: Moment
+) -> None:
     answered = question.answered
     rule = StandingApproval(
         no=0,
@@ -236,6 +239,7 @@ def _add_rule(tx: Tx, question: Question, always: Always, *, moment: Moment) -> 
         tool=question.asked.tool or "",
         given_by="" if answered is None else answered.who,
         given_at=moment.now,
+        by_owner=by_owner,
         person=question.body.person if always is Always.PERSON else None,
     )
     session_no = question.session_no if always is Always.SESSION else None

@@ -6,7 +6,7 @@ What the author of an agent kind needs is exported here; docs/plugins/agent.md s
 from sessionary.agents.registry import AgentContext, AgentKind
 from sessionary.config.secret import Secret
 from sessionary.config.setting import Setting
-from sessionary.engine.ports import Delta, Event, Runner, Step, TurnRequest
+from sessionary.engine.ports import Ask, Delta, Event, ProposedCall, Runner, Step, TurnRequest
 from sessionary.errors import AgentFailed, BadInput, RetryLater, SessionaryError
 from sessionary.model.message import (
     Attachment,
@@ -17,6 +17,7 @@ from sessionary.model.message import (
     ToolCall,
     ToolResult,
 )
+from sessionary.model.question import Answer, Decision, NewQuestion, Question, QuestionKind
 from sessionary.model.transcript import last_user_text
 from sessionary.model.usage import Usage
 
@@ -24,11 +25,18 @@ __all__ = [
     "AgentContext",
     "AgentFailed",
     "AgentKind",
+    "Answer",
+    "Ask",
     "Attachment",
     "BadInput",
+    "Decision",
     "Delta",
     "Event",
     "Message",
+    "NewQuestion",
+    "ProposedCall",
+    "Question",
+    "QuestionKind",
     "Reasoning",
     "RetryLater",
     "Role",

@@ -5,9 +5,10 @@ The program gets one line on its standard input, and then the end of it:
     {"sessionary": 1, "turn_id": …, "session": {"id", "title", "profile", "key", "model"},
      "source": {…}, "system_prompt": …, "context": [{"role", "content", …}, …], "settings": {…}}
 
-A turn that is continued after its process ended (only with `resume = true`) has in addition "resumed", how often that
-has happened; "steps", the messages that the program has written so far in this turn, which are in the context too; and
-"unfinished", the tool calls among them that have no result: it is not known whether they ran.
+A turn that is continued after its process ended (only with `resume = true`), or because people have answered its
+questions, has in addition "resumed", how often that has happened; "steps", the messages that the program has written so
+far in this turn, which are in the context too; "unfinished", the tool calls among them that have no result: unless the
+program knows better, it is not known whether they ran; and "questions", all that it has asked in this turn.
 
 It answers with lines on its standard output, each a JSON object with one of
 
@@ -17,6 +18,18 @@ It answers with lines on its standard output, each a JSON object with one of
     {"usage": {"model": …, "input_tokens": …, …}}    one model call, for the step or reply after it,
                                             or for the reply before it
     {"error": "one line"} or {"error": "…", "retry_after": 30}       the turn failed
+    {"ask": {"name": …, "text": …, …}} or {"ask": [{…}, …]}    questions to people, as the last line
+
+After its questions the program ends; it is ended if it does not. The turn waits without it. When people have decided,
+the program is started again: its line has "resumed", "steps" and
+
+    "questions": [{"name", "kind", "text", "state", "outcome", "tool", "arguments",
+                   "answer": {"decision": "approve" or "deny", "text", "arguments", "values", "by"} or null}, …]
+
+A question has a "name", by which the program recognizes it, and a "text". With "options" it is a choice, with a
+"schema" a form, with a "tool" and its "arguments" the approval of a call; "kind" may say so too (`text`, `choice`,
+`form`, `approval`). The answer is in "text" or "values"; that of an approval has the "arguments" with which the call
+may run, which people can change. Without an answer the "state" is `expired`, and that counts as denied.
 
 Other lines are counted and reported. What the program writes to its standard error is shown, its
 last lines, when it fails.
@@ -59,10 +72,11 @@ from msgspec import Struct, structs
 from sessionary import config
 from sessionary.agents.registry import AgentContext, AgentKind
 from sessionary.config.setting import Seconds, Setting, Texts, TextTable
-from sessionary.engine.ports import Delta, Event, Step, TurnRequest
+from sessionary.engine.ports import Ask, Delta, Event, Step, TurnRequest
 from sessionary.errors import AgentFailed, BadInput, RetryLater
 from sessionary.model import codec
 from sessionary.model.message import Attachment, Message, Role, Text, message
+from sessionary.model.question_data import question_data, read_question
 from sessionary.model.terminal import one_line
 from sessionary.model.transcript import chats_of
 from sessionary.model.usage import TOKEN_FIELDS, CostStatus, Usage, add_calls
@@ -103,6 +117,8 @@ def request_line(request: TurnRequest, *, keep_input_open: bool = False) -> byte
                 for call in request.unfinished
             ],
         }
+    if request.questions:
+        told["questions"] = [question_data(each) for each in request.questions]
     if keep_input_open:
         told["keep_input_open"] = True
     return _line(told)
@@ -132,6 +148,7 @@ class Answers:
         self._example = ""
         self._said: list[str] = []
         self._reply: str | None = None
+        self._asked: Ask | None = None
         self._usage: Usage | None = None
         self._files: list[tuple[Attachment, bytes]] = []
         self._is_silent = True
@@ -141,10 +158,20 @@ class Answers:
         """Whether the program has written its last message."""
         return self._reply is not None
 
+    @property
+    def has_asked(self) -> bool:
+        """Whether the program has asked people something."""
+        return self._asked is not None
+
     def read(self, line: bytes) -> Iterator[Event | MessagesQuestion]:
-        """Yield the events of one line, or its question."""
+        """Yield the events of one line, or its question for messages."""
         if not line.strip():
             return
+        if self._asked is not None:
+            raise AgentFailed(
+                f"The program {self._program} wrote more after its question, which must be its last line: "
+                f"{_example(line)!r}."
+            )
         try:
             given = codec.decode(line)
             yield from self._understood(given)
@@ -152,19 +179,23 @@ class Answers:
             self._count_rubbish(line)
 
     def end(self, last_words: str) -> Iterator[Event]:
-        """Yield the last events, after the program has exited successfully."""
+        """Yield the last events, after the program has exited successfully, or has asked people something."""
         text = "".join(self._said) if self._reply is None else self._reply
-        if text or self._reply is not None or self._files:
+        # What a question has cost is recorded, too.
+        is_paid = self._asked is not None and self._usage is not None
+        if text or self._reply is not None or self._files or is_paid:
             words = (Text(text),) if text or not self._files else ()
             message = Message(
                 Role.ASSISTANT, words, finish_reason="stop", extra=self._rubbish_mark()
             )
             yield self._step(message)
-        elif self._is_silent:
+        elif self._is_silent and self._asked is None:
             raise AgentFailed(
                 f"The program {self._program} ended without an answer."
                 f"{self.rubbish_note()}{last_words}"
             )
+        if self._asked is not None:
+            yield self._asked
 
     def rubbish_note(self) -> str:
         """Return a sentence about the lines that could not be parsed, or an empty string."""
@@ -189,6 +220,8 @@ class Answers:
                 self._files.append(_file(file))
             case {"usage": dict(used)}:
                 self._take_usage(used)
+            case {"ask": asked}:
+                self._asked = self._questions(asked)
             case {"new_messages": True} if self._may_ask:
                 yield MessagesQuestion()
             case {"error": str(text)}:
@@ -197,6 +230,24 @@ class Answers:
                 raise _failure(text, rest.get("retry_after"))
             case _:
                 raise BadInput("not a line of ours")
+
+    def _questions(self, asked: Any) -> Ask:
+        """Return the questions of a line; a question that nobody can answer fails the turn, unlike other rubbish."""
+        if self._reply is not None:
+            raise AgentFailed(
+                f"The program {self._program} asked something after its reply, which is the end of a turn."
+            )
+        try:
+            found = tuple(
+                read_question(each) for each in (asked if isinstance(asked, list) else [asked])
+            )
+        except BadInput as error:
+            raise AgentFailed(
+                f"The program {self._program} asked what cannot be asked: {error}"
+            ) from error
+        if not found:
+            raise AgentFailed(f"The program {self._program} asked nothing: its list is empty.")
+        return Ask(found)
 
     def _delta(self, text: str, *, thinking: bool) -> Delta:
         if not thinking:
@@ -222,7 +273,7 @@ class Answers:
     def _count_rubbish(self, line: bytes) -> None:
         self.rubbish += 1
         if self.rubbish == 1:
-            self._example = one_line(line[:_CUT].decode(errors="replace"), _LONGEST_EXAMPLE)
+            self._example = _example(line)
         if self.rubbish > self._most_rubbish:
             raise AgentFailed(
                 f"The program {self._program} wrote rubbish and was stopped.{self.rubbish_note()}"
@@ -233,6 +284,10 @@ class Answers:
 
 
 _CUT = 4 * _LONGEST_EXAMPLE
+
+
+def _example(line: bytes) -> str:
+    return one_line(line[:_CUT].decode(errors="replace"), _LONGEST_EXAMPLE)
 
 
 def _message(data: dict[str, Any]) -> Message:
@@ -380,6 +435,8 @@ class CommandRunner:
                         is_over = answers.has_reply or not child.is_listening
                         new = () if is_over else await request.services.new_messages()
                         child.tell({"messages": list(new)})
+                    if answers.has_asked:
+                        child.end_soon()
             code = await child.ended()
             if code != 0:
                 raise AgentFailed(
@@ -407,6 +464,7 @@ class _Child:
         assert process.stdin is not None
         self._stdin = process.stdin
         self._answered_bytes = 0
+        self._is_ending = False
 
     async def __aenter__(self) -> "_Child":
         self._tasks = [
@@ -440,7 +498,7 @@ class _Child:
         if not self._options.keep_input_open:
             self._stdin.close()
         kept, total = b"", 0
-        while chunk := await self._in_time(self._process.stdout.read(_CHUNK)):
+        while chunk := await self._in_time(self._process.stdout.read(_CHUNK), after_all=b""):
             total += len(chunk)
             *finished, kept = (kept + chunk).split(b"\n")
             longest = max(map(len, (kept, *finished)))
@@ -476,9 +534,19 @@ class _Child:
             self._answered_bytes += len(line)
             self._stdin.write(line)
 
+    def end_soon(self) -> None:
+        """Give the program a moment to end by itself, because it has written its last line; then it is ended."""
+        self._stdin.close()
+        if not self._is_ending:
+            self._is_ending = True
+            moment = asyncio.get_running_loop().time() + self._options.kill_after_seconds
+            self._deadline = min(self._deadline, moment)
+
     async def ended(self) -> int:
-        """Return the exit code of the program."""
-        await self._in_time(self._gone())
+        """Return the exit code of the program; 0 if it was to end soon and did not."""
+        await self._in_time(self._gone(), after_all=None)
+        if self._process.returncode is None:
+            return 0
         # Its last output may still be in the pipe.
         await asyncio.wait(self._tasks[:1], timeout=_ERROR_SECONDS)
         return self._process.returncode or 0
@@ -487,12 +555,15 @@ class _Child:
         """Return the last lines of the standard error, to append to a sentence."""
         return f" It said: {' / '.join(self._tail)}" if self._tail else ""
 
-    async def _in_time(self, work: Awaitable[T]) -> T:
+    async def _in_time(self, work: Awaitable[T], *, after_all: T) -> T:
+        """Return the result of one wait; when its time is over, `after_all` if the program was to end soon."""
         # Around one wait, never around a `yield`: there the time-out would cancel the caller.
         try:
             async with asyncio.timeout_at(self._deadline):
                 return await work
         except TimeoutError as error:
+            if self._is_ending:
+                return after_all
             raise AgentFailed(
                 f"The program {self._options.command[0]} did not finish in "
                 f"{self._options.timeout_seconds:g} seconds and was stopped.{self.last_words()}"

@@ -119,6 +119,9 @@ class ModelOptions:
     ] = field(default_factory=dict)
     timeout_seconds: Annotated[Seconds, Setting("how long to wait for the next data")] = 120.0
     tool_timeout_seconds: Annotated[Seconds, Setting("how long to wait for a tool")] = 120.0
+    question_seconds: Annotated[
+        Seconds, Setting("how long a tool that asks people something waits for their answer")
+    ] = 600.0
     attempts: Annotated[
         int, Setting("how often a request is tried while no output was shown", ge=1)
     ] = 3
@@ -251,10 +254,11 @@ class ModelRunner:
                             answer = event
                 assert answer is not None
                 call_id = f"{answer.response_id}:{request.turn_id}:{number}"
-                yield Step(answer.message, self._usage(answer, call_id, task=None), answer.files)
+                decided = await tools.decide(answer)
+                yield Step(decided.message, self._usage(answer, call_id, task=None), answer.files)
                 if not answer.calls:
                     return
-                async with aclosing(tools.steps(answer, conversation)) as steps:
+                async with aclosing(tools.steps(decided, conversation)) as steps:
                     async for step in steps:
                         yield step
                         if isinstance(step, Ask):

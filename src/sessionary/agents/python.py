@@ -7,16 +7,29 @@ import inspect
 import sys
 import threading
 import traceback
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any
 
+from msgspec import structs
+
 from sessionary.agents.registry import AgentKind
 from sessionary.config.setting import Setting
-from sessionary.engine.ports import AgentFunction, Delta, Event, Step, TurnRequest
+from sessionary.engine.ports import (
+    AgentFunction,
+    Ask,
+    Delta,
+    Event,
+    QuestionsAsked,
+    Step,
+    TurnRequest,
+)
 from sessionary.errors import AgentFailed, BadInput
 from sessionary.model.message import Message, Role, Text
+from sessionary.model.question import NewQuestion
 
 _END = object()
 
@@ -27,6 +40,9 @@ class PythonRunner:
     It returns a text or a Message, or yields texts, Messages, Deltas and Steps; texts that were
     yielded since the last step become the next one. What is not asynchronous runs in a thread of
     its own, which cancelling lets run out: it is stopped at its next `yield`.
+
+    A function that asks people something ends there, and is called again with the answers. A step that it then yields
+    again is not recorded twice; texts that no step had finished are forgotten.
     """
 
     def __init__(self, function: AgentFunction, *, name: str) -> None:
@@ -37,11 +53,24 @@ class PythonRunner:
         """Yield the events of the function."""
         texts: list[str] = []
         silent = True
-        async with contextlib.aclosing(self._items(request)) as items:
-            async for item in items:
-                for event in _events(item, texts, self._name):
-                    silent = silent and not isinstance(event, Step)
-                    yield event
+        recorded = deque(request.steps if request.questions else ())
+        # Questions without a name are counted in each run.
+        fresh = structs.replace(request, _numbers=count(1))
+        try:
+            async with contextlib.aclosing(self._items(fresh)) as items:
+                async for item in items:
+                    for event in _events(item, texts, self._name):
+                        if isinstance(event, Step):
+                            silent = False
+                            if _is_repeated(event, recorded):
+                                continue
+                        yield event
+        except QuestionsAsked as asked:
+            yield Ask(asked.questions)
+            return
+        except BaseExceptionGroup as group:
+            yield _asked_together(group)
+            return
         if texts:
             yield Step(Message(Role.ASSISTANT, (Text("".join(texts)),), finish_reason="stop"))
         elif silent:
@@ -63,6 +92,34 @@ class PythonRunner:
                 async with contextlib.aclosing(_awaited(each)) as items:
                     async for item in items:
                         yield item
+
+
+def _is_repeated(step: Step, recorded: deque[Message]) -> bool:
+    """Whether a step was recorded before the function was called again; of `recorded`, what is to come is left."""
+    if not recorded:
+        return False
+    first, made = recorded[0], step.message
+    if (first.role, first.parts) != (made.role, made.parts):
+        recorded.clear()  # it does something else this time
+        return False
+    recorded.popleft()
+    return True
+
+
+def _asked_together(group: BaseExceptionGroup[BaseException]) -> Ask:
+    """Return the questions that several tasks of a function have asked at once; raise the group if it is about more."""
+    _, others = group.split(QuestionsAsked)
+    if others is not None:
+        raise group
+    return Ask(tuple(_questions_in(group)))
+
+
+def _questions_in(error: BaseException) -> Iterator[NewQuestion]:
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from _questions_in(each)
+    elif isinstance(error, QuestionsAsked):
+        yield from error.questions
 
 
 async def _awaited(given: Any) -> AsyncGenerator[Any]:

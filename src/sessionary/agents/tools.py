@@ -12,8 +12,10 @@ from collections.abc import (
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any, Protocol
 
+from msgspec import structs
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import ToolDefinition
 
@@ -27,6 +29,7 @@ from sessionary.model.choice import is_tool_chosen
 from sessionary.model.message import Attachment, Message, Role, ToolCall, ToolResult
 from sessionary.model.policy import PolicyVerdict
 from sessionary.model.question import NewQuestion, Question, QuestionKind, outcome_text
+from sessionary.model.question_data import approved_arguments
 from sessionary.model.transcript import cut_middle, unfinished_calls
 
 _MOST_ARGUMENTS = 2_000
@@ -64,6 +67,8 @@ class ToolOutcome:
     is_error: bool = False
     is_malformed: bool = False
     is_unknown: bool = False
+    # What is said before the content.
+    note: str = ""
     # Files of the session that the model is shown again.
     attachments: tuple[Attachment, ...] = ()
 
@@ -80,6 +85,42 @@ class OpenTools(Protocol):
 
     async def call(self, name: str, arguments: dict[str, Any], *, key: str) -> ToolOutcome:
         """Call a tool. `key` is the same if the same call is run again."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedCalls:
+    """The tool calls of a response by their numbers in the turn, and what the policy says about the valid ones."""
+
+    answer: ModelAnswer
+    calls: Mapping[int, ToolCall]
+    verdicts: Mapping[int, PolicyVerdict]
+
+    @property
+    def message(self) -> Message:
+        """The response as it is recorded: a call that is not run at once has a mark, so that it is known later."""
+        message, numbers = self.answer.message, iter(self.calls)
+        if all(each.decision is ToolDecision.ALLOW for each in self.verdicts.values()):
+            return message
+        parts = [
+            self._marked(part, next(numbers)) if isinstance(part, ToolCall) else part
+            for part in message.parts
+        ]
+        return structs.replace(message, parts=tuple(parts))
+
+    def asked(self) -> list[int]:
+        """Return the numbers of the calls that must be approved first."""
+        verdicts = self.verdicts.items()
+        return [number for number, each in verdicts if each.decision is ToolDecision.ASK]
+
+    def _marked(self, call: ToolCall, number: int) -> ToolCall:
+        verdict = self.verdicts.get(number)
+        if verdict is None or verdict.decision is ToolDecision.ALLOW:
+            return call
+        return structs.replace(call, extra={**call.extra, POLICY: str(verdict.decision)})
+
+
+# In the `extra` of a recorded call: the decision of the policy, if it was not run at once.
+POLICY = "policy"
 
 
 class NoTools:
@@ -125,12 +166,8 @@ class TurnTools:
         self._services = services
         # The patterns of the tools that the session may use; None: all.
         self._chosen = chosen
-        # By the number of the call that they are about.
-        self._questions = {
-            int(each.asked.name): each
-            for each in questions
-            if each.asked.kind is QuestionKind.APPROVAL
-        }
+        # By their names; that of an approval is the number of its call.
+        self._questions = {each.asked.name: each for each in questions}
         self._malformed = 0
 
     @property
@@ -144,83 +181,91 @@ class TurnTools:
         is_free = all(each.name != READ_OUTPUT.name for each in found)
         return [*found, READ_OUTPUT] if found and is_free and self._services else found
 
+    async def decide(self, answer: ModelAnswer) -> DecidedCalls:
+        """Return what the policy says about the tool calls of a response."""
+        calls = [_recorded(call) for call in answer.calls]
+        numbered = dict(enumerate(calls, self._calls + 1))
+        self._calls += len(calls)
+        return DecidedCalls(answer, numbered, await self._decide(numbered))
+
     async def steps(
-        self, answer: ModelAnswer, conversation: Conversation
+        self, decided: DecidedCalls, conversation: Conversation
     ) -> AsyncGenerator[Step | Ask]:
         """Run the tool calls of a response concurrently, and add their results to the conversation.
 
         Each result is yielded when it is there; the model reads them in the order of the calls. If some calls must be
         approved first, the others run, and the last event asks for the approvals.
         """
-        calls = [_recorded(call) for call in answer.calls]
-        first = self._calls + 1
-        self._calls += len(calls)
-        numbered = dict(enumerate(calls, first))
-        verdicts = await self._decide(numbered)
-        asked = {
-            number: verdict
-            for number, verdict in verdicts.items()
-            if verdict.decision is ToolDecision.ASK
-        }
+        calls, verdicts, asked = decided.calls, decided.verdicts, decided.asked()
         outcomes: dict[int, ToolOutcome] = {}
         steps: dict[int, Step] = {}
-        now = [number for number in numbered if number not in asked]
+        now = [number for number in calls if number not in asked]
         running = _as_finished(
-            [self._decided(numbered[number], number, verdicts.get(number)) for number in now]
+            [self._decided(calls[number], number, verdicts.get(number)) for number in now]
         )
         async with aclosing(running) as finished:
             async for at, outcome in finished:
                 number = now[at]
                 outcomes[number] = outcome
-                steps[number] = self._step(numbered[number], outcome)
+                steps[number] = self._step(calls[number], outcome)
                 yield steps[number]
         self._count(outcomes.values())
         if asked:
-            yield Ask(
-                tuple(
-                    _approval(number, numbered[number], verdict)
-                    for number, verdict in asked.items()
-                )
-            )
+            yield Ask(tuple(_approval(each, calls[each], verdicts[each]) for each in asked))
             return
-        await conversation.take(answer, [steps[number] for number in numbered])
+        await conversation.take(decided.answer, [steps[number] for number in calls])
 
     async def resumed_steps(self, steps: Sequence[Message]) -> AsyncGenerator[Step | Ask]:
         """Give a result to each call of a continued turn that has none; `steps` are its messages.
 
-        A call that was asked about runs if it was approved and not started before. Of the others, a `safe` one is run
-        again, with the key of the first time; whether another one ran is not known, and the model is told so. A call
-        that must be approved and was not asked about is asked about now.
+        A call that was asked about runs if it was approved and not started before; one that was to be asked about is
+        asked about now. Of the others, which may have run, a `safe` one is run again, with the key of the first time;
+        whether another one ran is not known, and the model is told so. What the policy forbids now is not run.
         """
-        unfinished = unfinished_calls(steps)
+        unfinished = {
+            number: self._with_changes(number, call)
+            for number, call in unfinished_calls(steps).items()
+        }
         verdicts = await self._decide(unfinished)
         asked = [
             _approval(number, call, verdicts[number])
             for number, call in unfinished.items()
-            if number not in self._questions
-            and number in verdicts
-            and verdicts[number].decision is ToolDecision.ASK
+            if number in verdicts and self._is_to_ask(number, call, verdicts[number])
         ]
         left = {each.name for each in asked}
         now = [number for number in unfinished if str(number) not in left]
-        running = [
-            self._resumed(
-                unfinished[number], number, self._questions.get(number), verdicts.get(number)
-            )
-            for number in now
-        ]
+        running = [self._resumed(unfinished[each], each, verdicts.get(each)) for each in now]
         async with aclosing(_as_finished(running)) as finished:
             async for at, outcome in finished:
                 yield self._step(unfinished[now[at]], outcome)
         if asked:
             yield Ask(tuple(asked))
 
+    def _with_changes(self, number: int, call: ToolCall) -> ToolCall:
+        """Return a call with the arguments that whoever approved it has given it."""
+        question = self._questions.get(str(number))
+        approved = None if question is None else approved_arguments(question)
+        return call if approved is None else structs.replace(call, arguments=approved)
+
+    def _is_to_ask(self, number: int, call: ToolCall, verdict: PolicyVerdict) -> bool:
+        """Whether a call without a result must be approved, and was not asked about before."""
+        if str(number) in self._questions or verdict.decision is ToolDecision.DENY:
+            return False
+        if POLICY in call.extra:
+            return bool(call.extra[POLICY] == ToolDecision.ASK)
+        # It was run before, as far as is known: one that may run twice is asked about as any other.
+        is_safe = self._tool_class(call.name) is ToolClass.SAFE
+        return verdict.decision is ToolDecision.ASK and is_safe
+
     async def _decide(self, calls: Mapping[int, ToolCall]) -> dict[int, PolicyVerdict]:
         """Return what the policy says about the valid calls of tools that are not our own."""
-        known = {each.name for each in self._tools.definitions}
+        known = {each.name: each for each in self._tools.definitions}
         proposed = {
             number: ProposedCall(
-                call.name, call.arguments, self._tools.tool_class(call.name) is ToolClass.SAFE
+                call.name,
+                call.arguments,
+                is_safe=self._tools.tool_class(call.name) is ToolClass.SAFE,
+                needs_approval=known[call.name].kind == "unapproved",
             )
             for number, call in calls.items()
             if call.name in known
@@ -236,9 +281,7 @@ class TurnTools:
         self, call: ToolCall, number: int, verdict: PolicyVerdict | None
     ) -> ToolOutcome:
         if verdict is not None and verdict.decision is ToolDecision.DENY:
-            return ToolOutcome(
-                f"This call is not allowed: {verdict.rule}. It was not run.", is_error=True
-            )
+            return _forbidden(verdict)
         return await self._outcome(call, number)
 
     async def _outcome(self, call: ToolCall, number: int) -> ToolOutcome:
@@ -271,32 +314,34 @@ class TurnTools:
         return ToolOutcome(output[offset:end] + more, attachments=tuple(files))
 
     async def _resumed(
-        self,
-        call: ToolCall,
-        number: int,
-        question: Question | None,
-        verdict: PolicyVerdict | None,
+        self, call: ToolCall, number: int, verdict: PolicyVerdict | None
     ) -> ToolOutcome:
-        if verdict is not None and verdict.decision is ToolDecision.DENY:
-            return await self._decided(call, number, verdict)
-        if question is not None and not question.is_approved:
-            return ToolOutcome(_refusal(question), is_error=True)
-        if question is not None and question.answered is not None:
-            changed = question.answered.answer.arguments
-            if changed is not None:
-                call = ToolCall(call.id, call.name, dict(changed), call.extra)
+        """Return the result of a call of a continued turn; it has the arguments with which it was approved."""
+        question = self._questions.get(str(number))
+        is_denied = verdict is not None and verdict.decision is ToolDecision.DENY
+        note = "" if question is None else _changes(question)
+        if question is None and POLICY in call.extra:  # the policy did not let it run at once
+            if is_denied or call.extra[POLICY] == ToolDecision.DENY:
+                return _forbidden(verdict)
+            problem = f"There is no tool {call.name!r} any more. The call was not run."
+            return ToolOutcome(problem, is_error=True)
+        if question is not None and not question.is_started:
+            if not question.is_approved:
+                return ToolOutcome(_refusal(question), is_error=True)
+            if is_denied:
+                return _forbidden(verdict)
             services = self._services or NoServices()
-            if not question.is_started and await services.start_approved(str(number)):
-                outcome = await self._outcome(call, number)
-                return outcome if changed is None else _with_changes(outcome, question)
+            if await services.start_approved(str(number)):
+                return _noted(await self._outcome(call, number), note)
+        # It may have run.
         is_offered = any(each.name == call.name for each in self.definitions)
         is_valid = isinstance(call.arguments, dict)
         if is_valid and not is_offered:
             why = f"There is no tool {call.name!r} any more."
-        elif is_valid and self._tool_class(call.name) is ToolClass.ONCE:
+        elif is_valid and (is_denied or self._tool_class(call.name) is ToolClass.ONCE):
             why = "It was not run again."
         else:
-            return await self._outcome(call, number)
+            return _noted(await self._outcome(call, number), note)
         arguments = cut_middle(codec.encode(call.arguments), _MOST_ARGUMENTS)
         text = (
             "It is not known whether this call ran: the process stopped before its result was recorded. "
@@ -311,9 +356,10 @@ class TurnTools:
     def _step(self, call: ToolCall, outcome: ToolOutcome) -> Step:
         content = result_content(outcome.content, longest=self._options.most_tool_characters)
         is_failure = outcome.is_error and not outcome.is_unknown
+        text = f"Error: {content.text}" if is_failure else content.text
         result = ToolResult(
             call.id,
-            f"Error: {content.text}" if is_failure else content.text,
+            f"{outcome.note}\n{text}" if outcome.note else text,
             call.name,
             is_error=outcome.is_error,
             extra={"outcome": "unknown"} if outcome.is_unknown else {},
@@ -342,16 +388,21 @@ class Tools:
         if options.tools:
             from sessionary.agents.mcp_tools import ToolServers
 
-            self._servers = ToolServers(options.tools, timeout_seconds=options.tool_timeout_seconds)
+            self._servers = ToolServers(
+                options.tools,
+                timeout_seconds=options.tool_timeout_seconds,
+                question_seconds=options.question_seconds,
+            )
 
     @asynccontextmanager
     async def opened(self, request: TurnRequest) -> AsyncIterator[TurnTools]:
         """Yield the tools for one turn: all, or those whose names match what the session chose."""
         turn_id, chosen = request.turn_id, request.settings.get("tools")
         if self._servers is None or chosen == []:
-            yield TurnTools(NoTools(), self._options, turn_id=turn_id)
+            yield TurnTools(NoTools(), self._options, turn_id=turn_id, questions=request.questions)
             return
-        async with self._servers.opened() as tools:
+        ask = partial(request.services.ask_now, seconds=self._options.question_seconds)
+        async with self._servers.opened(ask) as tools:
             self.names = tuple(each.name for each in tools.definitions)
             yield TurnTools(
                 tools,
@@ -393,7 +444,8 @@ def _approval(number: int, call: ToolCall, verdict: PolicyVerdict) -> NewQuestio
         text="",
         tool=call.name,
         arguments=call.arguments,
-        rule=verdict.rule,
+        # Without the rule that wants it asked, the rules that hold when it is asked decide.
+        rule=verdict.rule if verdict.decision is ToolDecision.ASK else "",
     )
 
 
@@ -403,15 +455,23 @@ def _refusal(question: Question) -> str:
     return f"{outcome} The call was not run. Do not make it again unless you are asked to."
 
 
-def _with_changes(outcome: ToolOutcome, question: Question) -> ToolOutcome:
-    """Return an outcome that says with which arguments the call was run, if somebody has changed them."""
+def _forbidden(verdict: PolicyVerdict | None) -> ToolOutcome:
+    is_denied = verdict is not None and verdict.decision is ToolDecision.DENY
+    why = f": {verdict.rule}" if verdict is not None and is_denied else ""
+    return ToolOutcome(f"This call is not allowed{why}. It was not run.", is_error=True)
+
+
+def _changes(question: Question) -> str:
+    """Return a note with which arguments the call was run, if somebody has changed them."""
     answered = question.answered
-    assert answered is not None
+    if answered is None or answered.answer.arguments is None:
+        return ""
     arguments = cut_middle(codec.encode(answered.answer.arguments), _MOST_ARGUMENTS)
-    note = f"[{answered.who} changed the arguments of this call to: {arguments}]"
-    if isinstance(outcome.content, str):
-        return replace(outcome, content=f"{note}\n{outcome.content}")
-    return outcome
+    return f"[{answered.who} changed the arguments of this call to: {arguments}]"
+
+
+def _noted(outcome: ToolOutcome, note: str) -> ToolOutcome:
+    return replace(outcome, note="\n".join(filter(None, (note, outcome.note))))
 
 
 def _recorded(call: ToolCallPart) -> ToolCall:

@@ -23,6 +23,7 @@ from sessionary.model import question as rules
 from sessionary.model.message import Message, Part, Text
 from sessionary.model.policy import PolicyVerdict, StandingApproval, ToolUse
 from sessionary.model.question import (
+    Always,
     Answer,
     Decision,
     NewQuestion,
@@ -46,6 +47,7 @@ _NOBODY = AccessPolicy()
 # Who has answered what the settings or a standing approval decide.
 _RULE = Person("rule", name="a rule")
 NOT_YOURS = "Somebody else must answer this question; nothing was changed."
+_ONLY_OWNERS = "Only an owner may change the arguments, or allow the tool for the whole session; nothing was changed."
 _OUT_OF_DATE = "This button is out of date; nothing was changed."
 
 
@@ -105,6 +107,7 @@ def _decide(
         profile=context.profile,
         session_no=session_no,
         person=_person_of(use.source),
+        only_by_owner=not _may_asker_approve(use, context),
     )
     return verdict if found is None else PolicyVerdict(ToolDecision.ALLOW, describe(found))
 
@@ -236,7 +239,7 @@ def _insert(
     is_reminded = settings.remind_seconds > 0 and remind_at < expires_at
     person = _person_of(asking.source)
     may_asker = asked.kind is not QuestionKind.APPROVAL or _may_asker_approve(
-        asked, asking, context
+        _use(asked, asking, context), context
     )
     question = Question(
         no=0,
@@ -263,9 +266,8 @@ def _insert(
     return replace(question, no=no)
 
 
-def _may_asker_approve(asked: NewQuestion, asking: Asking, context: EngineContext) -> bool:
+def _may_asker_approve(use: ToolUse, context: EngineContext) -> bool:
     """Whether the rule that a tool call needs an approval lets the person approve it who asked for the turn."""
-    use = _use(asked, asking, context)
     found = next((rule for rule in context.settings.policy if policy.matches(rule, use)), None)
     return found is not None and found.by is Approvers.ASKER
 
@@ -363,10 +365,14 @@ def answer(
         raise Conflict(f"{rules.outcome_text(question)} Nothing was changed.")
     if moment.now >= question.expires_at:
         return turns.expire_question(tx, question, moment=moment)
+    if not who.is_owner and (given.always is Always.SESSION or given.arguments is not None):
+        # Other people, and other arguments, may need an owner's approval.
+        raise NotAllowed(_ONLY_OWNERS)
     return questions.answer(
         tx,
         question,
         rules.check_answer(question, given),
+        is_owner=who.is_owner,
         by=who.person,
         platform=who.platform,
         moment=moment,

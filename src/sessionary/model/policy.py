@@ -34,6 +34,8 @@ class StandingApproval(Struct, frozen=True, kw_only=True):
     tool: str
     given_by: str
     given_at: datetime
+    # Otherwise the person gave it who asked: it counts only where a rule lets that person approve.
+    by_owner: bool = True
     session_id: str | None = None
     # As `platform:id`.
     person: str | None = None

@@ -277,8 +277,9 @@ def button_answers(question: Question) -> tuple[tuple[str, Answer], ...]:
             found = [
                 (APPROVE, Answer(decision=approve)),
                 (DENY, Answer(decision=Decision.DENY)),
-                (ALWAYS_HERE, Answer(decision=approve, always=Always.SESSION)),
             ]
+            if not question.body.people:  # only owners are asked
+                found.append((ALWAYS_HERE, Answer(decision=approve, always=Always.SESSION)))
             if question.body.person is not None:
                 found.append((ALWAYS_PERSON, Answer(decision=approve, always=Always.PERSON)))
             return tuple(found)

@@ -197,21 +197,27 @@ def insert_approval(
         session_no=session_no,
         person=column(approval.person),
         given_by=column(approval.given_by),
+        by_owner=int(approval.by_owner),
         at=to_micros(approval.given_at),
     )
 
 
 def find_approval(
-    tx: Tx, tool: str, *, profile: str, session_no: int | None, person: str | None
+    tx: Tx,
+    tool: str,
+    *,
+    profile: str,
+    session_no: int | None,
+    person: str | None,
+    only_by_owner: bool = False,
 ) -> StandingApproval | None:
     """Return the rule by which a tool needs no approval in a session, or for a person."""
+    wanted = {"tool": column(tool), "by_owner": int(only_by_owner)}
     row = None
     if session_no is not None:
-        row = tx.one("find_session_approval", session_no=session_no, tool=column(tool))
+        row = tx.one("find_session_approval", session_no=session_no, **wanted)
     if row is None and person is not None:
-        row = tx.one(
-            "find_person_approval", profile=profile, person=column(person), tool=column(tool)
-        )
+        row = tx.one("find_person_approval", profile=profile, person=column(person), **wanted)
     return None if row is None else _approval(row)
 
 
@@ -253,7 +259,7 @@ def _question(row: Row) -> Question:
 
 
 def _approval(row: Row) -> StandingApproval:
-    no, id, tool, session_id, person, given_by, given_at = row
+    no, id, tool, session_id, person, given_by, by_owner, given_at = row
     return StandingApproval(
         no=no,
         id=id,
@@ -261,5 +267,6 @@ def _approval(row: Row) -> StandingApproval:
         session_id=session_id,
         person=person,
         given_by=given_by,
+        by_owner=by_owner == 1,
         given_at=from_micros(given_at),
     )

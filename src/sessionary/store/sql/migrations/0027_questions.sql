@@ -48,11 +48,13 @@ CREATE TABLE standing_approvals (
     session_no BIGINT REFERENCES sessions (no),
     person     TEXT COLLATE "C",
     given_by   TEXT NOT NULL,
+    -- Whether an owner gave it; otherwise it counts only where the person who asks may approve.
+    by_owner   BIGINT NOT NULL CHECK (by_owner IN (0, 1)),
     given_at   BIGINT NOT NULL,
     CHECK ((session_no IS NULL) <> (person IS NULL))
 );
-CREATE UNIQUE INDEX standing_approvals_by_session ON standing_approvals (session_no, tool) WHERE session_no IS NOT NULL;
-CREATE UNIQUE INDEX standing_approvals_by_person ON standing_approvals (profile, person, tool) WHERE person IS NOT NULL;
+CREATE UNIQUE INDEX standing_approvals_by_session ON standing_approvals (session_no, tool, by_owner) WHERE session_no IS NOT NULL;
+CREATE UNIQUE INDEX standing_approvals_by_person ON standing_approvals (profile, person, tool, by_owner) WHERE person IS NOT NULL;
 CREATE INDEX standing_approvals_by_profile ON standing_approvals (profile, no);
 
 -- What a program keeps with its turn while it waits for people: the state of its own loop.

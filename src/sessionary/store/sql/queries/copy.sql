@@ -424,13 +424,13 @@ INSERT INTO runs ({{copy_columns_runs}}) VALUES (:schedule_no, :due_at, :state, 
 no INTEGER
 
 -- name: copy_columns_standing_approvals
-no, id, profile, tool, session_no, person, given_by, given_at
+no, id, profile, tool, session_no, person, given_by, by_owner, given_at
 
 -- name: copy_page_standing_approvals
 SELECT {{copy_columns_standing_approvals}} FROM standing_approvals WHERE no > :after_no ORDER BY no LIMIT :limit;
 
 -- name: copy_row_standing_approvals
-INSERT INTO standing_approvals ({{copy_columns_standing_approvals}}) VALUES (:no, :id, :profile, :tool, :session_no, :person, :given_by, :given_at);
+INSERT INTO standing_approvals ({{copy_columns_standing_approvals}}) VALUES (:no, :id, :profile, :tool, :session_no, :person, :given_by, :by_owner, :given_at);
 
 -- name: copy_key_turns
 no INTEGER

@@ -91,19 +91,21 @@ DELETE FROM standing_approvals WHERE session_no = :no;
 DELETE FROM standing_approvals WHERE profile = :profile AND person = :person;
 
 -- name: insert_standing_approval
-INSERT INTO standing_approvals (id, profile, tool, session_no, person, given_by, given_at)
-VALUES (:id, :profile, :tool, :session_no, :person, :given_by, :at)
+INSERT INTO standing_approvals (id, profile, tool, session_no, person, given_by, by_owner, given_at)
+VALUES (:id, :profile, :tool, :session_no, :person, :given_by, :by_owner, :at)
 ON CONFLICT DO NOTHING;
 
 -- name: standing_approval_columns
-a.no, a.id, a.tool, (SELECT s.id FROM sessions s WHERE s.no = a.session_no), a.person, a.given_by, a.given_at
+a.no, a.id, a.tool, (SELECT s.id FROM sessions s WHERE s.no = a.session_no), a.person, a.given_by, a.by_owner, a.given_at
 
 -- name: find_session_approval
-SELECT {{standing_approval_columns}} FROM standing_approvals a WHERE a.session_no = :session_no AND a.tool = :tool;
+SELECT {{standing_approval_columns}} FROM standing_approvals a
+WHERE a.session_no = :session_no AND a.tool = :tool AND a.by_owner >= :by_owner ORDER BY a.by_owner DESC LIMIT 1;
 
 -- name: find_person_approval
 SELECT {{standing_approval_columns}} FROM standing_approvals a
-WHERE a.profile = :profile AND a.person = :person AND a.tool = :tool;
+WHERE a.profile = :profile AND a.person = :person AND a.tool = :tool AND a.by_owner >= :by_owner
+ORDER BY a.by_owner DESC LIMIT 1;
 
 -- name: list_standing_approvals
 SELECT {{standing_approval_columns}} FROM standing_approvals a WHERE a.profile = :profile AND a.no < :before
