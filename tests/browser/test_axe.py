@@ -9,7 +9,7 @@ from tests.browser.conftest import Served, Visitor, settled
 
 pytestmark = pytest.mark.timeout(300)
 AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
-PAGES = ["/", "/search?q=disk", "/live", "/usage", "/import", "/settings"]
+PAGES = ["/", "/search?q=disk", "/live", "/questions", "/usage", "/import", "/settings"]
 # What has come when each of these pages is whole.
 CONTENT = [".session-row", ".hit", ".item-list li", "table.data", "pre", "h2"]
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]

@@ -93,7 +93,9 @@ def test_a_chat_on_a_phone(talking: Served, visit: Visitor) -> None:
     )
 
 
-@pytest.mark.parametrize("path", ["/", "/usage", "/live", "/import", "/settings", "/search?q=disk"])
+@pytest.mark.parametrize(
+    "path", ["/", "/usage", "/live", "/questions", "/import", "/settings", "/search?q=disk"]
+)
 def test_nothing_is_wider_than_the_narrowest_phone(
     shared_demo: Served, visit: Visitor, path: str
 ) -> None:

@@ -5,7 +5,8 @@ import { loadLanguage } from './lib/i18n.svelte'
 import { sessionList } from './lib/sessions/session-list.svelte'
 import { live } from './lib/live/live.svelte'
 import { projects } from './lib/sessions/projects.svelte'
-import { router } from './lib/ui/router.svelte'
+import { waiting } from './lib/questions/waiting.svelte'
+import { router, sessionPath } from './lib/ui/router.svelte'
 
 const target = document.getElementById('app')
 if (!target) throw new Error('The page has no #app element.')
@@ -15,6 +16,7 @@ visualViewport?.addEventListener('resize', () =>
 )
 router.start()
 live.start()
+waiting.start((id) => router.go(sessionPath(id)))
 sessionList.start()
 projects.start()
 void loadLanguage().then(() => mount(App, { target }))

@@ -100,3 +100,22 @@ test('a round that is as it was before is the same object', () => {
   expect(second.map((round, place) => round === first[place])).toEqual([true, true, false])
   expect(buildExchanges([{ ...said(1), text: 'other' }, said(2)], first)[0]).not.toBe(first[0])
 })
+
+test('a question to people is part of the turn that asks it: the call keeps its result', () => {
+  const record = (state: string) =>
+    entry('system', state, { extra: { record: { kind: 'question', question_id: 'q', state } } })
+  const found = buildExchanges([
+    entry('user', 'send it'),
+    entry('assistant', [{ type: 'tool_call', id: 'c1', name: 'send', arguments: {} }]),
+    record('open'),
+    record('answered'),
+    entry('tool', [{ type: 'tool_result', call_id: 'c1', content: 'sent' }]),
+    entry('assistant', 'Done.'),
+  ])
+
+  expect(found).toHaveLength(1)
+  expect(found[0]?.steps.map((step) => step.kind === 'tool' && step.result?.content)).toEqual(['sent'])
+  expect(found[0]?.records.map((each) => each.text)).toEqual(['open', 'answered'])
+  expect(found[0]?.answers.map((each) => each.text)).toEqual(['Done.'])
+  expect(found[0]?.markers).toEqual([])
+})

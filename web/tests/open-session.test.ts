@@ -179,3 +179,41 @@ test('a record in the log reloads the pins', async () => {
 
   expect([...session.pinnedSeqs]).toEqual([1])
 })
+
+test('a turn that waits for people goes on with the same id', async () => {
+  server.detail = detail(1, '')
+  server.entries = [entry(1, 'user', 'hello')]
+  await session.load()
+  emitTurn('delta', 'Let me')
+  await vi.advanceTimersByTimeAsync(100)
+  expect(session.isAsking).toBe(false)
+
+  server.detail = { ...detail(3, ''), waits_for_people: true }
+  const asked = { kind: 'question', question_id: 'q', state: 'open', question: 'text', text: 'When?' }
+  emit('entry', { ...entry(3, 'system', 'Asked: When?'), extra: { record: asked } })
+  emitTurn('ended', { state: 'waiting', reason: null })
+  await vi.advanceTimersByTimeAsync(1000)
+  expect(session.isAsking).toBe(true)
+  expect(session.endedTurn).toBeNull()
+  expect(session.liveReply?.text).toBe('')
+
+  server.detail = detail(4, '')
+  emit('head', detail(4, ''))
+  emitTurn('began')
+  emitTurn('delta', 'At nine')
+  await vi.advanceTimersByTimeAsync(100)
+  expect(session.detail?.waits_for_people).toBeUndefined()
+  expect(session.liveReply?.text).toBe('At nine')
+})
+
+test('nothing is asked for while a turn waits for people', async () => {
+  server.detail = { ...detail(1, ''), waits_for_people: true }
+  server.entries = [entry(1, 'user', 'hello')]
+  await session.load()
+  const fetched = vi.fn<(url: string) => Promise<Response>>(() => Promise.resolve(Response.json(server.detail)))
+  vi.stubGlobal('fetch', fetched)
+
+  await vi.advanceTimersByTimeAsync(120_000)
+
+  expect(fetched.mock.calls.filter(([url]) => url.includes('/sessions/'))).toEqual([])
+})

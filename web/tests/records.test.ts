@@ -3,7 +3,7 @@ import '../src/lib/page-messages'
 import type { Entry } from '../src/lib/api/types'
 import { loadLanguage } from '../src/lib/i18n.svelte'
 import { recordText, refusedMessage } from '../src/lib/transcript/record-text'
-import { recordOf } from '../src/lib/transcript/records'
+import { recordOf } from '../src/lib/transcript/exchanges'
 import { preferences } from '../src/lib/ui/preferences.svelte'
 
 const STORED = 'as the server wrote it'
@@ -121,4 +121,26 @@ test('a refusal for another reason keeps that reason, apart from the message', a
   expect(recordText(record)).toBe('Too late.')
   expect(refusedMessage(record)).toBe('hello')
   expect(refusedMessage(entry('system', { kind: 'pin', seq: 1 }))).toBe('')
+})
+
+const ASKED = { kind: 'question', question_id: 'q1', question: 'approval', tool: 'send\u202e', text: 'may it?' }
+const CHOSEN = { kind: 'question', question_id: 'q2', question: 'choice', text: 'Which?', state: 'answered', by: 'Ada' }
+test.each([
+  ['en', { ...ASKED, state: 'open' }, 'Asked whether the tool send\\u202e may be called'],
+  ['de', { ...ASKED, state: 'open' }, 'Gefragt, ob das Werkzeug send\\u202e aufgerufen werden darf'],
+  ['en', { ...CHOSEN, state: 'open' }, 'Asked: Which?'],
+  ['en', { ...CHOSEN, decision: 'approve', answer: 'Red' }, 'Answered by Ada: Red (Which?)'],
+  ['ru', { ...CHOSEN, decision: 'deny' }, 'Отклонено: Ada (Which?)'],
+  ['zh-Hans', { ...ASKED, state: 'expired' }, '无人及时答复（send\\u202e）'],
+  ['de', { ...ASKED, state: 'withdrawn' }, 'Eine Antwort ist nicht mehr nötig (send\\u202e)'],
+  [
+    'de',
+    { ...ASKED, state: 'answered', decision: 'deny', by: 'The owner', answer: 'zu spät' },
+    'Der Besitzer hat abgelehnt: zu spät (send\\u202e)',
+  ],
+  ['de', { ...ASKED, state: 'something new' }, STORED],
+])('what was asked and decided is told in %s: %o', async (language, record, text) => {
+  await use(language)
+
+  expect(said(record)).toBe(text)
 })

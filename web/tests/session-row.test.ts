@@ -38,3 +38,10 @@ test('a turn without its process waits in the list', () => {
   expect(mark?.getAttribute('aria-label')).toBe('Waiting to go on')
   expect(mark?.classList.contains('paused')).toBe(true)
 })
+
+test('a turn that asks people has an amber dot in the list', () => {
+  const mark = show({ running: true, waits_for_people: true })
+
+  expect(mark?.getAttribute('aria-label')).toBe('waiting for an answer')
+  expect(mark?.className).toMatch(/^dot amber/)
+})

@@ -14,7 +14,17 @@ from sessionary.web.routing import api_router
 DIST = Path(__file__).parent.parent / "dist"
 _SHELL = "index.html"
 # Every page of the workbench is the same shell; the browser reads the address.
-PAGES = ("/", "/s/{session_id}", "/search", "/live", "/usage", "/import", "/settings", "/api")
+PAGES = (
+    "/",
+    "/s/{session_id}",
+    "/search",
+    "/live",
+    "/questions",
+    "/usage",
+    "/import",
+    "/settings",
+    "/api",
+)
 # What has the same name in every version.
 FILES = ("icon.svg", "login.css", "manifest.webmanifest", "sw.js")
 METHODS = ["GET", "HEAD"]

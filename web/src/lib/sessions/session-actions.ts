@@ -92,7 +92,7 @@ export function sessionTitle(summary: SessionSummary): string {
 
 /** What the turn of a running session is doing. */
 export function runningText(summary: SessionSummary): string {
-  return t(summary.waiting ? 'transcript.waiting' : 'state.running')
+  return t(summary.waits_for_people ? 'state.asks' : summary.waiting ? 'transcript.waiting' : 'state.running')
 }
 
 /** Apply an action to one session after the other. Returns those that succeeded; shows each reason for a failure once. */

@@ -28,7 +28,7 @@ const MAX_PAGE_SIZE = 200
 
 /** The fields that a row needs. The server omits fields that are null, false, 0 or empty. */
 const FIELDS =
-  'id,source,kind,title,preview,model,project,pinned,archived,trashed,read_only,labels,last_active_at,ended_at,running,waiting,unread,parent_id,lineage,subagents,failed'
+  'id,source,kind,title,preview,model,project,pinned,archived,trashed,read_only,labels,last_active_at,ended_at,running,waiting,waits_for_people,unread,parent_id,lineage,subagents,failed'
 
 /** More fields that a row needs, by sort order. */
 const FIELDS_BY_ORDER: Record<SortOrder, string> = {

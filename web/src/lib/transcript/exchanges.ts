@@ -40,6 +40,8 @@ export interface Exchange {
   model: string | null
   prompt: Entry | null
   markers: Entry[]
+  /** What the turn has asked people, and what became of it. */
+  records: Entry[]
   steps: Step[]
   answers: Entry[]
   failed: number
@@ -89,12 +91,17 @@ function groupEntries(entries: readonly Entry[]): Entry[][] {
   const result: Entry[][] = []
   for (const entry of entries) {
     const last = result[result.length - 1]
-    const isMarkerEntry = entry.kind !== 'message' || entry.role === 'system'
+    const isMarkerEntry = entry.kind !== 'message' || (entry.role === 'system' && !isQuestion(entry))
     const startsGroup = isMarkerEntry || entry.role === 'user' || !last || isMarker(last)
     if (startsGroup) result.push([entry])
     else last.push(entry)
   }
   return result
+}
+
+/** Whether people were asked something, or have answered, within a turn. */
+function isQuestion(entry: Entry): boolean {
+  return recordOf(entry)?.kind === 'question'
 }
 
 function isMarker(group: Entry[]): boolean {
@@ -107,7 +114,8 @@ function buildExchange(group: Entry[], before: Exchange | undefined, model: stri
   const last = group[group.length - 1] as Entry
   const prompt = first.role === 'user' && first.kind === 'message' ? first : null
   const isMark = isMarker(group)
-  const rest = isMark || prompt ? group.slice(1) : group
+  const own = isMark || prompt ? group.slice(1) : group
+  const rest = own.filter((entry) => !isQuestion(entry))
   const { steps, answers } = splitWork(rest, first.at)
   const used = [...group].reverse().find((entry) => entry.model)?.model ?? null
   const day = dayKey(first.at)
@@ -119,6 +127,7 @@ function buildExchange(group: Entry[], before: Exchange | undefined, model: stri
     model: used && model && used !== model ? used : null,
     prompt,
     markers: isMark ? [first] : [],
+    records: own.filter(isQuestion),
     steps,
     answers,
     failed: steps.filter((step) => step.kind === 'tool' && step.result?.is_error).length,
@@ -215,4 +224,34 @@ export function unknownParts(entry: Entry): Part[] {
   return (entry.parts ?? []).filter(
     (part) => !['text', 'reasoning', 'tool_call', 'tool_result', 'attachment'].includes(String(part.type ?? '')),
   )
+}
+
+export interface SessionRecord {
+  kind: string
+  reason?: string
+  seq?: number
+  /** What was chosen for the session, and what was before; null is the default. */
+  changed?: Record<string, unknown>
+  before?: Record<string, unknown>
+  by?: string | null
+  /** Whether nobody chose this: what was chosen before is no longer there. */
+  is_missing?: boolean
+  /** The agent that answers then. */
+  agent?: string | null
+  /** A question to people: which one, of which kind, and what became of it. */
+  question_id?: string
+  question?: string
+  state?: string
+  text?: string
+  tool?: string
+  decision?: string
+  answer?: string
+  /** The budget that refused a message; absent if something else did, and in older records. */
+  budget?: { scope: string; per: string; resets_at: string }
+}
+
+/** The record in an entry; null for a message. */
+export function recordOf(entry: Entry): SessionRecord | null {
+  const record = entry.role === 'system' ? (entry.extra?.['record'] as SessionRecord | undefined) : undefined
+  return record && typeof record.kind === 'string' ? record : null
 }

@@ -2,8 +2,8 @@
 import { ApiError, get, isAbort, send } from '../api/http'
 import { findBranchPoints, readableEntries, type SeqRange } from './branches'
 import { live } from '../live/live.svelte'
-import { buildExchanges, type Exchange } from './exchanges'
-import { recordOf, reasonText } from './records'
+import { buildExchanges, recordOf, type Exchange } from './exchanges'
+import { reasonText } from './records'
 import type { ContextInfo, EntryPage, ListedSession, PinPage, SessionDetail } from '../api/schema'
 import type { Entry } from '../api/types'
 
@@ -40,6 +40,11 @@ export class OpenSession {
   pinnedSeqs: ReadonlySet<number> = $derived(new Set(this.detail?.pins.map((pin) => pin.seq)))
   /** Whether the running turn has lost its process: another one continues it. */
   isWaiting = $derived(!!this.liveReply && this.detail?.turn?.id === this.liveReply.turnId && this.detail.turn.waiting)
+  /** Whether the turn has asked people something. */
+  isAsking = $derived(
+    !!this.detail?.waits_for_people ||
+      this.entries.some((entry) => recordOf(entry)?.question_id && entry.turn_id === this.detail?.turn?.id),
+  )
   waitReason = $derived(reasonText(this.detail?.turn?.resume_reason ?? ''))
   branchPoints = $derived(findBranchPoints(this.detail?.branches ?? []))
   visibleEntries = $derived(
@@ -196,7 +201,8 @@ export class OpenSession {
 
   /** Ask what became of a turn of which nothing was heard for long. */
   private checkSilence(): void {
-    if (this.liveReply && Date.now() - this.lastTurnEvent >= SILENT_MS) void this.refresh().catch(() => undefined)
+    if (this.liveReply && !this.detail?.waits_for_people && Date.now() - this.lastTurnEvent >= SILENT_MS)
+      void this.refresh().catch(() => undefined)
   }
 
   async markRead(): Promise<void> {
@@ -250,6 +256,7 @@ export class OpenSession {
     const known = { ...this.detail }
     // A summary has these only where they differ from the default.
     delete known.waiting
+    delete known.waits_for_people
     delete known.tools
     this.detail = { ...known, ...summary }
     if (wasRunning !== summary.running || this.detail.queued.length) void this.refresh().catch(() => undefined)
@@ -316,7 +323,9 @@ export class OpenSession {
 
   private handleTurnEvent(name: string, turnId: string, data: unknown): void {
     this.lastTurnEvent = Date.now()
-    if (name === 'ended') this.endReply(turnId, data as { state?: string; reason?: string } | null)
+    const outcome = name === 'ended' ? (data as { state?: string; reason?: string } | null) : null
+    if (outcome?.state === 'waiting') void this.turnParked(turnId)
+    else if (name === 'ended') this.endReply(turnId, outcome)
     else if (name === 'lost') void this.turnLost(turnId)
     else if (this.endedTurns.has(turnId)) return
     else if (name === 'began') {
@@ -342,6 +351,13 @@ export class OpenSession {
         thinking: this.buffer.thinking,
       }
     }, RENDER_MS)
+  }
+
+  /** The turn waits for people: it goes on with the same id. */
+  private async turnParked(turnId: string): Promise<void> {
+    this.dropBuffer()
+    if (this.liveReply?.turnId === turnId) this.liveReply = startReply(turnId, '', null)
+    await this.refresh().catch(() => undefined)
   }
 
   /** A process has lost a turn: another one has it, or will continue it, or has ended it. */

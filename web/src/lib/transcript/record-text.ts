@@ -2,8 +2,10 @@
 import { budgetName, perPeriod } from '../budgets'
 import { fullTime } from '../format'
 import { language, t } from '../i18n.svelte'
+import { outcomeText, visible, visibleName } from '../questions/question-text'
 import type { Entry } from '../api/types'
-import { reasonText, recordOf, type SessionRecord } from './records'
+import { recordOf, type SessionRecord } from './exchanges'
+import { reasonText } from './records'
 
 const CHOICES = ['agent', 'model', 'persona', 'tools'] as const
 type Choice = (typeof CHOICES)[number]
@@ -24,6 +26,8 @@ export function recordText(entry: Entry): string {
       return t('record.unpin', { seq: record.seq ?? '' })
     case 'refused':
       return record.budget ? refusalText(record.budget) : (record.reason ?? entry.text ?? '')
+    case 'question':
+      return questionText(record) || (entry.text ?? '')
     case 'settings':
       return (record.is_missing ? missingText(record) : choiceText(record, entry)) ?? entry.text ?? ''
     default:
@@ -37,6 +41,15 @@ export function refusedMessage(entry: Entry): string {
   const text = entry.text ?? ''
   if (record?.kind !== 'refused' || !record.reason || !text.startsWith(record.reason)) return ''
   return text.slice(record.reason.length).trim()
+}
+
+/** What was asked, or what became of it; empty if it is not understood. */
+function questionText({ question, state, text, tool, decision, answer, by }: SessionRecord): string {
+  if (state === 'open')
+    return tool ? t('record.asked', { tool: visibleName(tool) }) : t('record.askedText', { text: visible(text ?? '') })
+  const outcome = outcomeText({ state: state ?? '', kind: question ?? '', decision, by, text: answer })
+  const what = tool ? visibleName(tool) : visible(text ?? '')
+  return outcome && t('record.outcome', { outcome, what })
 }
 
 function refusalText(budget: NonNullable<SessionRecord['budget']>): string {

@@ -1,5 +1,6 @@
 /** Client-side routing with the History API. Hashes are used only for messages (`#m12`). */
-export type PageName = 'workbench' | 'search' | 'live' | 'usage' | 'import' | 'settings' | 'api' | 'unknown'
+export type PageName =
+  'workbench' | 'search' | 'live' | 'questions' | 'usage' | 'import' | 'settings' | 'api' | 'unknown'
 
 export interface Route {
   page: PageName
@@ -15,6 +16,7 @@ const PAGES: Record<string, PageName> = {
   '/': 'workbench',
   '/search': 'search',
   '/live': 'live',
+  '/questions': 'questions',
   '/usage': 'usage',
   '/import': 'import',
   '/settings': 'settings',
