@@ -8,6 +8,7 @@ import pytest
 
 from sessionary.actions import access as homes
 from sessionary.actions import questions as actions
+from sessionary.actions import turns
 from sessionary.config.engine import (
     AccessPolicy,
     Approvers,
@@ -33,11 +34,12 @@ from sessionary.model.question import (
     QuestionKind,
     QuestionState,
     card_for,
+    may_be_reply,
     outcome_text,
 )
 from sessionary.model.source import Person
 from sessionary.model.turn import TurnState
-from sessionary.store.database import Store
+from sessionary.store.database import Store, Tx
 from sessionary.store.tables import upkeep
 from tests.support.engine_world import QUICK, EngineWorld
 
@@ -372,6 +374,34 @@ async def test_the_arguments_can_be_changed(store: Store) -> None:
 
 def replace_arguments(arguments: dict[str, Any]) -> Answer:
     return Answer(decision=Decision.APPROVE, arguments=arguments)
+
+
+async def test_nothing_written_to_a_session_ends_a_turn_that_was_answered(store: Store) -> None:
+    """Until a process goes on with it, it has no holder, as a dead turn of an agent that cannot be continued."""
+    world, runner = make_world(store), AskingRunner()
+    engine = await world.started(runner=runner)
+    await world.asks(engine, "go")
+    await engine.stop()
+    (question,) = await open_questions(world)
+    await store.write(set_resumable, question.turn_id, 2)
+    await answer(world, question)
+
+    head, moment = await world.head(), world.context().moment()
+    assert not await store.write(turns.interrupt_if_dead, head.no, moment=moment)
+    assert (await world.turns())[0].is_woken
+
+
+def set_resumable(tx: Tx, turn_id: str, bits: int) -> None:
+    text = "UPDATE turns SET resumable = {} WHERE id = '{}'"
+    tx.script(text.format(bits, turn_id))
+
+
+@pytest.mark.parametrize(
+    ("text", "may_be"),
+    [("what is the weather", False), ("Send it now", False), ("K7QF 1", True), ("1", True)],
+)
+def test_most_messages_are_seen_at_once_to_answer_nothing(text: str, may_be: bool) -> None:
+    assert may_be_reply(text) is may_be
 
 
 async def test_all_questions_of_a_turn_must_be_answered_before_it_goes_on(store: Store) -> None:

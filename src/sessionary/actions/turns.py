@@ -722,7 +722,7 @@ def interrupt_if_dead(tx: Tx, session_no: int, *, moment: Moment) -> bool:
     A turn that a server continues is left alone: the person who asked gets an answer.
     """
     turn = _dead_turn(tx, session_no, moment=moment)
-    if turn is None or turn.resumable:
+    if turn is None or turn.resumable or turn.is_woken:
         return False
     _expire_if_ended(tx, turn)
     return interrupt_dead(tx, turn.id, session_no=session_no, moment=moment) is not None

@@ -259,11 +259,19 @@ def _insert(
         state=QuestionState.OPEN,
         asked_at=moment.now,
         expires_at=expires_at,
-        code=access.make_code(context.rng.getrandbits(64))[: rules.CODE_LENGTH],
+        code=_new_code(context),
         token=f"{context.rng.getrandbits(128):032x}",
     )
     no = questions.insert(tx, question, due_at=remind_at if is_reminded else expires_at)
     return replace(question, no=no)
+
+
+def _new_code(context: EngineContext) -> str:
+    """Return a code with a digit in it, so that no word of a message is taken for one."""
+    while True:
+        code = access.make_code(context.rng.getrandbits(64))[: rules.CODE_LENGTH]
+        if not code.isalpha():
+            return code
 
 
 def _may_asker_approve(use: ToolUse, context: EngineContext) -> bool:

@@ -303,7 +303,7 @@ _DENIED = re.compile(r"(?:deny|2)\s*[,:;–-]\s*(?P<reason>\S.*)", re.IGNORECASE
 
 
 _MAY_BE_REPLY = re.compile(
-    r"\s*(?:[0-9A-Za-z]{4}\s+\S.*|[1-9][0-9]?[.!]*|deny\b.*|2\s*[,:;–-].*|(?:"
+    r"\s*(?:(?=[A-Za-z]*[0-9])[0-9A-Za-z]{4}\s+\S.*|[1-9][0-9]?[.!]*|deny\b.*|2\s*[,:;–-].*|(?:"
     + "|".join(sorted(_YES | _NO))
     + r")[.!]*)\s*",
     re.IGNORECASE | re.DOTALL | re.ASCII,
