@@ -23,9 +23,10 @@ _DROPPED = re.compile(r"DROP TRIGGER (\w+);")
 _DROPPED_INDEX = re.compile(r"DROP INDEX (\w+);")
 _DROPPED_TABLE = re.compile(r"DROP TABLE (\w+);")
 _RENAMED_COLUMN = re.compile(r"ALTER TABLE (\w+) RENAME COLUMN (\w+) TO (\w+);")
+_DROPPED_COLUMN = re.compile(r"ALTER TABLE (\w+) DROP COLUMN (\w+);")
 _ADDED_COLUMN = re.compile(r"ALTER TABLE (\w+) ADD COLUMN (.*);")
-# How each kind of statement ends. Functions (called by triggers of PostgreSQL) and inserted rows are
-# not shown.
+# How each kind of statement ends. Functions (called by triggers of PostgreSQL), and rows that are inserted, changed or
+# deleted, are not shown.
 _ENDS = {
     "DROP TRIGGER": re.compile(r".*;$"),
     "DROP INDEX": re.compile(r".*;$"),
@@ -40,7 +41,6 @@ _ENDS = {
     "INSERT INTO": re.compile(r".*;$"),
     # The search index is rebuilt from the log.
     "TRUNCATE": re.compile(r".*;$"),
-    "UPDATE search_state": re.compile(r".*;$"),
     # Storage options of an index.
     "ALTER INDEX": re.compile(r".*;$"),
     "ALTER FUNCTION": re.compile(r".*;$"),
@@ -48,6 +48,8 @@ _ENDS = {
     "ALTER TABLE": re.compile(r".*;$"),
     "PRAGMA": re.compile(r".*;$"),
     "UPDATE sqlite_schema": re.compile(r"WHERE .*;$"),
+    "UPDATE": re.compile(r".*;$"),
+    "DELETE FROM": re.compile(r".*;$"),
 }
 
 
@@ -87,6 +89,8 @@ def tables(texts: Sequence[str]) -> dict[str, Table]:
             column = _COLUMN.match(match[2])
             assert column is not None, statement
             found[match[1]].columns[column[1]] = column[2], column[3]
+        elif match := _DROPPED_COLUMN.fullmatch(statement):
+            del found[match[1]].columns[match[2]]
         elif match := _RENAMED_COLUMN.fullmatch(statement):
             found[match[1]] = _with_renamed_column(found[match[1]], match[2], match[3])
         elif match := _TRIGGER.match(statement):

@@ -137,7 +137,7 @@ async def test_a_question_without_options_says_how_to_answer(platform: DiscordPl
 
     (post,) = platform.posts
     assert platform.offered == {}
-    assert "from anywhere with K7QD before it" in post.text
+    assert "write it after K7QD in any chat" in post.text
     assert post.body["allowed_mentions"] == {"parse": []}
 
 

@@ -42,6 +42,7 @@ from tests.support.question_suite import (
     asking_world,
     the_question,
     until_card,
+    until_delivered,
 )
 from tests.support.synapse import Synapse
 
@@ -71,10 +72,10 @@ class SignalText(FakeSignal):
     owner = "Ada"
 
     def cards(self) -> list[str]:
-        return [text for text in self.seen() if "before it." in text]
+        return [text for text in self.seen() if "in any chat." in text]
 
     def replies(self, text: str, *, number: int) -> None:
-        quoted = {"id": 7, "authorUuid": ACCOUNT_UUID, "text": self.seen()[-1]}
+        quoted = {"id": self.last_sent_at, "authorUuid": ACCOUNT_UUID, "text": self.seen()[-1]}
         self.tell(envelope(dataMessage=data_message(text, number=number, quote=quoted)))
 
     def says_elsewhere(self, text: str, *, number: int) -> None:
@@ -95,7 +96,7 @@ class MatrixText(MatrixPlatform):
         return [each for each in is_ours if each["type"] == "m.room.message"]
 
     def cards(self) -> list[str]:
-        return [text for text in self.seen() if "before it." in text]
+        return [text for text in self.seen() if "in any chat." in text]
 
     def replies(self, text: str, *, number: int) -> None:
         last = self.events()[-1]
@@ -114,13 +115,26 @@ class MailText(MailPlatform):
 
     owner = "Ada"
 
+    async def says(
+        self, text: str, *, number: int, person: str | None = None, file: bytes | None = None
+    ) -> None:
+        if self.sent and person is None:
+            self.deliver(self.reply(text, number=number), number)
+        else:
+            await super().says(text, number=number, person=person, file=file)
+
     def cards(self) -> list[str]:
-        return [text for text in self.seen() if "before it." in text]
+        return [text for text in self.seen() if "in any chat." in text]
 
     def replies(self, text: str, *, number: int) -> None:
-        mail = self.mail(f"{text}\n\n{self.quoted()}", number=number)
-        mail["In-Reply-To"] = mail["References"] = self.root
-        self.deliver(mail.as_bytes(), number)
+        self.deliver(self.reply(f"{text}\n\n{self.quoted()}", number=number), number)
+
+    def reply(self, text: str, *, number: int) -> bytes:
+        """A mail of Ada that answers the last one of the bot."""
+        mail = self.mail(text, number=number)
+        mail["References"] = self.root
+        mail["In-Reply-To"] = str(self.sent[-1].mail["Message-ID"])
+        return mail.as_bytes()
 
     def says_elsewhere(self, text: str, *, number: int) -> None:
         self.deliver(self.mail(text, number=number).as_bytes(), number)
@@ -180,7 +194,7 @@ class TextQuestionSuite:
             "2. Deny",
             "3. Always in this session",
             "4. Always for this person",
-            f"Reply with a number, or from anywhere with {question.code} before it.",
+            f"Reply to this message with a number, or write it after {question.code} in any chat.",
         ]
 
     @pytest.mark.parametrize(
@@ -388,7 +402,9 @@ async def test_in_a_signal_group_a_reply_that_quotes_the_question_answers(store:
         async with world.running() as engine:
             platform.says_elsewhere("go", number=1)
             await world.until(lambda: len(platform.sent) == 1, "nothing was asked")
-            quoted = {"id": 7, "authorUuid": ACCOUNT_UUID, "text": platform.sent[0]["message"]}
+            await until_delivered(world)
+            text = platform.sent[0]["message"]
+            quoted = {"id": platform.last_sent_at, "authorUuid": ACCOUNT_UUID, "text": text}
             for number, person in ((2, "8"), (3, None)):
                 data = data_message("1", number=number, quote=quoted, groupInfo=GROUP)
                 platform.tell(envelope(person, dataMessage=data))

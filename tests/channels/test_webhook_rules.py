@@ -214,5 +214,7 @@ def test_a_question_names_its_options_and_how_to_answer() -> None:
     body = json.loads(body_of(delivery_to(FakeProgram.chat, "May it run?", card.part())))
 
     assert body["question"] == {"id": "q1", "code": "K7QF", "options": ["Approve", "Deny"]}
-    assert body["text"].startswith("May it run?\n\n1. Approve\n2. Deny\n\nReply with a number")
+    assert body["text"].startswith(
+        "May it run?\n\n1. Approve\n2. Deny\n\nReply to this message with a number"
+    )
     assert "secret" not in str(body)

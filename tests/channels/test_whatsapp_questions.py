@@ -27,6 +27,7 @@ from tests.support.question_suite import (
     asking_world,
     the_question,
     until_card,
+    until_delivered,
 )
 
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -410,6 +411,7 @@ async def test_in_a_group_the_owner_answers_with_a_number(
         await world.until(lambda: _is_open(platform), "it is not open")
         assert await platform.post(payload(asked)) == 200
         await world.until(lambda: len(platform.posts) == 1, "no card was sent")
+        await until_delivered(world)
         for number, person in enumerate((OTHER, KNOWN), 2):
             about = {"group_id": GROUP, "context": {"from": NUMBER, "id": "wamid.out-1"}}
             message = platform.message("1", number=number, person=person) | about

@@ -75,7 +75,9 @@ def test_a_turn_waits_in_no_process_and_goes_on_with_the_answer_and_the_state(
     assert [each.id for each in s.questions.list()] == [question.id]
 
     s.questions.answer(question.id, approve=True)
-    assert last_turn(s).state is TurnState.WAITING
+    answered_turn = last_turn(s)
+    assert (answered_turn.state, answered_turn.holder) == (TurnState.RUNNING, "")
+    assert not chat.head().waits_for_people
     with chat.resume_turn() as turn:
         (answered,) = turn.questions
         assert approved_arguments(answered) == {"path": "old.log"}
@@ -300,7 +302,7 @@ def test_a_rule_may_answer_at_once(home: Path, url: str) -> None:
     (home / "sessionary.toml").write_text(rules)
     with Sessionary(url, home=str(home)) as s:
         assert park(s).is_approved
-        assert last_turn(s).state is TurnState.WAITING
+        assert last_turn(s).state is TurnState.RUNNING
         with s.session("logs").resume_turn() as turn:
             assert turn.questions[0].is_approved
 

@@ -38,6 +38,7 @@ from sessionary.model.question import (
 from sessionary.model.source import ChatType
 from sessionary.model.turn import Turn, TurnState
 from sessionary.store.database import Store
+from sessionary.store.tables import upkeep
 from tests.engine.test_questions import (
     APPROVE,
     DENY,
@@ -432,7 +433,9 @@ async def test_a_call_is_asked_about_by_the_next_process_if_the_first_died_befor
 
 
 async def is_waiting(desk: Desk) -> bool:
-    return bool(await open_questions(desk.world))
+    """Whether a question is open, and those who may answer have it before them."""
+    asked = await open_questions(desk.world)
+    return bool(asked) and not (await desk.world.store.read(upkeep.backlog)).open_deliveries
 
 
 async def test_a_call_that_was_to_be_asked_about_is_asked_about_whatever_the_rules_say_now(

@@ -12,7 +12,7 @@ from sessionary.actions.sessions import edit
 from sessionary.config.engine import AccessPolicy
 from sessionary.engine import questions
 from sessionary.engine.context import EngineContext
-from sessionary.engine.questions import Asking
+from sessionary.engine.policy import Asking
 from sessionary.model.message import message
 from sessionary.model.question import NewQuestion, QuestionKind
 from sessionary.model.session import Opening
@@ -51,7 +51,7 @@ def ask_many(tx: Tx, context: EngineContext, first: int, count: int) -> None:
             claim=turns.Claim(context.holder, 30, "assistant", resumable=True),
             moment=moment,
         )
-        asking = Asking(source, "assistant")
+        asking = Asking((source,), "assistant")
         questions.park(tx, begun.lease, [SEND], asking=asking, context=context, moment=moment)
 
 

@@ -18,12 +18,12 @@ from sessionary.config.engine import (
     ToolDecision,
     WhileRunning,
 )
-from sessionary.engine import questions
-from sessionary.engine.ports import Ask, Event, PressResult, Step, TurnRequest
+from sessionary.engine import policy, questions
+from sessionary.engine.policy import Asking
+from sessionary.engine.ports import Ask, Event, PressResult, ProposedCall, Step, TurnRequest
 from sessionary.engine.questions import Answerer
 from sessionary.errors import BadInput, Conflict, NotAllowed
 from sessionary.model.message import Message, Role, Text, message
-from sessionary.model.policy import ToolUse
 from sessionary.model.prompt import HomeAddress
 from sessionary.model.question import (
     Always,
@@ -34,7 +34,6 @@ from sessionary.model.question import (
     QuestionKind,
     QuestionState,
     card_for,
-    may_be_reply,
     outcome_text,
 )
 from sessionary.model.source import Person
@@ -314,22 +313,11 @@ async def test_what_a_person_allows_for_themselves_bypasses_no_owner(store: Stor
     await world.settle(engine)
     await engine.stop()
 
-    context, source = world.context(), world.source(**eva)
-
-    def use(to: str) -> ToolUse:
-        return ToolUse(
-            tool="send",
-            arguments={"to": to},
-            is_safe=False,
-            agent="a",
-            source=source,
-            is_owner=False,
-        )
-
     verdicts = await store.read(
-        questions.decide,
-        [use("Ann"), use("Bob")],
-        context=context,
+        policy.decide,
+        [ProposedCall("send", {"to": to}, is_safe=False) for to in ("Ann", "Bob")],
+        asking=Asking((world.source(**eva),), question.body.agent or ""),
+        context=world.context(),
         session_no=question.session_no,
     )
     assert [each.decision for each in verdicts] == [ToolDecision.ALLOW, ToolDecision.ASK]
@@ -398,10 +386,19 @@ def set_resumable(tx: Tx, turn_id: str, bits: int) -> None:
 
 @pytest.mark.parametrize(
     ("text", "may_be"),
-    [("what is the weather", False), ("Send it now", False), ("K7QF 1", True), ("1", True)],
+    [
+        ("what is the weather", False),
+        ("Send it now", False),
+        ("yes", False),
+        ("1", False),
+        ("K7QF 1", True),
+    ],
 )
-def test_most_messages_are_seen_at_once_to_answer_nothing(text: str, may_be: bool) -> None:
-    assert may_be_reply(text) is may_be
+def test_most_messages_are_seen_at_once_to_answer_nothing_elsewhere(
+    text: str, may_be: bool
+) -> None:
+    assert questions.may_answer_elsewhere(message("user", text)) is may_be
+    assert questions.may_answer_elsewhere(message("user", text, extra={"replies_to": "7"}))
 
 
 async def test_all_questions_of_a_turn_must_be_answered_before_it_goes_on(store: Store) -> None:

@@ -251,12 +251,12 @@ async def test_a_turn_waits_when_its_process_has_stopped_or_died(world: EngineWo
 
     running = await newest()
     assert running.state is TurnState.RUNNING
-    assert not running.is_waiting(moment.now)
+    assert not running.is_orphaned(moment.now)
     world.clock.tick(31)
-    assert running.is_waiting(world.clock.now()), "its lease ran out"
+    assert running.is_orphaned(world.clock.now()), "its lease ran out"
     await world.store.write(turns.release, begun.lease, reason="the server stopped")
     released = await newest()
-    assert released.is_waiting(moment.now)
+    assert released.is_orphaned(moment.now)
     assert not released.holder
     assert released.resume_reason == "the server stopped"
 

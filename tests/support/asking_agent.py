@@ -19,8 +19,8 @@ from sessionary.agents.registry import AgentKind
 from sessionary.app.engine import build_engine
 from sessionary.config.setting import Setting
 from sessionary.engine import questions
+from sessionary.engine.policy import Asking
 from sessionary.engine.ports import Ask, Delta, Event, Step, TurnRequest
-from sessionary.engine.questions import Asking
 from sessionary.model.message import message
 from sessionary.model.question import NewQuestion, Question, QuestionKind, outcome_text
 from sessionary.model.source import Source
@@ -151,7 +151,7 @@ def park_question(home: Path, *, rng: random.Random | None = None) -> Question:
             questions.park,
             begun.lease,
             [_SEND],
-            asking=Asking(Source("telegram", "5", user_id="5", user_name="Eva"), "clerk"),
+            asking=Asking((Source("telegram", "5", user_id="5", user_name="Eva"),), "clerk"),
             context=context if rng is None else replace(context, rng=rng),
             moment=moment,
         ).result()

@@ -256,7 +256,12 @@ class FakeSignal:
         if self._lost:
             self._lost -= 1
             return None
-        return {"result": {"timestamp": _BEGAN + len(self.sent), "results": [{"type": "SUCCESS"}]}}
+        return {"result": {"timestamp": self.last_sent_at, "results": [{"type": "SUCCESS"}]}}
+
+    @property
+    def last_sent_at(self) -> int:
+        """The time of the bot's last message: Signal names a message by it."""
+        return _BEGAN + len(self.sent)
 
 
 def data_message(text: str | None, *, number: int, **more: Any) -> Json:

@@ -9,6 +9,7 @@
 `platform` is a `QuestionPlatform`; each test runs on both databases.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -35,6 +36,7 @@ from sessionary.model.question import (
 )
 from sessionary.store.database import Store
 from sessionary.store.open import open_store
+from sessionary.store.tables import upkeep
 from sessionary.testing.channel_world import ChannelWorld, PlatformDriver, quick_settings
 from sessionary.testing.fakes import scripted_agent
 from tests.engine.away import AwayStore
@@ -170,6 +172,15 @@ async def until_card(world: ChannelWorld) -> None:
     """Wait until the chat shows a card."""
     platform = cast(QuestionPlatform, world.platform)
     await world.until(lambda: len(platform.cards()) > 0, "no card was sent")
+    await until_delivered(world)
+
+
+async def until_delivered(world: ChannelWorld) -> None:
+    """Wait until all messages of the bot are marked as sent."""
+    async with asyncio.timeout(60):
+        while (await world.store.read(upkeep.backlog)).open_deliveries:
+            world.clock.tick(1)
+            await asyncio.sleep(0.005)
 
 
 class QuestionSuite:

@@ -178,7 +178,6 @@ async def test_a_message_of_a_token_that_may_only_write_approves_nothing(
     question = await asked.ask()
     writer = await asked.server.client(Scope.WRITE)
     session = f"/sessions/{question['session_id']}"
-    before = await asked.client.get(session)
     text = typed.format(code=question["code"])
     owner = {"platform": "loopback", "chat_id": "1", "user_id": "u"}
 
@@ -188,10 +187,10 @@ async def test_a_message_of_a_token_that_may_only_write_approves_nothing(
         ("/arrivals", {"source": {**owner, "platform_message_id": "forged"}, "text": text}),
     ):
         response = await writer.call("POST", path, json=body)
-        assert response.status_code == 403, response.text
-        assert NOT_BY_PROGRAMS in response.json()["detail"]
+        assert response.status_code == 202, response.text
+        # It waits for the next turn, like any message that is no answer.
+        assert (response.json()["question_id"], response.json()["session_id"]) == (None, None)
 
-    assert await asked.client.get(session) == before
     assert await asked.open_count() == 1
 
 
@@ -199,15 +198,16 @@ async def test_the_first_message_of_a_session_approves_nothing(start: Start) -> 
     asked = await start()
     question = await asked.ask()
 
-    for scope in (Scope.WRITE, Scope.ADMIN):
-        client = await asked.server.client(scope)
-        body = {"text": f"{question['code']} 1", "run": True}
-        response = await client.call("POST", "/sessions", json=body)
-        assert response.status_code == 403
+    body = {"text": f"{question['code']} 1", "run": True}
+    response = await asked.client.call("POST", "/sessions", json=body)
+    assert response.status_code == 403
     assert [each["id"] for each in (await asked.client.get("/sessions"))["items"]] == [
         question["session_id"]
     ]
-    assert await asked.open_count() == 1
+    # From somebody who may not answer it is no answer, but a message like any other.
+    writer = await asked.server.client(Scope.WRITE)
+    assert (await writer.call("POST", "/sessions", json=body)).status_code == 202
+    assert (await asked.client.get(f"/questions/{question['id']}"))["state"] == "open"
 
 
 async def test_a_message_in_the_workbench_answers_the_question_of_its_session(start: Start) -> None:
@@ -592,6 +592,14 @@ async def test_an_answer_that_becomes_a_rule_is_listed_and_can_be_revoked(start:
     assert before == {
         "decision": "ask",
         "rule": "the tool may change something, and this person is not an owner",
+        "rule_number": None,
+        "approval_id": None,
+        "tool": "send",
+        "agent": before["agent"],
+        "is_owner": False,
+        "session_id": None,
+        "may_answer": [],
+        "asked_in": [],
     }
     assert (here["decision"], of_eva["decision"]) == ("allow", "allow")
     assert here["rule"].startswith("ops approved send in this session on ")

@@ -7,7 +7,7 @@ from msgspec import Struct
 from sessionary.actions.sessions import log, routing
 from sessionary.actions.sessions.log import MAX_IDEMPOTENCY_KEY, check_idempotency_key
 from sessionary.clock import Moment
-from sessionary.errors import Conflict, NotFound
+from sessionary.errors import Conflict, NotAllowed, NotFound
 from sessionary.model.message import Message
 from sessionary.model.source import (
     Channel,
@@ -17,6 +17,7 @@ from sessionary.model.source import (
     check_length,
     check_person,
     escape,
+    is_by_program,
     key_for,
 )
 from sessionary.model.turn import Arrival, ArrivalState
@@ -93,9 +94,18 @@ TAKEN_BACK = "taken back"
 list_waiting_keys = arrivals.keys_waiting
 
 
-def rewrite(tx: Tx, id: str, message: Message, *, profile: str, moment: Moment) -> Arrival:
-    """Replace a message that waits; only one that was written in the named session itself."""
+def rewrite(
+    tx: Tx, id: str, message: Message, *, profile: str, moment: Moment, by_program: bool = False
+) -> Arrival:
+    """Replace a message that waits; only one that was written in the named session itself.
+
+    A program that may not approve replaces only what such a program has written: its turn has other rights.
+    """
     found = _waiting(tx, id, profile=profile)
+    if by_program and not is_by_program(found.source):
+        raise NotAllowed(
+            "A person wrote that message; nothing was changed. A token of the scope admin may change it."
+        )
     if not SessionKey.parse(found.key).names_session:
         raise Conflict("Someone else wrote that message; nothing was changed. It can be removed.")
     if not arrivals.rewrite(tx, found, message, profile=profile, at=moment.now):

@@ -8,16 +8,13 @@ from sessionary.model.turn import Arrival, ArrivalState, Turn
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals
 
-# What `arrivals.mark_answered` writes: the intake calls it with `question ID`.
-_REASON = "/question "
-
 
 def find_answered(tx: Tx, arrival: Arrival, *, profile: str) -> Question | None:
     """Return the question that a message has answered; None if it is an ordinary message."""
     reason = arrival.reason or ""
-    if arrival.state is not ArrivalState.TAKEN or not reason.startswith(_REASON):
+    if arrival.state is not ArrivalState.TAKEN or not reason.startswith(arrivals.ANSWERS):
         return None
-    return questions.get(tx, reason.removeprefix(_REASON), profile=profile)
+    return questions.get(tx, reason.removeprefix(arrivals.ANSWERS), profile=profile)
 
 
 def find_turn_id(tx: Tx, arrival: Arrival, *, profile: str) -> str | None:

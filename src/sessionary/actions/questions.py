@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from datetime import timedelta
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -38,11 +39,11 @@ _CANDIDATES = 6
 _ID_LIKE = re.compile(r"[A-Za-z0-9]+")
 get = questions.get
 get_by_token = questions.get_by_token
-open_in_channel = questions.open_in_channel
+open_of_message = questions.open_of_message
+is_shown = questions.is_shown
 open_by_code = questions.open_by_code
 of_turn = questions.of_turn
 start_call = questions.start_call
-tell_to_wait = questions.tell_to_wait
 list_due = questions.due
 put_off = questions.put_off
 find_approval = questions.find_approval
@@ -144,7 +145,7 @@ def park(tx: Tx, lease: Lease, asked: Sequence[Question], *, moment: Moment) -> 
         raise log.turn_lost_error(lease)
     (stop,) = turns.get_stop(tx, lease) or (None,)
     if stop is not None or not questions.count_open(tx, lease.turn_id):
-        questions.wake(tx, lease.turn_id, reason=stop or ANSWERED)
+        _go_on(tx, lease.turn_id, asked, reason=stop or ANSWERED, moment=moment)
     head = sessions.get_by_no(tx, lease.session_no)
     log.notify(tx, head)
     tx.after_commit(QuestionsChanged(head.profile, head.id))
@@ -165,6 +166,16 @@ def wake(tx: Tx, head: SessionHead, *, reason: str) -> None:
     """
     if head.running_turn is not None and questions.wake(tx, head.running_turn, reason=reason):
         tx.after_commit(QuestionsChanged(head.profile, head.id))
+
+
+def _go_on(tx: Tx, turn_id: str, asked: Sequence[Question], *, reason: str, moment: Moment) -> None:
+    """Let any process go on with a turn whose questions are decided.
+
+    One that a program has parked is left to the program, for as long as its last question could wait for people.
+    """
+    if not questions.wake(tx, turn_id, reason=reason):
+        longest = max((each.expires_at - each.asked_at for each in asked), default=timedelta(0))
+        questions.give_program_time(tx, turn_id, until=moment.now + longest)
 
 
 def send_card(
@@ -240,6 +251,7 @@ def _add_rule(
         given_by="" if answered is None else answered.who,
         given_at=moment.now,
         by_owner=by_owner,
+        agent=question.body.agent,
         person=question.body.person if always is Always.PERSON else None,
     )
     session_no = question.session_no if always is Always.SESSION else None
@@ -262,7 +274,7 @@ def _close(
         lease = Lease(turn.id, question.session_no, turn.session_id, turn.epoch, turn.holder)
         record(tx, lease, question, moment=moment)
         if not questions.count_open(tx, question.turn_id):
-            questions.wake(tx, question.turn_id, reason=reason)
+            _go_on(tx, question.turn_id, (question,), reason=reason, moment=moment)
     log.notify(tx, sessions.get_by_no(tx, question.session_no))
     tx.after_commit(QuestionsChanged(question.profile, question.session_id))
     _close_cards(tx, question, moment=moment, answered_in=answered_in)
@@ -338,3 +350,4 @@ def _close_cards(
             moment=moment,
             session_no=question.session_no,
         )
+    questions.delete_cards(tx, question.no)

@@ -32,6 +32,8 @@ class ScheduleSpec(Struct, frozen=True):
     agent: str | None = None
     origin: Source | None = None
     grace: timedelta = GRACE
+    # Whether a program makes it with a token that may write but not approve.
+    by_program: bool = False
 
 
 class ClaimedRun(Struct, frozen=True):
@@ -68,6 +70,7 @@ def add(tx: Tx, plan: ScheduleSpec, *, profile: str, moment: Moment) -> Schedule
         paused=False,
         created_at=moment.now,
         next_at=next_at,
+        by_program=plan.by_program,
     )
     schedules.insert(tx, made)
     return get(tx, name, profile=profile)

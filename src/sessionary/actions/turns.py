@@ -41,6 +41,9 @@ from sessionary.store.tables import (
 MOST_ARRIVALS = 100
 STOPPED_RESPONDING = "the agent stopped responding"
 PROCESS_DIED = "its process died"
+# How long a turn whose questions are decided waits for a process that has its agent.
+AGENT_WAIT = timedelta(minutes=1)
+PROGRAM_GONE = "its program did not go on after the answers"
 # Streamed text of at least this many characters is kept when its turn is continued, and the model goes on writing from
 # its end; of less than that, the model writes the answer again.
 CONTINUED_CHARACTERS = 1_000
@@ -307,6 +310,8 @@ def take_over(
     if found is None:
         return None
     turn = found[0]
+    if turn.is_woken and claim.agent is None and _was_just_decided(tx, turn, now=moment.now):
+        return None  # its agent may be in another process
     crashes = turn.crashes + (not turn.is_released)
     why_not = _why_not_continued(turn, head, claim, crashes=crashes, attempts=attempts)
     if why_not is not None:
@@ -350,6 +355,15 @@ def take_over(
     # The agent that began the turn goes on with it.
     agent = turn.agent if turn.agent in claim.catalog.agents and not claim.catalog.only else None
     return Begun(lease, routing.Route(head.id, head.no), (appended,), resumption, agent)
+
+
+def _was_just_decided(tx: Tx, turn: Turn, *, now: datetime) -> bool:
+    """Whether the last question of a turn was decided within AGENT_WAIT."""
+    decided = [
+        each.expires_at if each.answered is None else each.answered.at
+        for each in questions.of_turn(tx, turn.id)
+    ]
+    return turn.stop is None and any(now - at < AGENT_WAIT for at in decided)
 
 
 def leave_to_program(tx: Tx, lease: Lease, state: str | None) -> Lease:
@@ -463,6 +477,8 @@ def _why_not_continued(
     """Return why a turn whose process has ended is not continued, or None."""
     if turn.stop is not None:
         return turn.stop
+    if turn.is_of_program and not turn.holder:
+        return PROGRAM_GONE
     if turn.is_woken and claim.agent is None:
         return "its agent is not there any more"
     # Whoever asks people something goes on with their answers, also if it could not go on after a crash.
@@ -731,13 +747,12 @@ def interrupt_if_dead(tx: Tx, session_no: int, *, moment: Moment) -> bool:
 def ask_to_stop(tx: Tx, session_no: int, *, reason: str) -> bool:
     """Ask the turn of a session to stop, in whatever process it runs; return whether there is one.
 
-    One that waits for people is in no process: it is woken, so that one ends it.
+    One that waits for people, or for its program, is in no process: it is woken, so that one ends it.
     """
     if not turns.ask_to_stop(tx, session_no, reason=reason):
         return False
     head = sessions.get_by_no(tx, session_no)
-    if head.waits_for_people and head.running_turn is not None:
-        questions.wake(tx, head, reason=reason)
+    questions.wake(tx, head, reason=reason)
     return True
 
 
@@ -767,7 +782,7 @@ def _dead_turn(tx: Tx, session_no: int, *, moment: Moment) -> Turn | None:
     if found is None:
         return None
     turn = found[0]
-    return turn if turn.is_waiting(moment.now) or has_ended(turn.holder) else None
+    return turn if turn.is_overdue(moment.now) or has_ended(turn.holder) else None
 
 
 def _expire_if_ended(tx: Tx, turn: Turn) -> None:

@@ -338,7 +338,9 @@ class TurnTools:
         is_valid = isinstance(call.arguments, dict)
         if is_valid and not is_offered:
             why = f"There is no tool {call.name!r} any more."
-        elif is_valid and (is_denied or self._tool_class(call.name) is ToolClass.ONCE):
+        elif is_valid and (
+            is_denied or question is not None or self._tool_class(call.name) is ToolClass.ONCE
+        ):
             why = "It was not run again."
         else:
             return _noted(await self._outcome(call, number), note)

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from sessionary.actions import access
 from sessionary.actions import questions as actions
-from sessionary.actions.sessions import routing
 from sessionary.cli import times
 from sessionary.cli.console import Column, Console, count, read_input
 from sessionary.cli.sessions.refs import REF, find_head
@@ -20,7 +18,7 @@ from sessionary.errors import Ambiguous, BadInput, Conflict, NotFound
 from sessionary.formats.answer_input import read_answer
 from sessionary.model import policy as policy_rules
 from sessionary.model import question as rules
-from sessionary.model.policy import StandingApproval, ToolUse
+from sessionary.model.policy import StandingApproval
 from sessionary.model.question import (
     Always,
     Answer,
@@ -29,7 +27,6 @@ from sessionary.model.question import (
     QuestionKind,
     QuestionState,
 )
-from sessionary.model.session import SessionHead
 from sessionary.model.source import TERMINAL, Channel, ChatType, Source
 from sessionary.model.terminal import display_width, one_line
 from sessionary.model.view import approval_json, question_json
@@ -37,7 +34,7 @@ from sessionary.store.database import Tx
 
 if TYPE_CHECKING:
     from sessionary.app.context import AppContext
-    from sessionary.engine.context import EngineContext
+    from sessionary.engine.policy import CallExplanation
 
 LONGEST_ROW = 300
 PAGE_SIZE = 200
@@ -484,22 +481,20 @@ def explain(
     """Explain whether a tool call would run, be asked about or be refused, which rule says so, and who is asked."""
     arguments = _read_object("--arguments", asked["arguments"]) or {}
     source = _source(place, chat_type=asked["chat_type"] or "", person=asked["person"])
-    # Loads the engine, which the other commands do not need.
+    # These load the engine, which the other commands do not need.
     from sessionary.app.engine import build_engine
+    from sessionary.engine.policy import explain_call
+    from sessionary.engine.ports import ProposedCall
 
+    call = ProposedCall(tool, arguments, asked["tool_class"] == "safe", needs_approval)
     with console.open() as app:
-        context = build_engine(app).context
-        head = None if asked["ref"] is None else find_head(app, asked["ref"])
         value = app.store.read(
-            _explain,
-            context,
-            tool,
-            arguments,
-            source=source,
+            explain_call,
+            call,
+            source,
+            context=build_engine(app).context,
             agent=asked["agent"],
-            is_safe=asked["tool_class"] == "safe",
-            needs_approval=needs_approval,
-            head=head,
+            head=None if asked["ref"] is None else find_head(app, asked["ref"]),
         ).result()
     console.answer(value, "\n".join(_explanation(value)))
 
@@ -522,96 +517,7 @@ def _source(place: str, *, chat_type: str, person: str | None) -> Source:
     )
 
 
-def _explain(
-    tx: Tx,
-    context: "EngineContext",
-    tool: str,
-    arguments: Mapping[str, Any],
-    *,
-    source: Source,
-    agent: str | None,
-    is_safe: bool,
-    needs_approval: bool,
-    head: SessionHead | None,
-) -> dict[str, Any]:
-    """Return what happens to a call, which rule says so, and who is asked."""
-    from sessionary.engine import (
-        questions,
-    )  # loads the engine, which the other commands do not need
-
-    current = routing.get_current(tx, context.key(source))
-    head = head or (current if current is not None and current.is_open else None)
-    chosen = (
-        None if head is None else context.catalog.settle(head.settings, platform=source.platform)
-    )
-    use = ToolUse(
-        tool=tool,
-        arguments=arguments,
-        is_safe=is_safe,
-        agent=agent
-        or (None if chosen is None else chosen.agent)
-        or context.catalog.default_agent(source.platform)
-        or "",
-        source=source,
-        is_owner=questions.is_owner(context, source),
-        needs_approval=needs_approval,
-    )
-    # No session has the number 0.
-    session_no = 0 if head is None else head.no
-    (verdict,) = questions.decide(tx, [use], context=context, session_no=session_no)
-    numbered = enumerate(context.settings.policy, 1)
-    number, rule = next(
-        ((no, each) for no, each in numbered if policy_rules.matches(each, use)), (None, None)
-    )
-    is_asked_by_file = (
-        policy_rules.decide(context.settings.policy, use).decision is ToolDecision.ASK
-    )
-    approval = None
-    if is_asked_by_file and verdict.decision is ToolDecision.ALLOW:
-        person = None if source.person is None else rules.person_key(source.platform, source.person)
-        approval = actions.find_approval(
-            tx, tool, profile=context.profile, session_no=session_no, person=person
-        )
-    return {
-        "decision": str(verdict.decision),
-        "rule": verdict.rule,
-        "rule_number": number if approval is None else None,
-        "approval_id": None if approval is None else approval.id,
-        "tool": tool,
-        "agent": use.agent,
-        "is_owner": use.is_owner,
-        "session_id": None if head is None else head.id,
-        **_asked_people(
-            tx, use, rule, context=context, is_asked=verdict.decision is ToolDecision.ASK
-        ),
-    }
-
-
-def _asked_people(
-    tx: Tx, use: ToolUse, rule: PolicyRule | None, *, context: "EngineContext", is_asked: bool
-) -> dict[str, Any]:
-    """Return who may answer the question about a call, and in which channels it is asked."""
-    from sessionary.engine import notices
-
-    if not is_asked:
-        return {"may_answer": [], "asked_in": []}
-    source = use.source
-    own = source.channel if notices.can_reach(context, source) else None
-    may_asker = rule is not None and rule.by is Approvers.ASKER and source.person is not None
-    people = ["the owners"]
-    if may_asker and source.person is not None and not use.is_owner:
-        people.append(rules.person_key(source.platform, source.person))
-    if own is not None and (use.is_owner or may_asker):
-        return {"may_answer": people, "asked_in": [str(own)]}
-    homes = [
-        Channel(each.platform, each.chat_id, each.thread_id)
-        for each in access.list_homes(tx, profile=context.profile)
-        if each.platform in context.deliverable
-    ]
-    return {"may_answer": people, "asked_in": [str(each) for each in homes if each != own]}
-
-
-def _explanation(value: Mapping[str, Any]) -> Iterator[str]:
+def _explanation(value: "CallExplanation") -> Iterator[str]:
     """Yield an explanation for people."""
     yield f"decision:  {value['decision']}"
     by = f" (standing approval {value['approval_id']})" if value["approval_id"] else ""
@@ -619,8 +525,8 @@ def _explanation(value: Mapping[str, Any]) -> Iterator[str]:
     owner = "an owner" if value["is_owner"] else "not an owner"
     yield f"call:      {one_line(value['tool'])} by the agent {value['agent']}, for somebody who is {owner}"
     yield f"session:   {value['session_id'] or 'none yet'}"
-    if value["may_answer"]:
-        yield f"approval:  by {', '.join(value['may_answer'])}"
+    if value["decision"] is ToolDecision.ASK:
+        yield f"approval:  by {', '.join(['the owners', *value['may_answer']])}"
         places = [*value["asked_in"], "the workbench", "`sessionary questions`"]
         yield f"asked in:  {', '.join(places)}"
 
@@ -675,7 +581,7 @@ def _rule_text(rule: PolicyRule) -> str:
 
 
 def _approval_text(approval: StandingApproval) -> str:
-    from sessionary.engine.questions import describe
+    from sessionary.engine.policy import describe
 
     session = "" if approval.session_id is None else f" (session {approval.session_id})"
     return f"allow: {describe(approval)}{session}"

@@ -39,7 +39,7 @@ def list_turns(console: Console, ref: str, *, limit: int, cursor: str | None) ->
         now = app.moment().now
     console.print_list(
         [
-            {**model_calls.listed_turn_json(each, now=now), "waiting": is_waiting(each.turn, now)}
+            {**model_calls.listed_turn_json(each, now=now), "waiting": is_orphaned(each.turn, now)}
             for each in page.items
         ],
         (
@@ -68,17 +68,17 @@ def list_turns(console: Console, ref: str, *, limit: int, cursor: str | None) ->
     )
 
 
-def is_waiting(turn: Turn, now: datetime) -> bool:
+def is_orphaned(turn: Turn, now: datetime) -> bool:
     """Whether a turn waits for another process to continue it: its own has stopped, died or does not respond."""
     is_running = turn.state is TurnState.RUNNING
-    return turn.is_waiting(now) or (is_running and has_ended(turn.holder))
+    return turn.is_orphaned(now) or (is_running and has_ended(turn.holder))
 
 
 def state_of(turn: Turn, *, now: datetime) -> str:
     """Return the state of a turn in words."""
     if turn.state is TurnState.WAITING:
         return "waiting for an answer"
-    return "waiting to go on" if is_waiting(turn, now) else str(turn.state)
+    return "waiting to go on" if is_orphaned(turn, now) else str(turn.state)
 
 
 def note_of(listed: ListedTurn, *, now: datetime) -> str:
@@ -89,7 +89,7 @@ def note_of(listed: ListedTurn, *, now: datetime) -> str:
         times = count(turn.resumed, "time")
         why = f" ({turn.resume_reason})" if turn.resume_reason else ""
         notes.append(f"continued {times}{why}, last by {short_name(turn.holder) or 'nobody'}")
-    elif is_waiting(turn, now):
+    elif is_orphaned(turn, now):
         ended = "has ended" if has_ended(turn.holder) else "stopped responding"
         notes.append(turn.resume_reason or f"{short_name(turn.holder)} {ended}")
     return "; ".join(notes)

@@ -46,13 +46,14 @@ def park_turn(
     # The engine has the rules of who is asked what, and where; it takes 0.2 s to load.
     from sessionary.app.engine import build_engine
     from sessionary.engine import questions as engine_questions
+    from sessionary.engine.policy import Asking
 
     context, moment = build_engine(app).context, app.moment()
 
     def run(tx: Tx) -> tuple[Question, ...]:
         kept = turns.leave_to_program(tx, lease, state)
         agent = turns.get_agent(tx, lease, profile=app.profile)
-        asking = engine_questions.Asking(source, agent or "")
+        asking = Asking((source,), agent or "")
         engine_questions.park(tx, kept, asked, asking=asking, context=context, moment=moment)
         return tuple(questions.of_turn(tx, lease.turn_id))
 

@@ -12,7 +12,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sessionary.actions import access, inbox, turns
-from sessionary.actions import questions as question_rows
 from sessionary.actions.sessions import edit, log, routing
 from sessionary.clock import Moment
 from sessionary.config.engine import AccessPolicy, Strangers, WhileRunning
@@ -30,15 +29,23 @@ from sessionary.errors import NotAllowed, RetryLater, SessionaryError, StoreUnav
 from sessionary.model import choice
 from sessionary.model.choice import ChoiceChange
 from sessionary.model.message import Message
-from sessionary.model.question import may_be_reply
 from sessionary.model.session import Opening, SessionFolder
-from sessionary.model.source import ChatType, SessionKey, Source, at_session, check_person
+from sessionary.model.source import (
+    ChatType,
+    SessionKey,
+    Source,
+    at_session,
+    by_program,
+    check_person,
+)
 from sessionary.model.turn import Arrival
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, blobs
 
 logger = logging.getLogger(__name__)
 
+# Among how many waiting messages an earlier one of the same person is looked for.
+_MOST_EARLIER = 100
 # The policy of a platform that is not configured.
 NOBODY = AccessPolicy()
 
@@ -70,12 +77,14 @@ class InboundMessage(Struct, frozen=True):
 class Submission(Struct, frozen=True):
     """A message from an authenticated caller, with the caller's idempotency key.
 
-    With `begin` a turn begins at once, if none is running in the session.
+    With `begin` a turn begins at once, if none is running in the session. `by_program`: the caller may write but not
+    approve, so that the message has no owner's rights, whoever it says that it comes from.
     """
 
     message: Message
     idempotency_key: str | None = None
     begin: bool = True
+    by_program: bool = False
 
 
 class SubmissionResult(Struct, frozen=True):
@@ -170,7 +179,7 @@ def admit_and_begin(
     if not is_allowed(tx, context, source):
         return _refuse_sender(tx, context, source, moment=moment), TurnStart(None)
     is_plain = not inbound.files and commands.find(message.text) is None
-    if is_plain and not may_be_reply(questions.typed_text(message) or ""):
+    if is_plain and not questions.may_answer_elsewhere(message):
         begun = begin_with_message(
             tx,
             source,
@@ -250,15 +259,23 @@ def _answers_question(tx: Tx, context: EngineContext, arrival: Arrival, *, momen
         context=context,
         moment=moment,
         # A turn that keeps running may have asked something, too.
-        session_no=head.no if head is not None and head.running else None,
+        turn_id=None if head is None else head.running_turn,
     )
     if answered is not None:
-        arrivals.mark_answered(tx, arrival, command=f"question {answered.id}")
+        arrivals.mark_answer(tx, arrival, question_id=answered.id)
         return True
-    turn_id = None if head is None else head.running_turn
-    if waits and turn_id is not None and question_rows.tell_to_wait(tx, turn_id):
+    if waits and not _has_been_told(tx, arrival):
         notices.send(tx, context, arrival.source, notices.wait_for_answer(), moment=moment)
     return False
+
+
+def _has_been_told(tx: Tx, arrival: Arrival) -> bool:
+    """Whether a person was told that their messages wait: then an earlier one of theirs waits already."""
+    profile = SessionKey.parse(arrival.key).profile
+    earlier = arrivals.waiting(tx, arrival.key, profile=profile, limit=_MOST_EARLIER)
+    return len(earlier) == _MOST_EARLIER or any(
+        each.no < arrival.no and each.source.person == arrival.source.person for each in earlier
+    )
 
 
 def is_allowed(tx: Tx, context: EngineContext, source: Source) -> bool:
@@ -280,6 +297,8 @@ def submit(
     tx: Tx, context: EngineContext, source: Source, submission: Submission, *, moment: Moment
 ) -> SubmissionResult:
     """Store a message in the conversation of its source; begin a turn with it if none is running."""
+    if submission.by_program:
+        source = by_program(source)
     key = context.key(source)
     inbound = InboundMessage(source, submission.message, submission.idempotency_key)
     received = admit(tx, context, inbound, moment=moment, is_authenticated=True)

@@ -160,10 +160,12 @@ def _short(reason: str) -> str:
 REMINDER = "This still waits for an answer:"
 
 
-def waits_for_owner(question: Question) -> str:
+def waits_for_owner(question: Question, *, is_anybody_asked: bool) -> str:
     """What the person reads whose turn waits for an owner."""
     asked = question.asked
     what = f"the tool {one_line(asked.tool or '', 60)}" if asked.tool else "it"
+    if not is_anybody_asked:
+        return f"An owner must approve {what} first. They see it in the workbench: no owner can be asked in a chat."
     return f"An owner must approve {what} first. You get the answer when they have decided."
 
 
@@ -178,4 +180,4 @@ def too_long_to_approve(question: Question, length: int) -> str:
 
 def wait_for_answer() -> str:
     """What a person reads whose message waits because a question is open."""
-    return "Your message waits until the question above is answered. /stop gives the turn up."
+    return "Your message waits until an open question is answered. /stop gives the turn up."

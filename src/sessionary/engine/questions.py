@@ -13,15 +13,14 @@ from msgspec.structs import replace
 from sessionary.actions import access, questions, turns
 from sessionary.actions.sessions import routing
 from sessionary.clock import Moment
-from sessionary.config.engine import AccessPolicy, Approvers, OnExpiry, ToolDecision
-from sessionary.engine import notices
+from sessionary.config.engine import OnExpiry, ToolDecision
+from sessionary.engine import notices, policy
 from sessionary.engine.context import TRUSTED, EngineContext
-from sessionary.engine.ports import PressResult
+from sessionary.engine.policy import Asking
+from sessionary.engine.ports import PressResult, ProposedCall
 from sessionary.errors import Conflict, NotAllowed, NotFound
-from sessionary.model import policy
 from sessionary.model import question as rules
-from sessionary.model.message import Message, Part, Text
-from sessionary.model.policy import PolicyVerdict, StandingApproval, ToolUse
+from sessionary.model.message import FORWARDED, QUOTE, REPLIES_TO, Message, Part, Text
 from sessionary.model.question import (
     Always,
     Answer,
@@ -37,13 +36,9 @@ from sessionary.model.terminal import one_line
 from sessionary.model.transcript import is_note
 from sessionary.model.turn import Lease
 from sessionary.store.database import Tx
-from sessionary.store.tables import sessions
 
 # More than this is not shown in a chat: nobody approves there what they could not read whole.
 LONGEST_CARD = 8_000
-# In how many questions of one channel a reply is looked for.
-_MOST_OPEN = 20
-_NOBODY = AccessPolicy()
 # Who has answered what the settings or a standing approval decide.
 _RULE = Person("rule", name="a rule")
 NOT_YOURS = "Somebody else must answer this question; nothing was changed."
@@ -60,80 +55,27 @@ class Answerer(Struct, frozen=True):
     channel: Channel | None = None
 
 
-def is_owner(context: EngineContext, source: Source) -> bool:
-    """Whether a message comes from an owner: at the terminal, in the workbench, or by the settings of the platform."""
-    if source.platform in TRUSTED:
-        return True
-    person = source.person
-    if person is None:
-        return False
-    known = context.settings.access.get(source.platform, _NOBODY)
-    return known.is_owner(frozenset({person.id, person.stable_id}))
-
-
 def answerer_of(context: EngineContext, source: Source) -> Answerer:
     """Return who answers with a message or a button of a platform."""
-    return Answerer(source.platform, source.person, is_owner(context, source), source.channel)
+    return Answerer(
+        source.platform, source.person, policy.is_owner(context, source), source.channel
+    )
 
 
 def may_answer(question: Question, who: Answerer) -> bool:
-    """Whether somebody may answer a question: an owner, or one of its people."""
-    if who.is_owner:
+    """Whether somebody may answer a question: an owner, or one of its people.
+
+    What is no approval may be answered by whoever may write at the terminal or in the workbench, a program too.
+    """
+    is_approval = question.asked.kind is QuestionKind.APPROVAL
+    if who.is_owner or (who.platform in TRUSTED and not is_approval):
         return True
     if who.person is None:
         return False
     return rules.person_key(who.platform, who.person) in question.body.people
 
 
-# What a policy decides.
-
-
-def decide(
-    tx: Tx, uses: Sequence[ToolUse], *, context: EngineContext, session_no: int
-) -> list[PolicyVerdict]:
-    """Return what happens to tool calls: what the settings say, and what people have approved once and for all."""
-    return [_decide(tx, use, context=context, session_no=session_no) for use in uses]
-
-
-def _decide(
-    tx: Tx, use: ToolUse, *, context: EngineContext, session_no: int | None
-) -> PolicyVerdict:
-    verdict = policy.decide(context.settings.policy, use)
-    if verdict.decision is not ToolDecision.ASK:
-        return verdict
-    found = questions.find_approval(
-        tx,
-        use.tool,
-        profile=context.profile,
-        session_no=session_no,
-        person=_person_of(use.source),
-        only_by_owner=not _may_asker_approve(use, context),
-    )
-    return verdict if found is None else PolicyVerdict(ToolDecision.ALLOW, describe(found))
-
-
-def describe(approval: StandingApproval) -> str:
-    """Return a rule that somebody made with an answer, on one line."""
-    scope = "in this session" if approval.person is None else f"for {approval.person}"
-    by, day = one_line(approval.given_by, 60), f"{approval.given_at:%Y-%m-%d}"
-    return f"{by} approved {one_line(approval.tool, 120)} {scope} on {day}"
-
-
-def _person_of(source: Source) -> str | None:
-    person = source.person
-    if person is None or source.platform in TRUSTED:
-        return None
-    return rules.person_key(source.platform, person)
-
-
 # Asking.
-
-
-class Asking(Struct, frozen=True):
-    """For whom a turn asks, and which agent runs it."""
-
-    source: Source
-    agent: str
 
 
 def park(
@@ -150,6 +92,8 @@ def park(
     A question that the turn has asked before is not asked again. An approval that an agent asks for by itself is
     answered at once if a rule decides; if nothing else is open, the turn goes on.
     """
+    # As everywhere, the session is locked before its questions: an answer to another one may wake the turn now.
+    routing.lock_and_reload(tx, lease.session_no)
     known = {each.asked.name for each in questions.of_turn(tx, lease.turn_id)}
     made = []
     for each in asked:
@@ -212,8 +156,9 @@ def _apply_rules(
     asked = question.asked
     if asked.kind is not QuestionKind.APPROVAL or asked.rule:
         return question
-    use = _use(asked, asking, context)
-    verdict = _decide(tx, use, context=context, session_no=question.session_no)
+    (verdict,) = policy.decide(
+        tx, [_call(asked)], asking=asking, context=context, session_no=question.session_no
+    )
     if verdict.decision is ToolDecision.ASK:
         return question
     is_allowed = verdict.decision is ToolDecision.ALLOW
@@ -237,10 +182,6 @@ def _insert(
     expires_at = moment.now + timedelta(seconds=expire_seconds)
     remind_at = moment.now + timedelta(seconds=settings.remind_seconds)
     is_reminded = settings.remind_seconds > 0 and remind_at < expires_at
-    person = _person_of(asking.source)
-    may_asker = asked.kind is not QuestionKind.APPROVAL or _may_asker_approve(
-        _use(asked, asking, context), context
-    )
     question = Question(
         no=0,
         id=moment.new_id(),
@@ -251,8 +192,10 @@ def _insert(
         body=QuestionBody(
             asked=asked,
             on_expiry=settings.on_expiry if seconds is None else OnExpiry.DENY,
-            people=(person,) if person is not None and may_asker else (),
-            person=person,
+            people=policy.approvers(_call(asked), asking=asking, context=context)
+            if asked.kind is QuestionKind.APPROVAL
+            else asking.people,
+            person=asking.person,
             agent=asking.agent,
             where=_where(asking.source),
         ),
@@ -274,23 +217,9 @@ def _new_code(context: EngineContext) -> str:
             return code
 
 
-def _may_asker_approve(use: ToolUse, context: EngineContext) -> bool:
-    """Whether the rule that a tool call needs an approval lets the person approve it who asked for the turn."""
-    found = next((rule for rule in context.settings.policy if policy.matches(rule, use)), None)
-    return found is not None and found.by is Approvers.ASKER
-
-
-def _use(asked: NewQuestion, asking: Asking, context: EngineContext) -> ToolUse:
+def _call(asked: NewQuestion) -> ProposedCall:
     """Return the call that an approval is about."""
-    return ToolUse(
-        tool=asked.tool or "",
-        arguments=asked.arguments or {},
-        is_safe=False,
-        agent=asking.agent,
-        source=asking.source,
-        is_owner=is_owner(context, asking.source),
-        needs_approval=True,
-    )
+    return ProposedCall(asked.tool or "", asked.arguments or {}, is_safe=False, needs_approval=True)
 
 
 def _where(source: Source) -> str:
@@ -306,17 +235,16 @@ def _ask(
     tx: Tx, question: Question, *, asking: Asking, context: EngineContext, moment: Moment
 ) -> None:
     """Send a question to those who may answer it, and tell the person who waits for it."""
-    source = asking.source
-    own = source.channel if notices.can_reach(context, source) else None
-    if own is not None and may_answer(question, answerer_of(context, source)):
-        _send_card(tx, question, own, moment=moment)
-        return
-    for home in access.list_homes(tx, profile=context.profile):
-        channel = Channel(home.platform, home.chat_id, home.thread_id)
-        if home.platform in context.deliverable and channel != own:
-            _send_card(tx, question, channel, moment=moment, where=question.body.where)
-    if own is not None:
-        notices.send(tx, context, source, notices.waits_for_owner(question), moment=moment)
+    people = question.body.people
+    channels = policy.asked_channels(tx, people, asking=asking, context=context)
+    own = {source.channel: source for source in reversed(asking.sources)}
+    for channel in channels:
+        where = None if channel in own else question.body.where
+        _send_card(tx, question, channel, moment=moment, where=where)
+    for source in own.values():
+        if source.channel not in channels and notices.can_reach(context, source):
+            text = notices.waits_for_owner(question, is_anybody_asked=bool(channels))
+            notices.send(tx, context, source, text, moment=moment)
 
 
 def _send_card(
@@ -416,29 +344,37 @@ def answer_by_text(
     source: Source,
     context: EngineContext,
     moment: Moment,
-    session_no: int | None,
+    turn_id: str | None,
 ) -> Question | None:
     """Take a message as the answer to an open question, if it can be nothing else; return the question then.
 
-    It is one if it begins with the code of a question, or if exactly one question is open that its session waits for or
-    that was asked in its channel; of the latter only one that is answered by a number, a yes or a no. Only what the
-    person has typed counts: a quote, a forwarded text or a file answers nothing.
+    It is one if it begins with the code of a question, if it replies to the message that asks one, or if it comes after
+    the only open question of `turn_id`, the turn of its own session, was sent there. Only what the person has typed
+    counts: a quote, a forwarded text or a file answers nothing.
     """
     text = typed_text(message)
-    if text is None or (session_no is None and not rules.may_be_reply(text)):
+    if text is None:
         return None
     who = answerer_of(context, source)
-    code, _, rest = text.partition(" ")
-    if len(code) == rules.CODE_LENGTH and rest.strip():
-        named = questions.open_by_code(tx, code.upper(), profile=context.profile)
+    coded = rules.split_code(text)
+    if coded is not None:
+        code, rest = coded
+        named = questions.open_by_code(tx, code, profile=context.profile)
         found = [each for each in named if may_answer(each, who)]
         if len(found) == 1:
             return _answer_with(tx, found[0], rest, who=who, context=context, moment=moment)
-    here = _open_here(tx, source, session_no=session_no, context=context)
-    found = [each for each in here if may_answer(each, who)]
-    if len(found) != 1:
+    question = _question_here(tx, message, who, turn_id=turn_id, context=context, moment=moment)
+    if question is None or not may_answer(question, who):
         return None
-    return _answer_with(tx, found[0], text, who=who, context=context, moment=moment)
+    return _answer_with(tx, question, text, who=who, context=context, moment=moment)
+
+
+def may_answer_elsewhere(message: Message) -> bool:
+    """Whether a message may answer a question of another session: for most, nothing needs to be read."""
+    if message.extra.get(REPLIES_TO) is not None:
+        return True
+    text = typed_text(message)
+    return text is not None and rules.split_code(text) is not None
 
 
 def typed_text(message: Message) -> str | None:
@@ -446,7 +382,7 @@ def typed_text(message: Message) -> str | None:
 
     A quote, and the lines of a group that come along, are other people's words.
     """
-    if message.extra.get("forwarded"):
+    if message.extra.get(FORWARDED):
         return None
     words = [part for part in message.parts if not _is_quoted(part)]
     if len(words) != 1 or not isinstance(words[0], Text) or words[0].extra:
@@ -455,24 +391,44 @@ def typed_text(message: Message) -> str | None:
 
 
 def _is_quoted(part: Part) -> bool:
-    return isinstance(part, Text) and (part.extra.get("quote") is True or is_note(part))
+    return isinstance(part, Text) and (part.extra.get(QUOTE) is True or is_note(part))
 
 
-def _open_here(
-    tx: Tx, source: Source, *, session_no: int | None, context: EngineContext
-) -> list[Question]:
-    """Return the open questions that were asked in a channel, or that its session waits for."""
-    found: dict[int, Question] = {}
-    if source.channel is not None:
-        asked = questions.open_in_channel(
-            tx, str(source.channel), profile=context.profile, limit=_MOST_OPEN
-        )
-        found |= {each.no: each for each in asked if rules.button_answers(each)}
-    if session_no is not None:
-        turn_id = sessions.get_by_no(tx, session_no).running_turn
-        own = [] if turn_id is None else questions.of_turn(tx, turn_id)
-        found |= {each.no: each for each in own if each.is_open}
-    return list(found.values())
+def _question_here(
+    tx: Tx,
+    message: Message,
+    who: Answerer,
+    *,
+    turn_id: str | None,
+    context: EngineContext,
+    moment: Moment,
+) -> Question | None:
+    """Return the open question that a message without a code answers: the one that it replies to, else its session's.
+
+    The latter only if this person must have seen it: at the terminal and in the workbench they do, elsewhere once it
+    was sent. Whoever replies to another message does not answer it.
+    """
+    replies_to = message.extra.get(REPLIES_TO)
+    if replies_to is not None and who.channel is not None:
+        # A reply may begin a thread of its own: in a mail program it does.
+        chat = Channel(who.channel.platform, who.channel.chat_id)
+        places = (str(who.channel), str(chat))
+        return questions.open_of_message(tx, places, str(replies_to), profile=context.profile)
+    is_reply = any(isinstance(part, Text) and part.extra.get(QUOTE) for part in message.parts)
+    if turn_id is None or is_reply:
+        return None
+    found = [
+        each for each in questions.of_turn(tx, turn_id) if each.is_open and may_answer(each, who)
+    ]
+    if len(found) != 1:
+        return None
+    (question,) = found
+    if who.platform in TRUSTED:
+        return question
+    is_shown = who.channel is not None and questions.is_shown(
+        tx, question.no, str(who.channel), before=moment.now
+    )
+    return question if is_shown else None
 
 
 def _answer_with(

@@ -20,7 +20,7 @@ from sessionary.errors import NotAllowed, RetryLater, SessionaryError, StoreUnav
 from sessionary.model.message import Text, message
 from sessionary.model.schedule import RunState
 from sessionary.model.session import Kind, Opening, TitleBy
-from sessionary.model.source import Channel, Source
+from sessionary.model.source import Channel, Source, by_program
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Tx
 from sessionary.store.tables import sessions as table
@@ -104,19 +104,27 @@ class Scheduler:
             # Its lease runs out; then the sweeper records it as failed and notifies its people.
             log.error("the end of a scheduled run could not be stored", exc_info=task.exception())
 
-    def resume(self, due: ClaimedRun, begun: turns.Begun) -> None:
-        """Continue the turn of an occurrence whose process has ended, in the background."""
-        task = asyncio.create_task(self.run_one(due, begun))
+    def resume(self, due: ClaimedRun, begun: turns.Begun, sources: tuple[Source, ...] = ()) -> None:
+        """Continue the turn of an occurrence whose process has ended, in the background.
+
+        `sources` are those of the messages that it has.
+        """
+        task = asyncio.create_task(self.run_one(due, begun, sources))
         self._running.add(task)
         task.add_done_callback(self._finished)
 
-    async def run_one(self, due: ClaimedRun, continued: turns.Begun | None = None) -> None:
+    async def run_one(
+        self,
+        due: ClaimedRun,
+        continued: turns.Begun | None = None,
+        sources: tuple[Source, ...] = (),
+    ) -> None:
         """Run one occurrence, or continue its turn; its end is always recorded, and a failure is delivered."""
         context = self._context
         heartbeat = asyncio.create_task(self._renew(due))
         try:
             try:
-                agent = context.agent_for(_source(due), due.schedule.agent)
+                agent = context.agent_for(source_of(due), due.schedule.agent)
                 if continued is None:
                     begun, target = await context.store.write(
                         _begin, due, agent, context=context, moment=context.moment()
@@ -129,7 +137,8 @@ class Scheduler:
                 await context.store.write(_fail, due, str(error), moment=context.moment())
                 return
             scopes = _scopes(due, agent, context, session_id=begun.lease.session_id)
-            run = TurnRun(context, begun, _target(due, agent, target, scopes=scopes))
+            target_of_turn = _target(due, agent, target, scopes=scopes, sources=sources)
+            run = TurnRun(context, begun, target_of_turn)
             await self._run_turn(due, run, target)
         finally:
             heartbeat.cancel()
@@ -174,14 +183,20 @@ class Scheduler:
 
 
 def _target(
-    due: ClaimedRun, agent: Agent, target: ScheduleTarget, *, scopes: tuple[str, ...]
+    due: ClaimedRun,
+    agent: Agent,
+    target: ScheduleTarget,
+    *,
+    scopes: tuple[str, ...],
+    sources: tuple[Source, ...],
 ) -> TurnTarget:
     return TurnTarget(
-        source=_source(due),
+        source=source_of(due),
         agent=agent,
         to=target.channel,
         scopes=scopes,
         is_job=True,
+        sources=sources,
     )
 
 
@@ -217,7 +232,7 @@ def _begin(
         if account.is_reserved:
             raise NotAllowed(notices.run_budget_reserved(account.status()))
     prompt = message("user", task.prompt)
-    opening = Opening(task.profile, _source(due), kind=Kind.JOB)
+    opening = Opening(task.profile, source_of(due), kind=Kind.JOB)
     id = edit.open_session(tx, opening, moment=moment)
     settings = context.settings
     resumable = agent.resumes and settings.resume_attempts > 0
@@ -233,8 +248,10 @@ def _begin(
     return begun, target_of(tx, due)
 
 
-def _source(due: ClaimedRun) -> Source:
-    return Source(platform="schedule", chat_id=due.schedule.id, chat_name=due.schedule.name)
+def source_of(due: ClaimedRun) -> Source:
+    """Return where the turn of an occurrence comes from: its schedule."""
+    source = Source(platform="schedule", chat_id=due.schedule.id, chat_name=due.schedule.name)
+    return by_program(source) if due.schedule.by_program else source
 
 
 def target_of(tx: Tx, due: ClaimedRun) -> ScheduleTarget:

@@ -448,6 +448,8 @@ class StandingApprovalInfo(TypedDict):
     session_id: str | None
     person: str | None
     """As `platform:id`."""
+    agent: str | None
+    """The agent that may call the tool; null for every agent."""
     given_by: str
     given_at: str
 
@@ -683,6 +685,8 @@ class ScheduleInfo(TypedDict):
     created_at: str
     next_at: str | None
     """When it runs next; null if it does not."""
+    by_program: bool
+    """Whether a program made it with a token of the scope `write`: its runs have no owner's rights."""
 
 
 class RunInfo(TypedDict):

@@ -66,6 +66,12 @@ class Unknown(Struct, frozen=True):
     data: Mapping[str, Any]
 
 
+# What channels write into the `extra` of a message: that nobody has typed it here, and the platform's id of the message
+# that it replies to; and into that of a text: that it is somebody else's words.
+FORWARDED = "forwarded"
+REPLIES_TO = "replies_to"
+QUOTE = "quote"
+
 Part = Text | Reasoning | ToolCall | ToolResult | Attachment | Unknown
 _Typed = Text | Reasoning | ToolCall | ToolResult | Attachment
 _NULL = type(None)

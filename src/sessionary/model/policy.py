@@ -3,12 +3,11 @@
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from fnmatch import fnmatchcase
 from typing import Any
 
 from msgspec import Struct
 
-from sessionary.config.engine import PolicyRule, ToolDecision
+from sessionary.config.engine import Approvers, PolicyRule, ToolDecision
 from sessionary.model.source import ChatType, Source, session_named_by
 
 
@@ -39,20 +38,37 @@ class StandingApproval(Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     # As `platform:id`.
     person: str | None = None
+    # The agent that may call the tool; None: every agent.
+    agent: str | None = None
 
 
 class PolicyVerdict(Struct, frozen=True):
-    """What a policy says about a call, and which rule says so."""
+    """What a policy says about a call, which rule says so, and who may approve it if it must be."""
 
     decision: ToolDecision
     rule: str
+    by: Approvers = Approvers.OWNER
+    # The number of the rule in the settings, counted from 1.
+    rule_number: int | None = None
+
+    @property
+    def strictness(self) -> int:
+        """A number that is larger the less a verdict allows."""
+        match self.decision:
+            case ToolDecision.ALLOW:
+                return 0
+            case ToolDecision.ASK:
+                return 2 if self.by is Approvers.OWNER else 1
+            case ToolDecision.DENY:
+                return 3
 
 
 def decide(rules: Sequence[PolicyRule], use: ToolUse) -> PolicyVerdict:
     """Return what the first rule says that matches; else what the class of the tool says."""
     for number, rule in enumerate(rules, 1):
         if matches(rule, use):
-            return PolicyVerdict(rule.decision, f"rule {number} of [[policy]]: {describe(rule)}")
+            text = f"rule {number} of [[policy]]: {describe(rule)}"
+            return PolicyVerdict(rule.decision, text, rule.by, number)
     if use.needs_approval:
         return PolicyVerdict(ToolDecision.ASK, "the agent asks for an approval of this call")
     if use.is_safe:
@@ -72,21 +88,36 @@ def matches(rule: PolicyRule, use: ToolUse) -> bool:
     ids = () if person is None else (person.id, person.stable_id)
     chat = session_named_by(source) or source.chat_id or ""
     return (
-        fnmatchcase(use.tool, rule.tool)
+        _fits(rule.tool, use.tool)
         and _fits(rule.agent, use.agent)
         and _fits(rule.platform, source.platform)
         and _fits(rule.chat_type, source.chat_type)
         and _fits(rule.chat, chat)
-        and (rule.person is None or any(fnmatchcase(id, rule.person) for id in ids))
+        and (rule.person is None or any(_fits(rule.person, id) for id in ids))
         and all(
-            name in use.arguments and fnmatchcase(_as_text(use.arguments[name]), pattern)
+            name in use.arguments and _fits(pattern, _as_text(use.arguments[name]))
             for name, pattern in rule.arguments.items()
         )
     )
 
 
 def _fits(pattern: str | None, value: str) -> bool:
-    return pattern is None or fnmatchcase(value, pattern)
+    """Whether a value fits a pattern, in which only `*` has a meaning: any text."""
+    if pattern is None or pattern == "*":
+        return True
+    first, *rest = pattern.split("*")
+    if not rest:
+        return value == pattern
+    *middle, last = rest
+    if not value.startswith(first):
+        return False
+    end = len(first)
+    for each in middle:
+        start = value.find(each, end)
+        if start < 0:
+            return False
+        end = start + len(each)
+    return len(value) - end >= len(last) and value.endswith(last)
 
 
 def _as_text(value: Any) -> str:

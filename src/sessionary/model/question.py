@@ -20,8 +20,9 @@ LONGEST_REASON = 2_000
 MOST_OPTIONS = 20
 CODE_LENGTH = 4
 _LONGEST_OPTION = 200
-# No emoji variation selector in arguments: whoever approves them must see every character.
-_SELECTOR = "\ufe0f"
+# What whoever approves arguments must see besides what is hidden everywhere: the emoji variation selector, signs that
+# are drawn as nothing (an empty braille pattern, a blank note head), and what no program may draw.
+_BLANK = frozenset("\ufe0f\u2800\u2065\U0001d159") | frozenset(map(chr, range(0xFFF0, 0xFFF9)))
 _FENCE = re.compile("`{3,}")
 _PUNCTUATION = " \t\r\n.!"
 
@@ -110,7 +111,7 @@ class QuestionBody(Struct, frozen=True, kw_only=True, omit_defaults=True):
     on_expiry: OnExpiry = OnExpiry.DENY
     # Who may answer besides the owners, as `platform:id`.
     people: tuple[str, ...] = ()
-    # Whose message began the turn, as `platform:id`; None if that is nobody for whom there can be a rule.
+    # The only person who asked for the turn, as `platform:id`; None if there can be no rule for one person.
     person: str | None = None
     agent: str | None = None
     # Where the turn was asked for, in words.
@@ -176,8 +177,8 @@ class Card(Struct, frozen=True):
         ]
         if not self.code:
             return ""
-        first = "Reply with a number" if self.options else "Reply with your answer"
-        hint = f"{first}, or from anywhere with {self.code} before it."
+        what = "a number" if self.options else "your answer"
+        hint = f"Reply to this message with {what}, or write it after {self.code} in any chat."
         return "\n\n".join(filter(None, ["\n".join(numbered), hint]))
 
     def part(self) -> Part:
@@ -297,22 +298,19 @@ def card_for(question: Question) -> Card:
     return Card(question.id, question.token, options, question.code)
 
 
-_YES = frozenset({"yes", "y", "ok", "okay", "approve", "approved", "allow"})
-_NO = frozenset({"no", "n", "deny", "denied"})
-_DENIED = re.compile(r"(?:deny|2)\s*[,:;–-]\s*(?P<reason>\S.*)", re.IGNORECASE | re.DOTALL)
-
-
-_MAY_BE_REPLY = re.compile(
-    r"\s*(?:(?=[A-Za-z]*[0-9])[0-9A-Za-z]{4}\s+\S.*|[1-9][0-9]?[.!]*|deny\b.*|2\s*[,:;–-].*|(?:"
-    + "|".join(sorted(_YES | _NO))
-    + r")[.!]*)\s*",
-    re.IGNORECASE | re.DOTALL | re.ASCII,
+_YES = frozenset({"yes", "approve"})
+_NO = frozenset({"no", "deny"})
+_DENIED = re.compile(r"(?:deny|no|2)\s*[,:;–-]\s*(?P<reason>\S.*)", re.IGNORECASE | re.DOTALL)
+# Each code has a digit, so that no word is taken for one.
+_CODED = re.compile(
+    r"\s*(?P<code>(?=[A-Za-z]*[0-9])[0-9A-Za-z]{4})\s+(?P<answer>\S.*)", re.DOTALL | re.ASCII
 )
 
 
-def may_be_reply(text: str) -> bool:
-    """Whether a text may answer a question of another conversation: for most, nothing needs to be read."""
-    return _MAY_BE_REPLY.fullmatch(text) is not None
+def split_code(text: str) -> tuple[str, str] | None:
+    """Return the code of a question and the answer to it that a text consists of; None if it has no code."""
+    found = _CODED.fullmatch(text)
+    return None if found is None else (found["code"].upper(), found["answer"].strip())
 
 
 def read_reply(question: Question, text: str) -> Answer | None:
@@ -344,25 +342,30 @@ def read_reply(question: Question, text: str) -> Answer | None:
 
 
 def _read_form_reply(question: Question, text: str) -> Answer | None:
-    """Return the answer to a form of one value; the others cannot be answered by one text."""
+    """Return the answer to a form: its only value, or a line `name: value` for each."""
     properties = _properties(question.asked.schema)
-    if len(properties) != 1:
+    lines = dict.fromkeys(properties, text) if len(properties) == 1 else {}
+    for line in text.splitlines() if len(properties) > 1 else ():
+        name, is_named, value = line.partition(":")
+        if line.strip():
+            if not is_named or name.strip() not in properties or name.strip() in lines:
+                return None
+            lines[name.strip()] = value.strip()
+    try:
+        values = {name: _form_value(properties[name], line) for name, line in lines.items()}
+        return check_answer(question, Answer(decision=Decision.APPROVE, values=values))
+    except (BadInput, ValueError):
         return None
-    ((name, schema),) = properties.items()
-    value: Any = text
+
+
+def _form_value(schema: Mapping[str, Any], text: str) -> Any:
+    """Return the value of a form that a text stands for; raise ValueError if it stands for none."""
     match schema.get("type"):
         case "boolean":
-            value = {**dict.fromkeys(_YES, True), **dict.fromkeys(_NO, False)}.get(text.casefold())
+            return {**dict.fromkeys(_YES, True), **dict.fromkeys(_NO, False)}.get(text.casefold())
         case "integer" | "number":
-            try:
-                value = json.loads(text)
-            except ValueError:
-                return None
-    given = Answer(decision=Decision.APPROVE, values={name: value})
-    try:
-        return check_answer(question, given)
-    except BadInput:
-        return None
+            return json.loads(text, parse_constant=lambda _: None)
+    return text
 
 
 def check_answer(question: Question, answer: Answer) -> Answer:
@@ -449,7 +452,7 @@ def visible(text: str) -> str:
 
 def _visible(char: str) -> str:
     if char == "\n" or (
-        not is_hidden(char) and char != _SELECTOR and (char == " " or not char.isspace())
+        not is_hidden(char) and char not in _BLANK and (char == " " or not char.isspace())
     ):
         return char
     if char == "\t":
@@ -462,20 +465,29 @@ def arguments_text(arguments: Mapping[str, Any] | None) -> str:
     """Return the arguments of a call as they are executed, one after the other, with nothing left out or hidden.
 
     A text of several lines is written below its name with a bar before each line, so that no line of it can be taken
-    for another argument.
+    for another argument. A text that could be taken for another value, such as a number, is in quotes.
     """
     lines: list[str] = []
     for name, value in (arguments or {}).items():
         label = visible(name).replace("\n", "\\n")
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+        text = value
+        if not isinstance(value, str) or _is_json(value):
+            text = json.dumps(value, ensure_ascii=False, indent=2)
         shown = visible(text).split("\n")
-        if (len(shown) == 1 and isinstance(value, str) and value == value.strip() and value) or (
-            len(shown) == 1 and not isinstance(value, str)
-        ):
+        if len(shown) == 1 and text == text.strip() and text:
             lines.append(f"{label}: {shown[0]}")
         else:
             lines += [f"{label}:", *(f"| {line}" for line in shown)]
     return "\n".join(lines)
+
+
+def _is_json(text: str) -> bool:
+    """Whether a text looks like a number, a list or another value that is no text."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def fenced(text: str) -> str:
@@ -536,9 +548,36 @@ def question_text(question: Question, *, where: str | None = None) -> str:
             lines.append(one_line(asked.text, LONGEST_REASON))
     else:
         lines.append(asked.text)
+    if asked.kind is QuestionKind.FORM:
+        lines.append(_form_text(asked.schema))
     return "\n\n".join(lines)
 
 
+def _form_text(schema: Mapping[str, Any] | None) -> str:
+    """Return what a form asks for, a line for each value."""
+    properties = _properties(schema)
+    required = (schema or {}).get("required", ())
+    lines = []
+    for name, each in properties.items():
+        hints = [_TYPE_NAMES[each["type"]]]
+        if isinstance(each.get("enum"), list):
+            hints = ["one of " + ", ".join(map(str, each["enum"]))]
+        if name not in required:
+            hints.append("may be left out")
+        about = each.get("description") or each.get("title") or ""
+        words = without_markup(" · ".join(filter(None, [about, *hints])))
+        code = one_line(name.replace("`", " "), 100)
+        lines.append(f"- `{code}`: {words}")
+    first = "Answer with a line for each value:" if len(properties) > 1 else "Answer with a value:"
+    return "\n".join([first, "", *lines])
+
+
+_TYPE_NAMES = {
+    "string": "a text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "yes or no",
+}
 _MARKUP = re.compile(r"[*_`~\[\]()<>#|\\]")
 
 

@@ -76,6 +76,8 @@ class Schedule(Struct, frozen=True):
     paused: bool
     created_at: datetime
     next_at: datetime | None
+    # Whether a program made it with a token that may write but not approve: its runs have no owner's rights.
+    by_program: bool = False
 
 
 class Run(Struct, frozen=True):

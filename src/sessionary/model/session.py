@@ -122,8 +122,8 @@ class SessionHead(Struct, frozen=True):
         """Whether a turn is running, or waits to be continued."""
         return self.running_turn is not None
 
-    def is_waiting(self, now: datetime) -> bool:
-        """Whether the process of the running turn has stopped or died, so that the turn waits for another one."""
+    def is_orphaned(self, now: datetime) -> bool:
+        """Whether the process of the running turn has stopped or died, and the turn waits for another one."""
         return self.turn_lease_until is not None and self.turn_lease_until < now
 
     @property

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any, Self
 
 from msgspec import Struct, field
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from sessionary.errors import BadInput
 from sessionary.model.codec import unchecked
@@ -308,6 +308,19 @@ def session_named_by(source: Source) -> str | None:
     if source.platform != WEB or not (source.chat_id or "").startswith(NAMED):
         return None
     return (source.chat_id or "").removeprefix(NAMED)
+
+
+_BY_PROGRAM = "by_program"
+
+
+def by_program(source: Source) -> Source:
+    """Mark a source that a program has named with a token that may write but not approve: nobody vouches for it."""
+    return replace(source, extra={**source.extra, _BY_PROGRAM: True})
+
+
+def is_by_program(source: Source) -> bool:
+    """Whether only a program says that a message comes from there: it has no owner's rights."""
+    return source.extra.get(_BY_PROGRAM) is True
 
 
 DEFAULT_PROFILE = "main"

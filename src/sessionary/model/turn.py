@@ -44,8 +44,9 @@ class Turn(Struct, frozen=True):
     partial: str | None = None
     # Whether another process may continue it if its own ends; how often one did, and why the last time.
     resumable: bool = False
-    # Whether it has asked people something.
+    # Whether it has asked people something; whether only the program goes on with it that has.
     has_asked: bool = False
+    is_of_program: bool = False
     resumed: int = 0
     resume_reason: str | None = None
     # How often its process died, and the session's last entry when it was continued after that.
@@ -62,16 +63,21 @@ class Turn(Struct, frozen=True):
     @property
     def is_woken(self) -> bool:
         """Whether its questions are decided, so that any process may go on with it."""
-        return self.is_released and self.resume_reason in (ANSWERED, UNANSWERED)
+        is_answered = self.resume_reason in (ANSWERED, UNANSWERED)
+        return self.is_released and is_answered and not self.is_of_program
 
     @property
     def is_released(self) -> bool:
         """Whether its process has stopped as planned, and left it to another."""
         return self.state is TurnState.RUNNING and not self.holder
 
-    def is_waiting(self, now: datetime) -> bool:
-        """Whether its process has stopped or died, so that it waits for another to continue it."""
-        return self.state is TurnState.RUNNING and (not self.holder or self.lease_until < now)
+    def is_orphaned(self, now: datetime) -> bool:
+        """Whether its process has stopped or died, and it waits for another to continue it."""
+        return self.is_released or self.is_overdue(now)
+
+    def is_overdue(self, now: datetime) -> bool:
+        """Whether its lease has run out. A program that has parked it has some time to go on with it without one."""
+        return self.state is TurnState.RUNNING and self.lease_until < now
 
 
 class Lease(Struct, frozen=True):

@@ -102,7 +102,7 @@ def head_json(head: SessionHead, *, now: datetime) -> "SessionSummary":
         "parent_id": head.parent_id,
         "lineage": head.lineage,
     }
-    if head.is_waiting(now):
+    if head.is_orphaned(now):
         made["waiting"] = True
     if head.waits_for_people:
         made["waits_for_people"] = True
@@ -234,7 +234,7 @@ def turn_json(turn: "Turn", *, now: datetime) -> "TurnInfo":
         "holder": turn.holder or None,
         "resumed": turn.resumed,
         "resume_reason": turn.resume_reason,
-        "waiting": turn.is_waiting(now),
+        "waiting": turn.is_orphaned(now),
     }
 
 
@@ -291,6 +291,7 @@ def approval_json(approval: "StandingApproval") -> "StandingApprovalInfo":
         "tool": approval.tool,
         "session_id": approval.session_id,
         "person": approval.person,
+        "agent": approval.agent,
         "given_by": approval.given_by,
         "given_at": time_text(approval.given_at),
     }
@@ -367,6 +368,7 @@ def schedule_json(schedule: "Schedule") -> "ScheduleInfo":
         "paused": schedule.paused,
         "created_at": time_text(schedule.created_at),
         "next_at": time_text(schedule.next_at),
+        "by_program": schedule.by_program,
     }
 
 

@@ -263,6 +263,11 @@ class Caller:
     name: str = ""
 
     @property
+    def may_approve(self) -> bool:
+        """Whether the caller has an owner's rights: at a browser, or with a token of the scope `admin`."""
+        return self.scope.allows(Scope.ADMIN)
+
+    @property
     def person(self) -> Person:
         """Who the log names for what the caller did: the owner, at a browser, or the token of a program."""
         if self.is_browser:

@@ -113,7 +113,7 @@ def engine_for(request: Request, caller: Caller) -> Engine:
 
 def require_approver(question: Question, caller: Caller) -> None:
     """Refuse the answer of a caller to a question that only owners may answer: whether a tool may be called."""
-    if question.asked.kind is QuestionKind.APPROVAL and not caller.scope.allows(Scope.ADMIN):
+    if question.asked.kind is QuestionKind.APPROVAL and not caller.may_approve:
         raise NotAllowed(
             "A tool call is approved or denied in the workbench, or with a token of the scope "
             f"{Scope.ADMIN}; this one has {caller.scope}, so that a program cannot approve the calls of its own "

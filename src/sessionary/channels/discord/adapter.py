@@ -572,7 +572,9 @@ def _buttons(card: Card, longest: int) -> discord.ui.View:
 
 
 def _message(message: discord.Message) -> DiscordMessage:
-    replied = message.reference.resolved if message.reference is not None else None
+    reference = message.reference
+    replied = None if reference is None else reference.resolved
+    is_reply = reference is not None and reference.type is discord.MessageReferenceType.reply
     named = [each.id for each in message.mentions]
     mentions = [*named, *message.raw_mentions, *message.raw_role_mentions]
     # A forwarded message has nothing of its own.
@@ -587,6 +589,7 @@ def _message(message: discord.Message) -> DiscordMessage:
         author_is_bot=message.author.bot,
         mentions=frozenset(str(each) for each in mentions),
         replies_to=str(replied.author.id) if isinstance(replied, discord.Message) else None,
+        replied_id=str(reference.message_id) if reference is not None and is_reply else None,
         files=tuple(_file(each) for each in files),
         place=_read_place(message.channel, message.guild),
         is_forwarded=bool(forwarded),

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 from sessionary.channels.base import GroupOptions, LargestFile, LargestSent, ReceivedMessage, Stream
 from sessionary.channels.files import MEGABYTE, IncomingFile
 from sessionary.config.setting import Setting
-from sessionary.model.message import Text
+from sessionary.model.message import FORWARDED, REPLIES_TO, Text
 from sessionary.model.source import ChatType, Source
 
 PLATFORM = "discord"
-FORWARDED = "(A forwarded message:)"
+FORWARDED_NOTE = "(A forwarded message:)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,9 @@ class DiscordMessage:
     author_name: str | None = None
     author_is_bot: bool = False
     mentions: frozenset[str] = frozenset()
+    # The author of the message that is answered, and its id.
     replies_to: str | None = None
+    replied_id: str | None = None
     files: tuple[IncomingFile, ...] = ()
     is_command: bool = False
     is_forwarded: bool = False
@@ -83,15 +85,17 @@ def read(
         return None
     text = words_of(message, bot)
     # A forwarded text is no command of whoever forwards it.
-    begin = (Text(FORWARDED),) if message.is_forwarded else ()
+    begin = (Text(FORWARDED_NOTE),) if message.is_forwarded else ()
+    forwarded = {FORWARDED: True} if message.is_forwarded else {}
+    replied = {} if message.replied_id is None else {REPLIES_TO: message.replied_id}
     return ReceivedMessage(
         source=source_of(message),
         parts=(*begin, Text(text)) if text else begin,
         text=message.text,
         files=message.files,
         is_addressed=is_addressed(message, bot, options),
-        # Nobody has typed it here: it answers no question.
-        extra={"forwarded": True} if message.is_forwarded else {},
+        # What nobody has typed here answers no question.
+        extra={**forwarded, **replied},
     )
 
 

@@ -12,7 +12,7 @@ from email.message import Message as Parsed
 
 from sessionary.channels.email.mail_text import is_quoted, own_words, text_of_html
 from sessionary.channels.files import MEGABYTE, attachment, not_received_too_large
-from sessionary.model.message import Message, Part, Role, Text
+from sessionary.model.message import FORWARDED, QUOTE, REPLIES_TO, Message, Part, Role, Text
 from sessionary.model.source import ChatType, Source
 from sessionary.model.terminal import one_line
 
@@ -68,6 +68,8 @@ class Mail:
     sender_name: str | None
     subject: str
     references: tuple[str, ...]
+    # The mail that this one answers.
+    answers: str | None = None
     words: str
     left_out: str
     files: tuple["MailFile", ...]
@@ -130,6 +132,7 @@ def _read(raw: bytes, rules: MailRules, cut_from: int | None) -> Mail | IgnoredM
         sender_name=sender_name,
         subject=subject,
         references=_references(parsed),
+        answers=_answered(parsed),
         words=written.text if has_words else subject,
         left_out=written.left_out,
         files=files,
@@ -162,12 +165,14 @@ def message_of(mail: Mail) -> tuple[Message, tuple[bytes, ...]]:
     extra = {"subject": mail.subject} if mail.subject else {}
     if mail.left_out:
         extra["left_out"] = mail.left_out[:MAX_TEXT]
-    forwarded = {"forwarded": True} if mail.is_forwarded else {}
+    marks: dict[str, bool | str] = {FORWARDED: True} if mail.is_forwarded else {}
+    if mail.answers is not None:
+        marks[REPLIES_TO] = mail.answers
     message = Message(
         Role.USER,
         tuple(parts),
         platform_message_id=mail.message_id,
-        extra={"email": extra, **forwarded},
+        extra={"email": extra, **marks},
     )
     return message, tuple(file.data for file in mail.files if not file.refused)
 
@@ -175,7 +180,7 @@ def message_of(mail: Mail) -> tuple[Message, tuple[bytes, ...]]:
 def _texts_of(mail: Mail) -> Iterator[Text]:
     """Yield the words of a mail; quotes between them are parts of their own."""
     if not mail.is_typed:
-        yield Text(mail.words, extra={"quote": True})
+        yield Text(mail.words, extra={QUOTE: True})
         return
     blocks: list[tuple[bool, list[str]]] = []
     for line in mail.words.split("\n"):
@@ -184,7 +189,7 @@ def _texts_of(mail: Mail) -> Iterator[Text]:
         else:
             blocks.append((is_quoted(line), [line]))
     for is_quote, lines in blocks:
-        yield Text("\n".join(lines), extra={"quote": True} if is_quote else {})
+        yield Text("\n".join(lines), extra={QUOTE: True} if is_quote else {})
 
 
 def bare_subject(subject: str) -> str:
@@ -252,11 +257,17 @@ def _id_of(parsed: Parsed, raw: bytes) -> str:
     return _short(found[0]) if found else f"<{hashlib.sha256(raw).hexdigest()[:32]}@no-id>"
 
 
+def _answered(parsed: Parsed) -> str | None:
+    """Return the id of the mail that this one answers."""
+    found = _ID.search(str(parsed.get("In-Reply-To", "")))
+    return None if found is None else _short(found[0])
+
+
 def _references(parsed: Parsed) -> tuple[str, ...]:
     """Return the ids of the thread before this mail, its root first."""
-    answered = _ID.findall(str(parsed.get("In-Reply-To", "")))[:1]
-    before = _ID.findall(str(parsed.get("References", "")))
-    ids = [_short(each) for each in [*before, *answered]]
+    answered = _answered(parsed)
+    before = [_short(each) for each in _ID.findall(str(parsed.get("References", "")))]
+    ids = [*before, *([] if answered is None else [answered])]
     unique = list(dict.fromkeys(ids))
     return tuple(unique[:1] + unique[1:][-_MAX_REFERENCES:])
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from sessionary.channels.base import GroupOptions, LargestFileBytes, LargestSent, ReceivedMessage
 from sessionary.channels.files import BYTES, MEGABYTE, IncomingFile
 from sessionary.config.setting import Setting
-from sessionary.model.message import Part, Text
+from sessionary.model.message import REPLIES_TO, Part, Text
 from sessionary.model.source import ChatType, Source
 from sessionary.model.terminal import one_line
 
@@ -154,6 +154,7 @@ def received(
         text=message.words,
         files=() if message.file is None else (message.file,),
         is_addressed=is_addressed,
+        extra={} if message.answers is None else {REPLIES_TO: message.answers},
     )
 
 

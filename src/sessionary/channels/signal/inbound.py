@@ -16,7 +16,7 @@ from sessionary.channels.base import (
     text_value,
 )
 from sessionary.channels.files import BYTES, MEGABYTE, IncomingFile
-from sessionary.model.message import Part, Text, Unknown, text_of
+from sessionary.model.message import QUOTE, REPLIES_TO, Part, Text, Unknown, text_of
 from sessionary.model.source import ChatType, Source
 from sessionary.model.terminal import one_line
 
@@ -129,7 +129,10 @@ def _message(data: Json, source: Source, me: SignalAccount) -> ReceivedMessage |
     extra: dict[str, Any] = {}
     if quote:
         author = text_value(quote.get("authorUuid")) or text_value(quote.get("authorNumber"))
-        extra["replies_to"] = f"{author}/{text_value(quote.get('id'))}"
+        sent = text_value(quote.get("id"))
+        is_ours = me.is_(quote.get("authorNumber"), quote.get("authorUuid"))
+        # Of our own messages, Signal tells us only the time.
+        extra[REPLIES_TO] = sent if is_ours else f"{author}/{sent}"
     if data.get("expiresInSeconds"):
         extra["expires_in_seconds"] = data["expiresInSeconds"]
     mentioned = any(
@@ -175,7 +178,7 @@ def _quoted(quote: Json, me: SignalAccount) -> Iterator[Text]:
     if text:
         is_ours = me.is_(quote.get("authorNumber"), quote.get("authorUuid"))
         author = "you" if is_ours else text_value(quote.get("authorName")) or "someone"
-        yield Text(f"(In reply to what {author} wrote: «{text}»)", extra={"quote": True})
+        yield Text(f"(In reply to what {author} wrote: «{text}»)", extra={QUOTE: True})
 
 
 def _described(kind: str, data: Json) -> str:

@@ -19,7 +19,7 @@ from sessionary.channels.base import (
 )
 from sessionary.channels.files import BYTES, MEGABYTE, IncomingFile
 from sessionary.config.setting import Setting
-from sessionary.model.message import Text
+from sessionary.model.message import FORWARDED, Text
 from sessionary.model.source import ChatType, Source
 
 PLATFORM = "slack"
@@ -197,7 +197,7 @@ def received(
         is_addressed=is_addressed(message, bot_id, options),
         room=message.room,
         # What is written above a forwarded message may belong to that: it answers no question.
-        extra={"forwarded": True} if message.is_forwarded else {},
+        extra={FORWARDED: True} if message.is_forwarded else {},
     )
 
 

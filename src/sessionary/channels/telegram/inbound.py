@@ -7,7 +7,7 @@ from typing import Any
 from sessionary.channels.base import ReceivedMessage
 from sessionary.channels.files import BYTES, IncomingFile
 from sessionary.channels.telegram import TelegramSettings
-from sessionary.model.message import Part, Text
+from sessionary.model.message import FORWARDED, QUOTE, REPLIES_TO, Part, Text
 from sessionary.model.question import read_button
 from sessionary.model.source import ChatType, Source
 from sessionary.model.terminal import one_line
@@ -90,7 +90,7 @@ def read(update: Wire, bot: TelegramBot, settings: TelegramSettings) -> Received
     # A command is read as a whole: a quote before it would hide it.
     quote = None if text.startswith("/") else _quote(wire)
     if quote is not None:
-        parts.append(Text(quote, extra={"quote": True}))
+        parts.append(Text(quote, extra={QUOTE: True}))
     if is_edit:
         parts.append(Text("(An earlier message, corrected:)", extra={"edit": True}))
     if text:
@@ -101,8 +101,7 @@ def read(update: Wire, bot: TelegramBot, settings: TelegramSettings) -> Received
         text=text or "(a file)",
         files=files,
         is_addressed=is_direct or settings.groups == "always" or _is_addressed(wire, words, bot),
-        # Nobody has typed it here: it answers no question.
-        extra={"forwarded": True} if any(wire.get(name) for name in _FORWARDED) else {},
+        extra=_extra(wire),
     )
 
 
@@ -182,10 +181,29 @@ def _files(wire: Wire) -> Iterator[IncomingFile]:
             )
 
 
-def _quote(wire: Wire) -> str | None:
-    """Return the beginning of the message that is answered, on one line, with its author."""
+def _extra(wire: Wire) -> dict[str, Any]:
+    """Return what matters for questions: whether nobody has typed the message here, and which one it replies to."""
+    extra: dict[str, Any] = {}
+    if any(wire.get(name) for name in _FORWARDED):
+        extra[FORWARDED] = True
+    replied = _replied(wire)
+    if replied is not None and "message_id" in replied:
+        extra[REPLIES_TO] = str(replied["message_id"])
+    return extra
+
+
+def _replied(wire: Wire) -> Wire | None:
+    """Return the message that is answered; in a topic, its first message is named without being answered."""
     replied = wire.get("reply_to_message")
     if not isinstance(replied, Mapping) or "forum_topic_created" in replied:
+        return None
+    return replied
+
+
+def _quote(wire: Wire) -> str | None:
+    """Return the beginning of the message that is answered, on one line, with its author."""
+    replied = _replied(wire)
+    if replied is None:
         return None
     chosen = wire.get("quote")
     words = chosen.get("text") if isinstance(chosen, Mapping) else None

@@ -19,7 +19,7 @@ from sessionary.channels.base import (
     text_value,
 )
 from sessionary.channels.files import BYTES, MEGABYTE, IncomingFile
-from sessionary.model.message import Part, Text, Unknown, text_of
+from sessionary.model.message import FORWARDED, REPLIES_TO, Part, Text, Unknown, text_of
 from sessionary.model.question import read_button
 from sessionary.model.source import ChatType, Source
 from sessionary.model.terminal import one_line
@@ -127,9 +127,9 @@ def _message(message: Json, kind: str, source: Source, our_number: str) -> Recei
     parts, files = _content(message, kind)
     if _is_forwarded(message):
         # Nobody has typed it here: it answers no question.
-        extra["forwarded"] = True
+        extra[FORWARDED] = True
     if replied := text_value(context.get("id")):
-        extra["replies_to"] = replied
+        extra[REPLIES_TO] = replied
     if "edits" in extra:
         parts = (Text("[an earlier message, changed to:]"), *parts)
     text = text_of(parts)

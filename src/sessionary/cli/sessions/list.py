@@ -192,7 +192,7 @@ def _full_table(heads: tuple[SessionHead, ...], *, now: datetime) -> str:
 
 
 def _name(head: SessionHead, *, now: datetime) -> str:
-    waiting = ASKING if head.waits_for_people else WAITING if head.is_waiting(now) else RUNNING
+    waiting = ASKING if head.waits_for_people else WAITING if head.is_orphaned(now) else RUNNING
     marks = "".join(
         sign
         for sign, holds in (

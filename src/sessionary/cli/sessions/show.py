@@ -310,7 +310,7 @@ def _turn_line(turn: Turn, *, now: datetime) -> str:
     """Return in one line what the running turn is doing."""
     if turn.state is TurnState.WAITING:
         line = "turn waiting for an answer"
-    elif turn.is_waiting(now):
+    elif turn.is_orphaned(now):
         line = f"turn waiting to go on: {turn.resume_reason or 'its process stopped responding'}"
     else:
         line = f"turn running in {turn.holder}"

@@ -56,6 +56,8 @@ class TurnStart(Struct, frozen=True):
     begun: turns.Begun | None
     source: Source | None = None
     key: SessionKey | None = None
+    # The sources of all its messages, if there are several.
+    sources: tuple[Source, ...] = ()
     # The budgets that the turn counts against; None: those of its source.
     scopes: tuple[str, ...] | None = None
     # What the agent is given, if it was read in the transaction that began the turn.
@@ -75,7 +77,7 @@ class TurnLoop:
         self,
         context: EngineContext,
         outbox: Outbox,
-        resume_run: Callable[[ClaimedRun, turns.Begun], None],
+        resume_run: Callable[[ClaimedRun, turns.Begun, tuple[Source, ...]], None],
     ) -> None:
         """`resume_run` continues the turn of a scheduled run."""
         self._context = context
@@ -209,7 +211,7 @@ class TurnLoop:
         level = logging.WARNING if reason == turns.PROCESS_DIED else logging.INFO
         log.log(level, "turn %s goes on in this process: %s", start.begun.lease.turn_id, reason)
         if start.due is not None:
-            self._resume_run(start.due, start.begun)
+            self._resume_run(start.due, start.begun, start.sources)
         elif start.key is not None:
             self.run_started(start.key, start)
 
@@ -315,6 +317,7 @@ class TurnLoop:
             to=source.channel if source.platform in context.deliverable else None,
             scopes=start.scopes,
             key=start.key,
+            sources=start.sources,
         )
 
     def _end(self, run: TurnRun) -> None:
@@ -404,7 +407,7 @@ def take_over(
         schedules.take_over_run(
             tx, due, holder=context.holder, seconds=settings.lease_seconds, now=moment.now
         )
-    return TurnStart(taken, dead.source, dead.key, scopes, due=due)
+    return TurnStart(taken, dead.source, dead.key, dead.sources, scopes, due=due)
 
 
 def _budgets_of_dead(
@@ -483,7 +486,8 @@ def begin(tx: Tx, key: SessionKey, *, context: EngineContext, moment: Moment) ->
         reserve(tx, begun.lease.turn_id, accounts, expected, profile=key.profile)
     if route.had_activity and route.reason in set(ResetReason) and policy.notifies(source.platform):
         notices.send(tx, context, source, notices.reset(route.reason), moment=moment)
-    return TurnStart(begun, source, key, scopes)
+    sources = tuple(arrival.source for arrival in waiting.arrivals)
+    return TurnStart(begun, source, key, sources if len(sources) > 1 else (), scopes)
 
 
 def begin_with_message(

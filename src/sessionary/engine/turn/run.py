@@ -20,11 +20,11 @@ from sessionary.actions.turn_scripts import Ended
 from sessionary.actions.turns import Begun, Ending, RequestRecord, Resumption, TurnReply
 from sessionary.clock import Moment
 from sessionary.config.engine import ToolDecision, WhileRunning
-from sessionary.engine import notices, questions
+from sessionary.engine import notices, policy, questions
 from sessionary.engine.context import EngineContext, LiveEvent, WakeSignal
 from sessionary.engine.outbox import Outbox, split_text
+from sessionary.engine.policy import Asking
 from sessionary.engine.ports import Agent, Ask, Delta, ProposedCall, Step, TurnRequest
-from sessionary.engine.questions import Asking
 from sessionary.engine.turn import budgets, compaction
 from sessionary.engine.turn.compaction import CompactedContext, CurrentContext
 from sessionary.errors import (
@@ -38,7 +38,6 @@ from sessionary.errors import (
     TurnLost,
 )
 from sessionary.model import compaction as compaction_rules
-from sessionary.model import policy
 from sessionary.model.compaction import CompactionLimits, CompactionPlan
 from sessionary.model.message import (
     Attachment,
@@ -49,7 +48,7 @@ from sessionary.model.message import (
     ToolCall,
     ToolResult,
 )
-from sessionary.model.policy import PolicyVerdict, ToolUse
+from sessionary.model.policy import PolicyVerdict
 from sessionary.model.prompt import HomeAddress, PromptContext
 from sessionary.model.question import NewQuestion, Question
 from sessionary.model.redact import Redactor
@@ -243,6 +242,8 @@ class TurnTarget(Struct, frozen=True):
     is_job: bool = False
     # The key of its source, if it is known already.
     key: SessionKey | None = None
+    # The sources of all its messages, if there are others than `source`.
+    sources: tuple[Source, ...] = ()
 
     def replies(
         self,
@@ -314,7 +315,8 @@ class TurnRecord:
         self.reply = ""
         # The beginning of the answer, if the model goes on writing it after an interruption.
         self._beginning = ""
-        # The budgets of people who have joined the turn while it was running.
+        # Where the messages came from that have joined the turn while it was running, and their budgets.
+        self.steering_sources: tuple[Source, ...] = ()
         self._steering_scopes: tuple[str, ...] = ()
         # Why the turn must not call a model again: a budget is used up.
         self._used_up: str | None = None
@@ -467,7 +469,7 @@ class TurnRecord:
             return taken
 
     async def _count_steering(self, sources: Sequence[Source] | None) -> None:
-        """Count the turn from now on against the budgets of those who steer it."""
+        """Count the turn from now on against the budgets of those who steer it, and let the policy know them."""
         context, lease = self._context, self._lease
         if sources is None:  # the answer of the write was lost
             sources = await self.with_retries(
@@ -475,6 +477,7 @@ class TurnRecord:
                     arrivals.sources_of_turn, lease.turn_id, session_no=lease.session_no
                 )
             )
+        self.steering_sources += tuple(sources)
         self._steering_scopes += tuple(chain.from_iterable(map(budgets.scopes_of, sources)))
 
     async def _append(self, write: "Callable[[], Pending[T]]") -> tuple[tuple[int, ...], T | None]:
@@ -989,10 +992,8 @@ class TurnRun:
 
     async def _park(self) -> tuple[TurnState, str | None]:
         """Let the turn wait for people; if that is not possible, end it."""
-        target = self._target
-        asking = Asking(target.source, target.agent.name)
         try:
-            return await self._record.park(self._asked, asking=asking), None
+            return await self._record.park(self._asked, asking=self._asking()), None
         except TurnLost:
             return await self._record.end(TurnState.INTERRUPTED, "another process has taken over")
         except SessionaryError as error:
@@ -1305,28 +1306,25 @@ class TurnRun:
 
     async def decide(self, calls: Sequence[ProposedCall]) -> Sequence[PolicyVerdict]:
         """Return what the policy says about tool calls."""
-        context, source = self._context, self._target.source
-        is_owner = questions.is_owner(context, source)
-        uses = [
-            ToolUse(
-                tool=call.tool,
-                arguments=call.arguments,
-                is_safe=call.is_safe,
-                agent=self._target.agent.name,
-                source=source,
-                is_owner=is_owner,
-                needs_approval=call.needs_approval,
-            )
-            for call in calls
-        ]
-        found = [policy.decide(context.settings.policy, use) for use in uses]
+        context, asking = self._context, self._asking()
+        found = policy.decide_by_settings(calls, asking=asking, context=context)
         if all(each.decision is not ToolDecision.ASK for each in found):
             return found  # nothing is read for what the settings decide alone
         return await self._record.with_retries(
             lambda: context.store.read(
-                questions.decide, uses, context=context, session_no=self._begun.lease.session_no
+                policy.decide,
+                calls,
+                asking=asking,
+                context=context,
+                session_no=self._begun.lease.session_no,
             )
         )
+
+    def _asking(self) -> Asking:
+        """Return for whom the turn asks: everybody whose messages it has."""
+        target = self._target
+        sources = (target.source, *target.sources, *self._record.steering_sources)
+        return policy.asking_for(sources, target.agent.name)
 
     async def start_approved(self, name: str) -> bool:
         """Note that an approved call is started; return False if it was started before."""
@@ -1345,9 +1343,8 @@ class TurnRun:
 
     async def ask_now(self, question: NewQuestion, *, seconds: float) -> Question:
         """Ask people something, and wait for their decision while the turn keeps running."""
-        target, record = self._target, self._record
-        asking = Asking(target.source, target.agent.name)
-        asked = await record.ask_now(question, seconds=seconds, asking=asking)
+        record = self._record
+        asked = await record.ask_now(question, seconds=seconds, asking=self._asking())
         decided: Question | None = None
         try:
             decided = await self._wait_for_decision(asked)

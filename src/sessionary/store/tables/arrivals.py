@@ -12,6 +12,9 @@ from sessionary.store.database import Row, Tx
 from sessionary.store.tables import blobs, entries
 from sessionary.store.tables.sessions import column
 
+# How the reason of an arrival begins that has answered a question; the question's id comes after it.
+ANSWERS = "answers question "
+
 
 def insert(
     tx: Tx,
@@ -92,6 +95,11 @@ def refuse(tx: Tx, arrival: Arrival, *, reason: str) -> bool:
 def mark_answered(tx: Tx, arrival: Arrival, *, command: str) -> None:
     """Note that an arrival was a command, which does not become an entry."""
     tx.run("answer_arrival", no=arrival.no, reason=f"/{command}")
+
+
+def mark_answer(tx: Tx, arrival: Arrival, *, question_id: str) -> None:
+    """Note that an arrival has answered a question, and does not become an entry."""
+    tx.run("answer_arrival", no=arrival.no, reason=f"{ANSWERS}{question_id}")
 
 
 def rename_key(tx: Tx, old: str, new: str, *, profile: str) -> None:

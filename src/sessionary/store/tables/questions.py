@@ -83,10 +83,25 @@ def list_page(
     return [_question(row) for row in rows]
 
 
-def open_in_channel(tx: Tx, channel: str, *, profile: str, limit: int) -> list[Question]:
-    """The open questions that were asked in a channel, newest first."""
-    rows = tx.all("open_questions_in_channel", channel=channel, profile=profile, limit=limit)
-    return [_question(row) for row in rows]
+def open_of_message(
+    tx: Tx, places: tuple[str, str], message_id: str, *, profile: str
+) -> Question | None:
+    """The open question that a message in one of two channels asks, by the platform's id of the message."""
+    channel, chat = places
+    row = tx.one(
+        "open_question_of_message",
+        channel=channel,
+        chat=chat,
+        message_id=column(message_id),
+        profile=profile,
+    )
+    return None if row is None else _question(row)
+
+
+def is_shown(tx: Tx, no: int, channel: str, *, before: datetime) -> bool:
+    """Whether a question was sent to a channel before a time."""
+    row = tx.one("is_question_shown", no=no, channel=channel, before=to_micros(before))
+    return row is not None
 
 
 def open_by_code(tx: Tx, code: str, *, profile: str) -> list[Question]:
@@ -120,11 +135,6 @@ def start_call(tx: Tx, turn_id: str, name: str) -> bool:
     return bool(tx.run("start_approved_call", turn_id=turn_id, name=name))
 
 
-def tell_to_wait(tx: Tx, turn_id: str) -> bool:
-    """Note that people were told that their messages wait; say whether they were not before."""
-    return bool(tx.run("tell_to_wait", turn_id=turn_id))
-
-
 def due(tx: Tx, *, profile: str, now: datetime, limit: int) -> list[str]:
     """Return the ids of open questions to remind of, or that have expired."""
     rows = tx.all("due_questions", profile=profile, now=to_micros(now), limit=limit)
@@ -146,6 +156,11 @@ def insert_card(tx: Tx, question_no: int, *, delivery_id: str, channel: str) -> 
 def cards(tx: Tx, question_no: int) -> list[tuple[str, str]]:
     """Return the deliveries that ask a question, each with its channel."""
     return [(id, channel) for id, channel in tx.all("cards_of_question", no=question_no)]
+
+
+def delete_cards(tx: Tx, question_no: int) -> None:
+    """Forget which deliveries ask a question."""
+    tx.run("delete_cards_of_question", no=question_no)
 
 
 def move_cards(tx: Tx, old: str, new: str) -> None:
@@ -185,6 +200,11 @@ def wake(tx: Tx, turn_id: str, *, reason: str) -> bool:
     return is_woken
 
 
+def give_program_time(tx: Tx, turn_id: str, *, until: datetime) -> None:
+    """Let the turn that a program has parked end at a time, unless the program goes on with it before."""
+    tx.run("give_program_time", id=turn_id, until=to_micros(until))
+
+
 def insert_approval(
     tx: Tx, approval: StandingApproval, *, profile: str, session_no: int | None
 ) -> None:
@@ -199,6 +219,7 @@ def insert_approval(
         given_by=column(approval.given_by),
         by_owner=int(approval.by_owner),
         at=to_micros(approval.given_at),
+        agent=column(approval.agent),
     )
 
 
@@ -206,13 +227,14 @@ def find_approval(
     tx: Tx,
     tool: str,
     *,
+    agent: str,
     profile: str,
     session_no: int | None,
     person: str | None,
     only_by_owner: bool = False,
 ) -> StandingApproval | None:
-    """Return the rule by which a tool needs no approval in a session, or for a person."""
-    wanted = {"tool": column(tool), "by_owner": int(only_by_owner)}
+    """Return the rule by which an agent's tool needs no approval in a session, or for a person."""
+    wanted = {"tool": column(tool), "agent": column(agent), "by_owner": int(only_by_owner)}
     row = None
     if session_no is not None:
         row = tx.one("find_session_approval", session_no=session_no, **wanted)
@@ -259,7 +281,7 @@ def _question(row: Row) -> Question:
 
 
 def _approval(row: Row) -> StandingApproval:
-    no, id, tool, session_id, person, given_by, by_owner, given_at = row
+    no, id, tool, session_id, person, given_by, by_owner, given_at, agent = row
     return StandingApproval(
         no=no,
         id=id,
@@ -269,4 +291,5 @@ def _approval(row: Row) -> StandingApproval:
         given_by=given_by,
         by_owner=by_owner == 1,
         given_at=from_micros(given_at),
+        agent=agent,
     )

@@ -37,6 +37,7 @@ def insert(tx: Tx, schedule: Schedule) -> None:
         grace_seconds=int(schedule.grace.total_seconds()),
         at=to_micros(schedule.created_at),
         next_at=optional_micros(schedule.next_at),
+        by_program=int(schedule.by_program),
     )
 
 
@@ -205,6 +206,7 @@ def _schedule(row: Row) -> Schedule:
         paused,
         created,
         next_at,
+        by_program,
     ) = row
     return Schedule(
         no=no,
@@ -220,4 +222,5 @@ def _schedule(row: Row) -> Schedule:
         paused=bool(paused),
         created_at=from_micros(created),
         next_at=moment(next_at),
+        by_program=by_program == 1,
     )

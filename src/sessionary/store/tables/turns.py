@@ -264,6 +264,7 @@ def _turn(row: Row) -> Turn:
         partial=None if partial is None else codec.decode(partial),
         resumable=bool(resumable & _AFTER_A_CRASH),
         has_asked=bool(resumable & _HAS_ASKED),
+        is_of_program=bool(resumable & _OF_A_PROGRAM),
         resumed=resumed,
         resume_reason=resume_reason,
         crashes=crashes,

@@ -79,7 +79,12 @@ async def create_arrival(
     engine = engine_for(request, caller)
     # A platform's own id is the better key: another request may carry the same message.
     idempotency_key = None if source.platform_message_id else stored_idempotency_key(request)
-    submission = Submission(message_body, idempotency_key, begin=engine.turns.has_free_slot)
+    submission = Submission(
+        message_body,
+        idempotency_key,
+        begin=engine.turns.has_free_slot,
+        by_program=not caller.may_approve,
+    )
     moment = context.moment()
 
     def take(tx: Tx) -> SubmissionResult:
@@ -141,7 +146,14 @@ async def edit_arrival(
 
     def apply(tx: Tx) -> StoredAnswer[ArrivalDetail]:
         files.keep_files(tx, message_body, written.files, profile=caller.profile, moment=moment)
-        inbox.rewrite(tx, known, message_body, profile=caller.profile, moment=moment)
+        inbox.rewrite(
+            tx,
+            known,
+            message_body,
+            profile=caller.profile,
+            moment=moment,
+            by_program=not caller.may_approve,
+        )
         return answer(read_arrival(tx, known, profile=caller.profile))
 
     return await change(request, caller, apply)

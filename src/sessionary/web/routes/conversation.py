@@ -313,7 +313,10 @@ async def start_turn(
     engine = engine_for(request, caller)
     written = message_of("user", body)
     query = Submission(
-        written.message, stored_idempotency_key(request), begin=engine.turns.has_free_slot
+        written.message,
+        stored_idempotency_key(request),
+        begin=engine.turns.has_free_slot,
+        by_program=not caller.may_approve,
     )
     moment = context.moment()
 

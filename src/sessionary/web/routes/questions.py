@@ -8,14 +8,14 @@ from msgspec import Meta, Struct
 from typing_extensions import TypedDict
 
 from sessionary.actions import questions as question_actions
-from sessionary.actions.sessions import read, routing
-from sessionary.config.engine import ToolDecision
+from sessionary.actions.sessions import read
 from sessionary.engine import questions
+from sessionary.engine.policy import CallExplanation, explain_call
+from sessionary.engine.ports import ProposedCall
 from sessionary.engine.questions import Answerer
 from sessionary.errors import Conflict
 from sessionary.formats.answer_input import read_answer
 from sessionary.model.json_types import QuestionInfo, StandingApprovalInfo
-from sessionary.model.policy import PolicyVerdict, ToolUse
 from sessionary.model.question import Always, Decision, QuestionState
 from sessionary.model.source import WEB
 from sessionary.model.view import approval_json, question_json
@@ -111,15 +111,6 @@ class PolicyCall(Struct, kw_only=True, forbid_unknown_fields=True):
         SourceBody | None,
         Meta(description="Where the message comes from; by default the workbench."),
     ] = None
-
-
-class PolicyExplanation(TypedDict):
-    """What happens to a tool call, and why."""
-
-    decision: ToolDecision
-    """`allow`, `ask` or `deny`."""
-    rule: str
-    """The rule that decides, in one line."""
 
 
 @router.get("/questions", tags=["questions"])
@@ -258,31 +249,16 @@ async def revoke_approval(
 @router.post("/policy/explain", tags=["policy"])
 async def explain_policy(
     request: Request, context: ContextDep, caller: Admin, body: FromBody[PolicyCall]
-) -> JsonAnswer[PolicyExplanation]:
+) -> JsonAnswer[CallExplanation]:
     """Explain what happens to a tool call.
 
-    Which rule of the settings, or which standing approval for the chat's session or the person, decides. Nothing is
-    called or changed.
+    Which rule of the settings, or which standing approval for the chat's session or the person, decides, and who is
+    asked. Nothing is called or changed.
     """
     engine = engine_for(request, caller).context
     source = source_of({"platform": WEB} if body.source is None else body.source)
     tool, agent = checked_text(body.tool, 200) or "", checked_text(body.agent, 200)
 
-    def look(tx: Tx) -> PolicyVerdict:
-        head = routing.get_current(tx, engine.key(source))
-        settings = {} if head is None else head.settings
-        chosen = engine.catalog.settle(settings, platform=source.platform).agent
-        use = ToolUse(
-            tool=tool,
-            arguments=body.arguments or {},
-            is_safe=body.safe,
-            agent=agent or chosen or engine.catalog.default_agent(source.platform) or "",
-            source=source,
-            is_owner=questions.is_owner(engine, source),
-        )
-        # No session has the number 0.
-        session_no = 0 if head is None else head.no
-        return questions.decide(tx, [use], context=engine, session_no=session_no)[0]
-
-    verdict = await context.store.read(look)
-    return json_response(PolicyExplanation(decision=verdict.decision, rule=verdict.rule))
+    call = ProposedCall(tool, body.arguments or {}, body.safe)
+    explained = await context.store.read(explain_call, call, source, context=engine, agent=agent)
+    return json_response(explained)

@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from fastapi import Path, Request
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 from typing_extensions import TypedDict
 
 from sessionary.actions import schedules
@@ -108,6 +109,7 @@ async def create_schedule(
     Each run is a session of its own, of the kind `job`.
     """
     plan, moment = _plan(body, context.settings.zone), context.moment()
+    plan = replace(plan, by_program=not caller.may_approve)
 
     def apply(tx: Tx) -> StoredAnswer[ScheduleInfo]:
         made = schedules.add(tx, plan, profile=caller.profile, moment=moment)

@@ -443,7 +443,7 @@ async def create_session(
                 tx,
                 engine.context,
                 opening,
-                Submission(first_message, idempotency_key),
+                Submission(first_message, idempotency_key, by_program=not caller.may_approve),
                 moment=moment,
             )
             if body.project is not None and done.received.new and done.session_id is not None:

@@ -244,13 +244,13 @@ INSERT INTO rewriting ({{copy_columns_rewriting}}) VALUES (:entry_no);
 no INTEGER
 
 -- name: copy_columns_schedules
-no, id, profile, name, timing, zone, prompt, agent, deliver_to, origin, grace_seconds, paused, created_at, removed_at, next_at
+no, id, profile, name, timing, zone, prompt, agent, deliver_to, origin, grace_seconds, paused, created_at, removed_at, next_at, by_program
 
 -- name: copy_page_schedules
 SELECT {{copy_columns_schedules}} FROM schedules WHERE no > :after_no ORDER BY no LIMIT :limit;
 
 -- name: copy_row_schedules
-INSERT INTO schedules ({{copy_columns_schedules}}) VALUES (:no, :id, :profile, :name, :timing, :zone, :prompt, :agent, :deliver_to, :origin, :grace_seconds, :paused, :created_at, :removed_at, :next_at);
+INSERT INTO schedules ({{copy_columns_schedules}}) VALUES (:no, :id, :profile, :name, :timing, :zone, :prompt, :agent, :deliver_to, :origin, :grace_seconds, :paused, :created_at, :removed_at, :next_at, :by_program);
 
 -- name: copy_key_spending
 profile TEXT, scope TEXT, period TEXT
@@ -400,13 +400,13 @@ INSERT INTO packs ({{copy_columns_packs}}) VALUES (:no, :session_no, :first_seq,
 no INTEGER
 
 -- name: copy_columns_questions
-no, id, profile, session_no, turn_id, name, code, token, body, state, asked_at, expires_at, due_at, decided_at, answered, started, told_to_wait
+no, id, profile, session_no, turn_id, name, code, token, body, state, asked_at, expires_at, due_at, decided_at, answered, started
 
 -- name: copy_page_questions
 SELECT {{copy_columns_questions}} FROM questions WHERE no > :after_no ORDER BY no LIMIT :limit;
 
 -- name: copy_row_questions
-INSERT INTO questions ({{copy_columns_questions}}) VALUES (:no, :id, :profile, :session_no, :turn_id, :name, :code, :token, :body, :state, :asked_at, :expires_at, :due_at, :decided_at, :answered, :started, :told_to_wait);
+INSERT INTO questions ({{copy_columns_questions}}) VALUES (:no, :id, :profile, :session_no, :turn_id, :name, :code, :token, :body, :state, :asked_at, :expires_at, :due_at, :decided_at, :answered, :started);
 
 -- name: copy_key_runs
 schedule_no INTEGER, due_at INTEGER
@@ -424,13 +424,13 @@ INSERT INTO runs ({{copy_columns_runs}}) VALUES (:schedule_no, :due_at, :state, 
 no INTEGER
 
 -- name: copy_columns_standing_approvals
-no, id, profile, tool, session_no, person, given_by, by_owner, given_at
+no, id, profile, tool, session_no, person, given_by, by_owner, given_at, agent
 
 -- name: copy_page_standing_approvals
 SELECT {{copy_columns_standing_approvals}} FROM standing_approvals WHERE no > :after_no ORDER BY no LIMIT :limit;
 
 -- name: copy_row_standing_approvals
-INSERT INTO standing_approvals ({{copy_columns_standing_approvals}}) VALUES (:no, :id, :profile, :tool, :session_no, :person, :given_by, :by_owner, :given_at);
+INSERT INTO standing_approvals ({{copy_columns_standing_approvals}}) VALUES (:no, :id, :profile, :tool, :session_no, :person, :given_by, :by_owner, :given_at, :agent);
 
 -- name: copy_key_turns
 no INTEGER

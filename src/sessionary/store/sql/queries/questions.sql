@@ -33,11 +33,16 @@ WHERE q.profile = :profile AND q.no < :before ORDER BY q.no DESC LIMIT :limit;
 SELECT {{question_columns}} FROM questions q JOIN sessions s ON s.no = q.session_no
 WHERE q.session_no = :session_no AND q.no < :before AND (:only_open = 0 OR q.state = 'open') ORDER BY q.no DESC LIMIT :limit;
 
--- name: open_questions_in_channel
--- The questions that were asked in a channel and wait for an answer.
+-- name: open_question_of_message
+-- The open question that a message asks which was sent to a channel.
 SELECT {{question_columns}} FROM question_cards c JOIN questions q ON q.no = c.question_no
-JOIN sessions s ON s.no = q.session_no
-WHERE c.channel = :channel AND q.profile = :profile AND q.state = 'open' ORDER BY q.no DESC LIMIT :limit;
+JOIN sessions s ON s.no = q.session_no JOIN deliveries d ON d.id = c.delivery_id
+WHERE c.channel IN (:channel, :chat) AND d.platform_message_id = :message_id AND q.profile = :profile AND q.state = 'open' LIMIT 1;
+
+-- name: is_question_shown
+-- Whether a question was sent to a channel before a time.
+SELECT 1 FROM question_cards c JOIN deliveries d ON d.id = c.delivery_id
+WHERE c.question_no = :no AND c.channel = :channel AND d.state = 'sent' AND d.sent_at <= :before LIMIT 1;
 
 -- name: open_questions_by_code
 SELECT {{question_columns}} FROM questions q JOIN sessions s ON s.no = q.session_no
@@ -55,9 +60,6 @@ SELECT COUNT(*) FROM questions WHERE turn_id = :turn_id AND state = 'open';
 
 -- name: start_approved_call
 UPDATE questions SET started = 1 WHERE turn_id = :turn_id AND name = :name AND state = 'answered' AND started = 0;
-
--- name: tell_to_wait
-UPDATE questions SET told_to_wait = 1 WHERE turn_id = :turn_id AND state = 'open' AND told_to_wait = 0;
 
 -- name: due_questions
 SELECT q.id FROM questions q WHERE q.state = 'open' AND q.due_at <= :now AND q.profile = :profile
@@ -78,6 +80,9 @@ WHERE channel = :old OR (channel > :old || ':' AND channel < :old || ';');
 -- name: cards_of_question
 SELECT c.delivery_id, c.channel FROM question_cards c WHERE c.question_no = :no ORDER BY c.delivery_id;
 
+-- name: delete_cards_of_question
+DELETE FROM question_cards WHERE question_no = :no;
+
 -- name: delete_question_cards
 DELETE FROM question_cards WHERE question_no IN (SELECT no FROM questions WHERE session_no = :no);
 
@@ -91,20 +96,22 @@ DELETE FROM standing_approvals WHERE session_no = :no;
 DELETE FROM standing_approvals WHERE profile = :profile AND person = :person;
 
 -- name: insert_standing_approval
-INSERT INTO standing_approvals (id, profile, tool, session_no, person, given_by, by_owner, given_at)
-VALUES (:id, :profile, :tool, :session_no, :person, :given_by, :by_owner, :at)
+INSERT INTO standing_approvals (id, profile, tool, session_no, person, given_by, by_owner, given_at, agent)
+VALUES (:id, :profile, :tool, :session_no, :person, :given_by, :by_owner, :at, :agent)
 ON CONFLICT DO NOTHING;
 
 -- name: standing_approval_columns
-a.no, a.id, a.tool, (SELECT s.id FROM sessions s WHERE s.no = a.session_no), a.person, a.given_by, a.by_owner, a.given_at
+a.no, a.id, a.tool, (SELECT s.id FROM sessions s WHERE s.no = a.session_no), a.person, a.given_by, a.by_owner, a.given_at, a.agent
 
 -- name: find_session_approval
 SELECT {{standing_approval_columns}} FROM standing_approvals a
-WHERE a.session_no = :session_no AND a.tool = :tool AND a.by_owner >= :by_owner ORDER BY a.by_owner DESC LIMIT 1;
+WHERE a.session_no = :session_no AND a.tool = :tool AND COALESCE(a.agent, :agent) = :agent AND a.by_owner >= :by_owner
+ORDER BY a.by_owner DESC LIMIT 1;
 
 -- name: find_person_approval
 SELECT {{standing_approval_columns}} FROM standing_approvals a
-WHERE a.profile = :profile AND a.person = :person AND a.tool = :tool AND a.by_owner >= :by_owner
+WHERE a.profile = :profile AND a.person = :person AND a.tool = :tool AND COALESCE(a.agent, :agent) = :agent
+  AND a.by_owner >= :by_owner
 ORDER BY a.by_owner DESC LIMIT 1;
 
 -- name: list_standing_approvals
@@ -132,9 +139,15 @@ UPDATE runs SET lease_until = 0 WHERE state = 'running' AND lease_until = {{neve
   AND session_no = (SELECT t.session_no FROM turns t WHERE t.id = :turn_id);
 
 -- name: wake_turn
--- Any process may continue the turn now. One that a program has parked is left to the program, unless it is to stop.
+-- Any process may continue the turn now that waits for people. One that a program has parked is left to the program,
+-- unless it is to stop.
 UPDATE turns SET lease_until = 0, resume_reason = :reason
-WHERE id = :id AND state = 'running' AND lease_until = {{never}} AND ((resumable & 4) = 0 OR stop IS NOT NULL);
+WHERE id = :id AND state = 'running' AND holder = '' AND lease_until > 0 AND ((resumable & 4) = 0 OR stop IS NOT NULL);
+
+-- name: give_program_time
+-- The turn that a program has parked can go on: whoever looks for dead turns ends it if the program does not come back.
+UPDATE turns SET lease_until = :until
+WHERE id = :id AND state = 'running' AND lease_until = {{never}} AND (resumable & 4) = 4;
 
 -- name: keep_program_state
 -- Only a program goes on with the turn from now on. The new epoch fences a renewal of the lease that is still on its way.

@@ -1,11 +1,14 @@
 -- Scheduled tasks and their runs.
 
 -- name: schedule_columns
-no, id, profile, name, timing, zone, prompt, agent, deliver_to, origin, grace_seconds, paused, created_at, next_at
+no, id, profile, name, timing, zone, prompt, agent, deliver_to, origin, grace_seconds, paused, created_at, next_at,
+by_program
 
 -- name: insert_schedule
-INSERT INTO schedules (id, profile, name, timing, zone, prompt, agent, deliver_to, origin, grace_seconds, created_at, next_at)
-VALUES (:id, :profile, :name, :timing, :zone, :prompt, :agent, :deliver_to, :origin, :grace_seconds, :at, :next_at);
+INSERT INTO schedules (id, profile, name, timing, zone, prompt, agent, deliver_to, origin, grace_seconds, created_at, next_at,
+    by_program)
+VALUES (:id, :profile, :name, :timing, :zone, :prompt, :agent, :deliver_to, :origin, :grace_seconds, :at, :next_at,
+    :by_program);
 
 -- name: list_schedules
 SELECT {{schedule_columns}} FROM schedules WHERE profile = :profile AND removed_at IS NULL ORDER BY name;

@@ -121,9 +121,9 @@ UPDATE turns SET lease_until = 0 WHERE id = :id AND state = 'running' AND epoch 
 
 -- name: shorten_leases
 -- No lease is that long: the clock was set back since. A live holder renews it.
--- One that waits for people has a lease without an end.
+-- One that waits for people or for its program has no holder.
 UPDATE turns SET lease_until = :until
-WHERE state = 'running' AND lease_until > :horizon AND lease_until < {{never}};
+WHERE state = 'running' AND lease_until > :horizon AND lease_until < {{never}} AND holder <> '';
 
 -- name: delete_turns
 DELETE FROM turns WHERE session_no = :no;
