@@ -16,6 +16,7 @@ from sessionary.engine.turn.compaction import Compactor
 from sessionary.engine.turn.loop import TurnLoop
 from sessionary.errors import NotAllowed, RetryLater
 from sessionary.model.message import Message
+from sessionary.model.push import PLATFORM as PUSH
 from sessionary.model.source import SessionKey, Source
 
 STOP_SECONDS = 7.0
@@ -33,7 +34,9 @@ class Engine:
     def __init__(self, context: EngineContext) -> None:
         self.context = context
         self.compactor = Compactor(context)
-        self._outbox = Outbox(context)
+        self._outbox = Outbox(context, context.adapters)
+        # It has a loop of its own: a delivery to a chat must not cost a look at those to browsers.
+        self._push = None if context.push is None else Outbox(context, {PUSH: context.push})
         self.scheduler = Scheduler(context)
         self.turns = TurnLoop(context, self._outbox, self.scheduler.resume)
         self.intake = Intake(context, self.turns, self.compactor)
@@ -50,6 +53,8 @@ class Engine:
             ("outbox", self._outbox.run),
             ("sweeper", self.sweeper.run),
         ]
+        if self._push is not None:
+            loops.append(("push", self._push.run))
         if only is None:
             loops.append(("scheduler", self.scheduler.run))
         if self.turn_status.is_wanted:
@@ -73,6 +78,8 @@ class Engine:
         await _wait_for(ending, seconds=max(0.0, until - time.monotonic()))
         await self.turns.finish(seconds=max(0.0, until - time.monotonic()))
         await self._outbox.finish(seconds=max(0.0, until - time.monotonic()))
+        if self._push is not None:
+            await self._push.finish(seconds=max(0.0, until - time.monotonic()))
         closing = [
             asyncio.create_task(adapter.close()) for adapter in self.context.adapters.values()
         ]

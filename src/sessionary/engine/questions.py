@@ -10,7 +10,7 @@ from datetime import timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sessionary.actions import access, questions, turns
+from sessionary.actions import access, push, questions, turns
 from sessionary.actions.sessions import routing
 from sessionary.clock import Moment
 from sessionary.config.engine import AccessPolicy, Approvers, OnExpiry, ToolDecision
@@ -22,6 +22,7 @@ from sessionary.model import policy
 from sessionary.model import question as rules
 from sessionary.model.message import Message, Part, Text
 from sessionary.model.policy import PolicyVerdict, StandingApproval, ToolUse
+from sessionary.model.push import PLATFORM as PUSH
 from sessionary.model.question import (
     Always,
     Answer,
@@ -306,6 +307,7 @@ def _ask(
     tx: Tx, question: Question, *, asking: Asking, context: EngineContext, moment: Moment
 ) -> None:
     """Send a question to those who may answer it, and tell the person who waits for it."""
+    push.notify(tx, question, moment=moment)
     source = asking.source
     own = source.channel if notices.can_reach(context, source) else None
     if own is not None and may_answer(question, answerer_of(context, source)):
@@ -510,6 +512,9 @@ def handle_due(tx: Tx, question_id: str, *, context: EngineContext, moment: Mome
     if moment.now >= question.expires_at:
         turns.expire_question(tx, question, moment=moment)
     elif questions.put_off(tx, question.no):
-        for name in dict.fromkeys(name for _, name in questions.cards(tx, question.no)):
-            channel, where = Channel.parse(name), question.body.where
-            _send_card(tx, question, channel, moment=moment, where=where, is_reminder=True)
+        asked_in = dict.fromkeys(name for _, name in questions.cards(tx, question.no))
+        push.notify(tx, question, moment=moment, is_reminder=True)
+        for channel in map(Channel.parse, asked_in):
+            if channel.platform != PUSH:
+                where = question.body.where
+                _send_card(tx, question, channel, moment=moment, where=where, is_reminder=True)
