@@ -23,6 +23,8 @@ STOP_SECONDS = 7.0
 # The part of it that compactions have left once they are cancelled.
 LAST_SECONDS = 1.0
 CLOSE_SECONDS = 1.0
+# Most servers notify no browser, and what this process asks is sent at once: so much less often it looks for more.
+PUSH_POLLS = 5
 # A loop that ran this long before it failed is restarted without a longer pause.
 HEALTHY_SECONDS = 120.0
 log = logging.getLogger(__name__)
@@ -36,7 +38,15 @@ class Engine:
         self.compactor = Compactor(context)
         self._outbox = Outbox(context, context.adapters)
         # It has a loop of its own: a delivery to a chat must not cost a look at those to browsers.
-        self._push = None if context.push is None else Outbox(context, {PUSH: context.push})
+        self._push = (
+            None
+            if context.push is None
+            else Outbox(
+                context,
+                {PUSH: context.push},
+                poll_seconds=context.settings.poll_seconds * PUSH_POLLS,
+            )
+        )
         self.scheduler = Scheduler(context)
         self.turns = TurnLoop(context, self._outbox, self.scheduler.resume)
         self.intake = Intake(context, self.turns, self.compactor)

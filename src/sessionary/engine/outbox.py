@@ -48,8 +48,16 @@ log = logging.getLogger(__name__)
 class Outbox:
     """Sends the deliveries of the platforms with these adapters."""
 
-    def __init__(self, context: EngineContext, adapters: Mapping[str, Adapter]) -> None:
+    def __init__(
+        self,
+        context: EngineContext,
+        adapters: Mapping[str, Adapter],
+        *,
+        poll_seconds: float | None = None,
+    ) -> None:
+        """`poll_seconds`: how often to look for what another process wrote, if not as often as the settings say."""
         self._context = context
+        self._poll_seconds = poll_seconds or context.settings.poll_seconds
         self._adapters = adapters
         self._prefixes = tuple(str(Channel(name, "-"))[:-1] for name in adapters)
         self._wake: WakeSignal | None = None
@@ -73,7 +81,7 @@ class Outbox:
         self._wake = WakeSignal(
             self._context.store,
             self._note_added,
-            seconds=self._context.settings.poll_seconds,
+            seconds=self._poll_seconds,
         )
         self._is_open = True
         try:
