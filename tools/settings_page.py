@@ -30,7 +30,7 @@ from sessionary.config.engine import (
 from sessionary.config.reader import MISSING, Declared, settings_of
 from sessionary.config.reset import ResetSettings, ResetTable
 from sessionary.config.schema import toml, type_text, written
-from sessionary.config.server import ImportTable, Limits, TelemetryTable, WebSettings
+from sessionary.config.server import ImportTable, Limits, PushTable, TelemetryTable, WebSettings
 from sessionary.plugins import PluginGroup
 
 ROOT = Path(__file__).parents[1]
@@ -136,6 +136,10 @@ def example() -> str:
         _text("--- The server, and how much one caller may ask of it."),
         _table("web", WebSettings),
         _table("web.limits", Limits),
+        _text(
+            "--- Notifications of browsers that a question came: see docs/questions.md. Needs sessionary[push]."
+        ),
+        _table("push", PushTable),
         _text(
             "--- OpenTelemetry: see docs/telemetry.md. Sending needs sessionary[otel]; OTEL_* variables count too."
         ),

@@ -551,6 +551,7 @@ def test_all_questions_are_answered_on_one_page_and_approvals_are_revoked(
 IN_BACKGROUND = """
     window.isHidden = false
     window.shown = []
+    delete window.PushManager
     Object.defineProperty(document, 'hidden', { get: () => window.isHidden })
     window.Notification = class {
         static permission = 'default'

@@ -7,7 +7,7 @@ import pytest
 
 from sessionary import config
 from sessionary.actions import credentials
-from sessionary.config.server import Limits, WebSettings, read_web
+from sessionary.config.server import Limits, WebSettings, read_push, read_web
 from sessionary.errors import BadInput
 from tests.project.code import ROOT
 
@@ -94,3 +94,33 @@ def test_what_cannot_be_meant_is_named(tmp_path: Path, text: str, says: str) -> 
 
     assert says in str(caught.value)
     assert "correct horse" not in str(caught.value)
+
+
+def test_push_services_are_named_by_their_addresses(tmp_path: Path) -> None:
+    (tmp_path / config.FILE).write_text(
+        '[push]\ncontact = "mailto:me@example.org"\n'
+        'services = ["https://push.example.org/", "http://127.0.0.1:8123"]\n'
+    )
+
+    found = read_push(config.load(home=str(tmp_path)))
+
+    assert found.contact == "mailto:me@example.org"
+    assert found.services == ("https://push.example.org", "http://127.0.0.1:8123")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'services = ["push.example.org"]',
+        'services = ["http://push.example.org"]',
+        'services = ["https://push.example.org/path"]',
+        'services = ["https://me@push.example.org"]',
+        'contact = "me@example.org"',
+        'services = "*"',
+    ],
+)
+def test_what_is_no_address_of_a_push_service_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / config.FILE).write_text(f"[push]\n{text}\n")
+
+    with pytest.raises(BadInput, match="push"):
+        read_push(config.load(home=str(tmp_path)))

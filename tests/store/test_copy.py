@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from sessionary.actions import verify
+from sessionary.actions import push, verify
 from sessionary.actions.sessions.lists import SessionFilters, SortOrder, list_sessions
 from sessionary.actions.transfer import export
 from sessionary.clock import RandomIds, SystemClock
 from sessionary.errors import Conflict, StoreUnavailable
+from sessionary.model.push import NewSubscription
 from sessionary.model.record import ExportOptions
 from sessionary.store import copy_store, queries
 from sessionary.store.database import Row, Store
@@ -104,6 +105,26 @@ def test_the_copy_hides_people_behind_the_same_names(stores: list[Store]) -> Non
     copy_store.copy_store(here, there)
 
     assert list(export.export_jsonl(there, profile="main", options=hidden)) == before
+
+
+def test_browsers_stay_subscribed_at_the_copy(stores: list[Store]) -> None:
+    here, there = stores
+    new = NewSubscription(
+        endpoint="https://push.example.org/1",
+        p256dh="AA",
+        auth="AA",
+        label="Firefox",
+        language="en",
+        origin="https://agents.example.org",
+    )
+    here.write(push.subscribe, new, profile="main", moment=World(here).moment()).result()
+    key = here.write(push.keep_key, "a key").result()
+
+    copy_store.copy_store(here, there)
+
+    assert there.read(push.get_key).result() == key
+    (kept,) = there.read(push.list_subscriptions, "main").result()
+    assert kept.endpoint == new.endpoint
 
 
 def test_the_copy_is_the_same_store_in_its_next_generation(

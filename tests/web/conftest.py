@@ -151,7 +151,10 @@ async def served(
     budgets = settings.pop("budgets", {})
     engine_settings = replace(QUICK_ENGINE, budgets=budgets, **settings.pop("engine", {}))
     catalog = settings.pop("catalog", ChoiceCatalog())
-    world = EngineWorld(store, settings=engine_settings, policies=policies, catalog=catalog)
+    push = settings.pop("push", None)
+    world = EngineWorld(
+        store, settings=engine_settings, policies=policies, catalog=catalog, push=push
+    )
     runner = settings.pop("runner", None)
     engine = await world.started(runner=runner) if with_engine else None
     webhooks = settings.pop("webhooks", {})
@@ -172,6 +175,7 @@ async def served(
         logs=logs,
         imports=imports,
         upkeep=upkeep,
+        push=push,
         export_state=export_state,
     )
     stop = asyncio.Event()

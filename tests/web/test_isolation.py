@@ -10,11 +10,12 @@ from typing import Any, cast
 
 import pytest
 
-from sessionary.actions import outbox
+from sessionary.actions import outbox, push
 from sessionary.actions.sessions import read
 from sessionary.model.access import Scope
 from sessionary.model.message import Text
 from sessionary.model.policy import StandingApproval
+from sessionary.model.push import NewSubscription
 from sessionary.model.question import (
     NewQuestion,
     Question,
@@ -62,7 +63,19 @@ BODIES: dict[str, dict[str, Any]] = {
     "/password": {"new": None},
     "/questions/{question_id}/answer": {"decision": "approve", "text": "x"},
     "/policy/explain": {"tool": "x"},
+    "/push/subscriptions": {
+        "endpoint": "https://push.example.org/1",
+        "keys": {"p256dh": "x", "auth": "x"},
+    },
 }
+BROWSER = NewSubscription(
+    endpoint=f"https://push.example.org/{WORD}",
+    p256dh="x",
+    auth="x",
+    label=WORD,
+    language="en",
+    origin="https://agents.example.org",
+)
 
 
 def closed() -> list[Route]:
@@ -209,11 +222,13 @@ async def filled(server: Served, client: Client) -> Filled:
     upkeep = await client.post("/upkeep", {"task": "verify"}, status=202)
     (binding,) = (await client.get("/bindings"))["items"]
     turn = (await client.get(f"/sessions/{id}/turns"))["items"][-1]
+    browser = await server.store.write(push.subscribe, BROWSER, **given)
     question, approval = await server.store.write(_ask, server.world, id, turn["id"])
     known = {
         "session_id": id,
         "question_id": question,
         "approval_id": approval,
+        "subscription_id": browser.id,
         "turn_id": turn["id"],
         "seq": "1",
         "arrival_id": waiting["arrival_id"],
@@ -271,6 +286,7 @@ async def record(client: Client) -> dict[str, Any]:
         "deliveries",
         "questions",
         "policy/approvals",
+        "push",
     ]
     seen = {path: (await client.get(f"/{path}"))["items"] for path in paths}
     return seen | {"export": (await client.call("GET", "/export")).text}

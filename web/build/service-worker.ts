@@ -1,10 +1,22 @@
-/** Writes the service worker with the list of files that it caches. */
+/** Writes the service worker with the list of files that it caches, and the words of its notifications. */
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type { Plugin } from 'vite'
 
 const ALSO = ['/', '/icon.svg', '/manifest.webmanifest']
+
+const LANGUAGES = ['en', 'de', 'ru', 'zh-Hans']
+const WORDS =
+  /^push\.(?:answered|test\w+)$|^question\.(?:mayRun|workbench|owner|approved|denied|expired|withdrawn)$|^state\.asks$/
+
+function words(root: string): Record<string, Record<string, string>> {
+  const read = (name: string) =>
+    JSON.parse(readFileSync(join(root, 'src', 'locales', `${name}.json`), 'utf8')) as Record<string, string>
+  const of = (name: string) =>
+    Object.entries({ ...read(name), ...read(`pages/${name}`) }).filter(([key]) => WORDS.test(key))
+  return Object.fromEntries(LANGUAGES.map((name) => [name, Object.fromEntries(of(name))]))
+}
 
 export function serviceWorker(): Plugin {
   let root = ''
@@ -28,7 +40,10 @@ export function serviceWorker(): Plugin {
       const source = readFileSync(join(root, 'src', 'worker', 'service-worker.js'), 'utf8')
       writeFileSync(
         join(out, 'sw.js'),
-        source.replace("'{shell}'", JSON.stringify(shell)).replace('{version}', version),
+        source
+          .replace("'{shell}'", JSON.stringify(shell))
+          .replace('{version}', version)
+          .replace("'{words}'", () => JSON.stringify(words(root))),
       )
     },
   }

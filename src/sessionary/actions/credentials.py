@@ -13,7 +13,7 @@ from sessionary.model import codec
 from sessionary.model.access import Login, Scope, Token
 from sessionary.model.source import validate_profile
 from sessionary.store.database import Tx
-from sessionary.store.tables import access, credentials, sessions
+from sessionary.store.tables import access, credentials, push, sessions
 from sessionary.store.tables.access import Guard
 
 PREFIX = "hsd_"
@@ -140,10 +140,11 @@ def find_login(tx: Tx, cookie: str, *, now: datetime) -> Login | None:
 
 
 def end_login(tx: Tx, id: str, *, profile: str, moment: Moment) -> None:
-    """Log a browser out; its streams are closed."""
+    """Log a browser out; its streams are closed, and it is notified of nothing more."""
     known = codec.storable_text(id)
     if not credentials.end_login(tx, known, profile=profile, at=moment.now):
         raise NotFound(f"There is no login {id}.")
+    push.delete_of_login(tx, known, profile=profile)
     tx.after_commit(AccessEnded(known))
 
 
@@ -156,6 +157,7 @@ def set_password(
         if login.id != but:
             tx.after_commit(AccessEnded(login.id))
     credentials.end_other_logins(tx, but, profile=profile, at=moment.now)
+    push.delete_of_other_logins(tx, but, profile=profile)
 
 
 def check_login_guard(tx: Tx, *, profile: str, now: datetime) -> None:

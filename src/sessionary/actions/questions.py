@@ -15,6 +15,7 @@ from sessionary.model import codec, transcript
 from sessionary.model import question as rules
 from sessionary.model.message import Message, Role, Text
 from sessionary.model.policy import StandingApproval
+from sessionary.model.push import PLATFORM as PUSH
 from sessionary.model.question import (
     Always,
     Answer,
@@ -331,6 +332,7 @@ def _close_cards(
     # Names and reasons are other people's words.
     outcome = rules.without_markup(rules.outcome_text(question))
     text = f"{rules.question_text(question)}\n\n{outcome}"
+    browsers: set[str] = set()
     for delivery_id, name in questions.cards(tx, question.no):
         delivery = deliveries.get(tx, delivery_id, profile=question.profile)
         if delivery is None or deliveries.abandon_unsent(
@@ -340,6 +342,10 @@ def _close_cards(
         if delivery.state is DeliveryState.ABANDONED:
             continue
         channel = Channel.parse(name)
+        if name in browsers:
+            continue  # a reminder had the place of the first notification
+        if channel.platform == PUSH:
+            browsers.add(name)
         # Where a message cannot be edited, whoever has answered there needs no other one.
         edit = MessageEdit(delivery_id, "" if channel == answered_in else outcome)
         outbox.enqueue(

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from sessionary.clock import Moment
 from sessionary.errors import BadInput, Conflict, NotFound
+from sessionary.model.push import PLATFORM as PUSH
 from sessionary.model.schedule import GRACE, Run, RunState, Schedule, Timing
 from sessionary.model.source import Channel, Source
 from sessionary.model.title import clean_title
@@ -207,6 +208,8 @@ def fail_dead_runs(tx: Tx, *, now: datetime, limit: int = 20) -> list[ClaimedRun
 
 def check_target(text: str) -> None:
     """Refuse a target that is not origin, local, a platform or platform:chat[:thread]."""
+    if text.partition(":")[0] == PUSH:
+        raise BadInput("Browsers are notified of questions only.")
     if text in TARGETS or (text and ":" not in text):
         return
     Channel.parse(text)

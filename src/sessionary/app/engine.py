@@ -116,8 +116,12 @@ def build_engine(
     agents: Agents | None = None,
     instrumentation: "Instrumentation | None" = None,
     bus: EventBus | None = None,
+    push: Adapter | None = None,
 ) -> Engine:
-    """Build an engine on an open store, with this process's channels; instrumented if wanted."""
+    """Build an engine on an open store, with this process's channels; instrumented if wanted.
+
+    `push` notifies browsers of questions.
+    """
     settings = read_engine(app.config)
     chosen = agents or Agents(settings, folder=app.config.home)
     channels = dict(adapters or {})
@@ -143,6 +147,7 @@ def build_engine(
         redact_people=app.config.settings.redact_people,
         catalog=chosen.catalog,
         bus=bus or EventBus(),
+        push=push,
     )
     # The first usage would hold the event loop for a few milliseconds, until the table of prices is loaded.
     threading.Thread(target=load_prices, name="load-prices", daemon=True).start()

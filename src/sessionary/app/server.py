@@ -1,6 +1,7 @@
 """Everything in one process: engine, channels, index, HTTP."""
 
 import asyncio
+import importlib.util
 import logging
 import os
 import threading
@@ -17,7 +18,7 @@ from sessionary.app.context import AppContext
 from sessionary.app.engine import Agents, build_engine
 from sessionary.compat.hermes.state_file import export_state
 from sessionary.config.engine import read_engine
-from sessionary.config.server import WebSettings, read_imports, read_telemetry, read_web
+from sessionary.config.server import WebSettings, read_imports, read_push, read_telemetry, read_web
 from sessionary.engine.context import EventBus, LiveEvent
 from sessionary.engine.ports import Adapter
 from sessionary.errors import (
@@ -55,6 +56,7 @@ from sessionary.web.server import Ready
 
 if TYPE_CHECKING:
     from sessionary.app.imports import Discovery, ToolImport
+    from sessionary.channels.push.adapter import PushAdapter
     from sessionary.telemetry.instrument import TelemetryExporter
 
 
@@ -100,7 +102,10 @@ async def serve(
     agents = Agents(settings, folder=app.config.home)
     exporter = open_exporter(app)
     instrumentation = None if exporter is None else exporter.instrumentation
-    engine = build_engine(app, adapters=adapters, agents=agents, instrumentation=instrumentation)
+    push = open_push(app)
+    engine = build_engine(
+        app, adapters=adapters, agents=agents, instrumentation=instrumentation, push=push
+    )
     ingest = open_ingest(app)
     running = engine.context.adapters
     parts = WebContext(
@@ -118,6 +123,7 @@ async def serve(
         logs=None if ingest is None else ingest.ingest_logs,
         imports=WebImports(app),
         upkeep=WebUpkeep(app, web),
+        push=push,
         export_state=export_state,
     )
     await server.check_exposure(parts, address.host, exposed=address.exposed)
@@ -259,6 +265,16 @@ def open_exporter(app: AppContext) -> "TelemetryExporter | None":
     return TelemetryExporter(
         endpoint=settings.endpoint, content=settings.content, version=__version__
     )
+
+
+def open_push(app: AppContext) -> "PushAdapter | None":
+    """Return what notifies browsers of questions; None without the extra that it needs."""
+    if importlib.util.find_spec("cryptography") is None:
+        return None
+    # Loads the base of all channels: 10 ms. `cryptography` is loaded with the first notification.
+    from sessionary.channels.push.adapter import PushAdapter
+
+    return PushAdapter(app.store, read_push(app.config), clock=app.clock)
 
 
 def open_ingest(app: AppContext) -> TelemetryIngest | None:

@@ -20,6 +20,7 @@ from sessionary.config.schema import Json, table_schema, title, toml, written
 from sessionary.config.secret import SECRET_NAME, Secret
 from sessionary.config.server import (
     ImportTable,
+    PushTable,
     TelemetryTable,
     WebSettings,
     read_table,
@@ -31,6 +32,7 @@ from sessionary.model.redact import masked
 SINGLE_TABLES: Mapping[str, type[Any]] = {
     "imports": ImportTable,
     "web": WebSettings,
+    "push": PushTable,
     "telemetry": TelemetryTable,
 }
 HIDDEN = "…"

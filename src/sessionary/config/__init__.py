@@ -30,6 +30,7 @@ OTHER_TABLES = (
     "engine",
     "imports",
     "web",
+    "push",
     "telemetry",
 )
 COMPLETION_VARIABLE = "_SESSIONARY_COMPLETE"

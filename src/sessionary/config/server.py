@@ -1,10 +1,11 @@
-"""Settings of the server: the tables `[web]`, `[telemetry]` and `[imports]`."""
+"""Settings of the server: the tables `[web]`, `[push]`, `[telemetry]` and `[imports]`."""
 
 import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, TypeVar
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from sessionary.config import Config
@@ -133,6 +134,55 @@ def read_web(config: Config, environ: Mapping[str, str]) -> WebSettings:
             "make one with: sessionary password hash"
         )
     return replace(settings, zone=config.zone)
+
+
+def _push_service(text: str) -> str:
+    found = urlsplit(text)
+    is_local = found.scheme == "http" and found.hostname in ("127.0.0.1", "localhost")
+    is_web = found.scheme == "https" or is_local
+    if not is_web or text.rstrip("/") != f"{found.scheme}://{found.netloc}" or "@" in text:
+        raise ValueError(text)
+    return text.rstrip("/")
+
+
+def _contact(text: str) -> str:
+    if not text.startswith(("mailto:", "https://")):
+        raise ValueError(text)
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushTable:
+    """The table `[push]`."""
+
+    contact: Annotated[
+        str | None,
+        ValueKind("mailto:… or https://…", _contact, short="address"),
+        Setting(
+            "how push services reach you; default: the address of the workbench",
+            example="mailto:you@example.org",
+        ),
+    ] = None
+    services: Annotated[
+        tuple[
+            Annotated[
+                str,
+                ValueKind(
+                    "the address of a push service such as https://push.example.org", _push_service
+                ),
+            ],
+            ...,
+        ],
+        Setting(
+            "push services besides those of Chrome, Edge, Firefox and Safari: "
+            '["https://push.example.org"]'
+        ),
+    ] = ()
+
+
+def read_push(config: Config) -> PushTable:
+    """Read `[push]`."""
+    return read_table(PushTable, config, "push", {})
 
 
 # OpenTelemetry's own variables: if one names a collector, spans and metrics are sent to it.

@@ -180,6 +180,9 @@ class EngineContext:
     priced: Callable[[Usage], Usage]
     adapters: Mapping[str, Adapter] = field(default_factory=dict)
     deliverable: frozenset[str] = frozenset()
+    # What notifies browsers of questions. It is no adapter of a platform: nobody writes from it, and agents are not
+    # told of it.
+    push: Adapter | None = None
     policies: Policies = field(default_factory=Policies)
     isolation: Isolation = field(default_factory=Isolation)
     settings: EngineSettings = field(default_factory=EngineSettings)

@@ -16,12 +16,15 @@ from sessionary.engine.turn.compaction import Compactor
 from sessionary.engine.turn.loop import TurnLoop
 from sessionary.errors import NotAllowed, RetryLater
 from sessionary.model.message import Message
+from sessionary.model.push import PLATFORM as PUSH
 from sessionary.model.source import SessionKey, Source
 
 STOP_SECONDS = 7.0
 # The part of it that compactions have left once they are cancelled.
 LAST_SECONDS = 1.0
 CLOSE_SECONDS = 1.0
+# Most servers notify no browser, and what this process asks is sent at once: so much less often it looks for more.
+PUSH_POLLS = 5
 # A loop that ran this long before it failed is restarted without a longer pause.
 HEALTHY_SECONDS = 120.0
 log = logging.getLogger(__name__)
@@ -33,7 +36,17 @@ class Engine:
     def __init__(self, context: EngineContext) -> None:
         self.context = context
         self.compactor = Compactor(context)
-        self._outbox = Outbox(context)
+        self._outbox = Outbox(context, context.adapters)
+        # It has a loop of its own: a delivery to a chat must not cost a look at those to browsers.
+        self._push = (
+            None
+            if context.push is None
+            else Outbox(
+                context,
+                {PUSH: context.push},
+                poll_seconds=context.settings.poll_seconds * PUSH_POLLS,
+            )
+        )
         self.scheduler = Scheduler(context)
         self.turns = TurnLoop(context, self._outbox, self.scheduler.resume)
         self.intake = Intake(context, self.turns, self.compactor)
@@ -50,6 +63,8 @@ class Engine:
             ("outbox", self._outbox.run),
             ("sweeper", self.sweeper.run),
         ]
+        if self._push is not None:
+            loops.append(("push", self._push.run))
         if only is None:
             loops.append(("scheduler", self.scheduler.run))
         if self.turn_status.is_wanted:
@@ -73,6 +88,8 @@ class Engine:
         await _wait_for(ending, seconds=max(0.0, until - time.monotonic()))
         await self.turns.finish(seconds=max(0.0, until - time.monotonic()))
         await self._outbox.finish(seconds=max(0.0, until - time.monotonic()))
+        if self._push is not None:
+            await self._push.finish(seconds=max(0.0, until - time.monotonic()))
         closing = [
             asyncio.create_task(adapter.close()) for adapter in self.context.adapters.values()
         ]

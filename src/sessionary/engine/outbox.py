@@ -9,7 +9,7 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -46,10 +46,20 @@ log = logging.getLogger(__name__)
 
 
 class Outbox:
-    """Sends the deliveries of the platforms whose adapters run in this process."""
+    """Sends the deliveries of the platforms with these adapters."""
 
-    def __init__(self, context: EngineContext) -> None:
+    def __init__(
+        self,
+        context: EngineContext,
+        adapters: Mapping[str, Adapter],
+        *,
+        poll_seconds: float | None = None,
+    ) -> None:
+        """`poll_seconds`: how often to look for what another process wrote, if not as often as the settings say."""
         self._context = context
+        self._poll_seconds = poll_seconds or context.settings.poll_seconds
+        self._adapters = adapters
+        self._prefixes = tuple(str(Channel(name, "-"))[:-1] for name in adapters)
         self._wake: WakeSignal | None = None
         # By platform: one that does not answer must not block the others.
         self._sending: dict[str, set[asyncio.Task[bool]]] = {}
@@ -66,19 +76,17 @@ class Outbox:
 
     async def run(self) -> None:
         """Send until cancelled; attempts that have begun are finished first."""
-        if not self._context.adapters:
+        if not self._adapters:
             return
         self._wake = WakeSignal(
             self._context.store,
             self._note_added,
-            seconds=self._context.settings.poll_seconds,
+            seconds=self._poll_seconds,
         )
         self._is_open = True
         try:
             while True:
-                more = [
-                    await self._send_due(adapter) for adapter in self._context.adapters.values()
-                ]
+                more = [await self._send_due(adapter) for adapter in self._adapters.values()]
                 if not any(more):
                     await self._wake.wait()
         finally:
@@ -88,7 +96,7 @@ class Outbox:
             await asyncio.gather(*sending, return_exceptions=True)
 
     def _note_added(self, event: object) -> bool:
-        if not isinstance(event, DeliveryAdded):
+        if not isinstance(event, DeliveryAdded) or not event.channel.startswith(self._prefixes):
             return False
         self._last_added = event
         return True
@@ -99,7 +107,7 @@ class Outbox:
         The caller must call `send` afterwards, also if the delivery was not written: that frees the reservation.
         """
         sending = len(self._sending.get(platform, ())) + self._reserved[platform]
-        if not self._is_open or platform not in self._context.adapters or sending >= MAX_SENDING:
+        if not self._is_open or platform not in self._adapters or sending >= MAX_SENDING:
             return None
         self._reserved[platform] += 1
         seconds = self._context.settings.send_seconds * CLAIM_FACTOR
@@ -109,7 +117,7 @@ class Outbox:
     def send(self, platform: str, claimed: Sequence[Delivery]) -> None:
         """Send the delivery that was written with a claim of `reserve`, if it was."""
         self._reserved[platform] -= 1
-        self._start(self._context.adapters[platform], claimed)
+        self._start(self._adapters[platform], claimed)
 
     async def finish(self, *, seconds: float) -> None:
         """Wait up to `seconds` for the deliveries of turns that ended while the engine was stopping."""

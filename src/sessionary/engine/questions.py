@@ -10,7 +10,7 @@ from datetime import timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sessionary.actions import access, questions, turns
+from sessionary.actions import access, push, questions, turns
 from sessionary.actions.sessions import routing
 from sessionary.clock import Moment
 from sessionary.config.engine import OnExpiry, ToolDecision
@@ -21,6 +21,7 @@ from sessionary.engine.ports import PressResult, ProposedCall
 from sessionary.errors import Conflict, NotAllowed, NotFound
 from sessionary.model import question as rules
 from sessionary.model.message import FORWARDED, QUOTE, REPLIES_TO, Message, Part, Text
+from sessionary.model.push import PLATFORM as PUSH
 from sessionary.model.question import (
     Always,
     Answer,
@@ -235,6 +236,7 @@ def _ask(
     tx: Tx, question: Question, *, asking: Asking, context: EngineContext, moment: Moment
 ) -> None:
     """Send a question to those who may answer it, and tell the person who waits for it."""
+    push.notify(tx, question, moment=moment)
     people = question.body.people
     channels = policy.asked_channels(tx, people, asking=asking, context=context)
     own = {source.channel: source for source in reversed(asking.sources)}
@@ -466,6 +468,9 @@ def handle_due(tx: Tx, question_id: str, *, context: EngineContext, moment: Mome
     if moment.now >= question.expires_at:
         turns.expire_question(tx, question, moment=moment)
     elif questions.put_off(tx, question.no):
-        for name in dict.fromkeys(name for _, name in questions.cards(tx, question.no)):
-            channel, where = Channel.parse(name), question.body.where
-            _send_card(tx, question, channel, moment=moment, where=where, is_reminder=True)
+        asked_in = dict.fromkeys(name for _, name in questions.cards(tx, question.no))
+        push.notify(tx, question, moment=moment, is_reminder=True)
+        for channel in map(Channel.parse, asked_in):
+            if channel.platform != PUSH:
+                where = question.body.where
+                _send_card(tx, question, channel, moment=moment, where=where, is_reminder=True)

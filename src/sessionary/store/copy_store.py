@@ -19,7 +19,7 @@ from sessionary.store import queries
 from sessionary.store.database import Row, Store, Tx
 from sessionary.store.sqlite import db_file
 from sessionary.store.sqlite.store import SqliteStore
-from sessionary.store.tables.meta import REDACTION_SALT
+from sessionary.store.tables.meta import PUSH_KEY, REDACTION_SALT
 from sessionary.store.tables.meta import get as get_meta
 
 # Tables that describe the store itself, or are derived from the others.
@@ -31,6 +31,8 @@ NOT_COPIED = frozenset({"meta", "schema_migrations", "session_orders"}) | {
     "search_blocks",
     "search_places",
 }
+# Named values that a copy keeps: the same people are hidden in the same way, and browsers stay subscribed.
+KEPT = (REDACTION_SALT, PUSH_KEY)
 MARKER = "copy"
 GENERATION = "generation"
 PAGE = 500
@@ -91,9 +93,9 @@ def copy_rows(
     generations: int,
 ) -> CopyReport:
     """Copy what `read` sees; the copy's generation is `generations` above the source's."""
-    store_id, salt = read(get_meta, "store_id"), read(get_meta, REDACTION_SALT)
+    store_id = read(get_meta, "store_id")
     assert store_id is not None
-    assert salt is not None
+    kept = {name: value for name in KEPT if (value := read(get_meta, name)) is not None}
     resumed = target.write(_begin, store_id).result()
     done: dict[str, int] = {}
     for table in tables():
@@ -110,7 +112,7 @@ def copy_rows(
                 "whole and stays unusable. Stop what uses the source, empty the target, try again."
             )
     generation = int(read(get_meta, GENERATION) or 0) + generations
-    _finish(target, store_id, generation, salt)
+    _finish(target, store_id, generation, kept)
     return CopyReport(store_id, generation, done, resumed)
 
 
@@ -231,22 +233,23 @@ def _reader(store: Store) -> ReadPage:
     return read
 
 
-def _finish(target: Store, store_id: str, generation: int, salt: str) -> None:
+def _finish(target: Store, store_id: str, generation: int, kept: Mapping[str, str]) -> None:
     """Give the copy its identity and remove the mark."""
     path = target.path if isinstance(target, SqliteStore) else db_file.MEMORY
     if path != db_file.MEMORY:
         # After a crash between these steps the file is missing, and the next start writes it.
         db_file.identity_file(path).unlink(missing_ok=True)
-    target.write(_close, store_id, generation, salt).result()
+    target.write(_close, store_id, generation, kept).result()
     if path != db_file.MEMORY:
         db_file.write_identity(path, store_id)
 
 
-def _close(tx: Tx, store_id: str, generation: int, salt: str) -> None:
+def _close(tx: Tx, store_id: str, generation: int, kept: Mapping[str, str]) -> None:
     tx.all("restart_numbers")
     tx.run("set_meta", name="store_id", value=store_id)
     tx.run("set_meta", name=GENERATION, value=str(generation))
-    tx.run("set_meta", name=REDACTION_SALT, value=salt)
+    for name, value in kept.items():
+        tx.run("set_meta", name=name, value=value)
     tx.run("delete_meta", name=MARKER)
 
 

@@ -13,6 +13,7 @@ from sessionary.config.server import WebSettings
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Challenge, Webhook
 from sessionary.model.access import Scope
+from sessionary.model.push import NewSubscription
 from sessionary.model.record import ExportOptions
 from sessionary.model.reset import Policies
 from sessionary.model.source import Person
@@ -223,6 +224,16 @@ class Upkeep(Protocol):
         """Do a task; `tell` is called as it goes, and may raise to end it."""
 
 
+class BrowserPush(Protocol):
+    """What notifies browsers of questions."""
+
+    async def public_key(self) -> str:
+        """Return the key that a browser subscribes with."""
+
+    async def check_subscription(self, new: NewSubscription) -> None:
+        """Raise `BadInput` unless the subscription is one of a push service that may be called."""
+
+
 @dataclass(frozen=True, slots=True)
 class WebContext:
     """What every request is handled with: store, engine, clock, settings."""
@@ -244,6 +255,8 @@ class WebContext:
     logs: Traces | None = None
     imports: Imports | None = None
     upkeep: Upkeep | None = None
+    # None if the extra that it needs is not installed.
+    push: BrowserPush | None = None
     export_state: StateExport | None = None
 
     def moment(self) -> Moment:

@@ -41,6 +41,7 @@ _TAGS = {
     "conversation": "The entries of a session, its turns, and changes to its history.",
     "questions": "What turns ask people, and the answers.",
     "policy": "Which tool calls need an approval.",
+    "push": "Notifications of browsers that a question came.",
     "search": "Full-text search.",
     "usage": "Tokens and cost.",
     "events": "Changes as they happen.",

@@ -9,6 +9,8 @@ from sessionary.store.database import REMEDY, Tx
 # Sorts after every character that a name may have.
 _BEYOND = "\U0010ffff"
 REDACTION_SALT = "redaction_salt"
+# The private key that signs notifications of browsers; it is made when it is first needed.
+PUSH_KEY = "push_key"
 
 
 def get(tx: Tx, name: str) -> str | None:
@@ -20,6 +22,14 @@ def get(tx: Tx, name: str) -> str | None:
 def put(tx: Tx, name: str, value: str) -> None:
     """Store a value under a name, instead of what was there."""
     tx.run("set_meta", name=name, value=value)
+
+
+def put_once(tx: Tx, name: str, value: str) -> str:
+    """Store a value under a name unless there is one; return the one that is there."""
+    tx.run("set_meta_once", name=name, value=value)
+    kept = get(tx, name)
+    assert kept is not None
+    return kept
 
 
 def starting_with(tx: Tx, prefix: str) -> list[tuple[str, str]]:

@@ -690,10 +690,91 @@ export interface paths {
         put?: never;
         /**
          * Explain what happens to a tool call
-         * @description Which rule of the settings, or which standing approval for the chat's session or the person, decides. Nothing is
-         *     called or changed.
+         * @description Which rule of the settings, or which standing approval for the chat's session or the person, decides, and who is
+         *     asked. Nothing is called or changed.
          */
         post: operations["explain_policy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/push": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the browsers that are notified
+         * @description And the key to subscribe with, or why browsers cannot be notified. The first such request makes the key.
+         */
+        get: operations["get_push"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/push/subscriptions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Subscribe a browser
+         * @description From now on it is notified of the questions of the profile, until the login that subscribed it is ended. A browser
+         *     that is subscribed already keeps its id. The address must be one of a known push service (422).
+         */
+        post: operations["subscribe_browser"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/push/subscriptions/{subscription_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Remove a browser
+         * @description It is notified no more.
+         */
+        delete: operations["remove_subscription"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/push/subscriptions/{subscription_id}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a test
+         * @description The browser shows a notification that says that it works.
+         */
+        post: operations["send_test_notification"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1732,6 +1813,16 @@ export interface components {
             what: string;
         };
         /**
+         * BrowserKeys
+         * @description The keys of a `PushSubscription`.
+         */
+        BrowserKeys: {
+            /** @description The browser's public key. */
+            p256dh: string;
+            /** @description The browser's secret. */
+            auth: string;
+        };
+        /**
          * BudgetInfo
          * @description A budget, and what was used of it in the current day or month (UTC).
          */
@@ -1773,6 +1864,30 @@ export interface components {
         BudgetList: {
             items: components["schemas"]["BudgetInfo"][];
             next: null;
+        };
+        /**
+         * CallExplanation
+         * @description What happens to a tool call, why, and who is asked.
+         */
+        CallExplanation: {
+            /** @description `allow`, `ask` or `deny`. */
+            decision: components["schemas"]["ToolDecision"];
+            /** @description The rule that decides, in one line. */
+            rule: string;
+            /** @description Its number in `[[policy]]`; null if none of these decides. */
+            rule_number: number | null;
+            /** @description The standing approval that decides, if one does. */
+            approval_id: string | null;
+            tool: string;
+            agent: string;
+            /** @description Whether an owner asks for the call. */
+            is_owner: boolean;
+            /** @description The session in which the call would be made; null if there is none yet. */
+            session_id: string | null;
+            /** @description Who may approve the call besides the owners, as `platform:id`, if it must be approved. */
+            may_answer: string[];
+            /** @description The channels in which people are asked. */
+            asked_in: string[];
         };
         /**
          * CallerInfo
@@ -2721,6 +2836,25 @@ export interface components {
             colour?: string | null;
         };
         /**
+         * NewPushSubscription
+         * @description A browser to notify: what its `PushSubscription` contains.
+         */
+        NewPushSubscription: {
+            /** @description Where its push service takes messages. */
+            endpoint: string;
+            keys: components["schemas"]["BrowserKeys"];
+            /**
+             * @description The language of the notifications.
+             * @default en
+             */
+            language?: components["schemas"]["PushLanguage"];
+            /**
+             * @description Which browser it is; by default from the header `User-Agent`.
+             * @default null
+             */
+            label?: string | null;
+        };
+        /**
          * NewSchedule
          * @description A task that runs on a schedule.
          */
@@ -3019,16 +3153,6 @@ export interface components {
             } | null;
         };
         /**
-         * PolicyExplanation
-         * @description What happens to a tool call, and why.
-         */
-        PolicyExplanation: {
-            /** @description `allow`, `ask` or `deny`. */
-            decision: components["schemas"]["ToolDecision"];
-            /** @description The rule that decides, in one line. */
-            rule: string;
-        };
-        /**
          * PolicyInfo
          * @description When a session is reset automatically. Limits that the mode does not use are null.
          */
@@ -3118,6 +3242,51 @@ export interface components {
             seq: number;
             text: string;
             at: string;
+        };
+        /**
+         * PushLanguage
+         * @description A language of the workbench.
+         * @enum {unknown}
+         */
+        PushLanguage: "de" | "en" | "ru" | "zh-Hans";
+        /**
+         * PushState
+         * @description Whether browsers can be notified, and which are.
+         */
+        PushState: {
+            available: boolean;
+            /** @description Why not: `extra_missing`, the server lacks `sessionary[push]`; `no_agent`, no agent runs for this profile. */
+            reason: ("extra_missing" | "no_agent") | null;
+            /** @description What a browser subscribes with: `applicationServerKey`. */
+            public_key: string | null;
+            items: components["schemas"]["PushSubscriptionInfo"][];
+        };
+        /**
+         * PushSubscriptionInfo
+         * @description A browser that is notified of questions.
+         */
+        PushSubscriptionInfo: {
+            id: string;
+            /** @description Which browser it is, for people. */
+            label: string;
+            language: string;
+            /** @description The SHA-256 of its endpoint, in hexadecimal: a browser finds itself by it. */
+            endpoint_sha256: string;
+            created_at: string;
+            /** @description When its push service last accepted a notification. */
+            succeeded_at: string | null;
+            /** @description How many were not accepted since then. */
+            failures: number;
+            /** @description Why the last one was not. */
+            problem: string | null;
+        };
+        /**
+         * PushTest
+         * @description A notification that was put into the outbox.
+         */
+        PushTest: {
+            /** @description Its delivery; `GET /deliveries` says what became of it. */
+            delivery_id: string;
         };
         /**
          * QuestionFilter
@@ -3230,6 +3399,13 @@ export interface components {
         RedirectDelivery: {
             /** @description `platform:chat` or `platform:chat:thread`. */
             channel: string;
+        };
+        /**
+         * RemovedSubscription
+         * @description A browser that is notified no more.
+         */
+        RemovedSubscription: {
+            id: string;
         };
         /**
          * ReplyInfo
@@ -3367,6 +3543,8 @@ export interface components {
             created_at: string;
             /** @description When it runs next; null if it does not. */
             next_at: string | null;
+            /** @description Whether a program made it with a token of the scope `write`: its runs have no owner's rights. */
+            by_program: boolean;
             runs: components["schemas"]["RunInfo"][];
         };
         /**
@@ -3392,6 +3570,8 @@ export interface components {
             created_at: string;
             /** @description When it runs next; null if it does not. */
             next_at: string | null;
+            /** @description Whether a program made it with a token of the scope `write`: its runs have no owner's rights. */
+            by_program: boolean;
         };
         /**
          * SchedulePage
@@ -3424,6 +3604,8 @@ export interface components {
             created_at: string;
             /** @description When it runs next; null if it does not. */
             next_at: string | null;
+            /** @description Whether a program made it with a token of the scope `write`: its runs have no owner's rights. */
+            by_program: boolean;
             /** @description The time under which its runs list this run. */
             due_at: string;
         };
@@ -3920,6 +4102,8 @@ export interface components {
             session_id: string | null;
             /** @description As `platform:id`. */
             person: string | null;
+            /** @description The agent that may call the tool; null for every agent. */
+            agent: string | null;
             given_by: string;
             given_at: string;
         };
@@ -4274,8 +4458,10 @@ export type BindingChanged = components['schemas']['BindingChanged'];
 export type BindingInfo = components['schemas']['BindingInfo'];
 export type BindingPage = components['schemas']['BindingPage'];
 export type BrokenInvariant = components['schemas']['BrokenInvariant'];
+export type BrowserKeys = components['schemas']['BrowserKeys'];
 export type BudgetInfo = components['schemas']['BudgetInfo'];
 export type BudgetList = components['schemas']['BudgetList'];
+export type CallExplanation = components['schemas']['CallExplanation'];
 export type CallerInfo = components['schemas']['CallerInfo'];
 export type ChildrenPage = components['schemas']['ChildrenPage'];
 export type ClosedEvent = components['schemas']['ClosedEvent'];
@@ -4339,6 +4525,7 @@ export type NewImport = components['schemas']['NewImport'];
 export type NewMessageBody = components['schemas']['NewMessageBody'];
 export type NewPermit = components['schemas']['NewPermit'];
 export type NewProject = components['schemas']['NewProject'];
+export type NewPushSubscription = components['schemas']['NewPushSubscription'];
 export type NewSchedule = components['schemas']['NewSchedule'];
 export type NewSession = components['schemas']['NewSession'];
 export type NewToken = components['schemas']['NewToken'];
@@ -4357,7 +4544,6 @@ export type PersonaInfo = components['schemas']['PersonaInfo'];
 export type PinInfo = components['schemas']['PinInfo'];
 export type PinPage = components['schemas']['PinPage'];
 export type PolicyCall = components['schemas']['PolicyCall'];
-export type PolicyExplanation = components['schemas']['PolicyExplanation'];
 export type PolicyInfo = components['schemas']['PolicyInfo'];
 export type PositionEvent = components['schemas']['PositionEvent'];
 export type Problem = components['schemas']['Problem'];
@@ -4365,6 +4551,10 @@ export type ProjectChange = components['schemas']['ProjectChange'];
 export type ProjectInfo = components['schemas']['ProjectInfo'];
 export type ProjectPage = components['schemas']['ProjectPage'];
 export type PromptInfo = components['schemas']['PromptInfo'];
+export type PushLanguage = components['schemas']['PushLanguage'];
+export type PushState = components['schemas']['PushState'];
+export type PushSubscriptionInfo = components['schemas']['PushSubscriptionInfo'];
+export type PushTest = components['schemas']['PushTest'];
 export type QuestionFilter = components['schemas']['QuestionFilter'];
 export type QuestionInfo = components['schemas']['QuestionInfo'];
 export type QuestionKind = components['schemas']['QuestionKind'];
@@ -4374,6 +4564,7 @@ export type QueuedMessage = components['schemas']['QueuedMessage'];
 export type ReasonBody = components['schemas']['ReasonBody'];
 export type ReasoningPart = components['schemas']['ReasoningPart'];
 export type RedirectDelivery = components['schemas']['RedirectDelivery'];
+export type RemovedSubscription = components['schemas']['RemovedSubscription'];
 export type ReplyInfo = components['schemas']['ReplyInfo'];
 export type ResetMode = components['schemas']['ResetMode'];
 export type RetractBody = components['schemas']['RetractBody'];
@@ -5947,7 +6138,142 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["PolicyExplanation"];
+                    "application/json": components["schemas"]["CallExplanation"];
+                };
+            };
+            /** @description A problem: what happened, and what to do. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_push: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PushState"];
+                };
+            };
+            /** @description A problem: what happened, and what to do. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    subscribe_browser: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A key of your choice. A repeated request with the same key changes nothing more and gets the same answer. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewPushSubscription"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PushSubscriptionInfo"];
+                };
+            };
+            /** @description A problem: what happened, and what to do. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_subscription: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A key of your choice. A repeated request with the same key changes nothing more and gets the same answer. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The subscription's id. */
+                subscription_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RemovedSubscription"];
+                };
+            };
+            /** @description A problem: what happened, and what to do. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    send_test_notification: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A key of your choice. A repeated request with the same key changes nothing more and gets the same answer. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The subscription's id. */
+                subscription_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PushTest"];
                 };
             };
             /** @description A problem: what happened, and what to do. */

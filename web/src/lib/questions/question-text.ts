@@ -8,9 +8,9 @@ const MINUTE = 60_000
 /** How the server names the workbench, and whoever is logged in there. */
 const OWNER = 'The owner'
 const WORKBENCH = 'the workbench'
-/** Steers or hides instead of showing: control characters, text direction, characters without a width. */
+/** Steers, hides or shows nothing: control characters, text direction, characters that have no width or are blank. */
 const HIDDEN =
-  /\p{Cc}|\p{Cf}|\p{Cs}|\p{Zl}|\p{Zp}|\p{Variation_Selector}|\u034f|\u115f|\u1160|\u17b4|\u17b5|\u3164|\uffa0/gu
+  /\p{Cc}|\p{Cf}|\p{Cs}|\p{Zl}|\p{Zp}|\p{Variation_Selector}|\u034f|\u115f|\u1160|\u17b4|\u17b5|\u2065|\u2800|\u3164|\uffa0|[\ufff0-\ufff8]|\u{1d159}/gu
 /** Letters of some scripts, and emoji, need these. */
 const JOINERS = '\u200c\u200d\ufe0f'
 const RULES = {

@@ -192,6 +192,18 @@ SELECT {{copy_columns_projects}} FROM projects WHERE no > :after_no ORDER BY no 
 -- name: copy_row_projects
 INSERT INTO projects ({{copy_columns_projects}}) VALUES (:no, :id, :profile, :name, :colour, :created_at);
 
+-- name: copy_key_push_subscriptions
+id TEXT
+
+-- name: copy_columns_push_subscriptions
+id, profile, endpoint, p256dh, auth, label, language, origin, login_id, created_at, succeeded_at, failures, problem
+
+-- name: copy_page_push_subscriptions
+SELECT {{copy_columns_push_subscriptions}} FROM push_subscriptions WHERE id > :after_id ORDER BY id LIMIT :limit;
+
+-- name: copy_row_push_subscriptions
+INSERT INTO push_subscriptions ({{copy_columns_push_subscriptions}}) VALUES (:id, :profile, :endpoint, :p256dh, :auth, :label, :language, :origin, :login_id, :created_at, :succeeded_at, :failures, :problem);
+
 -- name: copy_key_receipts
 profile TEXT, idem TEXT
 
