@@ -267,6 +267,36 @@ def test_an_answered_turn_can_still_be_stopped(s: Sessionary) -> None:
     assert last_turn(s).state is TurnState.INTERRUPTED
 
 
+def test_the_turn_of_a_program_that_does_not_come_back_blocks_its_session_for_a_day(
+    timed: Sessionary, clock: FakeClock
+) -> None:
+    chat = timed.session("logs")
+    timed.questions.answer(park(timed).id, approve=True)
+    clock.tick(hours=23)
+    with pytest.raises(Conflict, match="running"):
+        chat.turn("Something else.").__enter__()
+
+    clock.tick(hours=2)
+    with chat.turn("Something else.") as turn:
+        turn.append("assistant", "Gladly.")
+
+    newest, given_up = (each.turn for each in chat.turns())
+    assert newest.state is TurnState.DONE
+    assert (given_up.state, given_up.reason) == (TurnState.INTERRUPTED, turns.PROGRAM_GONE)
+
+
+def test_a_program_that_comes_back_late_goes_on_if_nobody_has_ended_its_turn(
+    timed: Sessionary, clock: FakeClock
+) -> None:
+    timed.questions.answer(park(timed).id, approve=True)
+    clock.tick(days=3)
+
+    with timed.session("logs").resume_turn() as turn:
+        turn.append("assistant", "Deleted.")
+
+    assert last_turn(timed).state is TurnState.DONE
+
+
 def test_without_a_server_a_question_expires_when_the_program_goes_on(
     timed: Sessionary, clock: FakeClock
 ) -> None:

@@ -7,10 +7,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from sessionary.actions import inbox, schedules
+from sessionary.actions import inbox, schedules, turns
 from sessionary.actions.schedules import ClaimedRun, ScheduleSpec
 from sessionary.config.engine import Approvers, PolicyRule, ToolDecision, WhileRunning
-from sessionary.engine import intake, policy, scheduler
+from sessionary.engine import intake, policy, questions, scheduler
 from sessionary.engine.context import EngineContext
 from sessionary.engine.intake import Submission
 from sessionary.engine.policy import Asking, asking_for
@@ -20,12 +20,14 @@ from sessionary.errors import NotAllowed, NotFound
 from sessionary.model.message import REPLIES_TO, message
 from sessionary.model.policy import PolicyVerdict
 from sessionary.model.question import Always, Answer, Decision
+from sessionary.model.reset import ResetPolicy
 from sessionary.model.schedule import Timing
 from sessionary.model.source import Source, at_session, by_program, is_by_program
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import arrivals, deliveries
 from sessionary.store.tables import questions as question_rows
 from tests.engine.test_questions import (
+    SEND,
     AskingRunner,
     answer,
     make_world,
@@ -365,6 +367,44 @@ async def test_a_standing_approval_is_for_the_agent_whose_call_was_approved(stor
         )
         found.append(verdict.decision)
     assert found == [ToolDecision.ALLOW, ToolDecision.ASK]
+
+
+async def test_a_server_ends_the_turn_of_a_program_that_does_not_come_back(store: Store) -> None:
+    """It does not run its own agent in the place of the program."""
+    world, runner = make_world(store), AskingRunner()
+    engine = await world.started(runner=runner)
+    context, source = world.context(), world.source()
+
+    def park(tx: Tx) -> None:
+        moment = context.moment()
+        begun = turns.begin_for_source(
+            tx,
+            context.key(source),
+            source,
+            message("user", "go"),
+            policy=ResetPolicy(),
+            claim=turns.Claim("p", 30),
+            moment=moment,
+        )
+        kept = turns.leave_to_program(tx, begun.lease, "{}")
+        asking = Asking((source,), "")
+        questions.park(tx, kept, [SEND], asking=asking, context=context, moment=moment)
+
+    await store.write(park)
+    (question,) = await open_questions(world)
+    await answer(world, question)
+    await world.until_outbox_is_idle()
+    assert not (await world.turns())[0].is_over
+    world.clock.tick(2 * context.settings.questions.expire_seconds)
+    await world.eventually(lambda: has_ended(world))
+    await engine.stop()
+
+    assert runner.requests == []
+    assert (await world.turns())[0].reason == turns.PROGRAM_GONE
+
+
+async def has_ended(world: EngineWorld) -> bool:
+    return (await world.turns())[0].is_over
 
 
 async def test_a_turn_whose_agent_is_elsewhere_is_left_to_that_process_for_a_minute(

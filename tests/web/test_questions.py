@@ -502,9 +502,12 @@ async def test_the_list_and_the_session_show_who_is_waited_for(start: Start) -> 
         await asked.answer(question["id"], {"decision": "approve"})
         await _until_head(listener, lambda head: "waits_for_people" not in head)
     await asked.server.settle()
+    assert (await client.get("/sessions"))["open_questions"] is False
 
     question = await asked.ask()
     id = question["session_id"]
+    # Also if the session that asks is on none of the pages that a browser has loaded.
+    assert (await client.get("/session-rows?fields=id&folder=archive"))["open_questions"] is True
     (listed,) = (await client.get("/sessions"))["items"]
     (row,) = (await client.get("/session-rows?fields=id,waits_for_people"))["items"]
     detail = await client.get(f"/sessions/{id}")

@@ -477,7 +477,7 @@ def _why_not_continued(
     """Return why a turn whose process has ended is not continued, or None."""
     if turn.stop is not None:
         return turn.stop
-    if turn.is_of_program and not turn.holder:
+    if _is_left_by_program(turn):
         return PROGRAM_GONE
     if turn.is_woken and claim.agent is None:
         return "its agent is not there any more"
@@ -490,6 +490,11 @@ def _why_not_continued(
     if crashes > attempts:
         return f"its process died {crashes} times, so it was given up"
     return None
+
+
+def _is_left_by_program(turn: Turn) -> bool:
+    """Whether a program has parked a turn, and no process holds it."""
+    return turn.is_of_program and not turn.holder
 
 
 def _beginning(turn: Turn) -> str:
@@ -727,9 +732,11 @@ def interrupt(
 def interrupt_dead(tx: Tx, turn_id: str, *, session_no: int, moment: Moment) -> Turn | None:
     """Interrupt a turn whose lease ran out; return None if it has been renewed or has ended meanwhile."""
     head = routing.lock_and_reload(tx, session_no)
-    if not turns.lock_expired(tx, turn_id, now=moment.now):
+    found = turns.get(tx, turn_id, profile=head.profile)
+    if found is None or not turns.lock_expired(tx, turn_id, now=moment.now):
         return None
-    return interrupt(tx, turn_id, profile=head.profile, moment=moment, reason=STOPPED_RESPONDING)
+    reason = PROGRAM_GONE if _is_left_by_program(found[0]) else STOPPED_RESPONDING
+    return interrupt(tx, turn_id, profile=head.profile, moment=moment, reason=reason)
 
 
 def interrupt_if_dead(tx: Tx, session_no: int, *, moment: Moment) -> bool:

@@ -13,7 +13,7 @@ from sessionary.model.json_types import ListedSession
 from sessionary.model.session import SessionHead
 from sessionary.model.view import head_json
 from sessionary.store.database import Tx
-from sessionary.store.tables import entries
+from sessionary.store.tables import entries, questions
 
 FIELDS = tuple(get_type_hints(ListedSession))
 
@@ -36,6 +36,8 @@ class SessionPageBase(TypedDict):
     """The same number by folder."""
     hidden_at_least: bool
     """Whether counting stopped early, so that more may be hidden."""
+    open_questions: bool
+    """Whether anything waits for an answer in any session of the profile: see `GET /questions`."""
     position: int
     """Listen to `GET /events?after=` from here on to miss no change after this page was read."""
 
@@ -87,6 +89,7 @@ def page(
         "hidden": hidden.total,
         "hidden_by_folder": {"automation": hidden.automation, "archive": hidden.archived},
         "hidden_at_least": hidden.is_at_least,
+        "open_questions": questions.has_open(tx, profile=profile),
         "position": position,
     }
 

@@ -98,6 +98,11 @@ def open_of_message(
     return None if row is None else _question(row)
 
 
+def has_open(tx: Tx, *, profile: str) -> bool:
+    """Whether a question of a profile waits for an answer."""
+    return tx.one("has_open_questions", profile=profile) is not None
+
+
 def is_shown(tx: Tx, no: int, channel: str, *, before: datetime) -> bool:
     """Whether a question was sent to a channel before a time."""
     row = tx.one("is_question_shown", no=no, channel=channel, before=to_micros(before))

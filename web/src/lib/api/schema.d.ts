@@ -3871,6 +3871,8 @@ export interface components {
             hidden_by_folder: components["schemas"]["HiddenByFolder"];
             /** @description Whether counting stopped early, so that more may be hidden. */
             hidden_at_least: boolean;
+            /** @description Whether anything waits for an answer in any session of the profile: see `GET /questions`. */
+            open_questions: boolean;
             /** @description Listen to `GET /events?after=` from here on to miss no change after this page was read. */
             position: number;
             items: components["schemas"]["ListedSession"][];
@@ -3944,6 +3946,8 @@ export interface components {
             hidden_by_folder: components["schemas"]["HiddenByFolder"];
             /** @description Whether counting stopped early, so that more may be hidden. */
             hidden_at_least: boolean;
+            /** @description Whether anything waits for an answer in any session of the profile: see `GET /questions`. */
+            open_questions: boolean;
             /** @description Listen to `GET /events?after=` from here on to miss no change after this page was read. */
             position: number;
             items: components["schemas"]["SessionRow"][];

@@ -65,6 +65,8 @@ class SessionListStore {
   items = $state.raw<ListedSession[]>([])
   pinned = $state.raw<ListedSession[]>([])
   subagentsOf = $state.raw<Record<string, ListedSession[]>>({})
+  /** Whether a question is open in any session, loaded or not. */
+  asks = $state(false)
   hidden = $state.raw<Hidden>({ automation: 0, archive: 0, isAtLeast: false })
   next = $state<string | null>(null)
   loading = $state(false)
@@ -145,6 +147,7 @@ class SessionListStore {
       this.items = page.items.map(withDefaults)
       this.pinned = sorted(pinned.items.map(withDefaults), this.order)
       this.hidden = hiddenCounts(page)
+      this.asks = page.open_questions
       this.position = page.position
       this.next = page.next
       this.loaded = true

@@ -25,6 +25,9 @@ SELECT {{question_columns}} FROM questions q JOIN sessions s ON s.no = q.session
 SELECT {{question_columns}} FROM questions q JOIN sessions s ON s.no = q.session_no
 WHERE q.profile = :profile AND q.state = 'open' AND q.no < :before ORDER BY q.no DESC LIMIT :limit;
 
+-- name: has_open_questions
+SELECT 1 FROM questions WHERE profile = :profile AND state = 'open' LIMIT 1;
+
 -- name: page_of_questions
 SELECT {{question_columns}} FROM questions q JOIN sessions s ON s.no = q.session_no
 WHERE q.profile = :profile AND q.no < :before ORDER BY q.no DESC LIMIT :limit;
