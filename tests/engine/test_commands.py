@@ -6,7 +6,8 @@ from functools import partial
 
 import pytest
 
-from sessionary.config.engine import Budget
+from sessionary.actions import access
+from sessionary.config.engine import AccessPolicy, Budget
 from sessionary.engine import commands
 from sessionary.engine import engine as engine_module
 from sessionary.engine.commands import REGISTRY
@@ -442,7 +443,19 @@ async def test_compact_is_refused_at_once_while_a_turn_is_running(world: EngineW
     assert (received.compaction, wordy.asked) == (None, 0)
 
 
+async def test_only_an_owner_makes_a_chat_the_home_channel(world: EngineWorld) -> None:
+    """Questions to the owners are asked there, with everything that a tool would be called with."""
+    engine = await world.started()
+    (refused,) = await world.asks(engine, "/sethome")
+    await engine.stop()
+
+    assert refused.startswith("Only an owner can make this chat the home channel")
+    assert await world.store.read(access.list_homes, profile="main") == []
+
+
 async def test_usage_status_whoami_title_and_home_say_where_one_is(world: EngineWorld) -> None:
+    owned = AccessPolicy(everyone=True, owners=frozenset({"u"}))
+    world.settings = replace(world.settings, access={"loopback": owned})
     engine = await world.started()
     await world.asks(engine, "hello")
 

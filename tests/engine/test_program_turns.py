@@ -62,7 +62,8 @@ async def test_the_person_answers_in_the_chat_and_only_the_program_goes_on(
     for _ in range(3):
         await engine.sweeper.sweep()
     (turn,) = await world.turns()
-    assert (turn.state, turn.resumed, world.runner.requests) == (TurnState.WAITING, 0, [])
+    assert (turn.state, turn.resumed, world.runner.requests) == (TurnState.RUNNING, 0, [])
+    assert turn.holder == "", "it is left to the program"
 
     async with program.session(world.source()).resume_turn() as resumed:
         (question,) = resumed.questions
@@ -92,6 +93,7 @@ async def test_a_message_meanwhile_waits_until_the_program_has_ended_its_turn(
     program = make_program(world, tmp_path)
     await park(program, world)
     engine = await world.started()
+    await world.until_outbox_is_idle()
     await world.says(engine, "What is new?", number="n1")
     await world.says(engine, "yes", number="n2")
     await world.until_outbox_is_idle()
@@ -122,7 +124,7 @@ async def test_stop_ends_it(store: Store, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("on_expiry", "state"), [("deny", TurnState.WAITING), ("end", TurnState.INTERRUPTED)]
+    ("on_expiry", "state"), [("deny", TurnState.RUNNING), ("end", TurnState.INTERRUPTED)]
 )
 async def test_its_question_expires(
     store: Store, tmp_path: Path, on_expiry: str, state: TurnState

@@ -60,6 +60,7 @@ class PushWorld:
             made.subscription(language),
             profile=profile,
             moment=self.world.context().moment(),
+            login_id="login",
         )
         return made
 
@@ -372,7 +373,7 @@ async def test_a_browser_that_changes_its_profile_is_told_nothing_of_the_old_one
 
     moment = here.world.context().moment()
     moved = await store.write(
-        push.subscribe, browser.subscription(), profile="other", moment=moment
+        push.subscribe, browser.subscription(), profile="other", moment=moment, login_id="login"
     )
     here.world.use(push=here.adapter)
     engine = await here.world.started(runner=here.runner)
@@ -395,7 +396,9 @@ async def test_a_browser_that_subscribes_again_keeps_its_id(
     (before,) = await here.subscriptions()
 
     moment = here.world.context().moment()
-    await store.write(push.subscribe, browser.subscription("ru"), profile="main", moment=moment)
+    await store.write(
+        push.subscribe, browser.subscription("ru"), profile="main", moment=moment, login_id="login"
+    )
 
     (after,) = await here.subscriptions()
     assert (after.id, after.language) == (before.id, "ru")
@@ -410,7 +413,7 @@ async def test_only_so_many_browsers_are_subscribed(store: Store, service: FakeP
 
     moment = here.world.context().moment()
     again = browsers[0].subscription("de")
-    await store.write(push.subscribe, again, profile="main", moment=moment)
+    await store.write(push.subscribe, again, profile="main", moment=moment, login_id="login")
     assert len(await here.subscriptions()) == push.MOST_SUBSCRIPTIONS
 
 

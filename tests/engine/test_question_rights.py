@@ -75,6 +75,16 @@ def test_of_the_rules_for_the_people_of_a_turn_the_strictest_holds(store: Store)
     assert verdict_for(world, OWNERS_CHAT, EVAS_CHAT, rules=rules).decision is ToolDecision.DENY
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_two_sources_without_a_chat_are_told_apart_by_their_platform(
+    store: Store, order: int
+) -> None:
+    rule = PolicyRule(decision=ToolDecision.DENY, platform="web")
+    sources = (Source("terminal"), Source("web"))[::order]
+
+    assert verdict_for(make_world(store), *sources, rules=(rule,)).decision is ToolDecision.DENY
+
+
 def test_only_if_each_may_approve_their_own_call_may_one_of_them(store: Store) -> None:
     world = make_world(store)
     bob = Source("loopback", "1", user_id="bob")
@@ -163,6 +173,28 @@ async def test_what_a_program_sends_in_the_name_of_an_owner_has_no_owners_rights
     for source in (OWNERS_CHAT, at_session("x"), Source("terminal", user_id="root")):
         assert verdict_for(world, source).decision is ToolDecision.ALLOW
         assert verdict_for(world, by_program(source)).decision is ToolDecision.ASK
+
+
+async def test_a_program_approves_nothing_in_the_name_of_whoever_may(store: Store) -> None:
+    world = make_world(store, policy=(ASKER,))
+    named = by_program(EVAS_CHAT)
+    context = world.context()
+    assert policy.approvers(CALL, asking=Asking((named,), "a"), context=context) == ()
+
+    runner = AskingRunner()
+    engine = await world.started(runner=runner)
+    await world.asks(engine, "go", chat="7", user_id="eva")
+    await world.until_outbox_is_idle()
+    (question,) = await open_questions(world)
+    for key, text in (("k1", "yes"), ("k2", f"{question.code} 1")):
+        source = world.source("7", key, user_id="eva")
+        submission = Submission(message("user", text), key, by_program=True)
+        await store.write(intake.submit, context, source, submission, moment=context.moment())
+    assert (await open_questions(world))[0].is_open
+    await world.asks(engine, "yes", chat="7", user_id="eva")
+    await engine.stop()
+
+    assert len(runner.ran) >= 1, "the person herself may"
 
 
 async def test_the_mark_of_a_program_stays_with_its_message(store: Store) -> None:

@@ -327,7 +327,7 @@ async def test_over_http_a_token_is_needed(over_http: Served) -> None:
     async with over_http.client("reader") as caller:
         found = await asked(caller, "search_sessions", query="harbour")
     nobody = await over_http.post()
-    wrong = await over_http.post(Authorization="Bearer hsd_wrong")
+    wrong = await over_http.post(Authorization="Bearer sessionary_wrong")
     revoked = await over_http.post(**over_http.headers("revoked"))
     neighbour = await over_http.post(**over_http.headers("neighbour"))
 

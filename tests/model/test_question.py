@@ -108,6 +108,8 @@ def test_a_form_is_answered_with_a_line_for_each_value() -> None:
         "city_name: Rome",  # the nights are missing
         "city_name: Rome\nnights: two",
         "city_name: Rome\nnights: NaN",
+        "city_name: Rome\nnights: 1e999",
+        "city_name: Rome\nnights: " + "[" * 10_000,
         "city_name: Rome\nnights: 2\nclass: third",
         "city_name: Rome\nnights: 2\nnights: 3",
         "city_name: Rome\nnights: 2\nmeals: perhaps",

@@ -117,7 +117,9 @@ def test_browsers_stay_subscribed_at_the_copy(stores: list[Store]) -> None:
         language="en",
         origin="https://agents.example.org",
     )
-    here.write(push.subscribe, new, profile="main", moment=World(here).moment()).result()
+    here.write(
+        push.subscribe, new, profile="main", moment=World(here).moment(), login_id="login"
+    ).result()
     key = here.write(push.keep_key, "a key").result()
 
     copy_store.copy_store(here, there)

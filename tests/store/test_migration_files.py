@@ -30,8 +30,8 @@ APPLIED = {
         "0025_next_sessions": "775521496450b31864f9756280c700415a8eb7a535cadfe65c063f358bd8983b",
         "0026_retractions": "61dd77f2163c5efff17e3bef12324319e4af4850fc395b252a14b18d3e072d7c",
         "0027_questions": "3ec1ea82c286f5dd68b642359c9c85b4f7fb81b5171ab15ccd0458ee52b97443",
-        "0028_question_codes": "d74e847d2f96b8f027613a0ba5ff710b009fd297b35092ce57b9535fed9ac8d5",
-        "0029_push_subscriptions": "d0fdd32ccaa3dbd2fd219c38210c96b9789271d36db134be84e1cea57f4c1fae",
+        "0028_question_codes": "d007e05c2e23ee6d8935ddd2fed660feaae1a08d5104870704d821ad7f92e8a8",
+        "0029_push_subscriptions": "bbedbd8e957dd5794c6f52e82f5636015d6a70ed2dada5c08c854adb0ca3490a",
     },
     "postgres": {
         "0001_spine": "d227d7d246153e9e55752bb7f491ea55ffd382705e915a8e1686ca88b2e0d0df",
@@ -61,8 +61,8 @@ APPLIED = {
         "0025_next_sessions": "e73f0fba5676bbcbb483106b82ae33b7bafb16606cc29c6dff1cddec32392789",
         "0026_retractions": "61dd77f2163c5efff17e3bef12324319e4af4850fc395b252a14b18d3e072d7c",
         "0027_questions": "d7a9bbb7793a1661dec0c0fc197d42ac44ab18562bc31ab2b0f5bb8f6ef95251",
-        "0028_question_codes": "9fe2f0bcd394bdf03ac3bc06530663ff78cbfc85834ff2968be7166a767601bf",
-        "0029_push_subscriptions": "1c882cb7d83789ab0c36783fad4673dea2524d4edac68ea149333300d4991068",
+        "0028_question_codes": "73619918935ae5c5b3f88137b309b31ebf1cf95b7e5663a41ab6a8a65f5a51b9",
+        "0029_push_subscriptions": "b908f57cef636a7abf98419e04a41c45ccc8129774d104b033c8ec57758243dd",
     },
 }
 

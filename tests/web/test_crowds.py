@@ -210,7 +210,7 @@ async def test_when_strangers_are_all_busy_the_known_and_health_checks_have_room
         fresh = await server.fresh()
         health = await fresh.get("/healthz")
         known = await Client(await server.fresh(), client.token).call("GET", "/me")
-        unknown = await Client(await server.fresh(), "hsd_wrong").call("GET", "/me")
+        unknown = await Client(await server.fresh(), "sessionary_wrong").call("GET", "/me")
         held.stop_listening.set()
         served = await crowd.pairs[0][0].readuntil(b"\r\n")
 

@@ -94,7 +94,7 @@ def path_of(route: Route, known: dict[str, str] | None = None) -> str:
     [
         {},
         {"Authorization": "Bearer"},
-        {"Authorization": "Bearer hsd_" + "0" * 64},
+        {"Authorization": "Bearer sessionary_" + "0" * 64},
         {"Authorization": "Basic YWRtaW46YWRtaW4="},
         {"Authorization": "Bearer null", "X-Forwarded-For": "127.0.0.1"},
         {"Cookie": "sessionary_{port}=" + "0" * 64, "X-CSRF-Token": "0" * 64},
@@ -222,7 +222,7 @@ async def filled(server: Served, client: Client) -> Filled:
     upkeep = await client.post("/upkeep", {"task": "verify"}, status=202)
     (binding,) = (await client.get("/bindings"))["items"]
     turn = (await client.get(f"/sessions/{id}/turns"))["items"][-1]
-    browser = await server.store.write(push.subscribe, BROWSER, **given)
+    browser = await server.store.write(push.subscribe, BROWSER, login_id="login", **given)
     question, approval = await server.store.write(_ask, server.world, id, turn["id"])
     known = {
         "session_id": id,

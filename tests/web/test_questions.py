@@ -605,8 +605,9 @@ async def test_an_answer_that_becomes_a_rule_is_listed_and_can_be_revoked(start:
         "asked_in": [],
     }
     assert (here["decision"], of_eva["decision"]) == ("allow", "allow")
-    assert here["rule"].startswith("ops approved send in this session on ")
-    assert of_eva["rule"].startswith("ops approved send for loopback:eva on ")
+    agent = of_session["agent"]
+    assert here["rule"].startswith(f"ops approved send of the agent {agent} in this session on ")
+    assert of_eva["rule"].startswith(f"ops approved send of the agent {agent} for loopback:eva on ")
 
     for number, id in enumerate((of_session["id"], of_person["id"])):
         headers = {"Idempotency-Key": f"r{number}"}

@@ -16,7 +16,7 @@ from sessionary.store.database import Tx
 from sessionary.store.tables import access, credentials, push, sessions
 from sessionary.store.tables.access import Guard
 
-PREFIX = "hsd_"
+PREFIX = "sessionary_"
 SECRET_BYTES = 32
 _MAX_NAME = 100
 

@@ -55,9 +55,12 @@ def subscribe(
     *,
     profile: str,
     moment: Moment,
-    login_id: str | None = None,
+    login_id: str,
 ) -> PushSubscription:
-    """Notify a browser of the questions of a profile from now on. If it is known, its data is replaced."""
+    """Notify a browser of the questions of a profile, until its login is ended or a program's token is revoked.
+
+    If it is known, its data is replaced.
+    """
     known = push.of_profile(tx, profile)
     if len(known) >= MOST_SUBSCRIPTIONS and all(each.endpoint != new.endpoint for each in known):
         raise Conflict(

@@ -341,17 +341,18 @@ def _close_cards(
             continue
         if delivery.state is DeliveryState.ABANDONED:
             continue
-        channel = Channel.parse(name)
+        channel, shown = Channel.parse(name), text if len(text) <= LONGEST_EDIT else outcome
         if name in browsers:
             continue  # a reminder had the place of the first notification
         if channel.platform == PUSH:
             browsers.add(name)
+            shown = outcome  # the adapter reads the question itself
         # Where a message cannot be edited, whoever has answered there needs no other one.
         edit = MessageEdit(delivery_id, "" if channel == answered_in else outcome)
         outbox.enqueue(
             tx,
             channel,
-            (Text(text if len(text) <= LONGEST_EDIT else outcome), edit.part()),
+            (Text(shown), edit.part()),
             profile=question.profile,
             moment=moment,
             session_no=question.session_no,

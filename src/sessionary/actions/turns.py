@@ -20,7 +20,7 @@ from sessionary.errors import Conflict, NotFound
 from sessionary.model import transcript
 from sessionary.model.choice import ChoiceCatalog
 from sessionary.model.message import Message, Part, Role, Text, ToolCall
-from sessionary.model.question import Question
+from sessionary.model.question import Question, QuestionState
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import Segment, SessionFolder, SessionHead
 from sessionary.model.source import Channel, SessionKey, Source
@@ -362,6 +362,7 @@ def _was_just_decided(tx: Tx, turn: Turn, *, now: datetime) -> bool:
     decided = [
         each.expires_at if each.answered is None else each.answered.at
         for each in questions.of_turn(tx, turn.id)
+        if each.state is not QuestionState.WITHDRAWN
     ]
     return turn.stop is None and any(now - at < AGENT_WAIT for at in decided)
 

@@ -13,7 +13,7 @@ from sessionary.actions.sessions import choice, edit, pins, read, revise, routin
 from sessionary.actions.sessions import lists as listing_of
 from sessionary.clock import Moment
 from sessionary.config.engine import AccessPolicy, ChoiceName, WhileRunning
-from sessionary.engine import notices
+from sessionary.engine import notices, policy
 from sessionary.engine.context import TRUSTED, EngineContext
 from sessionary.engine.turn import budgets
 from sessionary.engine.turn.compaction import CompactionRequest, plan_as_asked, read_session_context
@@ -442,6 +442,12 @@ def sethome(tx: Tx, request: CommandRequest) -> CommandResult:
     channel = request.source.channel
     if channel is None:
         raise BadInput("This chat has no address to deliver to.")
+    if not policy.is_owner(request.context, request.source):
+        # What is delivered there, questions to the owners too, would come to whoever says so.
+        raise NotAllowed(
+            "Only an owner can make this chat the home channel: the person in `owners` of "
+            f"[access.{channel.platform}] in sessionary.toml. Nothing was changed."
+        )
     home = HomeAddress(
         channel.platform, channel.chat_id, request.source.chat_name, channel.thread_id
     )

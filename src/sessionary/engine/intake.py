@@ -41,6 +41,7 @@ from sessionary.model.source import (
 from sessionary.model.turn import Arrival
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, blobs
+from sessionary.store.tables import questions as question_rows
 
 logger = logging.getLogger(__name__)
 
@@ -179,7 +180,10 @@ def admit_and_begin(
     if not is_allowed(tx, context, source):
         return _refuse_sender(tx, context, source, moment=moment), TurnStart(None)
     is_plain = not inbound.files and commands.find(message.text) is None
-    if is_plain and not questions.may_answer_elsewhere(message):
+    may_answer = questions.may_answer_elsewhere(message) and question_rows.has_open(
+        tx, profile=context.profile
+    )
+    if is_plain and not may_answer:
         begun = begin_with_message(
             tx,
             source,
@@ -264,17 +268,22 @@ def _answers_question(tx: Tx, context: EngineContext, arrival: Arrival, *, momen
     if answered is not None:
         arrivals.mark_answer(tx, arrival, question_id=answered.id)
         return True
-    if waits and not _has_been_told(tx, arrival):
+    if waits and not _has_been_told(tx, arrival, turn_id=head.running_turn if head else None):
         notices.send(tx, context, arrival.source, notices.wait_for_answer(), moment=moment)
     return False
 
 
-def _has_been_told(tx: Tx, arrival: Arrival) -> bool:
-    """Whether a person was told that their messages wait: then an earlier one of theirs waits already."""
+def _has_been_told(tx: Tx, arrival: Arrival, *, turn_id: str | None) -> bool:
+    """Whether a person was told that their messages wait: then one of theirs has come since the turn asks."""
+    asked = [] if turn_id is None else question_rows.of_turn(tx, turn_id)
+    since = max((each.asked_at for each in asked), default=arrival.received_at)
     profile = SessionKey.parse(arrival.key).profile
     earlier = arrivals.waiting(tx, arrival.key, profile=profile, limit=_MOST_EARLIER)
     return len(earlier) == _MOST_EARLIER or any(
-        each.no < arrival.no and each.source.person == arrival.source.person for each in earlier
+        each.no < arrival.no
+        and each.received_at >= since
+        and each.source.person == arrival.source.person
+        for each in earlier
     )
 
 

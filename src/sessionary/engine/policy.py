@@ -83,7 +83,8 @@ def asking_for(sources: Iterable[Source], agent: str) -> Asking:
     """Return for whom a turn asks that has messages from these sources: each person once in each chat."""
     distinct: dict[object, Source] = {}
     for source in sources:
-        who = (source.channel, source.chat_type, source.person, is_by_program(source))
+        place = (source.platform, source.channel, source.chat_type)
+        who = (*place, source.person, is_by_program(source))
         distinct.setdefault(who, source)
     return Asking(tuple(distinct.values()), agent)
 
@@ -153,6 +154,8 @@ def explain(tx: Tx, use: ToolUse, *, context: EngineContext, session_no: int | N
 def describe(approval: StandingApproval) -> str:
     """Return a rule that somebody made with an answer, on one line."""
     scope = "in this session" if approval.person is None else f"for {approval.person}"
+    if approval.agent:
+        scope = f"of the agent {one_line(approval.agent, 60)} {scope}"
     by, day = one_line(approval.given_by, 60), f"{approval.given_at:%Y-%m-%d}"
     return f"{by} approved {one_line(approval.tool, 120)} {scope} on {day}"
 
@@ -173,7 +176,7 @@ def approvers(call: ProposedCall, *, asking: Asking, context: EngineContext) -> 
         if verdict.decision is ToolDecision.ALLOW:
             continue
         person = person_of(use.source)
-        if verdict.by is Approvers.OWNER or person is None:
+        if verdict.by is Approvers.OWNER or person is None or is_by_program(use.source):
             return ()
         found.append(person)
     return tuple(dict.fromkeys(found))

@@ -32,7 +32,7 @@ from sessionary.model.question import (
     QuestionKind,
     QuestionState,
 )
-from sessionary.model.source import WEB, Channel, Person, Source
+from sessionary.model.source import WEB, Channel, Person, Source, is_by_program
 from sessionary.model.terminal import one_line
 from sessionary.model.transcript import is_note
 from sessionary.model.turn import Lease
@@ -54,12 +54,18 @@ class Answerer(Struct, frozen=True):
     person: Person | None
     is_owner: bool
     channel: Channel | None = None
+    # Whether only a program says who it is, which may write but not approve.
+    is_program: bool = False
 
 
 def answerer_of(context: EngineContext, source: Source) -> Answerer:
     """Return who answers with a message or a button of a platform."""
     return Answerer(
-        source.platform, source.person, policy.is_owner(context, source), source.channel
+        source.platform,
+        source.person,
+        policy.is_owner(context, source),
+        source.channel,
+        is_by_program(source),
     )
 
 
@@ -71,7 +77,7 @@ def may_answer(question: Question, who: Answerer) -> bool:
     is_approval = question.asked.kind is QuestionKind.APPROVAL
     if who.is_owner or (who.platform in TRUSTED and not is_approval):
         return True
-    if who.person is None:
+    if who.person is None or (who.is_program and is_approval):
         return False
     return rules.person_key(who.platform, who.person) in question.body.people
 
@@ -122,6 +128,7 @@ def ask_now(
 
     It expires after `seconds`. Its name gets a number if the turn has a question of this name.
     """
+    routing.lock_and_reload(tx, lease.session_no)
     known = {each.asked.name for each in questions.of_turn(tx, lease.turn_id)}
     named, number = asked, 1
     while named.name in known:
@@ -224,7 +231,10 @@ def _call(asked: NewQuestion) -> ProposedCall:
 
 
 def _where(source: Source) -> str:
-    """Return where a turn was asked for, in words."""
+    """Return where a turn was asked for, in words; whoever approves must know if only a program says so."""
+    if is_by_program(source):
+        named = "" if source.platform == WEB else f", as {one_line(source.description, 200)}"
+        return f"a program{named}"
     if source.platform == WEB:
         return "the workbench"
     if source.platform == "schedule":

@@ -1,6 +1,7 @@
 """Questions that a turn asks people, their answers, and how both are written as text."""
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -81,8 +82,8 @@ class Answered(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def who(self) -> str:
-        """The name of whoever answered."""
-        return "nobody" if self.by is None else one_line(self.by.label, 60)
+        """The name of whoever answered; in the workbench, a message that answers names nobody."""
+        return "somebody" if self.by is None else one_line(self.by.label, 60)
 
 
 class NewQuestion(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -354,7 +355,7 @@ def _read_form_reply(question: Question, text: str) -> Answer | None:
     try:
         values = {name: _form_value(properties[name], line) for name, line in lines.items()}
         return check_answer(question, Answer(decision=Decision.APPROVE, values=values))
-    except (BadInput, ValueError):
+    except (BadInput, ValueError, RecursionError):
         return None
 
 
@@ -435,7 +436,12 @@ def _check_values(
         if name not in properties:
             raise BadInput(f"{name!r} was not asked for; there are: {', '.join(properties)}.")
         kind, choices = properties[name]["type"], properties[name].get("enum")
-        if not isinstance(value, _TYPES[kind]) or (kind != "boolean" and isinstance(value, bool)):
+        is_number = isinstance(value, float) and math.isfinite(value)
+        if (
+            not isinstance(value, _TYPES[kind])
+            or (kind != "boolean" and isinstance(value, bool))
+            or (isinstance(value, float) and not is_number)
+        ):
             raise BadInput(f"{name} is of type {kind}.")
         if isinstance(choices, list) and value not in choices:
             raise BadInput(f"{name} is one of: {', '.join(map(str, choices))}.")

@@ -124,11 +124,12 @@ async function subscribeAgain({ oldSubscription, newSubscription }) {
   const name = oldSubscription && (await fingerprint(oldSubscription.endpoint))
   const before = items.find((each) => each.endpoint_sha256 === name)
   // One that was removed stays removed.
-  if (oldSubscription && !before) return
+  if (!before) return
   const options = { userVisibleOnly: true, applicationServerKey: public_key }
   const made = newSubscription ?? (await self.registration.pushManager.subscribe(options))
   const { endpoint, keys } = made.toJSON()
-  const language = before?.language ?? Object.keys(WORDS).find((each) => self.navigator.language.startsWith(each))
+  const spoken = self.navigator.language
+  const language = before?.language ?? Object.keys(WORDS).find((each) => spoken.split('-')[0] === each.split('-')[0])
   const { csrf } = await api('GET', '/me')
   await api('POST', '/push/subscriptions', { endpoint, keys, language: language ?? 'en' }, csrf)
   if (before) await api('DELETE', `/push/subscriptions/${before.id}`, undefined, csrf)

@@ -9,7 +9,7 @@ from sessionary.store.tables.sessions import column, moment
 
 
 def put(
-    tx: Tx, id: str, new: NewSubscription, *, profile: str, login_id: str | None, at: datetime
+    tx: Tx, id: str, new: NewSubscription, *, profile: str, login_id: str, at: datetime
 ) -> PushSubscription:
     """Write a subscription; one with the same endpoint is replaced, and keeps its id in the same profile."""
     row = tx.one(
@@ -41,7 +41,7 @@ def of_profile(tx: Tx, profile: str) -> list[PushSubscription]:
 
 
 def ids(tx: Tx, profile: str) -> list[str]:
-    """The ids of a profile's subscriptions."""
+    """The ids of a profile's subscriptions, without those of revoked tokens."""
     return [id for (id,) in tx.all("push_subscription_ids", profile=profile)]
 
 

@@ -140,8 +140,9 @@ async def subscribe_browser(
 ) -> JsonAnswer[PushSubscriptionInfo]:
     """Subscribe a browser.
 
-    From now on it is notified of the questions of the profile, until the login that subscribed it is ended. A browser
-    that is subscribed already keeps its id. The address must be one of a known push service (422).
+    From now on it is notified of the questions of the profile, until the login that subscribed it is ended, or the
+    token revoked. A browser that is subscribed already keeps its id. The address must be one of a known push service
+    (422).
     """
     service, moment = _service(request, caller), context.moment()
     label = checked_text(body.label, _LONGEST_LABEL)
@@ -154,10 +155,9 @@ async def subscribe_browser(
         origin=request.scope["sessionary.origin"],
     )
     await service.check_subscription(new)
-    login_id = caller.id if caller.is_browser else None
 
     def apply(tx: Tx) -> StoredAnswer[PushSubscriptionInfo]:
-        made = push.subscribe(tx, new, profile=caller.profile, moment=moment, login_id=login_id)
+        made = push.subscribe(tx, new, profile=caller.profile, moment=moment, login_id=caller.id)
         return answer(_subscription_json(made), 201)
 
     return await change(request, caller, apply)

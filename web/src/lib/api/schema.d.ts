@@ -731,8 +731,9 @@ export interface paths {
         put?: never;
         /**
          * Subscribe a browser
-         * @description From now on it is notified of the questions of the profile, until the login that subscribed it is ended. A browser
-         *     that is subscribed already keeps its id. The address must be one of a known push service (422).
+         * @description From now on it is notified of the questions of the profile, until the login that subscribed it is ended, or the
+         *     token revoked. A browser that is subscribed already keeps its id. The address must be one of a known push service
+         *     (422).
          */
         post: operations["subscribe_browser"];
         delete?: never;

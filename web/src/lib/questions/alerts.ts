@@ -13,6 +13,7 @@ let known: Set<string> | null = null
 
 /** Begin; `newIn` is the session that has just asked something, if that is why. */
 export function startAlerts(newIn: string | null): void {
+  import('./push').then(({ keepSubscribed }) => keepSubscribed()).catch(() => undefined)
   openQuestions.follow((open) => {
     waiting.count = open.length ? `${open.length}${openQuestions.next ? '+' : ''}` : ''
     if (openQuestions.loaded) noteNew(open, newIn)

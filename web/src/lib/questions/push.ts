@@ -36,6 +36,13 @@ export async function refreshSubscription(): Promise<void> {
   if (known) await tell(known)
 }
 
+/** If this browser is subscribed, let that last as long as the login of now. */
+export async function keepSubscribed(): Promise<void> {
+  if (!canSubscribe() || Notification.permission !== 'granted') return
+  const { available, items } = await loadPushState()
+  if (available && (await findThisBrowser(items))) await refreshSubscription()
+}
+
 /** Notify a browser no more. */
 export async function removeBrowser(id: string, isThis: boolean): Promise<void> {
   await send('DELETE', `/push/subscriptions/${id}`)

@@ -1,6 +1,9 @@
 -- A code is looked up among the open questions only.
 CREATE INDEX questions_by_code ON questions (profile, code) WHERE state = 'open';
 
+CREATE INDEX questions_by_id ON questions (profile, id);
+CREATE INDEX runs_by_session ON runs (session_no) WHERE state = 'running';
+
 -- Only open questions have cards from now on.
 DELETE FROM question_cards WHERE question_no IN (SELECT no FROM questions WHERE state <> 'open');
 

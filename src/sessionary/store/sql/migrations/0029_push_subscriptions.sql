@@ -11,8 +11,8 @@ CREATE TABLE push_subscriptions (
     language     TEXT COLLATE "C" NOT NULL,
     -- The address of the workbench at which the browser subscribed.
     origin       TEXT COLLATE "C" NOT NULL,
-    -- The login that subscribed it, and with which it ends; NULL for a program's token.
-    login_id     TEXT COLLATE "C",
+    -- The login, or the token of a program, that subscribed it, and with which it ends.
+    login_id     TEXT COLLATE "C" NOT NULL,
     created_at   BIGINT NOT NULL,
     succeeded_at BIGINT,
     -- Attempts that failed since the last success, and why the last one did.

@@ -20,7 +20,10 @@ SELECT {{push_subscription_columns}} FROM push_subscriptions WHERE id = :id AND 
 SELECT {{push_subscription_columns}} FROM push_subscriptions WHERE profile = :profile ORDER BY created_at, id;
 
 -- name: push_subscription_ids
-SELECT id FROM push_subscriptions WHERE profile = :profile ORDER BY created_at, id;
+-- Without those that were subscribed with a token which was revoked since.
+SELECT p.id FROM push_subscriptions p WHERE p.profile = :profile
+  AND NOT EXISTS (SELECT 1 FROM tokens t WHERE t.id = p.login_id AND t.revoked_at IS NOT NULL)
+ORDER BY p.created_at, p.id;
 
 -- name: push_succeeded
 UPDATE push_subscriptions SET succeeded_at = :at, failures = 0, problem = NULL WHERE id = :id;
@@ -35,4 +38,5 @@ DELETE FROM push_subscriptions WHERE id = :id AND profile = :profile;
 DELETE FROM push_subscriptions WHERE profile = :profile AND login_id = :login_id;
 
 -- name: delete_push_of_other_logins
-DELETE FROM push_subscriptions WHERE profile = :profile AND login_id <> :but;
+DELETE FROM push_subscriptions WHERE profile = :profile AND login_id <> :but
+  AND NOT EXISTS (SELECT 1 FROM tokens t WHERE t.id = push_subscriptions.login_id);
