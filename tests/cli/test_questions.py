@@ -526,13 +526,13 @@ def test_a_standing_approval_is_explained_listed_and_revoked(asking: Program) ->
     assert listed[1] == "rule 1" + " " * 22 + "deny if tool = 'rm*'"
     assert listed[2].endswith("; the person who asked may approve it")
     assert listed[4].startswith(
-        f"{items[-1]['id']}  allow: ada approved send of the agent clerk in this session on "
+        f"{items[-1]['id']}  allow: ada approved send of the agent send in this session on "
     )
     assert explained["decision"] == "allow"
     assert explained["approval_id"] == items[-1]["id"]
     assert explained["session_id"] == question["session_id"]
     assert revoked.out.startswith(
-        "Revoked: ada approved send of the agent clerk in this session on "
+        "Revoked: ada approved send of the agent send in this session on "
     )
     assert (after["decision"], after["approval_id"]) == ("ask", None)
     assert asking("policy", "revoke", items[-1]["id"]).code == 3

@@ -178,6 +178,8 @@ async def test_what_a_program_sends_in_the_name_of_an_owner_has_no_owners_rights
 async def test_a_program_approves_nothing_in_the_name_of_whoever_may(store: Store) -> None:
     world = make_world(store, policy=(ASKER,))
     named = by_program(EVAS_CHAT)
+    assert Asking((EVAS_CHAT,), "a").person == "loopback:eva"
+    assert Asking((named,), "a").person is None, "there is no rule for whom a program names"
     context = world.context()
     assert policy.approvers(CALL, asking=Asking((named,), "a"), context=context) == ()
 

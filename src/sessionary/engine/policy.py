@@ -59,8 +59,11 @@ class Asking(Struct, frozen=True):
 
     @property
     def person(self) -> str | None:
-        """Whose messages the turn has, if it is one person for whom there can be a rule."""
-        known = {person_of(source) for source in self.sources}
+        """Whose messages the turn has, if it is one person for whom there can be a rule.
+
+        There is none for whom a program names: nobody vouches for that.
+        """
+        known = {None if is_by_program(each) else person_of(each) for each in self.sources}
         return known.pop() if len(known) == 1 else None
 
     def uses(self, call: ProposedCall, context: EngineContext) -> list[ToolUse]:

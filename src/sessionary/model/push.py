@@ -13,6 +13,7 @@ from sessionary.model.terminal import one_line
 
 # The platform of their deliveries. People do not write from it, and agents are not told of it.
 PLATFORM = "push"
+LONGEST_ENDPOINT = 2_000
 _NOTICE = "notification"
 # A notification shows about this much, and a push service takes 4,096 bytes.
 _LONGEST_TEXT = 200

@@ -25,7 +25,12 @@ from sessionary.engine.ports import (
     Webhook,
 )
 from sessionary.errors import BadInput, RetryLater, StoreUnavailable, Unreachable
-from sessionary.model.push import PLATFORM, NewSubscription, PushSubscription
+from sessionary.model.push import (
+    LONGEST_ENDPOINT,
+    PLATFORM,
+    NewSubscription,
+    PushSubscription,
+)
 from sessionary.model.source import Channel
 from sessionary.model.turn import Delivery
 from sessionary.store.database import Store
@@ -37,7 +42,6 @@ SERVICES = (
     "*.push.apple.com",
     "*.notify.windows.com",
 )
-LONGEST_ENDPOINT = 2_000
 _GONE = (404, 410)
 _BUSY = (408, 425, 429)
 _WAIT_SECONDS = 30.0

@@ -10,7 +10,12 @@ from typing_extensions import TypedDict
 
 from sessionary.actions import push
 from sessionary.errors import Conflict
-from sessionary.model.push import NewSubscription, PushSubscription, browser_label
+from sessionary.model.push import (
+    LONGEST_ENDPOINT,
+    NewSubscription,
+    PushSubscription,
+    browser_label,
+)
 from sessionary.model.view import time_text
 from sessionary.store.database import Tx
 from sessionary.web.auth import Admin, ContextDep, context_of
@@ -27,7 +32,6 @@ from sessionary.web.routing import FromBody, JsonAnswer, api_router
 
 router = api_router(prefix=PREFIX, tags=["push"])
 SubscriptionId = Annotated[str, Path(description="The subscription's id.")]
-_LONGEST_ENDPOINT = 2_000
 _LONGEST_KEY = 200
 _LONGEST_LABEL = 100
 
@@ -85,7 +89,7 @@ class NewPushSubscription(Struct, kw_only=True, forbid_unknown_fields=True):
 
     endpoint: Annotated[
         str,
-        Meta(max_length=_LONGEST_ENDPOINT, description="Where its push service takes messages."),
+        Meta(max_length=LONGEST_ENDPOINT, description="Where its push service takes messages."),
     ]
     keys: BrowserKeys
     language: Annotated[PushLanguage, Meta(description="The language of the notifications.")] = (
