@@ -109,6 +109,9 @@ def test_a_budget_is_mentioned_at_50_80_and_100_percent_where_one_writes(
     says(page, "one")
     expect(notice(page)).to_have_text("")
     place = box(page).bounding_box()
+    # The title of the session is a model call too: what it used is asked for once more.
+    eventually(page, lambda: len(budgeted.model.requests) == 2)
+    settled(page)
     before = asked_for_budgets(seen)
 
     box(page).press_sequentially("a message that takes a while")
