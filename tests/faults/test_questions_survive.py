@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from sessionary.actions import questions, verify
+from sessionary.clock import SystemClock
 from sessionary.model.question import Question, QuestionState
 from sessionary.model.turn import TurnState
+from sessionary.store.database import Tx
 from tests.faults.turn_world import ONCE, TurnWorld, answer_of
 from tests.support.fork_server import ForkServer
 
@@ -152,11 +154,22 @@ async def say_in_vain(world: TurnWorld, process: str, chat: str, point: str) -> 
 
 
 async def until_asked(world: TurnWorld, tool: str, chats: Collection[str]) -> None:
-    """Wait until each of these chats has an open question about a tool."""
+    """Wait until each of these chats was sent an open question about a tool: before that, no reply answers it."""
 
     async def are_asked() -> bool:
         found = await open_questions(world)
-        return all(chat in found and found[chat].asked.tool == tool for chat in chats)
+        if not all(chat in found and found[chat].asked.tool == tool for chat in chats):
+            return False
+        now = SystemClock().now()
+
+        def are_shown(tx: Tx) -> bool:
+            numbers = {chat: found[chat].no for chat in chats}
+            return all(
+                questions.is_shown(tx, no, f"wire:{chat}", before=now)
+                for chat, no in numbers.items()
+            )
+
+        return await world.store.read(are_shown)
 
     await world.eventually(are_asked, f"all asked about {tool}")
 
