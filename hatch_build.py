@@ -54,7 +54,7 @@ _CHECKS = (
 )
 
 
-class WorkbenchHook(BuildHookInterface):  # type: ignore[type-arg, misc]
+class WorkbenchHook(BuildHookInterface):  # type: ignore[type-arg]
     """The build hook that Hatchling calls."""
 
     def dependencies(self) -> list[str]:
@@ -102,10 +102,10 @@ def build(root: Path) -> None:
     if is_fresh(root):
         return
     web, dist = root / "web", root / "src/sessionary/web/dist"
-    with _BuildLock(web):
+    with FolderLock(web):
         if is_fresh(root):
             return
-        install(root)
+        install(web)
         made = fingerprint(root)
         fresh = dist.with_name("dist.new")
         run(web, "node_modules/vite/bin/vite.js", "build", "--outDir", str(fresh.resolve()))
@@ -146,14 +146,13 @@ def build_prices(root: Path) -> None:
     fresh.replace(path)
 
 
-def install(root: Path) -> None:
-    """Install the packages of the lock file, with checked hashes, if it has changed."""
-    web = root / "web"
-    wanted = hashlib.sha256((web / "package-lock.json").read_bytes()).hexdigest()
-    stamp = web / "node_modules" / ".sessionary"
+def install(folder: Path) -> None:
+    """Install the packages of a folder's lock file, with checked hashes, if it has changed."""
+    wanted = hashlib.sha256((folder / "package-lock.json").read_bytes()).hexdigest()
+    stamp = folder / "node_modules" / ".sessionary"
     if stamp.is_file() and stamp.read_text() == wanted:
         return
-    run(web, str(_node_home() / "lib/node_modules/npm/bin/npm-cli.js"), "ci", "--no-progress")
+    run(folder, str(_node_home() / "lib/node_modules/npm/bin/npm-cli.js"), "ci", "--no-progress")
     stamp.write_text(wanted)
 
 
@@ -180,16 +179,21 @@ def api_types(root: Path) -> str:
         return made.read_text()
 
 
-def run(web: Path, script: str, *args: str) -> None:
+def run(folder: Path, script: str, *args: str) -> None:
     """Run a script with Node; show its output only if it fails."""
-    node = _node_home() / "bin/node"
+    node = node_program()
     env = os.environ | {"PATH": f"{node.parent}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(
-        [node, script, *args], cwd=web, env=env, capture_output=True, text=True, check=False
+        [node, script, *args], cwd=folder, env=env, capture_output=True, text=True, check=False
     )
     if done.returncode:
         sys.stderr.write(done.stdout + done.stderr)
-        raise SystemExit(f"failed in web/: node {Path(script).name} {' '.join(args)}")
+        raise SystemExit(f"failed in {folder.name}/: node {Path(script).name} {' '.join(args)}")
+
+
+def node_program() -> Path:
+    """Return the path of Node."""
+    return _node_home() / "bin/node"
 
 
 def _node_home() -> Path:
@@ -197,11 +201,11 @@ def _node_home() -> Path:
     return Path(found or "").parent
 
 
-class _BuildLock:
-    """Lets one build run at a time; two would overwrite each other's files."""
+class FolderLock:
+    """Lets one process at a time build or install in a folder; two would overwrite each other's files."""
 
-    def __init__(self, web: Path) -> None:
-        self._file = (web / ".lock").open("w")
+    def __init__(self, folder: Path) -> None:
+        self._file = (folder / ".lock").open("w")
 
     def __enter__(self) -> None:
         fcntl.flock(self._file, fcntl.LOCK_EX)
