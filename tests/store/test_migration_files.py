@@ -32,6 +32,7 @@ APPLIED = {
         "0027_questions": "3ec1ea82c286f5dd68b642359c9c85b4f7fb81b5171ab15ccd0458ee52b97443",
         "0028_question_codes": "d007e05c2e23ee6d8935ddd2fed660feaae1a08d5104870704d821ad7f92e8a8",
         "0029_push_subscriptions": "bbedbd8e957dd5794c6f52e82f5636015d6a70ed2dada5c08c854adb0ca3490a",
+        "0030_conversation_prefixes": "f4a419046f422c3a5c3d2b292ebe834862b5960bbb69dc01d866d1f5c41bf5bf",
     },
     "postgres": {
         "0001_spine": "d227d7d246153e9e55752bb7f491ea55ffd382705e915a8e1686ca88b2e0d0df",
@@ -63,6 +64,7 @@ APPLIED = {
         "0027_questions": "d7a9bbb7793a1661dec0c0fc197d42ac44ab18562bc31ab2b0f5bb8f6ef95251",
         "0028_question_codes": "73619918935ae5c5b3f88137b309b31ebf1cf95b7e5663a41ab6a8a65f5a51b9",
         "0029_push_subscriptions": "b908f57cef636a7abf98419e04a41c45ccc8129774d104b033c8ec57758243dd",
+        "0030_conversation_prefixes": "76f3c700756855165551223972ed22b3ee5f7866aaa823dd6fa041240a3b8f42",
     },
 }
 

@@ -14,6 +14,7 @@ from tests.support.store_folds import CompactionSuite, ForkSuite, ReadingSuite, 
 from tests.support.store_lists import ListSuite, PurgeSuite
 from tests.support.store_log import LogSuite
 from tests.support.store_outbox import FinalizerSuite, LedgerSuite, OutboxSuite
+from tests.support.store_prefixes import PrefixSuite
 from tests.support.store_routing import MoveSuite, RoutingSuite, SwitchSuite
 from tests.support.store_sessions import SessionSuite, TitleSuite
 from tests.support.store_turns import InboxSuite, LeaseSuite, TurnSuite
@@ -38,5 +39,6 @@ class StoreSuite(
     LedgerSuite,
     ListSuite,
     PurgeSuite,
+    PrefixSuite,
 ):
     """Every rule that the actions keep on a store."""

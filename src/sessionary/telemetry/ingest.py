@@ -18,6 +18,7 @@ from sessionary.clock import Clock, Ids, Moment
 from sessionary.errors import BadInput, Conflict, SessionaryError
 from sessionary.model import transcript
 from sessionary.model.message import Message
+from sessionary.model.prefix import message_digest
 from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import SessionHead
 from sessionary.model.source import SessionKey, Source, key_for
@@ -335,7 +336,7 @@ def _with_moved_inputs(content: SpanContent, moved: Sequence[KnownMessage]) -> S
     """A call with the inputs that an earlier request brought, now that its output has come."""
     if content.operation is not Operation.CALL or not content.outputs:
         return content
-    digests = {merge.digest(each) for each in (*content.inputs, *content.outputs)}
+    digests = {message_digest(each) for each in (*content.inputs, *content.outputs)}
     earlier = [
         each.message
         for each in moved

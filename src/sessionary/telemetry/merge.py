@@ -1,12 +1,11 @@
 """Finds the messages of a span that the log does not have yet: every call repeats the conversation so far."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sessionary.model import codec
-from sessionary.model.message import Attachment, Message, Role, Text, ToolCall, ToolResult, Unknown
+from sessionary.model.message import Message, Role
+from sessionary.model.prefix import message_digest
 from sessionary.telemetry.genai import Operation, SpanContent, is_placeholder
 
 # Whether a message went into a span or came out of it.
@@ -42,7 +41,7 @@ def known_message(message: Message, *, seq: int = 0, at: datetime | None = None)
     origin = found if isinstance(found, dict) else {}
     return KnownMessage(
         message,
-        digest(message),
+        message_digest(message),
         is_reply=message.role is Role.ASSISTANT and message.finish_reason != "error",
         span=origin.get("span"),
         side=origin.get("side"),
@@ -56,7 +55,11 @@ def new_messages(content: SpanContent, known: Sequence[KnownMessage]) -> list[Sp
     """The messages of a span that are not in the log. An agent's span repeats those of its calls."""
     if content.operation is Operation.TOOL:
         digests = {each.digest for each in known}
-        return [SpanMessage(each, OUT) for each in content.outputs if digest(each) not in digests]
+        return [
+            SpanMessage(each, OUT)
+            for each in content.outputs
+            if message_digest(each) not in digests
+        ]
     if content.operation is Operation.AGENT:
         unmatched, _ = _match((*content.inputs, *content.outputs), known)
         return [SpanMessage(each, IN) for each in unmatched]
@@ -80,7 +83,7 @@ def _match(messages: Sequence[Message], known: Sequence[KnownMessage]) -> tuple[
     unmatched: list[Message] = []
     matched = 0
     for message in messages:
-        later = (place for place in places.get(digest(message), ()) if place >= matched)
+        later = (place for place in places.get(message_digest(message), ()) if place >= matched)
         found = next(later, None)
         if found is None:
             unmatched.append(message)
@@ -91,7 +94,7 @@ def _match(messages: Sequence[Message], known: Sequence[KnownMessage]) -> tuple[
 
 def _has_output(known: Sequence[KnownMessage], output: Message, content: SpanContent) -> bool:
     """Whether an output is there: from this span, or as the input of a later one that came first."""
-    own = digest(output)
+    own = message_digest(output)
     return any(
         each.digest == own and (each.span == content.span.span_id or each.side != OUT)
         for each in known
@@ -102,24 +105,3 @@ def _last_prompt(messages: Sequence[Message]) -> list[Message]:
     """The messages after the last reply, without tool results."""
     last = max((n for n, each in enumerate(messages) if each.role is Role.ASSISTANT), default=-1)
     return [each for each in messages[last + 1 :] if each.role is not Role.TOOL]
-
-
-def digest(message: Message) -> str:
-    """A hash of the text, and of tool calls and results by their ids, however they were encoded."""
-    text = "\n".join(part.text.strip() for part in message.parts if isinstance(part, Text))
-    others = [_part_key(part) for part in message.parts]
-    fields = [str(message.role), text, sorted(key for key in others if key)]
-    return hashlib.sha256(codec.encode(fields).encode()).hexdigest()
-
-
-def _part_key(part: object) -> str:
-    match part:
-        case ToolCall(id=id, name=name, arguments=arguments):
-            return f"call {id}" if id else f"call {name} {codec.encode(arguments)}"
-        case ToolResult(call_id=call_id, content=content):
-            return f"result {call_id}" if call_id else f"result {codec.encode(content)}"
-        case Attachment(blob=blob):
-            return f"file {blob}"
-        case Unknown(data=data):
-            return f"other {codec.encode(dict(data))}"
-    return ""

@@ -23,7 +23,15 @@ from sessionary.model.question import person_key
 from sessionary.model.session import Segment, SessionFolder, SessionHead, TitleBy
 from sessionary.model.source import ChatType, Person
 from sessionary.store.database import Store, Tx
-from sessionary.store.tables import access, entries, imports, questions, retention, sessions
+from sessionary.store.tables import (
+    access,
+    entries,
+    imports,
+    prefixes,
+    questions,
+    retention,
+    sessions,
+)
 
 PAGE = 200
 REMAINS = (
@@ -223,6 +231,7 @@ def _erase_in(
         _rebuild_summaries(tx, heir, first)
     retention.delete_responses(tx, head.id)
     questions.delete_of_session(tx, no)
+    prefixes.delete_of_session(tx, no)
     if content.is_whole:
         if head.key is not None:
             sessions.take_next_session(tx, str(head.key), profile=head.profile)

@@ -13,7 +13,7 @@ from sessionary.model.message import MAX_SEQ, Attachment, Compaction, Entry, Mes
 from sessionary.model.session import Segment, SessionHead
 from sessionary.model.source import Source, escape, source_as_stored
 from sessionary.store.database import Row, Tx
-from sessionary.store.tables import blobs, entries, questions, sessions
+from sessionary.store.tables import blobs, entries, prefixes, questions, sessions
 from sessionary.store.tables.blobs import Unpacker
 
 TOMBSTONE_SOURCE = '{"platform":"purged"}'
@@ -68,6 +68,7 @@ def bury(tx: Tx, head: SessionHead, *, at: datetime) -> None:
     for forget in ("delete_draft", "delete_holds", "forget_arrivals", "forget_deliveries"):
         tx.run(forget, no=head.no)
     questions.delete_of_session(tx, head.no)
+    prefixes.delete_of_session(tx, head.no)
     delete_responses(tx, head.id)
 
 

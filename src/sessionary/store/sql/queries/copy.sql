@@ -348,6 +348,18 @@ SELECT {{copy_columns_bindings}} FROM bindings WHERE (profile, key) > (:after_pr
 -- name: copy_row_bindings
 INSERT INTO bindings ({{copy_columns_bindings}}) VALUES (:profile, :key, :session_no, :bound_at);
 
+-- name: copy_key_conversation_prefixes
+profile TEXT, client TEXT, digest TEXT
+
+-- name: copy_columns_conversation_prefixes
+profile, client, digest, session_no, seq
+
+-- name: copy_page_conversation_prefixes
+SELECT {{copy_columns_conversation_prefixes}} FROM conversation_prefixes WHERE (profile, client, digest) > (:after_profile, :after_client, :after_digest) ORDER BY profile, client, digest LIMIT :limit;
+
+-- name: copy_row_conversation_prefixes
+INSERT INTO conversation_prefixes ({{copy_columns_conversation_prefixes}}) VALUES (:profile, :client, :digest, :session_no, :seq);
+
 -- name: copy_key_deliveries
 no INTEGER
 
