@@ -10,7 +10,7 @@ import pytest
 from sessionary.actions import access as homes
 from sessionary.actions import push, schedules
 from sessionary.actions import questions as actions
-from sessionary.channels.push.adapter import PushAdapter
+from sessionary.channels.push.sender import PushSender
 from sessionary.config.engine import QuestionSettings
 from sessionary.config.server import PushTable
 from sessionary.engine.engine import Engine
@@ -44,13 +44,13 @@ class PushWorld:
         self.store = store
         self.service = service
         self.world = make_world(store, questions=QuestionSettings(**questions))
-        self.adapter = self.make_adapter()
-        self.world.use(push=self.adapter)
+        self.sender = self.make_sender()
+        self.world.use(push=self.sender)
         self.runner = AskingRunner()
 
-    def make_adapter(self) -> PushAdapter:
+    def make_sender(self) -> PushSender:
         settings = PushTable(services=(self.service.url,))
-        return PushAdapter(self.store, settings, clock=self.world.clock)
+        return PushSender(self.store, settings, clock=self.world.clock)
 
     async def browser(self, language: str = "en", *, profile: str = "main") -> FakeBrowser:
         """A browser that is subscribed."""
@@ -143,7 +143,7 @@ async def test_a_push_service_is_told_how_long_and_how_urgent_a_notification_is(
     assert asked.headers["topic"] == decided.headers["topic"]
     assert len(asked.headers["topic"]) == 32
     assert asked.claims["sub"] == "https://agents.example.org"
-    assert asked.public_key == decided.public_key == await here.adapter.public_key()
+    assert asked.public_key == decided.public_key == await here.sender.public_key()
 
 
 async def test_a_decision_replaces_the_notification(store: Store, service: FakePushService) -> None:
@@ -178,7 +178,7 @@ async def test_a_question_that_was_decided_before_is_not_shown(
     await answer(here.world, await here.only_question())
     await asking.stop()
 
-    here.world.use(push=here.adapter)
+    here.world.use(push=here.sender)
     engine = await here.world.started(runner=here.runner)
     await here.world.settle(engine)
     await engine.stop()
@@ -375,7 +375,7 @@ async def test_a_browser_that_changes_its_profile_is_told_nothing_of_the_old_one
     moved = await store.write(
         push.subscribe, browser.subscription(), profile="other", moment=moment, login_id="login"
     )
-    here.world.use(push=here.adapter)
+    here.world.use(push=here.sender)
     engine = await here.world.started(runner=here.runner)
     await here.world.eventually(lambda: _is_abandoned(here))
     await engine.stop()
@@ -434,7 +434,7 @@ async def test_a_test_says_only_that_it_works(store: Store, service: FakePushSer
 
 async def test_two_processes_at_once_make_one_key(store: Store, service: FakePushService) -> None:
     here = PushWorld(store, service)
-    first, second = here.make_adapter(), here.make_adapter()
+    first, second = here.make_sender(), here.make_sender()
     one = store.write(push.keep_key, "AQ")
     two = store.write(push.keep_key, "Ag")
 

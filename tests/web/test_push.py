@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sessionary.channels.push.adapter import PushAdapter
+from sessionary.channels.push.sender import PushSender
 from sessionary.config.engine import AccessPolicy
 from sessionary.config.server import PushTable
 from sessionary.model.access import Scope
@@ -30,8 +30,8 @@ async def service() -> AsyncIterator[FakePushService]:
 
 @pytest.fixture
 async def server(store: Store, service: FakePushService, servers: Any) -> Served:
-    adapter = PushAdapter(store, PushTable(services=(service.url,)), clock=FakeClock())
-    made: Served = await servers(push=adapter, runner=AskingRunner(), engine={"access": ACCESS})
+    sender = PushSender(store, PushTable(services=(service.url,)), clock=FakeClock())
+    made: Served = await servers(push=sender, runner=AskingRunner(), engine={"access": ACCESS})
     return made
 
 

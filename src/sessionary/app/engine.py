@@ -15,7 +15,7 @@ from sessionary.app.context import AppContext, load_prices
 from sessionary.config.engine import AgentTable, EngineConfig, read_engine
 from sessionary.engine.context import EngineContext, EventBus
 from sessionary.engine.engine import Engine
-from sessionary.engine.ports import Adapter
+from sessionary.engine.ports import Adapter, Sender
 from sessionary.errors import BadInput
 from sessionary.model.choice import ChoiceCatalog
 from sessionary.model.schedule import Run
@@ -116,7 +116,7 @@ def build_engine(
     agents: Agents | None = None,
     instrumentation: "Instrumentation | None" = None,
     bus: EventBus | None = None,
-    push: Adapter | None = None,
+    push: Sender | None = None,
 ) -> Engine:
     """Build an engine on an open store, with this process's channels; instrumented if wanted.
 

@@ -56,7 +56,7 @@ from sessionary.web.server import Ready
 
 if TYPE_CHECKING:
     from sessionary.app.imports import Discovery, ToolImport
-    from sessionary.channels.push.adapter import PushAdapter
+    from sessionary.channels.push.sender import PushSender
     from sessionary.telemetry.instrument import TelemetryExporter
 
 
@@ -267,14 +267,14 @@ def open_exporter(app: AppContext) -> "TelemetryExporter | None":
     )
 
 
-def open_push(app: AppContext) -> "PushAdapter | None":
+def open_push(app: AppContext) -> "PushSender | None":
     """Return what notifies browsers of questions; None without the extra that it needs."""
     if importlib.util.find_spec("cryptography") is None:
         return None
     # Loads the base of all channels: 10 ms. `cryptography` is loaded with the first notification.
-    from sessionary.channels.push.adapter import PushAdapter
+    from sessionary.channels.push.sender import PushSender
 
-    return PushAdapter(app.store, read_push(app.config), clock=app.clock)
+    return PushSender(app.store, read_push(app.config), clock=app.clock)
 
 
 def open_ingest(app: AppContext) -> TelemetryIngest | None:

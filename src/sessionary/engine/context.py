@@ -13,7 +13,7 @@ from sessionary.actions.turns import RequestRecord
 from sessionary.clock import Clock, Ids, Moment
 from sessionary.config.engine import EngineSettings
 from sessionary.engine.context_cache import ContextCache
-from sessionary.engine.ports import Adapter, Agent
+from sessionary.engine.ports import Adapter, Agent, Sender
 from sessionary.model import codec
 from sessionary.model.choice import ChoiceCatalog
 from sessionary.model.prompt import PromptContext
@@ -182,7 +182,7 @@ class EngineContext:
     deliverable: frozenset[str] = frozenset()
     # What notifies browsers of questions. It is no adapter of a platform: nobody writes from it, and agents are not
     # told of it.
-    push: Adapter | None = None
+    push: Sender | None = None
     policies: Policies = field(default_factory=Policies)
     isolation: Isolation = field(default_factory=Isolation)
     settings: EngineSettings = field(default_factory=EngineSettings)

@@ -9,7 +9,7 @@ from typing import Any
 from sessionary.engine.context import EngineContext
 from sessionary.engine.intake import Intake, Received, SubmissionResult
 from sessionary.engine.outbox import Outbox, PlatformServices, TurnStatusDisplay
-from sessionary.engine.ports import Adapter
+from sessionary.engine.ports import Adapter, Sender
 from sessionary.engine.scheduler import Scheduler
 from sessionary.engine.sweeper import Sweeper
 from sessionary.engine.turn.compaction import Compactor
@@ -76,7 +76,7 @@ class Engine:
         self._tasks = [asyncio.create_task(self._supervise(name, run)) for name, run in loops]
 
     async def stop(self) -> None:
-        """Stop the intake, let running turns end or be interrupted, then close the adapters."""
+        """Stop the intake, let running turns end or be interrupted, then close what sends."""
         for task in self._tasks:
             task.cancel()
         until = time.monotonic() + STOP_SECONDS
@@ -90,9 +90,10 @@ class Engine:
         await self._outbox.finish(seconds=max(0.0, until - time.monotonic()))
         if self._push is not None:
             await self._push.finish(seconds=max(0.0, until - time.monotonic()))
-        closing = [
-            asyncio.create_task(adapter.close()) for adapter in self.context.adapters.values()
-        ]
+        senders: list[Sender] = [*self.context.adapters.values()]
+        if self.context.push is not None:
+            senders.append(self.context.push)
+        closing = [asyncio.create_task(each.close()) for each in senders]
         await _wait_for(closing, seconds=CLOSE_SECONDS)
 
     async def receive(

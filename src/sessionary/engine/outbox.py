@@ -19,7 +19,7 @@ from sessionary.actions.outbox import DeliveryAdded
 from sessionary.actions.sessions import read, routing
 from sessionary.actions.sessions.routing import Move
 from sessionary.engine.context import EngineContext, LiveEvent, WakeSignal
-from sessionary.engine.ports import Adapter
+from sessionary.engine.ports import Adapter, Sender
 from sessionary.errors import (
     NotAllowed,
     NotFound,
@@ -46,20 +46,20 @@ log = logging.getLogger(__name__)
 
 
 class Outbox:
-    """Sends the deliveries of the platforms with these adapters."""
+    """Sends the deliveries of the platforms with these senders."""
 
     def __init__(
         self,
         context: EngineContext,
-        adapters: Mapping[str, Adapter],
+        senders: Mapping[str, Sender],
         *,
         poll_seconds: float | None = None,
     ) -> None:
         """`poll_seconds`: how often to look for what another process wrote, if not as often as the settings say."""
         self._context = context
         self._poll_seconds = poll_seconds or context.settings.poll_seconds
-        self._adapters = adapters
-        self._prefixes = tuple(str(Channel(name, "-"))[:-1] for name in adapters)
+        self._senders = senders
+        self._prefixes = tuple(str(Channel(name, "-"))[:-1] for name in senders)
         self._wake: WakeSignal | None = None
         # By platform: one that does not answer must not block the others.
         self._sending: dict[str, set[asyncio.Task[bool]]] = {}
@@ -76,7 +76,7 @@ class Outbox:
 
     async def run(self) -> None:
         """Send until cancelled; attempts that have begun are finished first."""
-        if not self._adapters:
+        if not self._senders:
             return
         self._wake = WakeSignal(
             self._context.store,
@@ -86,7 +86,7 @@ class Outbox:
         self._is_open = True
         try:
             while True:
-                more = [await self._send_due(adapter) for adapter in self._adapters.values()]
+                more = [await self._send_due(sender) for sender in self._senders.values()]
                 if not any(more):
                     await self._wake.wait()
         finally:
@@ -107,7 +107,7 @@ class Outbox:
         The caller must call `send` afterwards, also if the delivery was not written: that frees the reservation.
         """
         sending = len(self._sending.get(platform, ())) + self._reserved[platform]
-        if not self._is_open or platform not in self._adapters or sending >= MAX_SENDING:
+        if not self._is_open or platform not in self._senders or sending >= MAX_SENDING:
             return None
         self._reserved[platform] += 1
         seconds = self._context.settings.send_seconds * CLAIM_FACTOR
@@ -117,7 +117,7 @@ class Outbox:
     def send(self, platform: str, claimed: Sequence[Delivery]) -> None:
         """Send the delivery that was written with a claim of `reserve`, if it was."""
         self._reserved[platform] -= 1
-        self._start(self._adapters[platform], claimed)
+        self._start(self._senders[platform], claimed)
 
     async def finish(self, *, seconds: float) -> None:
         """Wait up to `seconds` for the deliveries of turns that ended while the engine was stopping."""
@@ -125,13 +125,13 @@ class Outbox:
         if sending:
             await asyncio.wait(sending, timeout=seconds)
 
-    async def _send_due(self, adapter: Adapter) -> bool:
+    async def _send_due(self, sender: Sender) -> bool:
         """Begin to send what is due, up to the limit; return whether more may be due already."""
         context = self._context
-        sending = self._sending.setdefault(adapter.platform, set())
-        free = MAX_SENDING - len(sending) - self._reserved[adapter.platform]
+        sending = self._sending.setdefault(sender.platform, set())
+        free = MAX_SENDING - len(sending) - self._reserved[sender.platform]
         if free <= 0:
-            self._full.add(adapter.platform)  # the first that finishes wakes the loop
+            self._full.add(sender.platform)  # the first that finishes wakes the loop
             return False
         try:
             claim = context.store.write(
@@ -140,21 +140,21 @@ class Outbox:
                 seconds=context.settings.send_seconds * CLAIM_FACTOR,
                 now=context.clock.now(),
                 limit=free,
-                platform=adapter.platform,
+                platform=sender.platform,
                 profile=context.profile,
             )
-            claimed = await claim.handoff(lambda deliveries: self._start(adapter, deliveries))
+            claimed = await claim.handoff(lambda deliveries: self._start(sender, deliveries))
         except (RetryLater, StoreUnavailable) as error:
             log.warning("the outbox cannot be read: %s", error)
             return False
         return len(claimed) == free
 
-    def _start(self, adapter: Adapter, claimed: Sequence[Delivery]) -> None:
-        sending = self._sending.setdefault(adapter.platform, set())
+    def _start(self, sender: Sender, claimed: Sequence[Delivery]) -> None:
+        sending = self._sending.setdefault(sender.platform, set())
         until = time.monotonic() + self._context.settings.send_seconds * CLAIM_FACTOR
         for delivery in claimed:
             self._claimed_until[delivery.id] = until
-            task = asyncio.create_task(self._send(adapter, delivery))
+            task = asyncio.create_task(self._send(sender, delivery))
             sending.add(task)
             task.add_done_callback(partial(self._finished, delivery))
 
@@ -170,12 +170,12 @@ class Outbox:
         if self._wake is not None:
             self._wake.wake()
 
-    async def _send(self, adapter: Adapter, delivery: Delivery) -> bool:
+    async def _send(self, sender: Sender, delivery: Delivery) -> bool:
         """Send a delivery and record the outcome; return whether more may be due now."""
         context = self._context
         try:
             async with asyncio.timeout(context.settings.send_seconds):
-                sent = await adapter.send(delivery)
+                sent = await sender.send(delivery)
         except (RetryLater, StoreUnavailable) as error:
             # Not before the platform says; and later each time, or a short outage would use up all attempts.
             wait = max(getattr(error, "after", 0.0), self._backoff(delivery))

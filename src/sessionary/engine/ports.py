@@ -454,14 +454,27 @@ class DeliveryServices(Protocol):
         """Return the channels of this platform that have a conversation, the most recently active first."""
 
 
-class Adapter(Protocol):
-    """The connection to a platform.
+class Sender(Protocol):
+    """Sends the deliveries of a platform.
 
-    `sessionary.channels.base.ChannelAdapter` implements what is the same on every platform.
     `send` raises `RetryLater` or `Unreachable`; after any other error it is unclear whether the message was sent.
     """
 
     platform: str
+
+    async def send(self, delivery: Delivery) -> Sent:
+        """Send one delivery."""
+
+    async def close(self) -> None:
+        """Close connections."""
+
+
+class Adapter(Sender, Protocol):
+    """The connection to a platform where people write to the agent.
+
+    `sessionary.channels.base.ChannelAdapter` implements what is the same on every platform.
+    """
+
     capabilities: Capabilities
     # None where the platform posts nothing to us.
     webhook: Webhook | None
@@ -475,9 +488,6 @@ class Adapter(Protocol):
     async def run(self, receive: Receive) -> None:
         """Receive messages until cancelled; acknowledge each after `receive` has returned."""
 
-    async def send(self, delivery: Delivery) -> Sent:
-        """Send one delivery."""
-
     async def typing(self, channel: Channel) -> None:
         """Show the typing indicator, where the platform has one."""
 
@@ -486,6 +496,3 @@ class Adapter(Protocol):
 
     async def check(self) -> str:
         """Connect, and return who the bot is; an error says what is missing and how to get it."""
-
-    async def close(self) -> None:
-        """Close connections."""

@@ -16,14 +16,7 @@ from sessionary.actions.push import PushRequest
 from sessionary.channels import callback
 from sessionary.clock import Clock
 from sessionary.config.server import PushTable
-from sessionary.engine.ports import (
-    Capabilities,
-    Challenge,
-    DeliveryServices,
-    Receive,
-    Sent,
-    Webhook,
-)
+from sessionary.engine.ports import Sent
 from sessionary.errors import BadInput, RetryLater, StoreUnavailable, Unreachable
 from sessionary.model.push import (
     LONGEST_ENDPOINT,
@@ -31,7 +24,6 @@ from sessionary.model.push import (
     NewSubscription,
     PushSubscription,
 )
-from sessionary.model.source import Channel
 from sessionary.model.turn import Delivery
 from sessionary.store.database import Store
 
@@ -52,14 +44,10 @@ _HOST = re.compile(r"[a-z0-9.-]+")
 log = logging.getLogger(__name__)
 
 
-class PushAdapter:
+class PushSender:
     """Tells browsers of questions, by the push service that each of them uses."""
 
     platform = PLATFORM
-    capabilities = Capabilities()
-    webhook: Webhook | None = None
-    challenge: Challenge | None = None
-    webhook_bytes = 0
 
     def __init__(self, store: Store, settings: PushTable, *, clock: Clock) -> None:
         self._store = store
@@ -192,25 +180,6 @@ class PushAdapter:
                 kept = await self._store.write(push.keep_key, await asyncio.to_thread(_make_key))
             self._key = kept
         return self._key
-
-    # What browsers cannot do.
-
-    def attach(self, services: DeliveryServices, /) -> None:
-        """Need none of the services."""
-
-    async def run(self, receive: Receive) -> None:
-        """Wait until cancelled: nobody writes from a notification."""
-        await asyncio.Event().wait()
-
-    async def typing(self, channel: Channel) -> None:
-        """Show nothing."""
-
-    async def show(self, channel: Channel, turn_id: str, text: str) -> None:
-        """Show nothing."""
-
-    async def check(self) -> str:
-        """Return which push services may be called; none is."""
-        return ", ".join((*SERVICES, *self._settings.services))
 
     async def close(self) -> None:
         """End the threads; what they are sending is not waited for."""
