@@ -55,6 +55,7 @@ def ask_many(tx: Tx, context: EngineContext, first: int, count: int) -> None:
         questions.park(tx, begun.lease, [SEND], asking=asking, context=context, moment=moment)
 
 
+@pytest.mark.timeout(900)  # on a loaded machine the writing of the turns takes minutes
 async def test_ten_thousand_waiting_turns_hold_no_memory_and_cost_nothing_per_sweep(
     sqlite_steps: Callable[[], int], store: Store, record_property: Record
 ) -> None:
