@@ -24,7 +24,8 @@ DELETE FROM blob_refs WHERE hash = :hash AND entry_no = :entry_no;
 -- name: delete_blob_if_unused
 DELETE FROM blobs WHERE hash = :hash
   AND NOT EXISTS (SELECT 1 FROM blob_refs WHERE hash = :hash)
-  AND NOT EXISTS (SELECT 1 FROM uploads WHERE hash = :hash);
+  AND NOT EXISTS (SELECT 1 FROM uploads WHERE hash = :hash)
+  AND NOT EXISTS (SELECT 1 FROM files WHERE hash = :hash);
 
 -- name: entry_has_blob
 SELECT 1 FROM blob_refs WHERE hash = :hash AND entry_no BETWEEN :first AND :last LIMIT 1;
@@ -36,6 +37,8 @@ ON CONFLICT (profile, hash) DO UPDATE SET uploaded_at = excluded.uploaded_at;
 -- name: profile_has_blob
 -- Brought in by the profile itself, or part of one of its sessions.
 SELECT 1 FROM uploads WHERE hash = :hash AND profile = :profile
+UNION ALL
+SELECT 1 FROM files WHERE hash = :hash AND profile = :profile
 UNION ALL
 SELECT 1 FROM blob_refs r JOIN sessions s ON s.no = r.entry_no >> 24
 WHERE r.hash = :hash AND s.profile = :profile

@@ -300,6 +300,18 @@ SELECT {{copy_columns_blob_refs}} FROM blob_refs WHERE (hash, entry_no) > (:afte
 -- name: copy_row_blob_refs
 INSERT INTO blob_refs ({{copy_columns_blob_refs}}) VALUES (:hash, :entry_no);
 
+-- name: copy_key_files
+id TEXT
+
+-- name: copy_columns_files
+id, profile, hash, name, media_type, size, purpose, token_id, created_at, expires_at
+
+-- name: copy_page_files
+SELECT {{copy_columns_files}} FROM files WHERE id > :after_id ORDER BY id LIMIT :limit;
+
+-- name: copy_row_files
+INSERT INTO files ({{copy_columns_files}}) VALUES (:id, :profile, :hash, :name, :media_type, :size, :purpose, :token_id, :created_at, :expires_at);
+
 -- name: copy_key_sessions
 no INTEGER
 
