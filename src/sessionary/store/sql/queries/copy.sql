@@ -372,6 +372,18 @@ SELECT {{copy_columns_conversation_prefixes}} FROM conversation_prefixes WHERE (
 -- name: copy_row_conversation_prefixes
 INSERT INTO conversation_prefixes ({{copy_columns_conversation_prefixes}}) VALUES (:profile, :client, :digest, :session_no, :seq);
 
+-- name: copy_key_proxy_exchanges
+id TEXT
+
+-- name: copy_columns_proxy_exchanges
+id, profile, state, holder, expires_at, began_at, done_at, person_id, facts, request, response
+
+-- name: copy_page_proxy_exchanges
+SELECT {{copy_columns_proxy_exchanges}} FROM proxy_exchanges WHERE id > :after_id ORDER BY id LIMIT :limit;
+
+-- name: copy_row_proxy_exchanges
+INSERT INTO proxy_exchanges ({{copy_columns_proxy_exchanges}}) VALUES (:id, :profile, :state, :holder, :expires_at, :began_at, :done_at, :person_id, :facts, :request, :response);
+
 -- name: copy_key_deliveries
 no INTEGER
 
