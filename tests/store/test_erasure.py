@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from sessionary.actions import verify
+from sessionary.actions import files, verify
 from sessionary.actions.retention import erase
 from sessionary.actions.retention.erase import ErasureSubject
 from sessionary.actions.search import search
 from sessionary.actions.search.search import SearchOptions
 from sessionary.actions.sessions import edit, model_calls, read, revise
+from sessionary.errors import NotFound
 from sessionary.model.message import Attachment, Message, Role, Text
 from sessionary.model.source import Person, Source
 from sessionary.store.database import Store
@@ -94,6 +95,21 @@ def test_their_files_go_with_their_words(world: World) -> None:
     erased(world)
 
     assert not world.read(blobs.exists, name)
+
+
+def test_files_that_a_program_keeps_for_them_go_too(world: World) -> None:
+    made = shared(world)
+    new = files.NewFile(b"a letter of Ann", "letter.txt", "text/plain", "user_data")
+    kept = world.write(
+        files.keep_file, new, profile="main", token_id="token", moment=world.moment()
+    )
+    world.append(made, Message(Role.USER, (Attachment(kept.hash),), person=EVA))
+
+    erased(world)
+
+    assert not world.read(blobs.exists, kept.hash)
+    with pytest.raises(NotFound):
+        world.read(files.get_file, kept.id, profile="main", now=world.clock.now())
 
 
 def test_what_the_model_was_sent_goes_too(world: World) -> None:

@@ -10,6 +10,7 @@ Give it the fixture `store` (open, migrated, empty) and let pytest collect it:
             store.close()
 """
 
+from tests.support.store_files import FileSuite
 from tests.support.store_folds import CompactionSuite, ForkSuite, ReadingSuite, RetractionSuite
 from tests.support.store_lists import ListSuite, PurgeSuite
 from tests.support.store_log import LogSuite
@@ -40,5 +41,6 @@ class StoreSuite(
     ListSuite,
     PurgeSuite,
     PrefixSuite,
+    FileSuite,
 ):
     """Every rule that the actions keep on a store."""

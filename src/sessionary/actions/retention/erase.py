@@ -218,6 +218,8 @@ def _erase_in(
     retention.unpack(tx, no)
     quotes = set(content.quotes)
     for seq in (*content.seqs, *content.quotes):
+        if seq in content.seqs:
+            retention.delete_files_of_entry(tx, head, seq)
         [entry] = entries.read(tx, Segment(head.no, head.id, seq, seq))
         assert isinstance(entry.body, Message)
         if seq in quotes:

@@ -13,7 +13,7 @@ from sessionary.model.message import MAX_SEQ, Attachment, Compaction, Entry, Mes
 from sessionary.model.session import Segment, SessionHead
 from sessionary.model.source import Source, escape, source_as_stored
 from sessionary.store.database import Row, Tx
-from sessionary.store.tables import blobs, entries, prefixes, questions, sessions
+from sessionary.store.tables import blobs, entries, files, prefixes, questions, sessions
 from sessionary.store.tables.blobs import Unpacker
 
 TOMBSTONE_SOURCE = '{"platform":"purged"}'
@@ -93,6 +93,13 @@ def delete_blobs(
     for name in dict.fromkeys(each for each in hashes if each not in but):
         tx.run("delete_upload", hash=name, profile=profile)
         tx.run("delete_blob_if_unused", hash=name)
+
+
+def delete_files_of_entry(tx: Tx, head: SessionHead, seq: int) -> None:
+    """Delete the files that programs keep with the bytes of an entry's attachments; the entry still has them."""
+    number = entries.entry_no(head.no, seq)
+    for (name,) in tx.all("blobs_of_entries", first=number, last=number):
+        files.delete_of_blob(tx, name, profile=head.profile)
 
 
 def delete_requests(tx: Tx, head: SessionHead) -> None:
