@@ -37,6 +37,10 @@ MARKER = "copy"
 GENERATION = "generation"
 PAGE = 500
 PAGE_BYTES = 4 * 1024 * 1024
+# Tables with rows of any size: a page of them is measured before it is read.
+LARGE = frozenset(
+    {"blobs", "checkpoints", "checkpoint_values", "checkpoint_writes", "stored_runs"}
+)
 _LEAST = {"INTEGER": -(2**62), "TEXT": ""}
 
 T = TypeVar("T")
@@ -169,16 +173,16 @@ def _progress_of(tx: Tx, table: CopiedTable) -> tuple[list[Any], int]:
 
 
 def _page(tx: Tx, table: CopiedTable, after: list[Any]) -> list[Row]:
-    limit = PAGE if table.name != "blobs" else _blob_page_size(tx, after[0])
     beyond = {f"after_{name}": value for name, value in zip(table.key, after, strict=True)}
+    limit = _page_size(tx, table.name, beyond) if table.name in LARGE else PAGE
     return tx.all(f"copy_page_{table.name}", limit=limit, **beyond)
 
 
-def _blob_page_size(tx: Tx, after: str) -> int:
-    """How many blobs fit in memory together; at least one."""
+def _page_size(tx: Tx, table: str, beyond: Mapping[str, Any]) -> int:
+    """How many rows fit in memory together; at least one."""
     room = PAGE_BYTES
     count = 0
-    for _, size in tx.all("blob_sizes", after=after, limit=PAGE):
+    for (size,) in tx.all(f"copy_sizes_{table}", limit=PAGE, **beyond):
         room -= size
         if room < 0:
             break

@@ -120,6 +120,18 @@ SELECT {{copy_columns_logins}} FROM logins WHERE id > :after_id ORDER BY id LIMI
 -- name: copy_row_logins
 INSERT INTO logins ({{copy_columns_logins}}) VALUES (:id, :profile, :hash, :began_at, :expires_at, :ended_at);
 
+-- name: copy_key_memory_items
+no INTEGER
+
+-- name: copy_columns_memory_items
+no, profile, namespace, key, value, created_at, updated_at, ttl_micros, expires_at
+
+-- name: copy_page_memory_items
+SELECT {{copy_columns_memory_items}} FROM memory_items WHERE no > :after_no ORDER BY no LIMIT :limit;
+
+-- name: copy_row_memory_items
+INSERT INTO memory_items ({{copy_columns_memory_items}}) VALUES (:no, :profile, :namespace, :key, :value, :created_at, :updated_at, :ttl_micros, :expires_at);
+
 -- name: copy_key_next_sessions
 profile TEXT, key TEXT
 
@@ -191,6 +203,18 @@ SELECT {{copy_columns_projects}} FROM projects WHERE no > :after_no ORDER BY no 
 
 -- name: copy_row_projects
 INSERT INTO projects ({{copy_columns_projects}}) VALUES (:no, :id, :profile, :name, :colour, :created_at);
+
+-- name: copy_key_proxy_exchanges
+id TEXT
+
+-- name: copy_columns_proxy_exchanges
+id, profile, state, holder, expires_at, began_at, done_at, person_id, facts, request, response
+
+-- name: copy_page_proxy_exchanges
+SELECT {{copy_columns_proxy_exchanges}} FROM proxy_exchanges WHERE id > :after_id ORDER BY id LIMIT :limit;
+
+-- name: copy_row_proxy_exchanges
+INSERT INTO proxy_exchanges ({{copy_columns_proxy_exchanges}}) VALUES (:id, :profile, :state, :holder, :expires_at, :began_at, :done_at, :person_id, :facts, :request, :response);
 
 -- name: copy_key_push_subscriptions
 id TEXT
@@ -312,6 +336,18 @@ SELECT {{copy_columns_files}} FROM files WHERE id > :after_id ORDER BY id LIMIT 
 -- name: copy_row_files
 INSERT INTO files ({{copy_columns_files}}) VALUES (:id, :profile, :hash, :name, :media_type, :size, :purpose, :token_id, :created_at, :expires_at);
 
+-- name: copy_key_memory_vectors
+item_no INTEGER, position INTEGER
+
+-- name: copy_columns_memory_vectors
+item_no, position, vector
+
+-- name: copy_page_memory_vectors
+SELECT {{copy_columns_memory_vectors}} FROM memory_vectors WHERE (item_no, position) > (:after_item_no, :after_position) ORDER BY item_no, position LIMIT :limit;
+
+-- name: copy_row_memory_vectors
+INSERT INTO memory_vectors ({{copy_columns_memory_vectors}}) VALUES (:item_no, :position, :vector);
+
 -- name: copy_key_sessions
 no INTEGER
 
@@ -360,6 +396,18 @@ SELECT {{copy_columns_bindings}} FROM bindings WHERE (profile, key) > (:after_pr
 -- name: copy_row_bindings
 INSERT INTO bindings ({{copy_columns_bindings}}) VALUES (:profile, :key, :session_no, :bound_at);
 
+-- name: copy_key_checkpoint_threads
+no INTEGER
+
+-- name: copy_columns_checkpoint_threads
+no, profile, digest, name, session_no
+
+-- name: copy_page_checkpoint_threads
+SELECT {{copy_columns_checkpoint_threads}} FROM checkpoint_threads WHERE no > :after_no ORDER BY no LIMIT :limit;
+
+-- name: copy_row_checkpoint_threads
+INSERT INTO checkpoint_threads ({{copy_columns_checkpoint_threads}}) VALUES (:no, :profile, :digest, :name, :session_no);
+
 -- name: copy_key_conversation_prefixes
 profile TEXT, client TEXT, digest TEXT
 
@@ -371,18 +419,6 @@ SELECT {{copy_columns_conversation_prefixes}} FROM conversation_prefixes WHERE (
 
 -- name: copy_row_conversation_prefixes
 INSERT INTO conversation_prefixes ({{copy_columns_conversation_prefixes}}) VALUES (:profile, :client, :digest, :session_no, :seq);
-
--- name: copy_key_proxy_exchanges
-id TEXT
-
--- name: copy_columns_proxy_exchanges
-id, profile, state, holder, expires_at, began_at, done_at, person_id, facts, request, response
-
--- name: copy_page_proxy_exchanges
-SELECT {{copy_columns_proxy_exchanges}} FROM proxy_exchanges WHERE id > :after_id ORDER BY id LIMIT :limit;
-
--- name: copy_row_proxy_exchanges
-INSERT INTO proxy_exchanges ({{copy_columns_proxy_exchanges}}) VALUES (:id, :profile, :state, :holder, :expires_at, :began_at, :done_at, :person_id, :facts, :request, :response);
 
 -- name: copy_key_deliveries
 no INTEGER
@@ -480,6 +516,18 @@ SELECT {{copy_columns_standing_approvals}} FROM standing_approvals WHERE no > :a
 -- name: copy_row_standing_approvals
 INSERT INTO standing_approvals ({{copy_columns_standing_approvals}}) VALUES (:no, :id, :profile, :tool, :session_no, :person, :given_by, :by_owner, :given_at, :agent);
 
+-- name: copy_key_stored_runs
+session_no INTEGER, sdk TEXT
+
+-- name: copy_columns_stored_runs
+session_no, sdk, at, run
+
+-- name: copy_page_stored_runs
+SELECT {{copy_columns_stored_runs}} FROM stored_runs WHERE (session_no, sdk) > (:after_session_no, :after_sdk) ORDER BY session_no, sdk LIMIT :limit;
+
+-- name: copy_row_stored_runs
+INSERT INTO stored_runs ({{copy_columns_stored_runs}}) VALUES (:session_no, :sdk, :at, :run);
+
 -- name: copy_key_turns
 no INTEGER
 
@@ -504,6 +552,18 @@ SELECT {{copy_columns_usage}} FROM usage WHERE no > :after_no ORDER BY no LIMIT 
 -- name: copy_row_usage
 INSERT INTO usage ({{copy_columns_usage}}) VALUES (:no, :profile, :call_id, :session_no, :turn_id, :at, :model, :provider, :base_url, :billing_mode, :task, :input_tokens, :output_tokens, :cache_read_tokens, :cache_write_tokens, :reasoning_tokens, :cost_microusd, :cost_status, :price_source, :price_version);
 
+-- name: copy_key_checkpoint_namespaces
+no INTEGER
+
+-- name: copy_columns_checkpoint_namespaces
+no, thread_no, digest, name
+
+-- name: copy_page_checkpoint_namespaces
+SELECT {{copy_columns_checkpoint_namespaces}} FROM checkpoint_namespaces WHERE no > :after_no ORDER BY no LIMIT :limit;
+
+-- name: copy_row_checkpoint_namespaces
+INSERT INTO checkpoint_namespaces ({{copy_columns_checkpoint_namespaces}}) VALUES (:no, :thread_no, :digest, :name);
+
 -- name: copy_key_question_cards
 question_no INTEGER, delivery_id TEXT
 
@@ -515,3 +575,39 @@ SELECT {{copy_columns_question_cards}} FROM question_cards WHERE (question_no, d
 
 -- name: copy_row_question_cards
 INSERT INTO question_cards ({{copy_columns_question_cards}}) VALUES (:question_no, :delivery_id, :channel);
+
+-- name: copy_key_checkpoint_values
+namespace_no INTEGER, name TEXT
+
+-- name: copy_columns_checkpoint_values
+namespace_no, name, form, body
+
+-- name: copy_page_checkpoint_values
+SELECT {{copy_columns_checkpoint_values}} FROM checkpoint_values WHERE (namespace_no, name) > (:after_namespace_no, :after_name) ORDER BY namespace_no, name LIMIT :limit;
+
+-- name: copy_row_checkpoint_values
+INSERT INTO checkpoint_values ({{copy_columns_checkpoint_values}}) VALUES (:namespace_no, :name, :form, :body);
+
+-- name: copy_key_checkpoint_writes
+namespace_no INTEGER, checkpoint_id TEXT, task_id TEXT, idx INTEGER
+
+-- name: copy_columns_checkpoint_writes
+namespace_no, checkpoint_id, task_id, idx, task_path, channel, form, body
+
+-- name: copy_page_checkpoint_writes
+SELECT {{copy_columns_checkpoint_writes}} FROM checkpoint_writes WHERE (namespace_no, checkpoint_id, task_id, idx) > (:after_namespace_no, :after_checkpoint_id, :after_task_id, :after_idx) ORDER BY namespace_no, checkpoint_id, task_id, idx LIMIT :limit;
+
+-- name: copy_row_checkpoint_writes
+INSERT INTO checkpoint_writes ({{copy_columns_checkpoint_writes}}) VALUES (:namespace_no, :checkpoint_id, :task_id, :idx, :task_path, :channel, :form, :body);
+
+-- name: copy_key_checkpoints
+namespace_no INTEGER, id TEXT
+
+-- name: copy_columns_checkpoints
+namespace_no, id, thread_no, parent_id, run_digest, form, body, metadata_form, metadata
+
+-- name: copy_page_checkpoints
+SELECT {{copy_columns_checkpoints}} FROM checkpoints WHERE (namespace_no, id) > (:after_namespace_no, :after_id) ORDER BY namespace_no, id LIMIT :limit;
+
+-- name: copy_row_checkpoints
+INSERT INTO checkpoints ({{copy_columns_checkpoints}}) VALUES (:namespace_no, :id, :thread_no, :parent_id, :run_digest, :form, :body, :metadata_form, :metadata);

@@ -83,4 +83,7 @@ SELECT setval(pg_get_serial_sequence('projects', 'no'), GREATEST((SELECT MAX(no)
     setval(pg_get_serial_sequence('schedules', 'no'), GREATEST((SELECT MAX(no) FROM schedules), 1), EXISTS (SELECT 1 FROM schedules)),
     setval(pg_get_serial_sequence('questions', 'no'), GREATEST((SELECT MAX(no) FROM questions), 1), EXISTS (SELECT 1 FROM questions)),
     setval(pg_get_serial_sequence('standing_approvals', 'no'), GREATEST((SELECT MAX(no) FROM standing_approvals), 1), EXISTS (SELECT 1 FROM standing_approvals)),
+    setval(pg_get_serial_sequence('checkpoint_threads', 'no'), GREATEST((SELECT MAX(no) FROM checkpoint_threads), 1), EXISTS (SELECT 1 FROM checkpoint_threads)),
+    setval(pg_get_serial_sequence('checkpoint_namespaces', 'no'), GREATEST((SELECT MAX(no) FROM checkpoint_namespaces), 1), EXISTS (SELECT 1 FROM checkpoint_namespaces)),
+    setval(pg_get_serial_sequence('memory_items', 'no'), GREATEST((SELECT MAX(no) FROM memory_items), 1), EXISTS (SELECT 1 FROM memory_items)),
     setval(pg_get_serial_sequence('packs', 'no'), GREATEST((SELECT MAX(no) FROM packs), 1), EXISTS (SELECT 1 FROM packs));
