@@ -56,22 +56,22 @@ import binascii
 import contextlib
 import hashlib
 import logging
-import os
 import re
-import shutil
-import signal
-import sys
-from asyncio.subprocess import PIPE, Process
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeVar
 
 from msgspec import Struct, structs
 
-from sessionary import config
+from sessionary.agents.program import (
+    READ_BYTES,
+    Program,
+    ProgramOptions,
+    program_environment,
+    start_program,
+)
 from sessionary.agents.registry import AgentContext, AgentKind
-from sessionary.config.setting import Seconds, Setting, Texts, TextTable
+from sessionary.config.setting import Seconds, Setting
 from sessionary.engine.ports import Ask, Delta, Event, Step, TurnRequest
 from sessionary.errors import AgentFailed, BadInput, RetryLater
 from sessionary.model import codec
@@ -325,68 +325,22 @@ def _failure(text: str, retry_after: Any) -> AgentFailed | RetryLater:
 
 
 _log = logging.getLogger(__name__)
-_CHUNK = 65_536
-_ERROR_LINES = 20
-_ERROR_LINE_BYTES = 500
-_ERROR_SECONDS = 0.5
-_LOOK_SECONDS = 0.1
-_BURIAL_SECONDS = 5.0
 # How much of the answers to its questions a program may leave unread. One that reads each answer leaves nothing.
 _MOST_UNREAD_BYTES = 256 * 1024
 
-# The environment variables that every program gets: paths and locale. Any other variable may hold a secret of the
-# server, such as an API key or a database URL, and must be named in the settings.
-_PASSED = frozenset(
-    {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "TZ", "TMPDIR"}
-    | {"TEMP", "TMP", "NO_COLOR", "SSL_CERT_FILE", "SSL_CERT_DIR"}
-    | {"XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"}
-    # Programs on Windows do not start without these.
-    | {"SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "USERPROFILE"}
-    | {"APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES"}
-)
-_PASSED_PREFIX = "LC_"
 T = TypeVar("T")
 
 
-def program_environment(
-    environ: Mapping[str, str],
-    *,
-    names: Collection[str] = (),
-    added: Mapping[str, str] | None = None,
-) -> dict[str, str]:
-    """Return the environment of a program: the variables that are safe, those that are named, and the added ones."""
-    passed = {
-        name: value
-        for name, value in environ.items()
-        if name.upper() in _PASSED or name.startswith(_PASSED_PREFIX) or name in names
-    }
-    return passed | dict(added or {})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommandOptions:
+class CommandOptions(ProgramOptions):
     """The program, its working directory, and its limits."""
 
-    command: Annotated[Texts, Setting("the program and its arguments", example=["./my-agent"])]
-    folder: Annotated[str | None, Setting("where it is started", example=".")] = None
-    pass_env: Annotated[
-        Texts,
-        Setting("environment variables to pass on, besides PATH, HOME, LANG and the like"),
-    ] = ()
-    env: Annotated[TextTable, Setting("further environment variables")] = field(
-        default_factory=dict, repr=False
-    )
     timeout_seconds: Annotated[Seconds, Setting("how long it may take")] = 600.0
     most_bytes: Annotated[int, Setting("how much it may write", ge=1)] = 32 * 1024 * 1024
     keep_input_open: Annotated[
         bool,
         Setting("leave its standard input open, so that it can ask for messages sent meanwhile"),
     ] = False
-    # Not in the file: the whole environment of the program. It has a secret of the server only if the settings name it.
-    environ: Mapping[str, str] = field(
-        default_factory=lambda: program_environment(config.environment()), repr=False
-    )
-    kill_after_seconds: float = 1.0
     most_line_bytes: int = 8 * 1024 * 1024
     most_rubbish_lines: int = 1000
 
@@ -401,18 +355,7 @@ class CommandRunner:
 
     def check(self) -> None:
         """Refuse a program that cannot be started, without starting it."""
-        options = self._options
-        folder = options.folder or os.curdir
-        if not os.path.isdir(folder):
-            raise BadInput(f"The folder {folder} of the agent's program is not there.")
-        name = options.command[0]
-        # A name with a slash is looked for in the folder, as the system does when it starts it.
-        path = os.path.join(folder, name) if os.sep in name else name
-        search = options.environ.get("PATH")
-        if shutil.which(path, path=search) is None:
-            raise BadInput(
-                f"The program {name} cannot be started: it is not there, or may not be run."
-            )
+        self._options.check_program()
 
     async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
         """Yield the events of the program."""
@@ -423,7 +366,8 @@ class CommandRunner:
             may_ask=options.keep_input_open,
         )
         told = request_line(request, keep_input_open=options.keep_input_open)
-        async with _Child(await _start(options), options) as child:
+        async with await start_program(options) as program:
+            child = _ProgramTurn(program, options)
             async with contextlib.aclosing(child.lines(told)) as lines:
                 async for line in lines:
                     for event in answers.read(line):
@@ -432,7 +376,7 @@ class CommandRunner:
                             continue
                         child.check_that_it_reads()
                         # What nobody would answer stays for the next turn.
-                        is_over = answers.has_reply or not child.is_listening
+                        is_over = answers.has_reply or not program.is_listening
                         new = () if is_over else await request.services.new_messages()
                         child.tell({"messages": list(new)})
                     if answers.has_asked:
@@ -441,9 +385,9 @@ class CommandRunner:
             if code != 0:
                 raise AgentFailed(
                     f"The program {options.command[0]} ended with code {code}."
-                    f"{answers.rubbish_note()}{child.last_words()}"
+                    f"{answers.rubbish_note()}{program.last_words()}"
                 )
-            for event in answers.end(child.last_words()):
+            for event in answers.end(program.last_words()):
                 yield event
         if answers.rubbish:
             _log.warning("%s:%s", options.command[0], answers.rubbish_note())
@@ -452,91 +396,57 @@ class CommandRunner:
         """Do nothing: a program ends with its turn."""
 
 
-class _Child:
-    """A running program whose outputs are read; leaving the context ends its whole process group."""
+class _ProgramTurn:
+    """What is written to a program and read from it in one turn, within the limits."""
 
-    def __init__(self, process: Process, options: CommandOptions) -> None:
-        self._process = process
+    def __init__(self, program: Program, options: CommandOptions) -> None:
+        self._program = program
         self._options = options
-        self._tail: deque[str] = deque(maxlen=_ERROR_LINES)
-        self._tasks: list[asyncio.Task[None]] = []
         self._deadline = asyncio.get_running_loop().time() + options.timeout_seconds
-        assert process.stdin is not None
-        self._stdin = process.stdin
         self._answered_bytes = 0
         self._is_ending = False
 
-    async def __aenter__(self) -> "_Child":
-        self._tasks = [
-            asyncio.create_task(self._keep_errors()),
-            asyncio.create_task(self._end_with_leader()),
-        ]
-        return self
-
-    async def __aexit__(self, *failure: object) -> None:
-        try:
-            self._stdin.close()
-            if self._process.returncode is None:
-                _signal_group(self._process, kill=False)
-                await self._gone_within(self._options.kill_after_seconds)
-        finally:
-            _signal_group(self._process, kill=True)
-            await self._gone_within(_BURIAL_SECONDS)
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-            # A process that left the group may keep our pipes open for ever: close our ends.
-            if self._stdin.transport.get_write_buffer_size():
-                self._stdin.transport.abort()
-            self._process._transport.close()  # type: ignore[attr-defined]
-
     async def lines(self, request: bytes) -> AsyncGenerator[bytes]:
         """Give the program its request; yield its output by lines, up to the limit."""
-        assert self._process.stdout is not None
+        program, options = self._program, self._options
         # Neither waits: a program may end without reading its input.
-        self._stdin.write(request)
-        if not self._options.keep_input_open:
-            self._stdin.close()
+        program.stdin.write(request)
+        if not options.keep_input_open:
+            program.stdin.close()
         kept, total = b"", 0
-        while chunk := await self._in_time(self._process.stdout.read(_CHUNK), after_all=b""):
+        while chunk := await self._in_time(program.stdout.read(READ_BYTES), after_all=b""):
             total += len(chunk)
             *finished, kept = (kept + chunk).split(b"\n")
             longest = max(map(len, (kept, *finished)))
-            if total > self._options.most_bytes or longest > self._options.most_line_bytes:
-                raise too_much(self._options.command[0], total)
+            if total > options.most_bytes or longest > options.most_line_bytes:
+                raise too_much(program.name, total)
             for line in finished:
                 yield line
         if kept:
             yield kept
         # It can ask nothing any more.
-        self._stdin.close()
-
-    @property
-    def is_listening(self) -> bool:
-        """Whether the program runs and has not closed its input, as far as is known."""
-        return self._process.returncode is None and not self._stdin.is_closing()
+        program.stdin.close()
 
     def check_that_it_reads(self) -> None:
         """Refuse a program that asks and does not read what it was answered."""
         # What waits may also be the request, which is written first.
-        unread = min(self._stdin.transport.get_write_buffer_size(), self._answered_bytes)
-        if unread > _MOST_UNREAD_BYTES:
+        if min(self._program.unread_bytes, self._answered_bytes) > _MOST_UNREAD_BYTES:
             raise AgentFailed(
-                f"The program {self._options.command[0]} asked for new messages, did not read the "
-                f"answers, and was stopped.{self.last_words()}"
+                f"The program {self._program.name} asked for new messages, did not read the "
+                f"answers, and was stopped.{self._program.last_words()}"
             )
 
     def tell(self, answer: Mapping[str, Any]) -> None:
         """Write an answer to the program's input, without waiting until it is read."""
         # A program may end, or close its input, before it is answered.
-        if self.is_listening:
+        if self._program.is_listening:
             line = _line(answer)
             self._answered_bytes += len(line)
-            self._stdin.write(line)
+            self._program.stdin.write(line)
 
     def end_soon(self) -> None:
         """Give the program a moment to end by itself, because it has written its last line; then it is ended."""
-        self._stdin.close()
+        self._program.stdin.close()
         if not self._is_ending:
             self._is_ending = True
             moment = asyncio.get_running_loop().time() + self._options.kill_after_seconds
@@ -544,16 +454,12 @@ class _Child:
 
     async def ended(self) -> int:
         """Return the exit code of the program; 0 if it was to end soon and did not."""
-        await self._in_time(self._gone(), after_all=None)
-        if self._process.returncode is None:
+        program = self._program
+        await self._in_time(program.gone(), after_all=None)
+        if program.returncode is None:
             return 0
-        # Its last output may still be in the pipe.
-        await asyncio.wait(self._tasks[:1], timeout=_ERROR_SECONDS)
-        return self._process.returncode or 0
-
-    def last_words(self) -> str:
-        """Return the last lines of the standard error, to append to a sentence."""
-        return f" It said: {' / '.join(self._tail)}" if self._tail else ""
+        await program.errors_read()
+        return program.returncode
 
     async def _in_time(self, work: Awaitable[T], *, after_all: T) -> T:
         """Return the result of one wait; when its time is over, `after_all` if the program was to end soon."""
@@ -565,63 +471,10 @@ class _Child:
             if self._is_ending:
                 return after_all
             raise AgentFailed(
-                f"The program {self._options.command[0]} did not finish in "
-                f"{self._options.timeout_seconds:g} seconds and was stopped.{self.last_words()}"
+                f"The program {self._program.name} did not finish in "
+                f"{self._options.timeout_seconds:g} seconds and was stopped."
+                f"{self._program.last_words()}"
             ) from error
-
-    async def _gone(self) -> None:
-        # `wait` alone may wait for every holder of our pipes, not only for the program.
-        waiting = asyncio.create_task(self._process.wait())
-        try:
-            while self._process.returncode is None:
-                await asyncio.wait({waiting}, timeout=_LOOK_SECONDS)
-        finally:
-            waiting.cancel()
-
-    async def _keep_errors(self) -> None:
-        assert self._process.stderr is not None
-        kept = b""
-        while chunk := await self._process.stderr.read(_CHUNK):
-            *finished, kept = (kept[-_ERROR_LINE_BYTES:] + chunk).split(b"\n")
-            for line in filter(None, (each.strip() for each in finished)):
-                self._tail.append(line[:_ERROR_LINE_BYTES].decode(errors="replace"))
-        if kept.strip():
-            self._tail.append(kept.strip()[:_ERROR_LINE_BYTES].decode(errors="replace"))
-
-    async def _end_with_leader(self) -> None:
-        """A child that outlives the program would keep our pipes open for ever."""
-        await self._gone()
-        _signal_group(self._process, kill=True)
-
-    async def _gone_within(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._gone()
-
-
-async def _start(options: CommandOptions) -> Process:
-    try:
-        return await asyncio.create_subprocess_exec(
-            *options.command,
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=PIPE,
-            cwd=options.folder,
-            env=dict(options.environ),
-            start_new_session=sys.platform != "win32",
-        )
-    except OSError as error:
-        raise AgentFailed(
-            f"The program {options.command[0]} cannot be started: {error.strerror or error}."
-        ) from error
-
-
-def _signal_group(process: Process, *, kill: bool) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        if sys.platform == "win32":
-            process.kill()
-        else:
-            os.killpg(process.pid, signal.SIGKILL if kill else signal.SIGTERM)
 
 
 def create(options: CommandOptions, context: AgentContext) -> CommandRunner:
