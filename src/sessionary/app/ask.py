@@ -150,7 +150,7 @@ async def stream(
             write = context.store.write(submit, context, question, begin=True)
             accepted = await write.handoff(engine.run_submitted)
             # This process may end soon: it takes no work of other conversations.
-            await engine.start(only=accepted.key)
+            await engine.start(only={accepted.key})
             try:
                 waiting = _EventQueue(
                     events,

@@ -253,7 +253,7 @@ class TerminalChat:
         if not self._has_started:
             self._has_started = True
             # This process may end soon: it takes no work of other conversations.
-            await self._engine.start(only=self._context.key(self.source))
+            await self._engine.start(only={self._context.key(self.source)})
 
     def _carry_on(self, found: _Accepted) -> None:
         if found.submitted is not None and found.submitted.received.compaction is None:
@@ -446,7 +446,7 @@ def _dead_turn(tx: Tx, context: EngineContext, source: Source) -> Turn | None:
     if head is None or not turns.is_dead(tx, head.no, moment=context.moment()):
         return None
     assert head.running_turn is not None
-    found = loop.find_dead_turn(tx, head.running_turn, only=key, context=context)
+    found = loop.find_dead_turn(tx, head.running_turn, only={key}, context=context)
     return None if found is None else found.turn
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 from sessionary.engine.context import EngineContext
@@ -55,9 +55,15 @@ class Engine:
         self.states: dict[str, str] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def start(self, *, only: SessionKey | None = None) -> None:
-        """Start all loops; with `only` those that answering one conversation needs."""
+    async def start(
+        self, *, only: Collection[SessionKey] | None = None, hands_over: bool = False
+    ) -> None:
+        """Start all loops; with `only` those that answering some conversations needs.
+
+        These are read in each round: more may be added. Their turns end with this process, unless it `hands_over`.
+        """
         self.turns.only = only
+        self.turns.hands_over = hands_over
         loops: list[tuple[str, Callable[[], Awaitable[None]]]] = [
             ("turns", self.turns.run),
             ("outbox", self._outbox.run),

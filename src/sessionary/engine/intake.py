@@ -337,9 +337,18 @@ def submit_to_session(
 
 
 def submit_to_new_session(
-    tx: Tx, context: EngineContext, opening: Opening, submission: Submission, *, moment: Moment
+    tx: Tx,
+    context: EngineContext,
+    opening: Opening,
+    submission: Submission,
+    *,
+    moment: Moment,
+    id: str | None = None,
 ) -> SubmissionResult:
-    """Open a session with its first message; a repeated request returns the earlier arrival."""
+    """Open a session with its first message; a repeated request returns the earlier arrival.
+
+    The session gets the `id` that the caller has promised for it, if there is one.
+    """
     if submission.idempotency_key is not None:
         earlier = arrivals.get_by_idempotency_key(
             tx, submission.idempotency_key, profile=context.profile
@@ -347,8 +356,8 @@ def submit_to_new_session(
         if earlier is not None:
             received = Received(earlier.id, new=False)
             return _submission_result(tx, SessionKey.parse(earlier.key), received, TurnStart(None))
-    id = edit.open_session(tx, _check_opening(context, opening), moment=moment)
-    result = submit_to_session(tx, context, id, submission, moment=moment)
+    made = edit.open_session(tx, _check_opening(context, opening), moment=moment, id=id)
+    result = submit_to_session(tx, context, made, submission, moment=moment)
     if result.start.begun is None:
         # The exception rolls back the new session: none may exist without its first message.
         why = (

@@ -35,6 +35,29 @@ class ProposedCall(Struct, frozen=True):
     needs_approval: bool = False
 
 
+class NativeSession(Struct, frozen=True):
+    """A session as another tool names it, which writes records of its own that can be imported."""
+
+    tool: str
+    id: str
+
+
+class KeptState(Struct, frozen=True):
+    """What an agent has kept with a session, and what has happened in the session since."""
+
+    data: Mapping[str, Any]
+    # The turn in which it was kept: this one, if it is continued.
+    turn_id: str
+    # What the agent does not know: the messages of the context that were said after that turn.
+    since: Sequence[Chat] = ()
+    # Whether that turn has ended as it should.
+    is_finished: bool = True
+    # Whether something that the agent knows was taken back, or is not in this session, which was forked before it.
+    is_rewound: bool = False
+    # Whether it was kept with the session that this one was forked from.
+    is_inherited: bool = False
+
+
 class TurnServices(Protocol):
     """What a runner may call during its turn. All of it is optional."""
 
@@ -86,6 +109,18 @@ class TurnServices(Protocol):
         Raise `NotAllowed` if there is nobody to ask.
         """
 
+    async def kept_state(self) -> KeptState | None:
+        """Return what this agent has kept with the session, or with the one that it was forked from; None if nothing."""
+
+    async def keep_state(
+        self, data: Mapping[str, Any], *, native: NativeSession | None = None
+    ) -> None:
+        """Keep data with the session for later turns of this agent, in the place of what was kept before.
+
+        Call it before the agent learns of the messages of the turn. With `native`, an import of that tool's own records
+        leaves this session out from now on: it is here already.
+        """
+
 
 class NoServices:
     """The services of a request that belongs to no running turn."""
@@ -132,6 +167,15 @@ class NoServices:
     async def ask_now(self, question: NewQuestion, *, seconds: float) -> Question:
         """Raise `NotAllowed`."""
         raise NotAllowed("There is nobody to ask outside a turn.")
+
+    async def kept_state(self) -> KeptState | None:
+        """Return that nothing was kept."""
+        return None
+
+    async def keep_state(
+        self, data: Mapping[str, Any], *, native: NativeSession | None = None
+    ) -> None:
+        """Keep nothing."""
 
 
 class QuestionsAsked(BaseException):

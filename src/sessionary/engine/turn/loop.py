@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any
@@ -83,8 +83,10 @@ class TurnLoop:
         self._context = context
         self._outbox = outbox
         self._resume_run = resume_run
-        # The only key for which this process runs turns; None means all keys.
-        self.only: SessionKey | None = None
+        # The only keys for which this process runs turns; None means all keys.
+        self.only: Collection[SessionKey] | None = None
+        # Whether another process continues the turns of these when this one stops.
+        self.hands_over = False
         self._wake: WakeSignal | None = None
         self._running: dict[str, asyncio.Task[bool]] = {}
         self._runs: dict[str, TurnRun] = {}
@@ -226,10 +228,10 @@ class TurnLoop:
             log.warning("the inbox cannot be read: %s", error)
             return
         self._held_back &= set(keys)
-        served = None if self.only is None else str(self.only)
+        served = None if self.only is None else {str(key) for key in self.only}
         self._has_left = False
         for key in keys:
-            if served is not None and key != served:
+            if served is not None and key not in served:
                 continue
             if key not in self._running and self.has_free_slot:
                 self._start(key, self._begin_and_run(SessionKey.parse(key)))
@@ -322,7 +324,7 @@ class TurnLoop:
 
     def _end(self, run: TurnRun) -> None:
         """End a turn because this process stops: another one continues it, unless only this one could."""
-        if self.only is None:
+        if self.only is None or self.hands_over:
             run.hand_over()
         else:
             run.stop(SERVER_STOPPED)
@@ -353,11 +355,11 @@ class DeadTurn(Struct, frozen=True):
 
 
 def find_dead_turn(
-    tx: Tx, turn_id: str, *, only: SessionKey | None, context: EngineContext
+    tx: Tx, turn_id: str, *, only: Collection[SessionKey] | None, context: EngineContext
 ) -> DeadTurn | None:
     """Return a turn for this process to continue or interrupt; None if it is left to another one.
 
-    That is so for a turn that may be continued and belongs to another profile, or to another key than `only`.
+    That is so for a turn that may be continued and belongs to another profile, or to a key that is not in `only`.
     """
     session_no = turn_rows.session_no_of(tx, turn_id)
     if session_no is None:
@@ -369,13 +371,18 @@ def find_dead_turn(
     # Where the turn was asked for: a session may continue in another chat than it was opened in.
     sources = arrivals.sources_of_turn(tx, turn_id, session_no=head.no) or [head.source]
     dead = DeadTurn(found[0], head, tuple(sources), context.key(sources[0]))
-    is_ours = head.profile == context.profile and (only is None or only == dead.key)
+    is_ours = head.profile == context.profile and (only is None or dead.key in only)
     is_for_others = dead.turn.resumable or dead.turn.is_woken
     return dead if is_ours or not is_for_others else None
 
 
 def take_over(
-    tx: Tx, turn_id: str, *, only: SessionKey | None, context: EngineContext, moment: Moment
+    tx: Tx,
+    turn_id: str,
+    *,
+    only: Collection[SessionKey] | None,
+    context: EngineContext,
+    moment: Moment,
 ) -> TurnStart | None:
     """Continue a turn whose process has ended; if it cannot be continued, interrupt it and tell its people."""
     dead = find_dead_turn(tx, turn_id, only=only, context=context)

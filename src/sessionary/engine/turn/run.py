@@ -24,8 +24,17 @@ from sessionary.engine import notices, policy, questions
 from sessionary.engine.context import EngineContext, LiveEvent, WakeSignal
 from sessionary.engine.outbox import Outbox, split_text
 from sessionary.engine.policy import Asking
-from sessionary.engine.ports import Agent, Ask, Delta, ProposedCall, Step, TurnRequest
-from sessionary.engine.turn import budgets, compaction
+from sessionary.engine.ports import (
+    Agent,
+    Ask,
+    Delta,
+    KeptState,
+    NativeSession,
+    ProposedCall,
+    Step,
+    TurnRequest,
+)
+from sessionary.engine.turn import budgets, compaction, kept
 from sessionary.engine.turn.compaction import CompactedContext, CurrentContext
 from sessionary.errors import (
     BadInput,
@@ -1353,6 +1362,29 @@ class TurnRun:
                 await self._give_up(asked)
         await record.add_decision(decided)
         return decided
+
+    async def kept_state(self) -> KeptState | None:
+        """Return what this agent has kept with the session, or with the one that it was forked from."""
+        context, lease, agent = self._context, self._begun.lease, self._target.agent.name
+
+        def read_state(tx: Tx) -> KeptState | None:
+            found = compaction.read_session_context(tx, lease.session_id, profile=context.profile)
+            return kept.read(tx, lease, agent, found, profile=context.profile)
+
+        return await self._record.with_retries(lambda: context.store.read(read_state))
+
+    async def keep_state(
+        self, data: Mapping[str, Any], *, native: NativeSession | None = None
+    ) -> None:
+        """Keep data with the session for later turns of this agent."""
+        context, lease, agent = self._context, self._begun.lease, self._target.agent.name
+        await self._record.with_retries(
+            lambda: _wait_uncancellable(
+                context.store.write(
+                    kept.keep, lease, agent, data, native=native, profile=context.profile
+                )
+            )
+        )
 
     async def _wait_for_decision(self, question: Question) -> Question:
         context = self._context
