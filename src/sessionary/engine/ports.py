@@ -110,7 +110,7 @@ class TurnServices(Protocol):
         """
 
     async def kept_state(self) -> KeptState | None:
-        """Return what this agent has kept with the session, or with the one that it was forked from; None if nothing."""
+        """Return what this agent has kept with the session, or with the one that it was forked from."""
 
     async def keep_state(
         self, data: Mapping[str, Any], *, native: NativeSession | None = None
