@@ -35,7 +35,7 @@ APPLIED = {
         "0030_conversation_prefixes": "f4a419046f422c3a5c3d2b292ebe834862b5960bbb69dc01d866d1f5c41bf5bf",
         "0031_files": "d70dbbc8821d5059548531510865641391f580123d426a395de573cf4b528dbc",
         "0032_proxy_exchanges": "9396203cb262abe1d6ff9a523c0dcc9833cd9f21ebf38331a70e80ee0808860a",
-        "0033_graphs": "c0a25fd9ece29c087eafa1fa937e5e84f9047c3f8b166a447d21f00203fa2f7b",
+        "0033_graphs": "65524902b0b8ad377e3e26920bfb5cfd7e7353ec784eb51c303905f7a3faa374",
     },
     "postgres": {
         "0001_spine": "d227d7d246153e9e55752bb7f491ea55ffd382705e915a8e1686ca88b2e0d0df",
@@ -70,7 +70,7 @@ APPLIED = {
         "0030_conversation_prefixes": "76f3c700756855165551223972ed22b3ee5f7866aaa823dd6fa041240a3b8f42",
         "0031_files": "6963550a84bc23e27a50280bc1c1b3131f86371590de3d39ed91fba42fd81a45",
         "0032_proxy_exchanges": "d962d30a9fa142c725cf23a58e588bcc8e84d0468ee204d8c4c450d688751963",
-        "0033_graphs": "e118ccef97545f435fc12faab18797c723fc61844da30ba0aefbb6f77149e25a",
+        "0033_graphs": "b4ab7fc5a646e6106f93ec98bb3de63605e1b3992fd0798e17a9071e8a0931fa",
     },
 }
 
