@@ -35,13 +35,14 @@ QUEUE_LENGTH = 1000
 class LiveEvent(Struct, frozen=True):
     """Something that happens in a running turn.
 
-    `kind` is "began", "delta", "thinking", "step", "ended" or "lost".
+    `kind` is "began", "delta", "thinking", "step", "ended" or "lost". `seq` is the entry of a step of the agent.
     """
 
     session_id: str
     turn_id: str
     kind: str
     data: Any = None
+    seq: int | None = None
 
 
 class EventBus:

@@ -617,10 +617,10 @@ class TurnRecord:
         self.publish("ended", {"state": str(state), "reason": reason})
         return state, reason
 
-    def publish(self, kind: str, data: object = None) -> None:
+    def publish(self, kind: str, data: object = None, *, seq: int | None = None) -> None:
         """Publish a live event of this turn."""
         self._context.bus.publish(
-            LiveEvent(self._lease.session_id, self._lease.turn_id, kind, data)
+            LiveEvent(self._lease.session_id, self._lease.turn_id, kind, data, seq)
         )
 
     def _build_ending(self, state: TurnState, reason: str | None, step: Step | None) -> Ending:
@@ -696,7 +696,7 @@ class TurnRecord:
         """Note that the pending step is stored."""
         self._last_seq, self._pending_step = seq, None
         self._mark_request_stored()
-        self.publish("step")
+        self.publish("step", seq=seq)
 
     def _mark_request_stored(self) -> None:
         if self._request is not None:
