@@ -508,35 +508,52 @@ _OLD_AND_NEW = (
     ("old_text", "new_text"),
     ("oldText", "newText"),
     ("search", "replace"),
+    ("old", "new"),
 )
 _PATHS = ("path", "file_path", "filename", "file")
+
+
+class FileEdit(Struct, frozen=True):
+    """A change that a call makes to a file: one text is replaced by another. The path may be empty."""
+
+    path: str
+    before: str
+    after: str
+
+
+def file_edits(arguments: Mapping[str, Any] | None) -> tuple[FileEdit, ...]:
+    """Return the changes that a call makes to a file; none if its arguments do not describe them all."""
+    given = arguments or {}
+    edits = given.get("edits")
+    changes = edits if isinstance(edits, list) and edits else [given]
+    path = next((given[name] for name in _PATHS if isinstance(given.get(name), str)), "")
+    found = []
+    for change in changes:
+        if not isinstance(change, Mapping):
+            return ()
+        for old, new in _OLD_AND_NEW:
+            before, after = change.get(old), change.get(new)
+            if isinstance(before, str) and isinstance(after, str):
+                found.append(FileEdit(path, before, after))
+                break
+        else:
+            return ()
+    return tuple(found)
 
 
 def diff_of(arguments: Mapping[str, Any] | None) -> str | None:
     """Return the change that a call makes to a file, as a diff; None if its arguments describe none."""
     import difflib  # needed for few questions only
 
-    given = arguments or {}
-    edits = given.get("edits")
-    changes = edits if isinstance(edits, list) and edits else [given]
-    path = next((given[name] for name in _PATHS if isinstance(given.get(name), str)), "")
     found: list[str] = []
-    for change in changes:
-        if not isinstance(change, Mapping):
-            return None
-        for old, new in _OLD_AND_NEW:
-            before, after = change.get(old), change.get(new)
-            if isinstance(before, str) and isinstance(after, str):
-                found += difflib.unified_diff(
-                    visible(before).split("\n"),
-                    visible(after).split("\n"),
-                    fromfile=visible(path),
-                    tofile=visible(path),
-                    lineterm="",
-                )
-                break
-        else:
-            return None
+    for edit in file_edits(arguments):
+        found += difflib.unified_diff(
+            visible(edit.before).split("\n"),
+            visible(edit.after).split("\n"),
+            fromfile=visible(edit.path),
+            tofile=visible(edit.path),
+            lineterm="",
+        )
     return "\n".join(found) or None
 
 
