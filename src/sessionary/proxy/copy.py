@@ -1,0 +1,243 @@
+"""The copy of an exchange that is kept while it passes: bounded, decoded, and without the caller's keys."""
+
+import re
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sessionary.proxy.reading import Interface
+from sessionary.store.tables.exchanges import DONE, OPEN, StoredExchange
+
+# What is kept of a body that is longer than a copy may be.
+KEPT_BYTES = 64 * 1024
+# Shorter values are no keys, and would be found everywhere.
+_SHORTEST_SECRET = 8
+_HIDDEN = b"[key]"
+_LEVEL = 1
+_LONGEST_MARK = 64
+# How the last event of a stream begins. What a model says is in JSON, where a line never begins like this.
+_LAST_EVENT = {
+    Interface.CHAT: re.compile(rb"(?:^|[\r\n])data: ?\[DONE\]"),
+    Interface.RESPONSES: re.compile(
+        rb"(?:^|[\r\n])event: ?response\.(?:completed|incomplete|failed|cancelled)[\r\n]"
+    ),
+    Interface.MESSAGES: re.compile(rb"(?:^|[\r\n])event: ?message_stop[\r\n]"),
+}
+
+
+# The content codings that can be read here. Clients are not to ask for others: their record would be unreadable.
+KNOWN_CODINGS = (b"gzip", b"deflate")
+
+
+class Decoder:
+    """Undoes a content coding, piece by piece, up to a limit: a few bytes may unpack to very many."""
+
+    def __init__(self, coding: bytes, first: bytes, limit: int) -> None:
+        self._left = limit
+        match coding:
+            case b"gzip" | b"x-gzip":
+                self._object = zlib.decompressobj(wbits=31)
+            case b"deflate":
+                # Some servers leave the wrapper out.
+                is_wrapped = first[:1] != b"" and first[0] & 0x0F == zlib.DEFLATED
+                self._object = zlib.decompressobj(wbits=15 if is_wrapped else -15)
+            case _:
+                raise zlib.error("this content coding is not known")
+
+    def decode(self, data: bytes) -> bytes:
+        """Return what the next bytes contain; raises `zlib.error` if that is not known, or too much."""
+        found = self._object.decompress(data, self._left + 1)
+        self._left -= len(found)
+        if self._left < 0:
+            raise zlib.error("it is too long")
+        return found
+
+
+class Memory:
+    """How many bytes all copies may take together."""
+
+    def __init__(self, limit: int) -> None:
+        self._left = limit
+
+    def take(self, size: int) -> bool:
+        """Take so many bytes; return False if they are not there."""
+        if size > self._left:
+            return False
+        self._left -= size
+        return True
+
+    def give_back(self, size: int) -> None:
+        """Free bytes that were taken."""
+        self._left += size
+
+
+class BodyCopy:
+    """A body as far as it came. If it becomes too long, only its beginning is kept."""
+
+    def __init__(self, memory: Memory, limit: int) -> None:
+        self._memory = memory
+        self.limit = limit
+        self._pieces: list[bytes] = []
+        self._taken = 0
+        self.size = 0
+        self.is_cut = False
+
+    def add(self, data: bytes) -> None:
+        """Add the next bytes."""
+        self.size += len(data)
+        if self.is_cut or not data:
+            return
+        if self.size > self.limit or not self._memory.take(len(data)):
+            self.is_cut = True
+            kept = b"".join((*self._pieces, data))[:KEPT_BYTES]
+            self._memory.give_back(self._taken)
+            # So little is kept even when there is no room for it.
+            self._pieces, self._taken = [kept], 0
+            return
+        self._taken += len(data)
+        self._pieces.append(data)
+
+    def bytes(self) -> bytes:
+        """What there is of it."""
+        if len(self._pieces) > 1:
+            self._pieces = [b"".join(self._pieces)]
+        return self._pieces[0] if self._pieces else b""
+
+    def release(self) -> None:
+        """Forget it."""
+        self._memory.give_back(self._taken)
+        self._pieces, self._taken = [], 0
+
+
+@dataclass(slots=True)
+class ExchangeCopy:
+    """A request and its response as they pass, and what is known of them besides."""
+
+    id: str
+    profile: str
+    interface: Interface
+    client: str
+    facts: dict[str, Any]
+    began_at: datetime
+    request: BodyCopy
+    response: BodyCopy
+    # Values of the request's headers and query that are hidden wherever they stand.
+    secrets: tuple[bytes, ...] = ()
+    person: str | None = None
+    status: int = 0
+    is_stream: bool = False
+    is_whole: bool = False
+    # Why it ended before the response did.
+    broken: str | None = None
+    _coding: bytes = b""
+    _decoder: Decoder | None = None
+    _tail: bytes = b""
+    is_begun: bool = field(default=False, kw_only=True)
+
+    def begin_response(self, status: int, media_type: bytes, codings: list[bytes]) -> None:
+        """Note what the head of the response says."""
+        self.status = status
+        self.is_stream = media_type.lower().startswith(b"text/event-stream")
+        self._coding = b",".join(each for each in codings if each != b"identity")
+
+    def add(self, data: bytes) -> bool:
+        """Add the next bytes of the response; return whether the last event of a stream begins in them."""
+        if self.is_stream and self._coding:
+            data = self._decoded(data)
+        self.response.add(data)
+        if not self.is_stream or self.status >= 400:
+            return False
+        seen = self._tail + data
+        self._tail = seen[-_LONGEST_MARK:]
+        return _LAST_EVENT[self.interface].search(seen) is not None
+
+    def _decoded(self, data: bytes) -> bytes:
+        """What bytes of the response contain; nothing after those that could not be decoded."""
+        if "undecoded" in self.facts:
+            return b""
+        try:
+            if self._decoder is None:
+                self._decoder = Decoder(self._coding, data, self.response.limit)
+            return self._decoder.decode(data)
+        except zlib.error as error:
+            self.facts["undecoded"] = f"{self._coding.decode('ascii', 'replace')}: {error}"
+            return b""
+
+    def end_request(self, person: str | None) -> StoredExchange:
+        """Return what is stored while the response is awaited."""
+        self.person = person
+        return self._stored(OPEN, self.began_at, response=b"")
+
+    def end(self, now: datetime) -> StoredExchange:
+        """Return what is stored at its end. Takes CPU time if the bodies are large."""
+        self.facts |= {
+            "status": self.status,
+            "is_stream": self.is_stream,
+            "is_whole": self.is_whole,
+        }
+        for name, body in (("request", self.request), ("response", self.response)):
+            if body.is_cut:
+                self.facts[f"{name}_bytes"] = body.size
+        if self.broken is not None:
+            self.facts["broken"] = self.broken
+        return self._stored(DONE, now, response=self._whole_response())
+
+    def _whole_response(self) -> bytes:
+        data = self.response.bytes()
+        return self._decoded(data) if self._coding and data and not self.is_stream else data
+
+    def _stored(self, state: str, done_at: datetime, *, response: bytes) -> StoredExchange:
+        return StoredExchange(
+            id=self.id,
+            profile=self.profile,
+            state=state,
+            holder="",
+            began_at=self.began_at,
+            done_at=done_at,
+            facts=dict(self.facts),
+            request=pack(hide(self.request.bytes(), self.secrets)),
+            response=pack(hide(response, self.secrets)),
+            person_id=self.person,
+        )
+
+    @property
+    def size(self) -> int:
+        """How many bytes of bodies it holds."""
+        return self.request.size + self.response.size
+
+    def release(self) -> None:
+        """Forget the bodies."""
+        self.request.release()
+        self.response.release()
+
+
+def hide(body: bytes, secrets: Iterable[bytes]) -> bytes:
+    """The body without these values."""
+    for each in secrets:
+        if each in body:
+            body = body.replace(each, _HIDDEN)
+    return body
+
+
+def secret_parts(values: Iterable[bytes]) -> tuple[bytes, ...]:
+    """What is secret in the values of headers: the value, and each word of it, such as that after «Bearer»."""
+    found = {
+        part.strip(b'"')
+        for value in values
+        for part in (value, *re.split(rb"[\s;,=]+", value))
+        if len(part.strip(b'"')) >= _SHORTEST_SECRET
+    }
+    # The longest first: one may be a part of another.
+    return tuple(sorted(found, key=len, reverse=True))
+
+
+def pack(body: bytes) -> bytes:
+    """Compress a body for the table."""
+    return zlib.compress(body, _LEVEL) if body else b""
+
+
+def unpack(stored: bytes) -> bytes:
+    """The inverse of `pack`."""
+    return zlib.decompress(stored) if stored else b""
