@@ -88,6 +88,11 @@ async def download_file(
     )
     head = await context.store.read(read.get_head, known, profile=caller.profile)
     data = await context.store.read(files.read_blob, wanted, session_no=head.no)
+    return downloaded(data, file_name)
+
+
+def downloaded(data: bytes, file_name: str) -> Response:
+    """A file as a download: a browser shows it only if it is a picture, and never runs it."""
     headers = {"Content-Disposition": _kept_as(file_name), "Content-Security-Policy": _SANDBOX}
     return Response(data, media_type=media.browser_type(data), headers=headers)
 
