@@ -16,7 +16,8 @@ from mcp.shared.exceptions import MCPError
 
 from mcp import Client
 from sessionary import Sessionary
-from sessionary.mcp import server, stdio
+from sessionary.formats import coerce
+from sessionary.mcp import server
 from sessionary.mcp.output import MAX_TOKENS
 from sessionary.mcp.tools import MAX_TRANSCRIPT, SessionTools
 from sessionary.model.source import Source
@@ -242,7 +243,7 @@ async def test_half_a_letter_in_a_call_is_answered_and_kept_visibly(home: Path) 
 
 @pytest.mark.parametrize("line", [b"{}", b"rubbish \\ud83d", b"[" * 100_000 + b"\\ud83d", b""])
 def test_other_lines_stay_as_they_are(line: bytes) -> None:
-    assert stdio.replace_lone_surrogates(line) == line
+    assert coerce.replace_lone_surrogates(line) == line
 
 
 async def test_ctrl_c_ends_the_server_with_one_line(home: Path) -> None:

@@ -379,16 +379,10 @@ def _accept(
         return _Accepted(accepted, outcome=f"{outcome_text(decided)} ({decided.body.where})")
     if received.answer is None or arrival is None:
         return _Accepted(accepted, received.arrival_id)
-    if head is not None and head.waits_for_people and head.running_turn is not None:
-        found = turn_rows.get(tx, head.running_turn, profile=key.profile)
-        if found is not None and found[0].stop is not None:
-            # The command was /stop. No process runs the turn, so this one ends it.
-            loop.stop_turn(tx, head.no, reason=STOPPED, context=context, moment=moment)
-            return follow(head.running_turn, submitted=accepted)
-    # /retry asks an older message again.
-    waiting = arrivals.waiting(tx, str(key), profile=key.profile, limit=turns.MOST_ARRIVALS)
-    again = [each.id for each in waiting if each.no > arrival.no]
-    return _Accepted(accepted, again[-1] if again else None)
+    stopped = intake.end_stopped(tx, context, key, reason=STOPPED, moment=moment)
+    if stopped is not None:  # the command was /stop
+        return follow(stopped, submitted=accepted)
+    return _Accepted(accepted, intake.asked_again(tx, arrival))
 
 
 def _follow(

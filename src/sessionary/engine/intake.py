@@ -24,6 +24,7 @@ from sessionary.engine.turn.loop import (
     TurnStart,
     begin,
     begin_with_message,
+    stop_turn,
 )
 from sessionary.errors import NotAllowed, RetryLater, SessionaryError, StoreUnavailable
 from sessionary.model import choice
@@ -42,6 +43,7 @@ from sessionary.model.turn import Arrival
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, blobs
 from sessionary.store.tables import questions as question_rows
+from sessionary.store.tables import turns as turn_rows
 
 logger = logging.getLogger(__name__)
 
@@ -372,6 +374,30 @@ def submit_to_new_session(
         )
         raise NotAllowed(f"No session was opened: {why}")
     return result
+
+
+def end_stopped(
+    tx: Tx, context: EngineContext, key: SessionKey, *, reason: str, moment: Moment
+) -> str | None:
+    """End the turn of a conversation if it waits for people and was asked to stop: no process runs it.
+
+    Return its id, or None if there is none.
+    """
+    head = routing.get_current(tx, key)
+    if head is None or not head.waits_for_people or head.running_turn is None:
+        return None
+    found = turn_rows.get(tx, head.running_turn, profile=key.profile)
+    if found is None or found[0].stop is None:
+        return None
+    stop_turn(tx, head.no, reason=reason, context=context, moment=moment)
+    return head.running_turn
+
+
+def asked_again(tx: Tx, command: Arrival) -> str | None:
+    """Return the message that a command has asked again, as /retry does; it waits for its turn."""
+    key = SessionKey.parse(command.key)
+    waiting = arrivals.waiting(tx, command.key, profile=key.profile, limit=turns.MOST_ARRIVALS)
+    return next((each.id for each in reversed(waiting) if each.no > command.no), None)
 
 
 def _check_opening(context: EngineContext, opening: Opening) -> Opening:

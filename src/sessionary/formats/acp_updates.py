@@ -1,8 +1,8 @@
-"""What an editor shows of a session: messages as updates of the Agent Client Protocol. Plain JSON, like `formats.acp`."""
+"""What an editor shows of a session: messages as updates of the Agent Client Protocol, in plain JSON."""
 
 import base64
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
@@ -300,8 +300,8 @@ def _output_text(content: Any) -> str:
 def _block_of_text(part: Text) -> Json:
     """Return the block that a text was made of, or a block of text."""
     match part.extra.get(EXTRA):
-        case {"type": "resource_link", "name": str(), "uri": str()} as link:
-            return dict(link)
+        case {"type": "resource_link", "name": str(name), "uri": str(uri), **link}:
+            return {**link, "type": "resource_link", "name": name, "uri": uri}
         case {"uri": str(uri)}:
             before, after = f'<file uri="{uri}">\n', "\n</file>"
             if part.text.startswith(before) and part.text.endswith(after):

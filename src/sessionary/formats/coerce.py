@@ -1,6 +1,7 @@
 """JSON that other programs wrote: decoded within limits, its values coerced to the types we need."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -113,3 +114,21 @@ def parse_json_or_keep(text: object) -> Any:
 def parse_record(text: object) -> Json:
     """Return the object of a JSON text; an empty one if it is none."""
     return record(parse_json(text))
+
+
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+_LONE = re.compile("[\ud800-\udfff]")
+
+
+def replace_lone_surrogates(line: bytes) -> bytes:
+    """Replace lone surrogates in a line of JSON: libraries that check texts refuse the whole line.
+
+    Programs that count UTF-16 units cut texts in the middle of a pair.
+    """
+    if _HALF.search(line) is None:
+        return line
+    try:
+        text = json.dumps(json.loads(line), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return line
+    return _LONE.sub("\ufffd", text).encode()

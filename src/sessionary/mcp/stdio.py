@@ -5,21 +5,19 @@ keep the process alive for as long as the other side is open.
 """
 
 import io
-import json
 import os
-import re
 import select
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from sessionary.formats.coerce import replace_lone_surrogates
+
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 CHUNK = 1024 * 1024
-_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
-_LONE = re.compile("[\ud800-\udfff]")
 
 
 class _InterruptibleInput(io.RawIOBase):
@@ -58,20 +56,6 @@ class _InterruptibleInput(io.RawIOBase):
     def _more(self) -> bytes:
         ready = {number for number, _ in self._poll.poll()}
         return b"" if ready & self._ends else os.read(self._given, CHUNK)
-
-
-def replace_lone_surrogates(line: bytes) -> bytes:
-    """Replace lone surrogates in a line of JSON: the library would drop the line unanswered.
-
-    Programs that count UTF-16 units cut texts in the middle of a pair.
-    """
-    if _HALF.search(line) is None:
-        return line
-    try:
-        text = json.dumps(json.loads(line), ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return line
-    return _LONE.sub("\ufffd", text).encode()
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from sessionary.clock import to_micros
 from sessionary.errors import BadInput, NotFound
 from sessionary.model.session import Cursor, Kind, SessionFolder, SessionHead
 from sessionary.store.database import Tx
-from sessionary.store.tables import projects, session_lists
+from sessionary.store.tables import projects, session_lists, sessions
 from sessionary.store.tables.session_lists import CountFilters
 from sessionary.store.tables.sessions import column
 
@@ -158,6 +158,56 @@ def list_page(
     # A rare word may not fill a page before scanning stops; the next page goes on from there.
     more = order.cursor_after(shown[-1]) if len(found) > limit else None if exhausted else at
     return SessionPage(tuple(shown), None if more is None else str(more))
+
+
+# How many sessions a page of those in one directory looks at.
+_MAX_LOOKED_AT = 2_000
+_LOOK_AT = 200
+
+
+class SessionPlace(Struct, frozen=True):
+    """A session, and the directory in which it was held, if that is known."""
+
+    head: SessionHead
+    directory: str | None
+
+
+def list_by_directory(
+    tx: Tx, directory: str | None, *, profile: str, limit: int, cursor: str | None
+) -> tuple[list[SessionPlace], str | None]:
+    """A page of chats with their directories, newest activity first, and where the next begins.
+
+    With a `directory` only those that were held there; a page of rare ones may have fewer than `limit`, or none.
+    """
+    check_limit(limit)
+    order = SortOrder.ACTIVITY
+    wanted = None if directory is None else directory.rstrip("/")
+    found: list[SessionPlace] = []
+    looked_at = 0
+    at: str | None = cursor
+    while looked_at < _MAX_LOOKED_AT:
+        step = limit if wanted is None else _LOOK_AT
+        page = list_page(tx, SessionFilters(), profile=profile, limit=step, cursor=at)
+        known = sessions.workspaces(tx, [head.no for head in page.items])
+        looked_at += len(page.items)
+        for number, head in enumerate(page.items, 1):
+            place = SessionPlace(head, directory_of(known.get(head.no)))
+            if wanted is not None and (place.directory or "").rstrip("/") != wanted:
+                continue
+            found.append(place)
+            if len(found) == limit:
+                is_last = page.next is None and number == len(page.items)
+                return found, None if is_last else str(order.cursor_after(head))
+        at = page.next
+        if at is None:
+            break
+    return found, at
+
+
+def directory_of(workspace: object) -> str | None:
+    """The directory that a workspace names."""
+    found = workspace.get("path") if isinstance(workspace, Mapping) else None
+    return found if isinstance(found, str) and found else None
 
 
 def check_limit(limit: int) -> None:

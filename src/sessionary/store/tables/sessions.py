@@ -253,6 +253,12 @@ def details(tx: Tx, no: int) -> Details:
     )
 
 
+def workspaces(tx: Tx, numbers: Iterable[int]) -> dict[int, Any]:
+    """Return where these sessions were held, by number; those of which it is not known are left out."""
+    rows = tx.all("get_workspaces", numbers=pg_array_literal(numbers))
+    return {no: codec.decode(workspace) for no, workspace in rows}
+
+
 def page(tx: Tx, *, profile: str | None, after: int, limit: int) -> list[SessionRef]:
     """Return sessions in the order of their numbers, of one profile or of all, including purged ones."""
     if profile is None:

@@ -37,6 +37,9 @@ SELECT s.settings, s.prompt_hash, s.workspace, s.extra, d.text, s.finalized_at, 
 FROM sessions s LEFT JOIN drafts d ON d.session_no = s.no
 WHERE s.no = :no;
 
+-- name: get_workspaces
+SELECT s.no, s.workspace FROM sessions s WHERE s.no {{among_numbers}} AND s.workspace IS NOT NULL;
+
 -- name: ids_by_prefix
 -- The profile is no help in finding them: SQLite would look at all that it has.
 SELECT id, title FROM sessions
