@@ -379,7 +379,7 @@ def _accept(
         return _Accepted(accepted, outcome=f"{outcome_text(decided)} ({decided.body.where})")
     if received.answer is None or arrival is None:
         return _Accepted(accepted, received.arrival_id)
-    stopped = intake.end_stopped(tx, context, key, reason=STOPPED, moment=moment)
+    stopped = intake.end_stopped(tx, context, head, reason=STOPPED, moment=moment)
     if stopped is not None:  # the command was /stop
         return follow(stopped, submitted=accepted)
     return _Accepted(accepted, intake.asked_again(tx, arrival))

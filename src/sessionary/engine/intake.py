@@ -30,7 +30,7 @@ from sessionary.errors import NotAllowed, RetryLater, SessionaryError, StoreUnav
 from sessionary.model import choice
 from sessionary.model.choice import ChoiceChange
 from sessionary.model.message import Message
-from sessionary.model.session import Opening, SessionFolder
+from sessionary.model.session import Opening, SessionFolder, SessionHead
 from sessionary.model.source import (
     ChatType,
     SessionKey,
@@ -377,20 +377,19 @@ def submit_to_new_session(
 
 
 def end_stopped(
-    tx: Tx, context: EngineContext, key: SessionKey, *, reason: str, moment: Moment
+    tx: Tx, context: EngineContext, before: SessionHead | None, *, reason: str, moment: Moment
 ) -> str | None:
-    """End the turn of a conversation if it waits for people and was asked to stop: no process runs it.
+    """End a turn that waited for people `before` a command was run, if the command was to stop it: no process runs it.
 
     Return its id, or None if there is none.
     """
-    head = routing.get_current(tx, key)
-    if head is None or not head.waits_for_people or head.running_turn is None:
+    if before is None or not before.waits_for_people or before.running_turn is None:
         return None
-    found = turn_rows.get(tx, head.running_turn, profile=key.profile)
+    found = turn_rows.get(tx, before.running_turn, profile=before.profile)
     if found is None or found[0].stop is None:
         return None
-    stop_turn(tx, head.no, reason=reason, context=context, moment=moment)
-    return head.running_turn
+    stop_turn(tx, before.no, reason=reason, context=context, moment=moment)
+    return before.running_turn
 
 
 def asked_again(tx: Tx, command: Arrival) -> str | None:
