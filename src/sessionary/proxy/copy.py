@@ -3,7 +3,7 @@
 import re
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -134,7 +134,8 @@ class ExchangeCopy:
     _coding: bytes = b""
     _decoder: Decoder | None = None
     _tail: bytes = b""
-    is_begun: bool = field(default=False, kw_only=True)
+    # Whether its client has its last bytes before it is durable.
+    is_released: bool = False
 
     def begin_response(self, status: int, media_type: bytes, codings: list[bytes]) -> None:
         """Note what the head of the response says."""

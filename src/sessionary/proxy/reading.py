@@ -144,7 +144,7 @@ def read_request(interface: Interface, body: bytes) -> RequestContent:
     """Read the body of a request."""
     given = coerce.parse_json(body)
     if not isinstance(given, dict):
-        return RequestContent(messages=(_raw(Role.USER, "request", body),) if body else ())
+        return RequestContent(messages=(raw_message(Role.USER, "request", body),) if body else ())
     reader = _Messages()
     match interface:
         case Interface.CHAT:
@@ -162,7 +162,7 @@ def read_request(interface: Interface, body: bytes) -> RequestContent:
         messages=tuple(reader.messages),
         files=tuple(reader.files),
         system="\n\n".join(filter(None, system)) or None,
-        tools=[_uncached(each) for each in tools],
+        tools=[_tool(each) for each in tools],
         settings=_settings(given),
         model=coerce.name(given.get("model")),
         previous=coerce.name(given.get("previous_response_id")),
@@ -220,7 +220,8 @@ def _message(role: str, content: Content, **fields: Any) -> Message:
     return Message(Role(role), tuple(map(from_json, content.parts)), **fields)
 
 
-def _raw(role: Role, what: str, body: bytes) -> Message:
+def raw_message(role: Role, what: str, body: bytes) -> Message:
+    """A message with a body as it came, up to a limit."""
     text = body[: 4 * MOST_RAW_CHARACTERS].decode("utf-8", "replace")[:MOST_RAW_CHARACTERS]
     part = {"type": f"proxy_{what}", "text": text, "bytes": len(body)}
     return Message(role, (from_json(part),))
@@ -240,6 +241,23 @@ def _uncached(tool: Any) -> Any:
     if not isinstance(tool, dict) or "cache_control" not in tool:
         return tool
     return {name: value for name, value in tool.items() if name != "cache_control"}
+
+
+def _tool(given: Any) -> Any:
+    """A tool as the record describes tools: name, description, parameters, and what else its kind has."""
+    tool = _uncached(given)
+    if not isinstance(tool, dict):
+        return {"name": str(tool)}
+    function = coerce.record(tool.get("function"))
+    if function:
+        return function
+    facts = dict(tool)
+    if "input_schema" in facts:
+        facts["parameters"] = facts.pop("input_schema")
+    if facts.get("type") in ("function", "custom"):
+        del facts["type"]
+    facts.setdefault("name", coerce.text(tool.get("type")))
+    return facts
 
 
 # Chat Completions
@@ -343,7 +361,9 @@ def read_response(
         streamed = _STREAMS[interface](_events(body))
         if streamed.message is not None or streamed.error is not None or not body:
             return streamed
-        return ResponseContent(message=_raw(Role.ASSISTANT, "response", body), is_whole=is_whole)
+        return ResponseContent(
+            message=raw_message(Role.ASSISTANT, "response", body), is_whole=is_whole
+        )
     given = coerce.parse_json(body)
     error = _error(given)
     if error is not None or status >= 400:
@@ -351,7 +371,7 @@ def read_response(
     found = _WHOLE[interface](given) if isinstance(given, dict) else None
     if found is not None and found.message is not None:
         return found
-    message = _raw(Role.ASSISTANT, "response", body) if body else None
+    message = raw_message(Role.ASSISTANT, "response", body) if body else None
     return ResponseContent(message=message, is_whole=is_whole)
 
 

@@ -4,13 +4,14 @@
 id, profile, state, holder, began_at, done_at, person_id, facts, request, response
 
 -- name: put_exchange
--- What is done stays done: a request that is written late, or again, does not open it again.
+-- What is done stays done: a request that is written late, or again, does not open it again. One that was believed to
+-- have been abandoned, and is not in the log yet, gets the response that came after all.
 INSERT INTO proxy_exchanges (id, profile, state, holder, expires_at, began_at, done_at, person_id, facts, request, response)
 VALUES (:id, :profile, :state, :holder, :expires_at, :began_at, :done_at, :person_id, :facts, :request, :response)
 ON CONFLICT (id) DO UPDATE SET
     state = excluded.state, expires_at = excluded.expires_at, done_at = excluded.done_at, person_id = excluded.person_id,
     facts = excluded.facts, response = excluded.response
-WHERE proxy_exchanges.state = 'open';
+WHERE proxy_exchanges.state = 'open' OR excluded.state = 'done';
 
 -- name: next_exchange
 SELECT {{exchange_columns}} FROM proxy_exchanges WHERE state = 'done' ORDER BY done_at, id LIMIT 1;
