@@ -55,7 +55,8 @@ class EventBus:
         """`forward` is called with every event too."""
         self._forward = forward
         self._queues: dict[asyncio.Queue[LiveEvent | None], str | None] = {}
-        self._partial: dict[str, tuple[str, list[str]]] = {}
+        # By session: the running turn, its text since its last step, and the entry of that step.
+        self._partial: dict[str, tuple[str, list[str], int | None]] = {}
 
     def publish(self, live: LiveEvent) -> None:
         """Pass an event to the listeners of its session, and to those of all sessions."""
@@ -86,17 +87,24 @@ class EventBus:
             del self._queues[queue]
 
     def partial_text(self, session_id: str) -> LiveEvent | None:
-        """Return the text of the running turn's unfinished step, for listeners who come late."""
+        """Return the text of the running turn's unfinished step, for listeners who come late.
+
+        Its `seq` is the entry of the step before, if this process has written one.
+        """
         partial = self._partial.get(session_id)
         if partial is None:
             return None
-        turn_id, texts = partial
-        return LiveEvent(session_id, turn_id, "so_far", "".join(texts))
+        turn_id, texts, seq = partial
+        return LiveEvent(session_id, turn_id, "so_far", "".join(texts), seq)
 
     def _note(self, live: LiveEvent) -> None:
         match live.kind:
-            case "began" | "step":
-                self._partial[live.session_id] = (live.turn_id, [])
+            case "began":
+                self._partial[live.session_id] = (live.turn_id, [], None)
+            case "step":
+                _, _, before = self._partial.get(live.session_id, (None, None, None))
+                seq = before if live.seq is None else live.seq
+                self._partial[live.session_id] = (live.turn_id, [], seq)
             case "delta" if live.session_id in self._partial:
                 self._partial[live.session_id][1].append(str(live.data))
             case "ended" | "lost":

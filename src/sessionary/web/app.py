@@ -18,6 +18,9 @@ from sessionary.web.connections import OpenConnections
 from sessionary.web.context import PREFIX, WebContext
 from sessionary.web.jobs import BackgroundJobs
 from sessionary.web.middleware import RequestGuard
+from sessionary.web.openai import errors as openai_errors
+from sessionary.web.openai import models as openai_models
+from sessionary.web.openai.exchange import Exchanges
 from sessionary.web.responses import json_response
 from sessionary.web.routes import (
     access,
@@ -70,6 +73,7 @@ _ROUTERS = (
     login.router,
     health.router,
     health.public,
+    openai_models.router,
 )
 
 
@@ -87,7 +91,7 @@ class Application(FastAPI):
         app: ASGIApp = ExceptionMiddleware(self.router, handlers=handlers)
         for cls, args, kwargs in reversed(self.user_middleware):
             app = cls(app, *args, **kwargs)
-        return ServerErrorMiddleware(app, handler=unexpected)
+        return openai_errors.OpenAIErrors(ServerErrorMiddleware(app, handler=unexpected))
 
 
 def create_app(context: WebContext) -> FastAPI:
@@ -110,6 +114,7 @@ def create_app(context: WebContext) -> FastAPI:
     app.state.login_attempts = LoginAttempts()
     app.state.streams = EventStreams(context)
     app.state.waits = ArrivalWaits(context)
+    app.state.exchanges = Exchanges()
     app.state.imports = BackgroundJobs(context, app.state.streams.wake, kind="import")
     app.state.upkeep = BackgroundJobs(context, app.state.streams.wake, kind="task")
     for router in _ROUTERS:
@@ -125,6 +130,7 @@ def create_app(context: WebContext) -> FastAPI:
     description.add_api_route("/openapi.json", _openapi_document, dependencies=[read_access])
     _add_routes(app, description)
     problems.install(app)
+    openai_errors.install(app)
     app.add_middleware(RequestGuard, settings=context.settings, webhook_bytes=context.webhook_bytes)
     app.add_middleware(health.AnswerCounter, counts=counts)
     return app

@@ -156,6 +156,7 @@ class _UvicornServer(uvicorn.Server):
         if hasattr(app.state, "streams"):
             app.state.streams.close()
             app.state.waits.close()
+            app.state.exchanges.close()
         self.should_exit = True
 
 

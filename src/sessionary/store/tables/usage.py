@@ -179,6 +179,13 @@ def total_of_session(tx: Tx, session_no: int) -> UsageTotal:
     return UsageTotal(*row)
 
 
+def total_of_turn(tx: Tx, session_no: int, turn_id: str) -> UsageTotal:
+    """Compute the sum of a turn's calls; the database looks at all calls of the session."""
+    row = tx.one("usage_of_turn", no=session_no, turn_id=turn_id)
+    assert row is not None
+    return UsageTotal(*row)
+
+
 def totals(
     tx: Tx, group: str, *, profile: str, since: datetime | None, until: datetime | None
 ) -> list[UsageTotal]:

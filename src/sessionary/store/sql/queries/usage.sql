@@ -47,6 +47,9 @@ DELETE FROM usage WHERE profile = :profile AND call_id = :call_id;
 -- name: usage_of_session
 SELECT NULL, {{total_columns}} FROM usage u WHERE u.session_no = :no;
 
+-- name: usage_of_turn
+SELECT NULL, {{total_columns}} FROM usage u WHERE u.session_no = :no AND u.turn_id = :turn_id;
+
 -- name: usage_rows_of_session
 SELECT call_id, turn_id, at, model, provider, base_url, billing_mode, task, input_tokens, output_tokens,
     cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_microusd, cost_status, price_source, price_version

@@ -1,0 +1,441 @@
+"""Turns whose caller waits for the answer: where their conversation goes on, how they begin, and what came of them.
+
+The message, its options, the history that the program has sent, and the turn are written in one transaction. So the
+answer can be had again with the same idempotency key, from any process, also after a crash.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from sessionary.actions import files, inbox, question_arrivals
+from sessionary.actions import questions as question_actions
+from sessionary.actions.sessions import choice, edit, log, prefixes, read, resent, routing
+from sessionary.actions.sessions.append import NewMessage
+from sessionary.actions.sessions.prefixes import KnownPrefix
+from sessionary.actions.sessions.resent import ResumePoint
+from sessionary.clock import Moment
+from sessionary.engine import questions
+from sessionary.engine.context import EngineContext
+from sessionary.engine.turn.loop import TurnStart, begin
+from sessionary.errors import BadInput, Conflict, NotAllowed, RetryLater
+from sessionary.model.choice import Changes
+from sessionary.model.message import Entry, Message, Part, Role
+from sessionary.model.prefix import prefix_digests
+from sessionary.model.question import Question
+from sessionary.model.session import Opening, SessionFolder, SessionHead
+from sessionary.model.source import SessionKey, Source, by_program, check_person
+from sessionary.model.transcript import RECORD
+from sessionary.model.turn import Arrival, Turn, TurnState
+from sessionary.model.turn_options import AwaitedRequest, TurnOptions, awaited, awaited_by
+from sessionary.model.usage import UsageTotal
+from sessionary.store.database import Tx
+from sessionary.store.tables import arrivals, blobs, sessions
+from sessionary.store.tables import turns as turn_rows
+from sessionary.store.tables import usage as usage_rows
+
+# An equal request that says that it is a retry gets the answer of a turn that began at most so long ago.
+RETRIED_WITHIN = timedelta(hours=1)
+# How many messages a request may have: as many as OpenAI's interface takes.
+MOST_MESSAGES = 2048
+
+
+class SessionBusy(Conflict):
+    """Another turn is running in the session; try again when it has ended."""
+
+    kind = "session-busy"
+
+
+class BudgetUsedUp(NotAllowed):
+    """A budget is used up; try again in its next period."""
+
+    kind = "budget-used-up"
+
+
+class WaitsForPeople(Conflict):
+    """The session's turn waits for people, and the message does not answer what it has asked."""
+
+    kind = "waiting-for-people"
+
+    def __init__(self, message: str, asked: Sequence[Question]) -> None:
+        super().__init__(message)
+        self.questions = tuple(asked)
+
+
+class NamedSession(Struct, frozen=True):
+    """The session that a program names, by its id or its exact title; one with this id is opened if there is none."""
+
+    ref: str
+
+
+class AfterEntry(Struct, frozen=True):
+    """The entry that a program goes on after; in a fork, if the session has gone on since."""
+
+    session_id: str
+    seq: int
+
+
+class NewExchange(Struct, frozen=True):
+    """A request for an answer.
+
+    `messages` are the conversation as the program has sent it, the newest last. Without a `place`, or with a named
+    session, they may begin with what was sent before, which is recognised; after an entry, they are all new. `client`
+    is whose conversations are compared. With `is_retry`, an equal request gets the answer of the first.
+    """
+
+    source: Source
+    messages: tuple[NewMessage, ...]
+    client: str
+    fingerprint: str
+    place: NamedSession | AfterEntry | None = None
+    options: TurnOptions = field(default_factory=TurnOptions)
+    # The agent and the model that are to answer; None: the default.
+    chosen: Changes = {}
+    idempotency_key: str | None = None
+    is_retry: bool = False
+    may_approve: bool = False
+
+
+class BegunExchange(Struct, frozen=True):
+    """A turn whose answer is awaited: what it writes after the entry `after_seq`.
+
+    `start` is to be run after the commit; it is None if an earlier request has begun the turn, or if the message has
+    answered the turn's question.
+    """
+
+    arrival_id: str
+    session_id: str
+    session_no: int
+    turn_id: str
+    after_seq: int
+    key: SessionKey
+    start: TurnStart | None = None
+    # The note under which the program's next request finds the session: of the messages that it has sent.
+    client: str = ""
+    digest: str = ""
+
+
+def begin_exchange(
+    tx: Tx, context: EngineContext, new: NewExchange, *, moment: Moment
+) -> BegunExchange:
+    """Store a request and begin its turn, or find the turn that an equal request has begun.
+
+    Raises `SessionBusy` while another turn runs in the session, `WaitsForPeople`, `BudgetUsedUp`, `RetryLater` while
+    running turns have reserved the rest of a budget, and `Conflict` if the idempotency key belongs to another request.
+    """
+    messages = [each.message for each in new.messages]
+    _check(messages)
+    check_person(new.source.person)
+    encoded = new.options.encode()
+    options = None if encoded is None else blobs.hash_of_text(encoded)
+    source = awaited(
+        new.source if new.may_approve else by_program(new.source),
+        AwaitedRequest(new.fingerprint, options),
+    )
+    key = context.key(source)
+    routing.lock_key(tx, key)
+    name = None if new.idempotency_key is None else f"v1/{new.client}/{new.idempotency_key}"
+    earlier = _find_earlier(tx, new, name, key, moment=moment)
+    if earlier is not None:
+        return earlier
+    point, client = _place(tx, new, messages, context=context, moment=moment)
+    head = point.head
+    digest = prefix_digests(messages)[-1]
+    *history, prompt = _merged(new.messages[point.known :])
+    for each in (*history, prompt):
+        files.keep_files(tx, each.message, each.files, profile=context.profile, moment=moment)
+    if head.waits_for_people and not history:
+        begun = _answer(tx, context, head, source, prompt.message, name, moment=moment)
+        return replace(begun, client=client, digest=digest)
+    _check_free(head)
+    for each in history:
+        log.append(tx, head.id, each.message, profile=head.profile, at=moment.now)
+    if new.chosen:
+        head = choice.choose(
+            tx, head, new.chosen, by=source.person, moment=moment, catalog=context.catalog
+        )
+    routing.bind(tx, key, head.no, moment=moment)
+    arrival, _ = inbox.receive(tx, key, source, prompt.message, moment=moment, idempotency_key=name)
+    start = begin(tx, key, context=context, moment=moment)
+    if start.refusal is not None:
+        raise BudgetUsedUp(start.refusal)
+    if start.is_held_back:
+        raise RetryLater("Running turns have reserved the rest of a budget; nothing was stored.", 5)
+    if start.begun is None:
+        raise _busy(head)
+    if encoded is not None:
+        blobs.keep_text(tx, encoded, entry_no=sessions.first_entry_no(head.no))
+    seq = start.begun.prompts[-1].seq
+    prefixes.note(tx, digest, head, seq=seq, client=client)
+    prefixes.note(tx, new.fingerprint, head, seq=seq, client=_retries_of(new))
+    return BegunExchange(
+        arrival.id,
+        head.id,
+        head.no,
+        start.begun.lease.turn_id,
+        seq,
+        key,
+        start,
+        client,
+        digest,
+    )
+
+
+def _check(messages: Sequence[Message]) -> None:
+    if not messages:
+        raise BadInput("There are no messages; nothing was stored.")
+    if len(messages) > MOST_MESSAGES:
+        raise BadInput(
+            f"There are {len(messages):,} messages, and at most {MOST_MESSAGES:,} are taken; nothing was stored. "
+            "Name the session, and send only what is new."
+        )
+    if messages[-1].role not in (Role.USER, Role.TOOL):
+        raise BadInput(
+            f"The last message is of role {messages[-1].role}: only one of a user or a tool can be answered. "
+            "Nothing was stored."
+        )
+
+
+def _check_free(head: SessionHead) -> None:
+    if head.running:
+        raise _busy(head)
+    if head.read_only:
+        raise log.read_only_error(head.id)
+    if not head.is_open or head.folder is SessionFolder.TRASH:
+        raise log.ended_error(head)
+
+
+def _busy(head: SessionHead) -> SessionBusy:
+    return SessionBusy(
+        f"Another turn is running in session {head.id}; nothing was stored. Try again when it has ended."
+    )
+
+
+def _retries_of(new: NewExchange) -> str:
+    """Under whose name equal requests are noted."""
+    return f"{new.client} retries"
+
+
+def _find_earlier(
+    tx: Tx, new: NewExchange, name: str | None, key: SessionKey, *, moment: Moment
+) -> BegunExchange | None:
+    """Return the turn that an equal request has begun, if this one repeats it."""
+    if name is not None:
+        arrival = arrivals.get_by_idempotency_key(tx, name, profile=key.profile)
+        if arrival is None:
+            return None
+        request = awaited_by(arrival.source)
+        if request is None or request.fingerprint != new.fingerprint:
+            raise Conflict(
+                "That idempotency key belongs to another request; nothing was stored. Choose a new one."
+            )
+        return _joined(tx, arrival, new, key)
+    if not new.is_retry:
+        return None
+    found = prefixes.find(tx, [new.fingerprint], profile=key.profile, client=_retries_of(new))
+    head = (
+        None
+        if found is None
+        else sessions.by_numbers(tx, (found.session_no,)).get(found.session_no)
+    )
+    if found is None or head is None:
+        return None
+    [entry] = read.read_log(tx, head.id, profile=key.profile, after=found.seq - 1, limit=1)
+    turn = turn_rows.get(tx, entry.turn_id or "", profile=key.profile)
+    if turn is None or turn[0].began_at < moment.now - RETRIED_WITHIN:
+        return None
+    if turn[0].state in (TurnState.FAILED, TurnState.INTERRUPTED):
+        return None
+    return _begun(new, head, turn[0].id, found.seq, key, arrival_id="")
+
+
+def _joined(tx: Tx, arrival: Arrival, new: NewExchange, key: SessionKey) -> BegunExchange:
+    turn_id = question_arrivals.find_turn_id(tx, arrival, profile=key.profile)
+    found = turn_rows.get(tx, turn_id or "", profile=key.profile)
+    if found is None:
+        raise Conflict("The answer to that request was deleted; nothing was stored.")
+    head = sessions.get_by_no(tx, found[1])
+    seq = arrival.seq
+    if seq is None:  # it has answered a question: what follows is the rest of a turn
+        answered = question_arrivals.find_answered(tx, arrival, profile=key.profile)
+        records = [
+            each.seq
+            for each in read_written(tx, found[0], after=0, profile=key.profile)
+            if answered is not None and _records(each, answered)
+        ]
+        seq = max(records, default=found[0].first_seq)
+    return _begun(new, head, found[0].id, seq, key, arrival_id=arrival.id)
+
+
+def _begun(
+    new: NewExchange,
+    head: SessionHead,
+    turn_id: str,
+    seq: int,
+    key: SessionKey,
+    *,
+    arrival_id: str,
+) -> BegunExchange:
+    digest = prefix_digests(each.message for each in new.messages)[-1]
+    client = new.client
+    if isinstance(new.place, NamedSession):
+        client = _client_in(new, head)
+    return BegunExchange(
+        arrival_id, head.id, head.no, turn_id, seq, key, client=client, digest=digest
+    )
+
+
+def _records(entry: Entry, question: Question) -> bool:
+    record = entry.body.extra.get(RECORD) if isinstance(entry.body, Message) else None
+    return isinstance(record, dict) and record.get("question_id") == question.id
+
+
+def _place(
+    tx: Tx,
+    new: NewExchange,
+    messages: Sequence[Message],
+    *,
+    context: EngineContext,
+    moment: Moment,
+) -> tuple[ResumePoint, str]:
+    """Return the session to go on in, locked, and under whose name its conversation is noted."""
+    profile, place = context.profile, new.place
+    opening = Opening(profile, new.source)
+    if isinstance(place, AfterEntry):
+        head = log.lock_session(tx, place.session_id, profile=profile)
+        known = KnownPrefix(head.no, place.seq, 0)
+        point = resent.continue_after(tx, known, messages, profile=profile, moment=moment)
+        if point is None:
+            raise log.missing_error(tx, place.session_id, profile=profile)
+        return point, new.client
+    if isinstance(place, NamedSession):
+        head = _named(tx, place.ref, opening, moment=moment)
+        client = _client_in(new, head)
+        point = resent.find(
+            tx, messages, profile=profile, client=client, moment=moment, may_fork=False
+        )
+        if point is None or point.head.no != head.no:
+            # Its own log is the history; what a program has sent to begin it is stored.
+            point = ResumePoint(head, _answered_before(messages) if head.message_count else 0)
+        return point, client
+    point = resent.find(tx, messages, profile=profile, client=new.client, moment=moment)
+    if point is None:
+        id = edit.open_session(tx, opening, moment=moment)
+        point = ResumePoint(log.lock_session(tx, id, profile=profile), 0)
+    return point, new.client
+
+
+def _client_in(new: NewExchange, head: SessionHead) -> str:
+    return f"{new.client}/{head.id}"
+
+
+def _named(tx: Tx, ref: str, opening: Opening, *, moment: Moment) -> SessionHead:
+    """Return the session that a program names. The beginning of an id is none: it might mean another session later."""
+    found = sessions.get(tx, ref, profile=opening.profile)
+    if found is None:
+        id = sessions.id_by_title(tx, ref, profile=opening.profile)
+        found = None if id is None else sessions.get(tx, id, profile=opening.profile)
+    if found is None and sessions.purged_at(tx, ref, profile=opening.profile) is not None:
+        raise log.missing_error(tx, ref, profile=opening.profile)
+    if found is None:
+        found = edit.open_with_id(tx, ref, opening, moment=moment)
+    return log.lock_session(tx, found.id, profile=opening.profile)
+
+
+def _answered_before(messages: Sequence[Message]) -> int:
+    """Return how many messages there are up to the last of the assistant."""
+    return max((n + 1 for n, each in enumerate(messages) if each.role is Role.ASSISTANT), default=0)
+
+
+def _merged(messages: Sequence[NewMessage]) -> list[NewMessage]:
+    """Return messages with all results of tools at the end in one: together they are what the turn begins with."""
+    last = len(messages)
+    while last > 1 and all(each.message.role is Role.TOOL for each in messages[last - 2 : last]):
+        last -= 1
+    results = messages[last - 1 :]
+    if len(results) == 1:
+        return list(messages)
+    parts: list[Part] = [part for each in results for part in each.message.parts]
+    merged = replace(
+        results[0],
+        message=replace(results[0].message, parts=tuple(parts)),
+        files=tuple(data for each in results for data in each.files),
+    )
+    return [*messages[: last - 1], merged]
+
+
+def _answer(
+    tx: Tx,
+    context: EngineContext,
+    head: SessionHead,
+    source: Source,
+    message: Message,
+    name: str | None,
+    *,
+    moment: Moment,
+) -> BegunExchange:
+    """Take a message as the answer to the question that the session's turn waits with."""
+    turn_id = head.running_turn
+    assert turn_id is not None
+    key = context.key(source)
+    arrival, _ = inbox.receive(tx, key, source, message, moment=moment, idempotency_key=name)
+    answered = questions.answer_by_text(
+        tx, message, source=source, context=context, moment=moment, turn_id=turn_id
+    )
+    if answered is None or answered.turn_id != turn_id:
+        asked = [each for each in question_actions.of_turn(tx, turn_id) if each.is_open]
+        what = ", ".join(question_actions.summary(each) for each in asked)
+        raise WaitsForPeople(
+            f"Session {head.id} waits for people: {what}. Your message was not stored; send it again when that is "
+            "answered.",
+            asked,
+        )
+    arrivals.mark_answer(tx, arrival, question_id=answered.id)
+    last = sessions.get_by_no(tx, head.no).last_seq
+    return BegunExchange(arrival.id, head.id, head.no, turn_id, last, key)
+
+
+class ExchangeProgress(Struct, frozen=True):
+    """How far a turn is: its row, what it has written after an entry, what it has used, and its open questions."""
+
+    turn: Turn
+    written: tuple[Entry, ...]
+    usage: UsageTotal = UsageTotal()
+    questions: tuple[Question, ...] = ()
+
+
+def read_progress(tx: Tx, turn_id: str, *, after: int, profile: str) -> ExchangeProgress | None:
+    """Return how far a turn is; None if it was deleted. What it used is read once it has ended or waits for people."""
+    found = turn_rows.get(tx, turn_id, profile=profile)
+    if found is None:
+        return None
+    turn, session_no = found
+    written = tuple(read_written(tx, turn, after=after, profile=profile))
+    if turn.state is TurnState.RUNNING:
+        return ExchangeProgress(turn, written)
+    asked: tuple[Question, ...] = ()
+    if turn.state is TurnState.WAITING:
+        asked = tuple(each for each in question_actions.of_turn(tx, turn_id) if each.is_open)
+    return ExchangeProgress(turn, written, usage_rows.total_of_turn(tx, session_no, turn_id), asked)
+
+
+def read_written(tx: Tx, turn: Turn, *, after: int, profile: str) -> list[Entry]:
+    """Return the messages of a turn after an entry of its session."""
+    found: list[Entry] = []
+    after = max(after, turn.first_seq - 1)
+    while page := read.read_log(tx, turn.session_id, profile=profile, after=after):
+        found += [
+            each for each in page if each.turn_id == turn.id and isinstance(each.body, Message)
+        ]
+        after = page[-1].seq
+    return found
+
+
+def note_answer(tx: Tx, begun: BegunExchange, answer: Message, *, seq: int, profile: str) -> None:
+    """Note that a program which sends this answer back goes on after it."""
+    head = sessions.by_numbers(tx, (begun.session_no,)).get(begun.session_no)
+    if head is not None and head.profile == profile and head.folder is not SessionFolder.GONE:
+        [digest] = prefix_digests([answer], after=begun.digest)
+        prefixes.note(tx, digest, head, seq=seq, client=begun.client)
