@@ -53,8 +53,8 @@ async def read_raw(request: Request) -> bytes:
         raise RequestRefused(408, "The body took too long to come.") from error
 
 
-async def read_body(request: Request, kind: type[B]) -> B:
-    """The body as a value of this kind; `request.state.raw` keeps it as it came."""
+async def read_json(request: Request) -> Any:
+    """The body as JSON, within the limit of depth; `request.state.raw` keeps it as it came."""
     request.state.raw = raw = await read_raw(request)
     media = request.headers.get("content-type", "application/json").split(";")[0].strip().lower()
     if raw and media != "application/json":
@@ -62,6 +62,12 @@ async def read_body(request: Request, kind: type[B]) -> B:
     data = decode(raw or b"{}")
     if _depth(data) > context_of(request).settings.limits.depth:
         raise BadInput("The JSON is nested too deeply; nothing was written.")
+    return data
+
+
+async def read_body(request: Request, kind: type[B]) -> B:
+    """The body as a value of this kind; `request.state.raw` keeps it as it came."""
+    data = await read_json(request)
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
