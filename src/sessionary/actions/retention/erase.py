@@ -25,6 +25,7 @@ from sessionary.model.source import ChatType, Person
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import (
     access,
+    checkpoints,
     entries,
     imports,
     prefixes,
@@ -37,7 +38,8 @@ PAGE = 200
 REMAINS = (
     "What the agent and other people wrote stays, even where it speaks of the person or quotes them; so "
     "do the titles people gave, the costs of the calls, the numbers by which a message is known when it "
-    "comes twice, and schedules and home places that lead to them: look at those. Other tools' files, "
+    "comes twice, what graphs remember in their long-term store, and schedules and home places that lead to "
+    "them: look at those. Other tools' files, "
     "and backups and exports made before this, are not changed: delete them."
 )
 ERASED = Unknown({"type": "erased"})
@@ -234,6 +236,7 @@ def _erase_in(
     retention.delete_responses(tx, head.id)
     questions.delete_of_session(tx, no)
     prefixes.delete_of_session(tx, no)
+    checkpoints.delete_of_session(tx, no)
     if content.is_whole:
         if head.key is not None:
             sessions.take_next_session(tx, str(head.key), profile=head.profile)

@@ -153,6 +153,12 @@ def find_receipt(tx: Tx, idempotency_key: str, *, profile: str) -> AppendReceipt
     return None if row is None else AppendReceipt(*row)
 
 
+def receipts_among(tx: Tx, idempotency_keys: Sequence[str], *, profile: str) -> set[str]:
+    """Which of these idempotency keys were used."""
+    rows = tx.all("receipts_among", profile=profile, names=codec.encode(idempotency_keys))
+    return {key for (key,) in rows}
+
+
 def insert(
     tx: Tx, session_no: int, seq: int, *, at: datetime, body: Body, turn_id: str | None
 ) -> None:

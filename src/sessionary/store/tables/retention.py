@@ -13,7 +13,15 @@ from sessionary.model.message import MAX_SEQ, Attachment, Compaction, Entry, Mes
 from sessionary.model.session import Segment, SessionHead
 from sessionary.model.source import Source, escape, source_as_stored
 from sessionary.store.database import Row, Tx
-from sessionary.store.tables import blobs, entries, files, prefixes, questions, sessions
+from sessionary.store.tables import (
+    blobs,
+    checkpoints,
+    entries,
+    files,
+    prefixes,
+    questions,
+    sessions,
+)
 from sessionary.store.tables.blobs import Unpacker
 
 TOMBSTONE_SOURCE = '{"platform":"purged"}'
@@ -69,6 +77,7 @@ def bury(tx: Tx, head: SessionHead, *, at: datetime) -> None:
         tx.run(forget, no=head.no)
     questions.delete_of_session(tx, head.no)
     prefixes.delete_of_session(tx, head.no)
+    checkpoints.delete_of_session(tx, head.no)
     delete_responses(tx, head.id)
 
 

@@ -34,6 +34,9 @@ INSERT INTO feed (session_no, seq, what) VALUES (:session_no, :seq, :what);
 SELECT r.session_no, r.seq, s.id FROM receipts r LEFT JOIN sessions s ON s.no = r.session_no
 WHERE r.profile = :profile AND r.idem = :idempotency_key;
 
+-- name: receipts_among
+SELECT idem FROM receipts WHERE profile = :profile AND idem {{among_names}};
+
 -- name: insert_receipt
 INSERT INTO receipts (profile, idem, session_no, seq) VALUES (:profile, :idempotency_key, :session_no, :seq)
 ON CONFLICT (profile, idem) DO NOTHING;

@@ -3,27 +3,16 @@
 graph.invoke(state, {"configurable": {"thread_id": "alice"}, "callbacks": [SessionaryRecorder(client)]})
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from sessionary.actions.sessions import append, log
-from sessionary.actions.sessions.append import NewMessage
-from sessionary.clock import Moment
-from sessionary.integrations import thread
 from sessionary.integrations.base import SessionaryClient, require_extra
-from sessionary.integrations.langchain import message_of, model_of, usage_of
-from sessionary.integrations.thread import ExternalThread
-from sessionary.model.message import Message
-from sessionary.model.usage import Usage
-from sessionary.store.database import Tx
+from sessionary.integrations.langgraph import recording
+from sessionary.integrations.langgraph.recording import ThreadRecorder
 
 with require_extra("langgraph", "The recorder for LangGraph"):
     from langchain_core.callbacks import BaseCallbackHandler
-    from langchain_core.messages import BaseMessage
-
-PLATFORM = "langgraph"
-_MOST_THREADS = 1000
 
 
 class SessionaryRecorder(BaseCallbackHandler):
@@ -43,11 +32,10 @@ class SessionaryRecorder(BaseCallbackHandler):
     ) -> None:
         self.raise_error = raise_error
         self._client = client
-        self._profile = profile or client.profile
         self._channel = channel
+        self._log = ThreadRecorder(client, profile=profile or client.profile)
         self._runs: dict[UUID, str] = {}
         self._graphs: set[UUID] = set()
-        self._seen: dict[str, set[str]] = {}
 
     def on_chain_start(
         self,
@@ -102,42 +90,8 @@ class SessionaryRecorder(BaseCallbackHandler):
 
     def _record(self, name: str, state: Any) -> None:
         found = state.get(self._channel) if isinstance(state, Mapping) else None
-        given = found if isinstance(found, Sequence) else [found]
-        seen = self._seen.setdefault(name, set())
-        # Without an id it is not in the thread yet; the next node reads it with one.
-        new = [
-            each
-            for each in given
-            if isinstance(each, BaseMessage) and each.id and each.id not in seen
-        ]
-        if not new:
-            return
-        model = next((found for each in new if (found := model_of(each))), None)
-        where = ExternalThread(self._profile, thread.source_for(PLATFORM, name), model=model)
-        rows = [(str(each.id), message_of(each), self._used(name, each)) for each in new]
-        moment = self._client.moment()
-        self._client.store.write(_record, where, rows, moment=moment).result()
-        seen.update(id for id, _, _ in rows)
-        while len(self._seen) > _MOST_THREADS:
-            self._seen.pop(next(iter(self._seen)))
-
-    def _used(self, name: str, native: BaseMessage) -> Usage | None:
-        call_id = f"{PLATFORM}/{name}/{native.id}"
-        return self._client.priced(usage_of(native, call_id=call_id), at=None)
-
-
-def _record(
-    tx: Tx,
-    where: ExternalThread,
-    rows: Sequence[tuple[str, Message, Usage | None]],
-    *,
-    moment: Moment,
-) -> None:
-    head = thread.get_or_open(tx, where, moment=moment)
-    for id, message, used in rows:
-        new_message = NewMessage(
-            message,
-            idempotency_key=f"{PLATFORM}/{head.id}/{id}"[: log.MAX_IDEMPOTENCY_KEY],
-            usage=used,
-        )
-        append.append_to_session(tx, head.id, new_message, profile=where.profile, moment=moment)
+        new = self._log.find_new(name, found)
+        if new is not None:
+            moment = self._client.moment()
+            self._client.store.write(recording.append_new, new, moment=moment).result()
+            self._log.note(name, new)
