@@ -49,16 +49,19 @@ class Elicitation(Struct, frozen=True):
 
 
 def read_elicitation(
-    tool: str, message: str, schema: Mapping[str, Any], *, name: str
+    tool: str, message: str, schema: Mapping[str, Any], *, name: str, what: str = "tool"
 ) -> Elicitation:
-    """Return the question of a server; raise `BadInput` if it asks for what no form can have."""
+    """Return the question of a server; raise `BadInput` if it asks for what no form can have.
+
+    `what` is the word for whoever asks.
+    """
     required = schema.get("required") or ()
     properties = {
         key: field
         for key, each in (schema.get("properties") or {}).items()
         if (field := _field(key, each, is_required=key in required)) is not None
     }
-    said = f"The tool {one_line(tool, 120)} asks: {message.strip() or 'may it go on?'}"
+    said = f"The {what} {one_line(tool, 120)} asks: {message.strip() or 'may it go on?'}"
     if not properties:
         return _choice(name, said, {ACCEPT: None, DECLINE: None}, value=None)
     if len(properties) == 1:

@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import PIPE, STDOUT, Process
 from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -157,7 +157,8 @@ class Program:
         return f" It said: {' / '.join(self._tail)}" if self._tail else ""
 
     async def _keep_errors(self) -> None:
-        assert self._process.stderr is not None
+        if self._process.stderr is None:  # it is a part of the output
+            return
         kept = b""
         while chunk := await self._process.stderr.read(READ_BYTES):
             *finished, kept = (kept[-_ERROR_LINE_BYTES:] + chunk).split(b"\n")
@@ -177,14 +178,17 @@ class Program:
                 await self.gone()
 
 
-async def start_program(options: ProgramOptions) -> Program:
-    """Start a program in a process group of its own; raise `AgentFailed` if that is not possible."""
+async def start_program(options: ProgramOptions, *, joins_errors: bool = False) -> Program:
+    """Start a program in a process group of its own; raise `AgentFailed` if that is not possible.
+
+    `joins_errors`: what it writes to its standard error is a part of its output.
+    """
     try:
         process = await asyncio.create_subprocess_exec(
             *options.command,
             stdin=PIPE,
             stdout=PIPE,
-            stderr=PIPE,
+            stderr=STDOUT if joins_errors else PIPE,
             cwd=options.folder,
             env=dict(options.environ),
             start_new_session=sys.platform != "win32",

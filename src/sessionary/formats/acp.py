@@ -372,3 +372,14 @@ def usage_of(
         cost_status=CostStatus.UNKNOWN if cost_microusd is None else CostStatus.REPORTED,
         **facts,
     )
+
+
+def usage_of_meta(meta: Mapping[str, Any]) -> Json | None:
+    """Return the counts that an agent tells in `_meta` of its response, in the form of the protocol.
+
+    Gemini CLI has them there: `quota.token_count` with `input_tokens` and `output_tokens`.
+    """
+    match meta:
+        case {"quota": {"token_count": {"input_tokens": int(sent), "output_tokens": int(made)}}}:
+            return {"inputTokens": sent, "outputTokens": made, "totalTokens": sent + made}
+    return None
