@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from sessionary.errors import BadInput
 from sessionary.formats import openai_responses
-from sessionary.formats.openai_responses import ResponsesInput, parse_item_id
+from sessionary.formats.openai_responses import ResponsesInput, TurnItems, parse_item_id
 from sessionary.model.message import (
     Attachment,
     Entry,
@@ -42,11 +42,20 @@ def read(*items: Any) -> list[Message]:
     return [each.message for each in reader.messages]
 
 
-def output(*messages: Message, tools: tuple[str, ...] = (), **more: Any) -> list[Json]:
-    made = openai_responses.turn_items(messages, TURN, tools=tools, server_label="helper", **more)
-    for each in made:
-        OUTPUT.validate_python(each)
-    return made
+def output(
+    *messages: Message,
+    tools: tuple[str, ...] = (),
+    with_encrypted: bool = False,
+    is_cut: bool = False,
+) -> list[Json]:
+    items = TurnItems(TURN, tools=tools, server_label="helper", with_encrypted=with_encrypted)
+    for each in messages:
+        items.add(each)
+    if is_cut:
+        items.cut()
+    for item in items.output:
+        OUTPUT.validate_python(item)
+    return items.output
 
 
 def of_conversation(message: Message, step: int | None = None) -> list[Json]:

@@ -6,7 +6,7 @@ the id is known while the text still streams; anything else by its entry of the 
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -244,87 +244,113 @@ def _shown(content: Any) -> str:
     return content if isinstance(content, str) else codec.encode(content)
 
 
-class OwnCalls(Struct, frozen=True):
-    """How a response tells the calls that an agent has made itself from those that are left to the program."""
-
-    # The tools that the program runs.
-    tools: frozenset[str]
-    # The results of a turn's calls by their ids.
-    results: Mapping[str, ToolResult]
-    server_label: str
+def _words(message: Message) -> str:
+    """What is said in a message, as it was streamed: without line breaks between the parts."""
+    return "".join(part.text for part in message.parts if isinstance(part, Text))
 
 
-def step_items(
-    message: Message,
-    base: str,
-    *,
-    own: OwnCalls | None = None,
-    text_before: str = "",
-    status: str = "completed",
-    with_encrypted: bool = False,
-) -> list[Json]:
-    """What an assistant said in one message, as items; without `own`, each call is one of a function."""
-    thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
-    encrypted = _encrypted(thoughts) if with_encrypted else None
-    texts = [part.text for part in thoughts if part.text]
-    made: list[Json] = []
-    if texts or encrypted:
-        made.append(reasoning_item(item_id("rs", base), texts, encrypted=encrypted))
-    calls = [part for part in message.parts if isinstance(part, ToolCall)]
-    if message.text or not (calls or made):
-        text = text_before + message.text
-        made.append(message_item(item_id("msg", base), text, status=status))
-    for number, call in enumerate(calls):
-        if own is None or call.name in own.tools:
-            made.append(call_item(item_id("fc", base, number), call))
-        else:
-            result = own.results.get(call.id)
-            id = item_id("mcp", base, number)
-            made.append(own_call_item(id, call, result, server_label=own.server_label))
+def said_items(message: Message, base: str, *, text_before: str = "", **kept: bool) -> list[Json]:
+    """What an assistant thought and said in one message, as items; `kept` is for `_thought`."""
+    made = _thought(message, base, **kept)
+    has_calls = any(isinstance(part, ToolCall) for part in message.parts)
+    if (text := _words(message)) or not (made or has_calls):
+        made.append(message_item(item_id("msg", base), text_before + text))
     return made
 
 
-def turn_items(
-    messages: Iterable[Message],
-    turn_id: str,
-    *,
-    tools: Collection[str],
-    server_label: str,
-    is_cut: bool = False,
-    with_encrypted: bool = False,
-) -> list[Json]:
-    """What an agent has said and done in a turn, as the output of a response.
+def _thought(message: Message, base: str, *, with_encrypted: bool = False) -> list[Json]:
+    thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
+    encrypted = _encrypted(thoughts) if with_encrypted else None
+    text = SEPARATOR.join(part.text for part in thoughts if part.text)
+    if not (text or encrypted):
+        return []
+    texts = [text] if text else []
+    return [reasoning_item(item_id("rs", base), texts, encrypted=encrypted)]
 
-    `tools` are those that the program runs. A text that follows another begins with a blank line, because programs
-    join them. With `is_cut` the turn has ended before the agent had finished.
+
+class TurnItems:
+    """What an agent has said and done in a turn, as the output of a response, message by message.
+
+    `tools` are those that the program runs; other calls are the agent's own. A text that follows another begins with a
+    blank line, because programs join them.
     """
-    steps: list[tuple[Message, dict[str, ToolResult]]] = []
-    for message in messages:
-        if message.role is Role.ASSISTANT:
-            steps.append((message, {}))
-        elif message.role is Role.TOOL and steps:
-            # Some providers use the same ids again in each of their answers.
+
+    def __init__(
+        self,
+        turn_id: str,
+        *,
+        tools: Collection[str],
+        server_label: str,
+        with_encrypted: bool = False,
+    ) -> None:
+        self._turn_id = turn_id
+        self._tools = tools
+        self._label = server_label
+        self._with_encrypted = with_encrypted
+        self._step = 0
+        self._has_text = False
+        self._goes_on = False
+        self._own: dict[str, tuple[int, ToolCall]] = {}
+        self.output: list[Json] = []
+
+    @property
+    def base(self) -> str:
+        """The base of the ids of the items of the step that comes next."""
+        return step_base(self._turn_id, self._step)
+
+    @property
+    def text_before(self) -> str:
+        """What the next text begins with."""
+        return SEPARATOR if self._has_text and not self._goes_on else ""
+
+    def add(self, message: Message) -> list[int]:
+        """Add the next message of the turn; return the places in `output` that are new or changed."""
+        if message.role is Role.TOOL:
             results = (part for part in message.parts if isinstance(part, ToolResult))
-            steps[-1][1].update((part.call_id, part) for part in results)
-    items: list[Json] = []
-    said, goes_on = False, False
-    for step, (message, results_of) in enumerate(steps):
-        is_last = step == len(steps) - 1
-        text = message.text
-        is_apart = bool(text) and said and not goes_on
-        if text:
-            said, goes_on = True, message.finish_reason == INTERRUPTED and not message.tool_calls
-        if not (text or message.parts or is_last):
-            continue
-        items += step_items(
-            message,
-            step_base(turn_id, step),
-            own=OwnCalls(frozenset(tools), results_of, server_label),
-            text_before=SEPARATOR if is_apart else "",
-            status="incomplete" if is_last and is_cut else "completed",
-            with_encrypted=with_encrypted,
+            return [place for part in results for place in self._finish(part)]
+        if message.role is not Role.ASSISTANT:
+            return []
+        before, base = len(self.output), self.base
+        self.output += said_items(
+            message, base, text_before=self.text_before, with_encrypted=self._with_encrypted
         )
-    return items
+        # Some providers use the same ids again in each of their answers.
+        self._own.clear()
+        calls = [part for part in message.parts if isinstance(part, ToolCall)]
+        for number, call in enumerate(calls):
+            if call.name in self._tools:
+                self.output.append(call_item(item_id("fc", base, number), call))
+            else:
+                self._own[call.id] = len(self.output), call
+                id = item_id("mcp", base, number)
+                self.output.append(own_call_item(id, call, None, server_label=self._label))
+        self._step += 1
+        if _words(message):
+            self._has_text = True
+            self._goes_on = message.finish_reason == INTERRUPTED and not calls
+        return list(range(before, len(self.output)))
+
+    def _finish(self, result: ToolResult) -> list[int]:
+        found = self._own.pop(result.call_id, None)
+        if found is None:
+            return []
+        place, call = found
+        id = self.output[place]["id"]
+        self.output[place] = own_call_item(id, call, result, server_label=self._label)
+        return [place]
+
+    def add_notice(self, text: str) -> int:
+        """Add what a program is told instead of the rest of the answer; return its place in `output`."""
+        item = message_item(item_id("msg", self.base), self.text_before + text)
+        self.output.append(item)
+        return len(self.output) - 1
+
+    def cut(self) -> None:
+        """Note that the turn has ended before the agent had finished."""
+        for number, item in enumerate(self.output):
+            is_last = number == len(self.output) - 1
+            if item.get("status") == "in_progress" or (is_last and item["type"] == "message"):
+                self.output[number] = {**item, "status": "incomplete"}
 
 
 def _encrypted(thoughts: Sequence[Reasoning]) -> str | None:
@@ -345,7 +371,9 @@ def entry_items(entry: Entry, step: int | None = None) -> list[Json]:
         base = entry.id
         if step is not None and entry.turn_id is not None:
             base = step_base(entry.turn_id, step)
-        made = step_items(message, base)
+        made = said_items(message, base)
+        calls = [part for part in message.parts if isinstance(part, ToolCall)]
+        made += [call_item(item_id("fc", base, n), call) for n, call in enumerate(calls)]
         files = [_file_content(part) for part in message.parts if isinstance(part, Attachment)]
         for item in made:
             if item["type"] == "message":

@@ -18,7 +18,9 @@ from sessionary.web.connections import OpenConnections
 from sessionary.web.context import PREFIX, WebContext
 from sessionary.web.jobs import BackgroundJobs
 from sessionary.web.middleware import RequestGuard
+from sessionary.web.openai import conversations as openai_conversations
 from sessionary.web.openai import errors as openai_errors
+from sessionary.web.openai import files as openai_files
 from sessionary.web.openai import models as openai_models
 from sessionary.web.openai.exchange import Exchanges
 from sessionary.web.responses import json_response
@@ -74,6 +76,8 @@ _ROUTERS = (
     health.router,
     health.public,
     openai_models.router,
+    openai_conversations.router,
+    openai_files.router,
 )
 
 
