@@ -27,6 +27,7 @@ from sessionary.config.engine import (
     PolicyRule,
     QuestionSettings,
 )
+from sessionary.config.proxy import ProxySettings, UpstreamTable
 from sessionary.config.reader import MISSING, Declared, settings_of
 from sessionary.config.reset import ResetSettings, ResetTable
 from sessionary.config.schema import toml, type_text, written
@@ -140,6 +141,11 @@ def example() -> str:
             "--- Notifications of browsers that a question came: see docs/questions.md. Needs sessionary[push]."
         ),
         _table("push", PushTable),
+        _text(
+            "--- The recording proxy, if `serve` is to run it too, and the APIs behind it: see docs/proxy.md."
+        ),
+        _table("proxy", ProxySettings),
+        _table("proxy.upstreams.openrouter", UpstreamTable, is_active=False),
         _text(
             "--- OpenTelemetry: see docs/telemetry.md. Sending needs sessionary[otel]; OTEL_* variables count too."
         ),
@@ -304,6 +310,11 @@ def page() -> str:
         parts += _section(f"[{name}]", [table])
     parts += _section(
         "[web.limits]", [Limits], "How much one caller may ask for, and how slow it may be."
+    )
+    parts += _section(
+        "[proxy.upstreams.NAME]",
+        [UpstreamTable],
+        "`openai` and `anthropic` are there without being configured. [The recording proxy](proxy.md) explains it.",
     )
     return "\n".join(parts).rstrip() + "\n"
 

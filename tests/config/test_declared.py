@@ -24,6 +24,7 @@ from sessionary.config.engine import (
     EngineSettings,
     read_engine,
 )
+from sessionary.config.proxy import read_proxy
 from sessionary.config.reader import MISSING, Place, read, settings_of
 from sessionary.config.reset import ResetTable
 from sessionary.config.schema import toml, written_table
@@ -207,6 +208,7 @@ def read_everything(home: Path) -> None:
     read_web(loaded, {})
     read_telemetry(loaded, {})
     read_imports(loaded)
+    read_proxy(loaded)
 
 
 @given(

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from sessionary.app.context import AppContext
 from sessionary.app.engine import Agents, build_engine
 from sessionary.compat.hermes.state_file import export_state
 from sessionary.config.engine import read_engine
+from sessionary.config.proxy import read_proxy
 from sessionary.config.server import WebSettings, read_imports, read_push, read_telemetry, read_web
 from sessionary.engine.context import EventBus, LiveEvent
 from sessionary.engine.ports import Adapter
@@ -137,7 +138,10 @@ async def serve(
         else asyncio.create_task(_check_regularly(app.store, path, is_over, at_once=is_unclean))
     )
     try:
-        async with nullcontext() if is_read_only else import_watcher(app):
+        async with AsyncExitStack() as stack:
+            if not is_read_only:
+                await stack.enter_async_context(import_watcher(app))
+                await stack.enter_async_context(recording_proxy(app))
             await server.serve(
                 parts,
                 host=address.host,
@@ -230,6 +234,15 @@ def import_watcher(app: AppContext) -> AbstractAsyncContextManager[None]:
     from sessionary.app.import_watch import in_background
 
     return in_background(app, names)
+
+
+def recording_proxy(app: AppContext) -> AbstractAsyncContextManager[None]:
+    """Run the recording proxy on its port, if it has one."""
+    if read_proxy(app.config).port is None:
+        return nullcontext()
+    from sessionary.app.proxy import beside_server  # only who uses the proxy loads it
+
+    return beside_server(app)
 
 
 def channels_of(app: AppContext) -> dict[str, Adapter]:

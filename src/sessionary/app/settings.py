@@ -15,6 +15,7 @@ from sessionary.config.engine import (
     EngineTables,
     read_engine,
 )
+from sessionary.config.proxy import ProxySettings
 from sessionary.config.reader import Place, read, settings_of
 from sessionary.config.schema import Json, table_schema, title, toml, written
 from sessionary.config.secret import SECRET_NAME, Secret
@@ -33,6 +34,7 @@ SINGLE_TABLES: Mapping[str, type[Any]] = {
     "imports": ImportTable,
     "web": WebSettings,
     "push": PushTable,
+    "proxy": ProxySettings,
     "telemetry": TelemetryTable,
 }
 HIDDEN = "…"

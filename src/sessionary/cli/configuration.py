@@ -13,6 +13,7 @@ from sessionary.cli.console import Column, Console
 from sessionary.cli.tree import command, group, pass_console
 from sessionary.config import Config, environment, load
 from sessionary.config.engine import EngineConfig, read_engine
+from sessionary.config.proxy import read_proxy
 from sessionary.config.server import read_imports, read_telemetry, read_web
 from sessionary.errors import BadInput, RetryLater, Unreachable
 from sessionary.store.open import sqlite_path
@@ -154,6 +155,7 @@ def check_config(console: Console) -> None:
     settings = read_engine(loaded)
     read_web(loaded, environment())
     read_telemetry(loaded, environment())
+    read_proxy(loaded)
     # Only this command needs the engine: `agents list` and `--help` start without it.
     from sessionary.app.engine import Agents
     from sessionary.cli.plugins import installed_plugins

@@ -20,6 +20,7 @@ from sessionary.plugins import PluginGroup
 SHELLS = ("bash", "zsh", "fish")
 OUR_COMMANDS = {
     "serve": "Run the server: agents, channels, schedules, web interface.",
+    "proxy": "Pass requests to model APIs on, and record them.",
     "chat": "Talk with an agent.",
     "sessions": "List, read and change sessions.",
     "ls": "Short for `sessions list`.",
@@ -43,6 +44,7 @@ OUR_COMMANDS = {
     "tokens": "Manage tokens for the HTTP interface.",
     "password": "Manage how browsers log in.",
     "mcp": "Run the MCP server.",
+    "acp": "Serve an editor that speaks ACP.",
     "usage": "Report tokens and cost.",
     "route": "Explain which session a message goes to.",
     "bindings": "See and change which session a chat is on.",
@@ -95,10 +97,14 @@ def load_command(name: str) -> click.Command:
             from sessionary.cli.imports import import_
 
             return import_
-        case "serve" | "mcp" | "demo":
+        case "serve" | "mcp" | "acp" | "demo":
             from sessionary.cli import serve
 
             return serve.COMMANDS[name]
+        case "proxy":
+            from sessionary.cli import proxy
+
+            return proxy.COMMANDS[name]
         case "chat":
             from sessionary.cli.chat import chat
 

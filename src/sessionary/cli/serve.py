@@ -1,7 +1,8 @@
-"""`sessionary serve`, `mcp` and `demo`."""
+"""`sessionary serve`, `mcp`, `acp` and `demo`."""
 
 import asyncio
 import gc
+import logging
 import shlex
 from typing import Any
 
@@ -10,6 +11,7 @@ import click
 from sessionary.cli.console import Console, shown_url
 from sessionary.cli.console import count as counted
 from sessionary.cli.tree import command, pass_console
+from sessionary.config.proxy import ProxySettings, read_proxy
 from sessionary.errors import BadInput
 
 
@@ -54,6 +56,7 @@ def serve(console: Console, *, host: str, port: int, exposed: bool, no_channels:
             lines = [
                 f"Sessionary serves {where} at {found.address}",
                 *_webhooks(found.webhook_address),
+                *_proxy(read_proxy(app.config)),
                 *_login_lines(found),
                 "Press Ctrl-C to stop.",
             ]
@@ -76,6 +79,13 @@ def _login_lines(found: Any) -> list[str]:
         f"Read-only: {found.cannot_write}",
         "Programs with a token and browsers that are logged in can read; no other browser can log in.",
     ]
+
+
+def _proxy(settings: ProxySettings) -> list[str]:
+    if settings.port is None:
+        return []
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return [f"The recording proxy is at http://{host}:{settings.port}/openai/v1 and /anthropic"]
 
 
 def _webhooks(address: str | None) -> list[str]:
@@ -102,6 +112,28 @@ def mcp(console: Console, *, http: str | None, write: bool) -> None:
         raise BadInput(f"MCP needs an extra: install sessionary[mcp] ({error}).") from error
     with console.open() as app:
         asyncio.run(serve_mcp(app, write=write, http=http, tell=console.note))
+
+
+@command("acp", example="sessionary acp\nsessionary acp --agent coder")
+@click.option(
+    "--agent", metavar="NAME", help="Which agent answers in the sessions that begin here."
+)
+@pass_console
+def acp(console: Console, *, agent: str | None) -> None:
+    """Serve an editor that speaks the Agent Client Protocol (ACP), over standard input and output.
+
+    The editor lists, opens and forks the sessions of this profile, and talks to the configured agents. It starts this
+    command itself: its settings name it. Messages for people go to standard error.
+    """
+    if not console.debug:
+        logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        # Loads the engine, and an optional dependency, installed with the extra `acp`.
+        from sessionary.app.acp import serve_editor
+    except ModuleNotFoundError as error:
+        raise BadInput(f"ACP needs an extra: install sessionary[acp] ({error}).") from error
+    with console.open(create=True) as app:
+        asyncio.run(serve_editor(app, agent=agent))
 
 
 @command("demo", example="sessionary demo --home demo\nsessionary serve --home demo")
@@ -133,4 +165,4 @@ def demo(console: Console, *, sessions: int) -> None:
     console.answer(value, f"{where} now has {contents}. Look at them with: sessionary{place} serve")
 
 
-COMMANDS: dict[str, click.Command] = {"serve": serve, "mcp": mcp, "demo": demo}
+COMMANDS: dict[str, click.Command] = {"serve": serve, "mcp": mcp, "acp": acp, "demo": demo}

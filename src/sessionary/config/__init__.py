@@ -31,6 +31,7 @@ OTHER_TABLES = (
     "imports",
     "web",
     "push",
+    "proxy",
     "telemetry",
 )
 COMPLETION_VARIABLE = "_SESSIONARY_COMPLETE"

@@ -134,7 +134,8 @@ class ExchangeCopy:
     _coding: bytes = b""
     _decoder: Decoder | None = None
     _tail: bytes = b""
-    # Whether its client has its last bytes before it is durable.
+    # Whether its request is complete; whether its client has its last bytes before it is durable.
+    is_begun: bool = False
     is_released: bool = False
 
     def begin_response(self, status: int, media_type: bytes, codings: list[bytes]) -> None:
@@ -223,15 +224,16 @@ def hide(body: bytes, secrets: Iterable[bytes]) -> bytes:
 
 
 def secret_parts(values: Iterable[bytes]) -> tuple[bytes, ...]:
-    """What is secret in the values of headers: the value, and each word of it, such as that after «Bearer»."""
-    found = {
-        part.strip(b'"')
-        for value in values
-        for part in (value, *re.split(rb"[\s;,=]+", value))
-        if len(part.strip(b'"')) >= _SHORTEST_SECRET
-    }
+    """What is secret in the values of headers: all of it, the word after «Bearer», the values of cookies."""
+    found: set[bytes] = set()
+    for value in values:
+        for item in (value, *re.split(rb"[;,]", value)):
+            words = (item, item.rpartition(b" ")[2], item.partition(b"=")[2])
+            found.update(each.strip(b' "') for each in words)
     # The longest first: one may be a part of another.
-    return tuple(sorted(found, key=len, reverse=True))
+    return tuple(
+        sorted((each for each in found if len(each) >= _SHORTEST_SECRET), key=len, reverse=True)
+    )
 
 
 def pack(body: bytes) -> bytes:

@@ -205,6 +205,16 @@ class Body:
         """Whether the bytes are chunks with their sizes."""
         return self._framing is Framing.CHUNKED
 
+    @property
+    def is_until_close(self) -> bool:
+        """Whether the connection's end is that of the body."""
+        return self._framing is Framing.UNTIL_CLOSE
+
+    @property
+    def wanted(self) -> int:
+        """How many bytes may be read without reading past its end."""
+        return self._left if isinstance(self._framing, int) else MOST_HEAD_BYTES
+
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes from the connection; return those of the content among them."""
         if self.done:
