@@ -107,7 +107,8 @@ class MessageReader:
     ) -> Iterator[Json]:
         """Yield the updates for one message, which is the entry `seq`; `files` has the bytes of its attachments."""
         kind = "user_message" if message.role is Role.USER else "agent_message"
-        for number, part in enumerate(message.parts):
+        calls = 0
+        for part in message.parts:
             match part:
                 case Text(text=text) if text:
                     yield chunk(kind, _block_of_text(part), id=id)
@@ -116,9 +117,11 @@ class MessageReader:
                 case Attachment():
                     yield chunk(kind, _block_of_file(part, files.get(part.blob)), id=id)
                 case ToolCall():
-                    yield from self._begin_call(part, f"{seq}.{number}")
+                    calls += 1
+                    yield from self._begin_call(part, f"{seq}.{calls}")
                 case ToolResult():
-                    yield self._end_call(part, f"{seq}.{number}")
+                    calls += 1
+                    yield self._end_call(part, f"{seq}.{calls}")
                 case Unknown(data={"type": str(type), "update": dict(update)}) if type == UPDATE:
                     if update.get("sessionUpdate") == "plan":
                         yield update
