@@ -297,9 +297,7 @@ class ToolCallState:
     def _facts(self) -> Json:
         """Return what our parts have no place for."""
         facts: Json = {"kind": self.kind, "title": self.title}
-        status, locations = self._known.get("status"), self._known.get("locations")
-        if isinstance(status, str):
-            facts["status"] = status
+        locations = self._known.get("locations")
         if isinstance(locations, list) and len(codec.encode(locations)) <= _LONGEST_RAW:
             facts["locations"] = locations
         return facts

@@ -198,7 +198,9 @@ class UpdateReader:
         name = f"{_PLAN}-{self._turn_id}-{self._plan_steps}"
         call = ToolCall(name, _PLAN, {_PLAN: text}, extra={EXTRA: {"kind": _PLAN}})
         result = ToolResult(name, text, _PLAN, extra={EXTRA: {"kind": _PLAN}})
-        return [self._step((call,)), Step(Message(Role.TOOL, (result,)))]
+        # Without what was said before it: that may be the answer.
+        told = Step(Message(Role.ASSISTANT, (call,), model=self.model))
+        return [told, Step(Message(Role.TOOL, (result,)))]
 
     def _on_cost(self, cost: Any) -> None:
         """Note what the session has cost so far, if that is told in a currency that the ledger has."""

@@ -44,6 +44,7 @@ SHOWN = 100
 WORDLESS = "sessions without a question or an answer"
 _NO_CONVERSATION = "it has no question and no answer"
 _NOTHING = "nothing in it is part of a conversation"
+_OWN = "it was recorded here while the tool ran as an agent of Sessionary"
 _ONLY_COPIED = "all of it is in the session that it was copied from"
 
 
@@ -573,6 +574,9 @@ class UnitImport:
         if merger.is_purged:
             self.omission = "it was purged here, or someone erased from it"
             self._report.note(f"{begin.native_id}: {self.omission}; it was left out")
+            return
+        if merger.is_own:
+            self.omission = _OWN
             return
         self._merger, self._was_new = merger, merger.is_new
         if merger.is_new:

@@ -286,6 +286,11 @@ class SessionMerger:
         return self._session is not None and self._session.is_purged
 
     @property
+    def is_own(self) -> bool:
+        """Whether the session was recorded here while its tool ran as an agent of ours: nothing is added to it."""
+        return self._session is not None and self._session.is_own
+
+    @property
     def is_shown(self) -> bool:
         """Whether people can see the session."""
         return self._session is not None and not self._session.is_hidden
@@ -466,7 +471,10 @@ class SessionMerger:
         for id in self._begin.aliases if named is None else (named,):
             parent = self._find(id)
             if parent is not None and not parent.is_purged and not parent.is_hidden:
-                return ParentSession(parent, Lineage.FORK if named is None else lineage)
+                how = Lineage.FORK if named is None else lineage
+                # Of a session that was recorded here the tool's copies have other words.
+                if not (parent.is_own and how.inherits):
+                    return ParentSession(parent, how)
         return None
 
     def _open_known_history(self, *, is_resumed: bool) -> KnownHistory | None:

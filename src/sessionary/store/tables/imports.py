@@ -14,6 +14,8 @@ from sessionary.store.tables.sessions import column
 MAX_NAME = 1024
 # Stands among what is known of a session from which someone was erased: its tool still has their words.
 CLOSED = '"erased":true'
+# Stands in what is known of every session that an import has made.
+_OF_AN_IMPORT = '"import":'
 
 
 class ReadUnit(Struct, frozen=True):
@@ -27,7 +29,8 @@ class ReadUnit(Struct, frozen=True):
 class Imported(Struct, frozen=True):
     """A session that came from another tool. Hidden: it is not whole yet.
 
-    Purged: it was, or someone was erased from it; in both cases its tool's words stay away.
+    Purged: it was, or someone was erased from it; in both cases its tool's words stay away. Own: it was recorded here
+    while the tool ran as an agent of ours, and the tool's records would only repeat it.
     """
 
     no: int
@@ -36,6 +39,7 @@ class Imported(Struct, frozen=True):
     last_seq: int
     is_hidden: bool = False
     is_purged: bool = False
+    is_own: bool = False
 
 
 @dataclass(slots=True)
@@ -83,7 +87,8 @@ def find_session(tx: Tx, native_id: str, *, profile: str, tool: str) -> Imported
     if is_hidden:
         last_seq = transfer.last_entry(tx, no, base_seq=base_seq)
     is_purged = (folder == SessionFolder.GONE and not is_hidden) or CLOSED in extra
-    return Imported(no, id, base_seq, last_seq, is_hidden, is_purged)
+    is_own = not (is_hidden or is_purged or _OF_AN_IMPORT in extra)
+    return Imported(no, id, base_seq, last_seq, is_hidden, is_purged, is_own)
 
 
 def name_session(tx: Tx, native_id: str, no: int, *, profile: str, tool: str) -> None:
