@@ -6,6 +6,7 @@ graph = plan.compile(checkpointer=SessionaryCheckpointer(client), store=Sessiona
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 from sessionary.actions import memories
@@ -38,6 +39,8 @@ with require_extra("langgraph", "The store for LangGraph"):
     )
 
 _MINUTE = 60 * 1_000_000
+# Thousands of years; the sum with a time fits into a column.
+_LONGEST = 2**60
 
 
 class SessionaryStore(BaseStore):
@@ -240,8 +243,11 @@ def _new_memory(op: PutOp, vectors: "tuple[array[float], ...]") -> NewMemory:
         raise BadInput(
             f"The value of {op.key!r:.80} is no JSON object ({error}); nothing was written."
         ) from error
-    ttl = None if op.ttl is None else round(op.ttl * _MINUTE)
-    return NewMemory(op.namespace, op.key, value, ttl, vectors)
+    if op.ttl is None:
+        return NewMemory(op.namespace, op.key, value, None, vectors)
+    if not isfinite(op.ttl):
+        raise BadInput(f"An item cannot live for {op.ttl} minutes; nothing was written.")
+    return NewMemory(op.namespace, op.key, value, min(round(op.ttl * _MINUTE), _LONGEST), vectors)
 
 
 def _item(found: FoundMemory) -> Item:
