@@ -155,7 +155,9 @@ async def served(
     world = EngineWorld(
         store, settings=engine_settings, policies=policies, catalog=catalog, push=push
     )
-    runner = settings.pop("runner", None)
+    runner, agent = settings.pop("runner", None), settings.pop("agent", None)
+    if agent is not None:
+        world.use(agent_for=lambda _, __: agent)
     engine = await world.started(runner=runner) if with_engine else None
     webhooks = settings.pop("webhooks", {})
     webhook_bytes = settings.pop("webhook_bytes", {})

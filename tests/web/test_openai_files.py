@@ -82,7 +82,7 @@ async def test_another_profile_sees_no_file(server: Served) -> None:
     assert [each async for each in other.files.list()] == []
     for use in (other.files.retrieve, other.files.content, other.files.delete):
         with pytest.raises(openai.NotFoundError):
-            await use(made.id)  # type: ignore[operator]
+            await use(made.id)
 
 
 async def test_a_token_that_only_reads_keeps_and_deletes_nothing(server: Served) -> None:

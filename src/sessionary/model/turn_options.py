@@ -62,10 +62,14 @@ def decode_options(text: str) -> TurnOptions:
 
 
 class AwaitedRequest(Struct, frozen=True, omit_defaults=True):
-    """What is known of the request that a message came with: its hash, and the blob of its options."""
+    """What is known of the request that a message came with: its hash, and the blob of its options.
+
+    `asked` is what its interface repeats when it is asked for the answer later.
+    """
 
     fingerprint: str
     options: str | None = None
+    asked: Mapping[str, Any] = field(default_factory=dict)
 
 
 def awaited(source: Source, request: AwaitedRequest) -> Source:
@@ -78,5 +82,9 @@ def awaited_by(source: Source) -> AwaitedRequest | None:
     found = source.extra.get(_AWAITED)
     if not isinstance(found, Mapping) or not isinstance(found.get("fingerprint"), str):
         return None  # /arrivals takes any `extra`
-    options = found.get("options")
-    return AwaitedRequest(found["fingerprint"], options if isinstance(options, str) else None)
+    options, asked = found.get("options"), found.get("asked")
+    return AwaitedRequest(
+        found["fingerprint"],
+        options if isinstance(options, str) else None,
+        asked if isinstance(asked, Mapping) else {},
+    )

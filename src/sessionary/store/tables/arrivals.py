@@ -54,6 +54,17 @@ def get_by_idempotency_key(tx: Tx, idempotency_key: str, *, profile: str) -> Arr
     return None if row is None else _arrival(row)
 
 
+def id_of_entry(tx: Tx, session_no: int, seq: int) -> str | None:
+    """The id of the arrival that became an entry; it looks at all arrivals of the session."""
+    row = tx.one("arrival_of_entry", session_no=session_no, seq=seq)
+    return None if row is None else row[0]
+
+
+def set_source(tx: Tx, arrival: Arrival, source: Source) -> None:
+    """Replace what is known of where an arrival came from."""
+    tx.run("set_arrival_source", no=arrival.no, source=codec.encode(source.to_json()))
+
+
 def waiting(tx: Tx, key: str, *, profile: str, limit: int) -> list[Arrival]:
     """What waits for this key, in the order of arrival."""
     return [

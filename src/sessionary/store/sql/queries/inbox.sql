@@ -16,6 +16,12 @@ WHERE a.id = :id AND a.profile = :profile;
 SELECT {{arrival_columns}} FROM arrivals a LEFT JOIN sessions s ON s.no = a.session_no
 WHERE a.profile = :profile AND a.idem = :idempotency_key;
 
+-- name: arrival_of_entry
+SELECT id FROM arrivals WHERE session_no = :session_no AND seq = :seq ORDER BY no LIMIT 1;
+
+-- name: set_arrival_source
+UPDATE arrivals SET source = :source WHERE no = :no;
+
 -- name: waiting_arrivals
 SELECT {{arrival_columns}} FROM arrivals a LEFT JOIN sessions s ON s.no = a.session_no
 WHERE a.profile = :profile AND a.key = :key AND a.state = 'waiting' ORDER BY a.no LIMIT :limit;
