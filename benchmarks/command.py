@@ -16,10 +16,10 @@ from sessionary.errors import BadInput, SessionaryError
 
 NAMES = (
     "append", "turn", "engine", "list", "load", "open", "postgres", "search", "web", "sdk",
-    "start", "serve", "import",
+    "start", "serve", "import", "proxy",
 )  # fmt: skip
 # Reading syncs nothing: it is measured once.
-WRITING = ("append", "turn", "engine", "sdk")
+WRITING = ("append", "turn", "engine", "sdk", "proxy")
 # What an installation may not have, and a benchmark needs.
 SDKS = ("agents", "sqlalchemy", "aiosqlite", "langgraph.checkpoint.sqlite")
 _LEGEND = "_ floor   ~ peer   ratios are of the same round; spread: lowest and highest round"

@@ -31,6 +31,7 @@ MODULES = {
     "start": "start",
     "serve": "server_start",
     "import": "imports",
+    "proxy": "proxy",
 }
 
 

@@ -125,11 +125,13 @@ async def run_proxy(
     on_ready: Callable[[ProxyAddress], None],
     tell: Callable[[str], None],
 ) -> None:
-    """Run until the process is asked to stop, then finish what passes and close the store."""
+    """Run until the process is asked to stop, then finish what passes and close the store.
+
+    What is recorded is not indexed here, which would delay requests: the next search does it, or a server that runs.
+    """
     proxy, address = build(app, read_proxy(app.config), changes, tell=tell)
     loop, stopping = asyncio.get_running_loop(), asyncio.Event()
     sys.setswitchinterval(SWITCH_SECONDS)
-    app.store.index_in_background()
     await proxy.start()
     for each in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(each, stopping.set)

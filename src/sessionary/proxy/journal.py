@@ -8,6 +8,7 @@ memory for a while, later ones are not kept, and a note in the record says from 
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -94,6 +95,8 @@ class Journal:
         self._is_away = False
         self._is_closed = False
         self._gap: Gap | None = None
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
         self.status = JournalStatus()
 
     def begin(self, copy: ExchangeCopy) -> None:
@@ -101,6 +104,7 @@ class Journal:
         self.status = replace(self.status, passed=self.status.passed + 1)
         if not self._is_away:
             self._begun[copy.id] = asyncio.create_task(self._begin(copy))
+            self._begun[copy.id].add_done_callback(lambda _: self._begun.pop(copy.id, None))
 
     async def _begin(self, copy: ExchangeCopy) -> None:
         try:
@@ -114,7 +118,8 @@ class Journal:
 
     async def end(self, copy: ExchangeCopy) -> None:
         """Make an exchange durable; return when it is, or when its client may not wait longer."""
-        begun = self._begun.pop(copy.id, None)
+        # Not waited for: in whatever order the two are written, the row is what it is at the end.
+        begun = self._begun.get(copy.id)
         if len(self._ending) >= MOST_WAITING or self._waiting_bytes > MOST_WAITING_BYTES:
             if begun is not None:
                 begun.cancel()
@@ -122,8 +127,9 @@ class Journal:
             self._count(lost=1)
             copy.release()
             return
-        task = asyncio.create_task(self._end(copy, begun))
+        task = asyncio.create_task(self._end(copy))
         self._ending.add(task)
+        self._is_idle.clear()
         self.status = replace(self.status, waiting=len(self._ending))
         task.add_done_callback(self._ended)
         if not self._is_away:
@@ -132,10 +138,8 @@ class Journal:
             copy.is_released = True
             self._note_gap(f"the database did not answer within {self._hold_seconds:g} s")
 
-    async def _end(self, copy: ExchangeCopy, begun: "asyncio.Task[None] | None") -> None:
+    async def _end(self, copy: ExchangeCopy) -> None:
         """Write a finished exchange, again and again while the database is away."""
-        if begun is not None:
-            await asyncio.wait({begun})
         size = copy.size
         self._waiting_bytes += size
         try:
@@ -195,6 +199,8 @@ class Journal:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         """End the gap when nothing waits any more."""
         self._ending.discard(task)
+        if not self._ending:
+            self._is_idle.set()
         self.status = replace(self.status, waiting=len(self._ending))
         if self._gap is None or self._is_away or self._ending:
             return
@@ -202,6 +208,12 @@ class Journal:
         self.status = replace(self.status, gap=None)
         log.warning("%s", gap.text)
         self._on_gap(gap)
+
+    async def wait_until_idle(self, seconds: float) -> None:
+        """Wait until no finished exchange waits to be durable, but not longer than this."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._is_idle.wait()
 
     async def keep_alive(self) -> None:
         """Say again and again that this process still awaits its responses."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any
 
@@ -18,7 +19,7 @@ from sessionary.proxy import reading, sessions
 from sessionary.proxy.copy import unpack
 from sessionary.proxy.journal import Gap
 from sessionary.proxy.reading import Interface, RequestContent, ResponseContent
-from sessionary.proxy.sessions import RecordedExchange
+from sessionary.proxy.sessions import PROCESS_DIED, RecordedExchange
 from sessionary.store.database import Store
 from sessionary.store.tables import exchanges
 from sessionary.store.tables.exchanges import StoredExchange
@@ -26,7 +27,8 @@ from sessionary.store.tables.exchanges import StoredExchange
 # How often it looks for what other processes have left.
 POLL_SECONDS = 5.0
 _MOST_OPEN = 1_000
-PROCESS_DIED = "the proxy's process ended before the response did"
+# How long it gives way to responses whose ends wait to be durable, before each exchange.
+_GIVE_WAY_SECONDS = 0.025
 log = logging.getLogger(__name__)
 
 
@@ -41,8 +43,18 @@ class Recorder:
     """Records what this process and others on the same store have made durable."""
 
     def __init__(
-        self, store: Store, *, budgets: Budgets, profile: str, clock: Clock, ids: Ids, holder: str
+        self,
+        store: Store,
+        *,
+        budgets: Budgets,
+        profile: str,
+        clock: Clock,
+        ids: Ids,
+        holder: str,
+        urgent: Callable[[float], Awaitable[None]],
     ) -> None:
+        """`urgent` waits so many seconds at most until no response waits to be durable: they come first."""
+        self._urgent = urgent
         self._store = store
         self._budgets = budgets
         self._profile = profile
@@ -103,6 +115,7 @@ class Recorder:
             )
             del self._gaps[0]
         while (row := await self._store.read(exchanges.next_done)) is not None:
+            await self._urgent(_GIVE_WAY_SECONDS)
             await self._record(row)
 
     async def _record(self, row: StoredExchange) -> None:

@@ -86,6 +86,7 @@ class RecordingService(Recording):
             clock=clock,
             ids=ids,
             holder=holder,
+            urgent=self._wait_until_idle,
         )
         self.journal = Journal(
             store,
@@ -95,6 +96,9 @@ class RecordingService(Recording):
             on_durable=self.recorder.wake,
             on_gap=self._note_gap,
         )
+
+    async def _wait_until_idle(self, seconds: float) -> None:
+        await self.journal.wait_until_idle(seconds)
 
     def _note_gap(self, gap: Gap) -> None:
         self.recorder.note_gap(gap)

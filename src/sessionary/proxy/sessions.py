@@ -29,6 +29,7 @@ from sessionary.store.tables import blobs, entries, exchanges, sessions
 
 PLATFORM = "proxy"
 GAPS = "gaps"
+PROCESS_DIED = "the proxy's process ended before the response did"
 _GAPS_TITLE = "Gaps in the record of the proxy"
 _LEASE_SECONDS = 60.0
 _FAILED = "failed"
@@ -69,8 +70,14 @@ class RecordedExchange(Struct, frozen=True):
 
     @property
     def receipt(self) -> str:
-        """Under which the log has it once: what is known of an abandoned one, and all of it, are two records."""
-        return f"proxy/{self.id}/{'cut' if self.broken else 'whole'}"
+        """Under which the log has it once; an abandoned one, and what came of it after all, are two."""
+        return f"proxy/{self.id}/{'cut' if self.broken == PROCESS_DIED else 'whole'}"
+
+    @property
+    def receipts(self) -> tuple[str, ...]:
+        """Under which the log may have it already."""
+        whole = f"proxy/{self.id}/whole"
+        return (whole,) if self.receipt == whole else (whole, self.receipt)
 
 
 def record(
@@ -86,7 +93,7 @@ def record(
     profile = exchange.profile
     # The exchanges of a client are recorded one after the other: each continues what the one before has left.
     sessions.lock_key(tx, f"proxy/{exchange.client}", profile=profile)
-    if entries.find_receipt(tx, exchange.receipt, profile=profile) is not None:
+    if any(entries.find_receipt(tx, each, profile=profile) for each in exchange.receipts):
         return None
     request, response = exchange.request, exchange.response
     digests = prefix_digests(request.messages)
