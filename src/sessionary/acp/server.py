@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from acp import schema
 from acp.agent.router import build_agent_router
 from acp.connection import Connection
 from acp.exceptions import RequestError
@@ -20,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import ValidationError
 
+from acp import schema
 from sessionary.acp import choices
 from sessionary.acp.questions import EditorRefused
 from sessionary.acp.stdio import StdioTransport
@@ -53,6 +53,8 @@ logger = logging.getLogger(__name__)
 VERSION = 1
 PAGE_SIZE = 50
 STOPPED = "stopped by you"
+# How long a turn may take to stop before its session is closed.
+STOP_SECONDS = 10.0
 NOT_FOUND = -32002
 REFUSED = -32600
 INVALID = -32602
@@ -278,24 +280,19 @@ class EditorServer:
         """Stop what the editor's prompts began in a session, and forget that it is open."""
         opened = self._open.get(session_id)
         if opened is not None:
-            await self._cancel(opened)
-            self._open.pop(session_id, None)
-            await self._close_view(opened)
+            await self._end(opened)
         return {}
 
     async def delete_session(self, session_id: str, **_: Any) -> Json:
         """Move a session to the trash."""
         opened = self._open.get(session_id)
         id = session_id if opened is None else opened.session_id
+        if opened is not None:
+            await self._end(opened)
         if id is not None:
-            if opened is not None:
-                await self._cancel(opened)
             await self._context.store.write(
                 edit.trash, id, profile=self._context.profile, moment=self._context.moment()
             )
-        if opened is not None:
-            self._open.pop(session_id, None)
-            await self._close_view(opened)
         return {}
 
     async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> Json:
@@ -400,6 +397,14 @@ class EditorServer:
         self._keys.add(self._context.key(at_session(head.id)))
         self._engine.turns.wake()
         return opened.view
+
+    async def _end(self, opened: _OpenSession) -> None:
+        """Stop what the editor's prompts began, and forget that the session is open."""
+        await self._cancel(opened)
+        if opened.view is not None:
+            await opened.view.settled(seconds=STOP_SECONDS)
+        self._open.pop(opened.id, None)
+        await self._close_view(opened)
 
     async def _close_view(self, opened: _OpenSession) -> None:
         if opened.view is not None:

@@ -6,6 +6,7 @@ and one that goes on after a crash. What has streamed is not shown again when it
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -69,9 +70,8 @@ class Seen(Struct, frozen=True):
     head: SessionHead
     entries: tuple[Entry, ...]
     files: Mapping[str, bytes]
-    # Whether there is more to read now, and the turn whose messages are not to be shown yet.
+    # Whether there is more to read.
     has_more: bool
-    held_back: str | None
     # The arrivals of the editor's prompts, each with its turn.
     prompts: Mapping[str, tuple[Arrival, Turn | None]]
     # The turn that was running before, as it is now; the open questions of the running one.
@@ -146,6 +146,7 @@ class SessionView:
         self.lock = asyncio.Lock()
         self._listening = ExitStack()
         self._events = self._listening.enter_context(context.bus.listen(head.id, length=0))
+        self._backlog: deque[LiveEvent] = deque()
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
@@ -156,6 +157,12 @@ class SessionView:
         await self._asker.close()
         for prompt in self._prompts.values():
             prompt.done.cancel()
+
+    async def settled(self, *, seconds: float) -> None:
+        """Wait until all prompts are answered, for some time."""
+        waiting = [each.done for each in self._prompts.values()]
+        if waiting:
+            await asyncio.wait(waiting, timeout=seconds)
 
     @property
     def waiting_prompts(self) -> list[str]:
@@ -215,11 +222,21 @@ class SessionView:
 
     async def _next(self) -> LiveEvent:
         """Return the next event of this process; another process may write without one."""
+        self._take_events()
+        if self._backlog:
+            return self._backlog.popleft()
         try:
             async with asyncio.timeout(self._context.settings.poll_seconds):
                 return await self._events.get() or LiveEvent(self.session_id, "", QUIET)
         except TimeoutError:
             return LiveEvent(self.session_id, "", QUIET)
+
+    def _take_events(self) -> None:
+        """Take the events that are there into the backlog, where it is seen which turns they are of."""
+        while not self._events.empty():
+            live = self._events.get_nowait()
+            if live is not None:
+                self._backlog.append(live)
 
     async def _handle(self, live: LiveEvent) -> None:
         match live.kind:
@@ -254,29 +271,37 @@ class SessionView:
         `through`, of the turn that has `ended`, and of one that has `begun` here again what it had written before.
         """
         context = self._context
+        held_back: str | None = None
         while True:
             seen = await context.store.read(
                 look,
                 self.session_id,
                 context,
                 after=self._seq,
-                through=through,
-                ended=ended,
-                begun=begun,
-                running=frozenset(context.running),
                 prompts=tuple(self._prompts),
                 before=self._running,
             )
             for arrival, _ in seen.prompts.values():
                 if arrival.seq is not None and arrival.session_id == self.session_id:
                     self._own.add(arrival.seq)
+            # Read after the store: turns that run here, and those of which something is still to be told.
+            self._take_events()
+            busy = context.running | {each.turn_id for each in self._backlog}
+            continued = [each.seq for each in seen.entries if begun and _continues(each, begun)]
+            limit = max([through, *continued])
             for entry in seen.entries:
+                if ended is not None and ended in busy and _continues(entry, ended):
+                    ended = None  # it goes on already, which the next events tell
+                is_due = entry.seq <= limit or entry.turn_id == ended
+                if _is_of_agent(entry) and entry.turn_id in busy and not is_due:
+                    held_back = entry.turn_id
+                    break
                 await self._show(entry, seen.files)
                 self._seq = entry.seq
                 self._own.discard(entry.seq)
-            if not seen.has_more:
+            if held_back is not None or not seen.has_more:
                 break
-        await self._show_state(seen)
+        await self._show_state(seen, held_back)
 
     async def _show(
         self, entry: Entry, files: Mapping[str, bytes], *, is_replay: bool = False
@@ -302,7 +327,7 @@ class SessionView:
         for update in self._reader.updates(body, entry.seq, id=id, files=files):
             await self._update(update)
 
-    async def _show_state(self, seen: Seen) -> None:
+    async def _show_state(self, seen: Seen, held_back: str | None) -> None:
         """Show what changed besides the log, and answer the prompts that are done."""
         head = seen.head
         if head.shown_title != self._title:
@@ -320,7 +345,7 @@ class SessionView:
             if usage is not None:
                 await self._update(usage)
         mine = {turn.id for _, turn in seen.prompts.values() if turn is not None}
-        if seen.before is not None and seen.before.is_over and seen.held_back != seen.before.id:
+        if seen.before is not None and seen.before.is_over and held_back != seen.before.id:
             if seen.before.id not in mine:
                 await self._tell_end(seen.before)
             self._running = None
@@ -329,7 +354,7 @@ class SessionView:
         await self._asker.show(seen.questions)
         for id, (arrival, turn) in seen.prompts.items():
             result = _result_of(arrival, turn)
-            is_held_back = turn is not None and seen.held_back == turn.id
+            is_held_back = turn is not None and held_back == turn.id
             if result is not None and not is_held_back and id in self._prompts:
                 prompt = self._prompts.pop(id)
                 if not prompt.done.done():
@@ -393,36 +418,13 @@ def look(
     context: EngineContext,
     *,
     after: int,
-    through: int,
-    ended: str | None,
-    begun: str | None,
-    running: frozenset[str],
     prompts: Iterable[str],
     before: str | None,
 ) -> Seen:
-    """Return what a session has after an entry, and what became of prompts and questions; see `SessionView._look`."""
+    """Return a page of what a session has after an entry, and what became of prompts and questions."""
     profile = context.profile
     head = read.get_head(tx, session_id, profile=profile)
     page = read.read_log(tx, session_id, profile=profile, after=after, limit=PAGE)
-    allowed = max(
-        [through, *(each.seq for each in page if begun is not None and _continues(each, begun))]
-    )
-    shown: list[Entry] = []
-    held_back: str | None = None
-    for entry in page:
-        is_of_agent = isinstance(entry.body, Message) and entry.body.role in (
-            Role.ASSISTANT,
-            Role.TOOL,
-        )
-        if (
-            is_of_agent
-            and entry.turn_id in running
-            and entry.turn_id != ended
-            and entry.seq > allowed
-        ):
-            held_back = entry.turn_id
-            break
-        shown.append(entry)
     found = {}
     for id in prompts:
         arrival = arrivals.get(tx, id, profile=profile)
@@ -432,10 +434,9 @@ def look(
     asked = [] if head.running_turn is None else question_actions.of_turn(tx, head.running_turn)
     return Seen(
         head,
-        tuple(shown),
-        _read_files(tx, head, shown),
-        len(page) == PAGE and held_back is None,
-        held_back,
+        tuple(page),
+        _read_files(tx, head, page),
+        len(page) == PAGE,
         found,
         _get_turn(tx, before, profile=profile),
         tuple(each for each in asked if each.is_open),
@@ -452,6 +453,10 @@ def read_page(
     entries = [entry for entry in window.entries if entry.seq <= through]
     has_more = window.more_after and len(entries) == len(window.entries)
     return entries, _read_files(tx, head, entries), has_more
+
+
+def _is_of_agent(entry: Entry) -> bool:
+    return isinstance(entry.body, Message) and entry.body.role in (Role.ASSISTANT, Role.TOOL)
 
 
 def _continues(entry: Entry, turn_id: str) -> bool:

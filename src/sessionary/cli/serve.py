@@ -127,11 +127,14 @@ def acp(console: Console, *, agent: str | None) -> None:
     """
     if not console.debug:
         logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    gc.disable()  # as above
     try:
         # Loads the engine, and an optional dependency, installed with the extra `acp`.
         from sessionary.app.acp import serve_editor
     except ModuleNotFoundError as error:
         raise BadInput(f"ACP needs an extra: install sessionary[acp] ({error}).") from error
+    gc.freeze()
+    gc.enable()
     with console.open(create=True) as app:
         asyncio.run(serve_editor(app, agent=agent))
 
