@@ -1,65 +1,151 @@
-"""A server as OpenAI's clients see it: a real model agent, whose model answers as the test says."""
+"""A server of ours that speaks OpenAI's interface, with a model agent whose model is a `ModelServer`."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from openai import AsyncOpenAI
 
+from sessionary.actions import credentials
+from sessionary.actions.sessions import read
 from sessionary.agents.registry import ConfiguredAgent
-from sessionary.agents.summaries import ExtractiveSummarizer, ModelTitler
+from sessionary.agents.summaries import ExtractiveSummarizer, ModelSummarizer, ModelTitler
+from sessionary.config.server import Limits, WebSettings
+from sessionary.engine.engine import Engine
+from sessionary.engine.ports import Runner
+from sessionary.model.access import Scope
 from sessionary.model.choice import AgentOffer, ChoiceCatalog
+from sessionary.model.message import Message, Role
+from sessionary.model.source import Source
 from sessionary.store.database import Store
+from sessionary.web.context import WebContext
+from sessionary.web.server import Ready, serve
+from tests.support.engine_world import QUICK, EngineWorld
 from tests.support.model_agent import model_runner
 from tests.support.model_server import ModelServer
-from tests.web.conftest import Client, Served, served
 
-AGENT = "helper"
+LIMITS = Limits(check_seconds=0.1, keep_alive_seconds=0.3, stream_stall_seconds=5.0)
+OFFERS = {
+    "assistant": AgentOffer("assistant", "model", "openai:m", ("openai:m", "openai:big")),
+    "plain": AgentOffer("plain", "script"),
+}
+CATALOG = ChoiceCatalog(agents=OFFERS, default="assistant")
 
 
-@dataclass
 class OpenAIWorld:
-    """The server, and the model behind its agent."""
+    """A server that runs, and what a test wants to reach."""
 
-    server: Served
-    model: ModelServer
+    def __init__(self, store: Store, model: ModelServer, world: EngineWorld) -> None:
+        self.store = store
+        self.model = model
+        self.world = world
+        self.engine: Engine
+        self.address = ""
+        self.port = 0
+        self.stop = asyncio.Event()
+        self.stopped = asyncio.Event()
+        self.ending = AsyncExitStack()
+        self._tokens = 0
 
     @property
     def url(self) -> str:
-        """The address that OpenAI's clients are given."""
-        return f"{self.server.address}/v1"
+        """What OpenAI's clients take as their base URL."""
+        return f"{self.address}/v1"
 
-    async def connected(self, *, max_retries: int = 0, **who: Any) -> AsyncOpenAI:
-        """OpenAI's client, with a token of ours."""
-        secret, _ = await self.server.token(**who)
-        client = AsyncOpenAI(base_url=self.url, api_key=secret, max_retries=max_retries)
-        return await self.server.ending.enter_async_context(client)
+    async def token(self, scope: Scope = Scope.WRITE, *, profile: str = "main") -> str:
+        """Make a token."""
+        self._tokens += 1
+        number = (id(self) & 0xFFFFFFFF) << 32 | self._tokens
+        secret = credentials.make_secret(number.to_bytes(credentials.SECRET_BYTES))
+        await self.store.write(
+            credentials.add_token,
+            secret,
+            profile=profile,
+            scope=scope,
+            moment=self.world.context().moment(),
+            name="tests",
+        )
+        return secret
 
-    async def ours(self, **who: Any) -> Client:
-        """A client of our own interface."""
-        return await self.server.client(**who)
+    async def client(self, scope: Scope = Scope.WRITE, **options: Any) -> AsyncOpenAI:
+        """The official client, with a token of its own; it repeats nothing by itself."""
+        given: dict[str, Any] = {
+            "base_url": self.url,
+            "api_key": await self.token(scope),
+            "max_retries": 0,
+        }
+        return await self.ending.enter_async_context(AsyncOpenAI(**given | options))
+
+    async def texts(self, session_id: str) -> list[str]:
+        """What the transcript of a session says, with the roles."""
+        entries = await self.store.read(_shown, session_id)
+        return [f"{each.role}: {each.text}" for each in entries if each.role is not Role.SYSTEM]
+
+    async def count(self) -> int:
+        """How many sessions there are."""
+        rows = await self.store.read(lambda tx: tx.all("session_counts_by_platform"))
+        return sum(row[-1] for row in rows)
+
+
+def _shown(tx: Any, session_id: str) -> list[Message]:
+    found = read.read_window(tx, session_id, profile="main", limit=1000)
+    return [each.body for each in found.entries if isinstance(each.body, Message)]
 
 
 @asynccontextmanager
 async def openai_world(
-    store: Store, *, options: dict[str, Any] | None = None, **settings: Any
+    store: Store,
+    model: ModelServer,
+    *,
+    runners: Mapping[str, Runner] | None = None,
+    limits: Limits = LIMITS,
+    engine: Mapping[str, Any] | None = None,
+    catalog: ChoiceCatalog = CATALOG,
+    **options: Any,
 ) -> AsyncIterator[OpenAIWorld]:
-    """Serve a store with one model agent; `options` are those of its runner."""
-    async with ModelServer() as model:
-        runner = model_runner(model, **(options or {}))
-        agent = ConfiguredAgent(
-            AGENT,
-            None,
+    """Start a server and its engine; further `options` are those of the model agent."""
+    settings = replace(QUICK, **(engine or {}))
+    runner = model_runner(model, **options)
+    agents = {
+        "assistant": ConfiguredAgent(
+            "assistant",
+            "Be brief.",
             runner,
-            ExtractiveSummarizer(),
+            ModelSummarizer(runner),
             ModelTitler(),
             resumes=True,
             model="m",
             takes_turn_options=True,
         )
-        catalog = ChoiceCatalog(
-            agents={AGENT: AgentOffer(AGENT, "model", "m", ("m", "openai:other"))}, default=AGENT
-        )
-        async with served(store, agent=agent, catalog=catalog, **settings) as server:
-            yield OpenAIWorld(server, model)
+    }
+    for name, each in (runners or {}).items():
+        agents[name] = ConfiguredAgent(name, None, each, ExtractiveSummarizer(), ModelTitler())
+
+    def agent_for(_: Source, name: str | None) -> ConfiguredAgent:
+        return agents[name or "assistant"]
+
+    world = EngineWorld(store, settings=settings, agent_for=agent_for, catalog=catalog)
+    made = OpenAIWorld(store, model, world)
+    made.engine = await world.started()
+    parts = WebContext(
+        store,
+        engine=made.engine,
+        settings=WebSettings(limits=limits),
+        clock=world.clock,
+        ids=world.ids,
+    )
+    ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(serve(parts, port=0, on_ready=ready.set_result, stop=made.stop))
+    serving.add_done_callback(lambda _: made.stopped.set())
+    done = await ready
+    made.address, made.port = done.address, done.port
+    try:
+        yield made
+    finally:
+        await made.ending.aclose()
+        made.stop.set()
+        await serving
+        await made.engine.stop()
+        await runner.close()

@@ -25,6 +25,7 @@ from sessionary.model.reset import ResetPolicy
 from sessionary.model.session import Segment, SessionFolder, SessionHead
 from sessionary.model.source import Channel, SessionKey, Source
 from sessionary.model.turn import ANSWERED, UNANSWERED, Arrival, Lease, Turn, TurnState
+from sessionary.model.turn_options import TurnOptions, decode_options
 from sessionary.model.usage import Usage
 from sessionary.processes import has_ended
 from sessionary.store.database import RaceLost, Tx
@@ -645,6 +646,21 @@ def release(tx: Tx, lease: Lease, *, reason: str) -> bool:
         return False
     log.notify(tx, sessions.get_by_no(tx, lease.session_no))
     return True
+
+
+def keep_options(tx: Tx, options: TurnOptions, session_no: int) -> str | None:
+    """Store what a program asks of a turn in a session; return the hash, or None if it asks nothing."""
+    text = options.encode()
+    if text is None:
+        return None
+    return blobs.keep_text(tx, text, entry_no=sessions.first_entry_no(session_no))
+
+
+def read_options(tx: Tx, name: str, *, session_no: int) -> TurnOptions:
+    """Return what `keep_options` has stored in a session; nothing if that was erased."""
+    if not blobs.session_has(tx, name, session_no=session_no):
+        return TurnOptions()
+    return decode_options(blobs.get_text(tx, name))
 
 
 def checkpoint(tx: Tx, lease: Lease, text: str) -> None:

@@ -31,7 +31,18 @@ if TYPE_CHECKING:
 
 
 # What a session's own settings may override.
-SESSION_SETTINGS = ("max_tokens", "seed", "temperature", "thinking", "top_p")
+SESSION_SETTINGS = (
+    "frequency_penalty",
+    "logit_bias",
+    "max_tokens",
+    "parallel_tool_calls",
+    "presence_penalty",
+    "seed",
+    "stop_sequences",
+    "temperature",
+    "thinking",
+    "top_p",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +164,12 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class ModelRunner:
-    """Calls the model, and the tools that it asks for, until it answers without a tool call."""
+    """Calls the model, and the tools that it asks for, until it answers without a tool call.
+
+    A call of a tool that a program has brought for this turn ends the turn: the program runs it.
+    """
+
+    takes_turn_options = True
 
     def __init__(
         self,
@@ -230,6 +246,8 @@ class ModelRunner:
                         yield step
                         if isinstance(step, Ask):
                             return
+                if tools.has_program_calls(request.unfinished):
+                    return
             conversation = await provider.conversation(request, context, tools.definitions)
             window = self.window(request.settings.get("model"))
             await services.record_request(
@@ -263,6 +281,9 @@ class ModelRunner:
                         yield step
                         if isinstance(step, Ask):
                             return
+                if tools.has_program_calls(decided.calls.values()):
+                    return
+                conversation.tool_choice = None  # it was for the first call
         raise AgentFailed(f"The model asked for tools {options.most_calls} times and was stopped.")
 
     async def _fitting_answer(

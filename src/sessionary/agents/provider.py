@@ -49,6 +49,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models import Model, ModelRequestParameters, infer_model
+from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.providers import Provider as LibraryProvider
 from pydantic_ai.providers import infer_provider_class
 from pydantic_ai.settings import ModelSettings
@@ -89,6 +90,7 @@ from sessionary.model.transcript import (
     chat_text,
     chats_of,
 )
+from sessionary.model.turn_options import OutputFormat, TurnOptions
 from sessionary.model.usage import CostStatus, Usage
 
 FAILURES = (AgentRunError, UserError)
@@ -556,6 +558,9 @@ class Conversation:
     blob: "Blob"
     tools: Sequence[ToolDefinition] = ()
     requires_finish_reason: bool = True
+    # What a program asks of the answer: which tools must be called first, and in which form it is to be.
+    tool_choice: str | list[str] | None = None
+    output: OutputFormat | None = None
 
     @property
     def overhead(self) -> int:
@@ -589,12 +594,15 @@ class Conversation:
 
     async def ask(self) -> AsyncGenerator[Delta | ModelAnswer]:
         """Stream the next response, then yield it whole; raise only our own errors."""
-        parameters = ModelRequestParameters(function_tools=list(self.tools))
+        parameters = ModelRequestParameters(function_tools=list(self.tools), **_output(self.output))
+        settings: ModelSettings = self.settings
+        if self.tool_choice is not None and self.tools:
+            settings = cast(ModelSettings, {**settings, "tool_choice": self.tool_choice})
         try:
             async with model_request_stream(
                 self.model,
                 self.messages,
-                model_settings=self.settings,
+                model_settings=settings,
                 model_request_parameters=parameters,
             ) as stream:
                 async for event in stream:
@@ -667,6 +675,8 @@ class Provider:
             request.blob,
             tools,
             self._options.requires_finish_reason,
+            _tool_choice(request.options),
+            request.options.output,
         )
 
     async def question(self, system_prompt: str, text: str) -> Conversation:
@@ -705,6 +715,32 @@ class Provider:
         if self._kind == "anthropic":
             base["cache"] = True
         return cast(ModelSettings, base | self.session_settings(of_session))
+
+
+def _tool_choice(options: TurnOptions) -> str | list[str] | None:
+    chosen = options.tool_choice
+    if isinstance(chosen, tuple):
+        return list(chosen)
+    return None if chosen == "auto" else chosen
+
+
+def _output(wanted: OutputFormat | None) -> dict[str, Any]:
+    """Return how the library is asked for JSON."""
+    if wanted is None:
+        return {}
+    if wanted.schema is None:
+        schema = OutputObjectDefinition({"type": "object"})
+        return {
+            "output_mode": "prompted",
+            "output_object": schema,
+            "prompted_output_template": False,
+        }
+    return {
+        "output_mode": "native",
+        "output_object": OutputObjectDefinition(
+            dict(wanted.schema), wanted.name, wanted.description, wanted.strict
+        ),
+    }
 
 
 async def _none(blob: str) -> bytes:

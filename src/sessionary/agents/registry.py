@@ -62,6 +62,8 @@ class ConfiguredAgent:
     resumes: bool = False
     # What it asks, if its runner knows that before a turn.
     model: str | None = None
+    # Whether a program may give it tools of its own for a turn, and ask for a form of the answer.
+    takes_turn_options: bool = False
 
     @property
     def reports_unknown_calls(self) -> bool:
@@ -162,4 +164,5 @@ def agent_of(
         ModelTitler(asker),
         resumes,
         runner.model if isinstance(runner, NamesModel) else None,
+        getattr(runner, "takes_turn_options", False) is True,
     )

@@ -23,7 +23,7 @@ from sessionary.agents.model import ModelOptions
 from sessionary.agents.provider import Conversation, ModelAnswer, arguments_of, result_content
 from sessionary.config.engine import ToolDecision
 from sessionary.engine.ports import Ask, NoServices, ProposedCall, Step, TurnRequest, TurnServices
-from sessionary.errors import AgentFailed
+from sessionary.errors import AgentFailed, BadInput
 from sessionary.model import codec
 from sessionary.model.choice import is_tool_chosen
 from sessionary.model.message import Attachment, Message, Role, ToolCall, ToolResult
@@ -31,6 +31,7 @@ from sessionary.model.policy import PolicyVerdict
 from sessionary.model.question import NewQuestion, Question, QuestionKind, outcome_text
 from sessionary.model.question_data import approved_arguments
 from sessionary.model.transcript import cut_middle, unfinished_calls
+from sessionary.model.turn_options import ClientTool
 
 _MOST_ARGUMENTS = 2_000
 # How many characters of an earlier output are read at once.
@@ -154,10 +155,11 @@ class TurnTools:
         services: TurnServices | None = None,
         chosen: Sequence[str] | None = None,
         questions: Iterable[Question] = (),
+        of_program: Sequence[ToolDefinition] = (),
     ) -> None:
         """`services` decide which calls run, and read an earlier tool output of which the context has only a part.
 
-        `questions` are those that the turn has asked.
+        `questions` are those that the turn has asked. The tools `of_program` are offered too; it calls them itself.
         """
         self._tools = tools
         self._options = options
@@ -169,6 +171,12 @@ class TurnTools:
         # By their names; that of an approval is the number of its call.
         self._questions = {each.asked.name: each for each in questions}
         self._malformed = 0
+        self._of_program = tuple(of_program)
+        self._program_names = frozenset(each.name for each in of_program)
+        if both := self._program_names.intersection(each.name for each in tools.definitions):
+            raise BadInput(
+                f"The agent has a tool {min(both)!r} of its own: give the one of your program another name."
+            )
 
     @property
     def definitions(self) -> Sequence[ToolDefinition]:
@@ -178,8 +186,15 @@ class TurnTools:
             for each in self._tools.definitions
             if is_tool_chosen(each.name, patterns=self._chosen)
         ]
-        is_free = all(each.name != READ_OUTPUT.name for each in found)
-        return [*found, READ_OUTPUT] if found and is_free and self._services else found
+        offered = (*found, *self._of_program)
+        is_free = all(each.name != READ_OUTPUT.name for each in offered)
+        if found and is_free and self._services:
+            found.append(READ_OUTPUT)
+        return [*found, *self._of_program] if self._of_program else found
+
+    def has_program_calls(self, calls: Iterable[ToolCall]) -> bool:
+        """Return whether there is a call of a tool that the program runs."""
+        return any(each.name in self._program_names for each in calls)
 
     async def decide(self, answer: ModelAnswer) -> DecidedCalls:
         """Return what the policy says about the tool calls of a response."""
@@ -196,7 +211,12 @@ class TurnTools:
         Each result is yielded when it is there; the model reads them in the order of the calls. If some calls must be
         approved first, the others run, and the last event asks for the approvals.
         """
-        calls, verdicts, asked = decided.calls, decided.verdicts, decided.asked()
+        calls = {
+            number: call
+            for number, call in decided.calls.items()
+            if call.name not in self._program_names
+        }
+        verdicts, asked = decided.verdicts, decided.asked()
         outcomes: dict[int, ToolOutcome] = {}
         steps: dict[int, Step] = {}
         now = [number for number in calls if number not in asked]
@@ -213,7 +233,8 @@ class TurnTools:
         if asked:
             yield Ask(tuple(_approval(each, calls[each], verdicts[each]) for each in asked))
             return
-        await conversation.take(decided.answer, [steps[number] for number in calls])
+        if len(calls) == len(decided.calls):  # else the turn ends here
+            await conversation.take(decided.answer, [steps[number] for number in calls])
 
     async def resumed_steps(self, steps: Sequence[Message]) -> AsyncGenerator[Step | Ask]:
         """Give a result to each call of a continued turn that has none; `steps` are its messages.
@@ -225,6 +246,7 @@ class TurnTools:
         unfinished = {
             number: self._with_changes(number, call)
             for number, call in unfinished_calls(steps).items()
+            if call.name not in self._program_names
         }
         verdicts = await self._decide(unfinished)
         asked = [
@@ -400,8 +422,15 @@ class Tools:
     async def opened(self, request: TurnRequest) -> AsyncIterator[TurnTools]:
         """Yield the tools for one turn: all, or those whose names match what the session chose."""
         turn_id, chosen = request.turn_id, request.settings.get("tools")
+        of_program = [_definition(each) for each in request.options.tools]
         if self._servers is None or chosen == []:
-            yield TurnTools(NoTools(), self._options, turn_id=turn_id, questions=request.questions)
+            yield TurnTools(
+                NoTools(),
+                self._options,
+                turn_id=turn_id,
+                questions=request.questions,
+                of_program=of_program,
+            )
             return
         ask = partial(request.services.ask_now, seconds=self._options.question_seconds)
         async with self._servers.opened(ask) as tools:
@@ -414,6 +443,7 @@ class Tools:
                 services=request.services,
                 chosen=chosen,
                 questions=request.questions,
+                of_program=of_program,
             )
 
     async def close(self) -> None:
@@ -437,6 +467,15 @@ async def _as_finished(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _definition(tool: ClientTool) -> ToolDefinition:
+    return ToolDefinition(
+        name=tool.name,
+        description=tool.description or None,
+        parameters_json_schema=dict(tool.parameters) or {"type": "object", "properties": {}},
+        strict=tool.strict,
+    )
 
 
 def _approval(number: int, call: ToolCall, verdict: PolicyVerdict) -> NewQuestion:

@@ -4,13 +4,14 @@ The message, its options, the history that the program has sent, and the turn ar
 answer can be had again with the same idempotency key, from any process, also after a crash.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sessionary.actions import files, inbox, question_arrivals
+from sessionary.actions import files, inbox, question_arrivals, turns
 from sessionary.actions import questions as question_actions
 from sessionary.actions.sessions import choice, edit, log, prefixes, read, resent, routing
 from sessionary.actions.sessions.append import NewMessage
@@ -96,6 +97,8 @@ class NewExchange(Struct, frozen=True):
     idempotency_key: str | None = None
     is_retry: bool = False
     may_approve: bool = False
+    # What its interface repeats when it is asked for the answer later.
+    asked: Mapping[str, Any] = {}
 
 
 class BegunExchange(Struct, frozen=True):
@@ -132,7 +135,7 @@ def begin_exchange(
     options = None if encoded is None else blobs.hash_of_text(encoded)
     source = awaited(
         new.source if new.may_approve else by_program(new.source),
-        AwaitedRequest(new.fingerprint, options),
+        AwaitedRequest(new.fingerprint, options, new.asked),
     )
     key = context.key(source)
     routing.lock_key(tx, key)
@@ -165,8 +168,7 @@ def begin_exchange(
         raise RetryLater("Running turns have reserved the rest of a budget; nothing was stored.", 5)
     if start.begun is None:
         raise _busy(head)
-    if encoded is not None:
-        blobs.keep_text(tx, encoded, entry_no=sessions.first_entry_no(head.no))
+    turns.keep_options(tx, new.options, head.no)
     seq = start.begun.prompts[-1].seq
     prefixes.note(tx, digest, head, seq=seq, client=client)
     prefixes.note(tx, new.fingerprint, head, seq=seq, client=_retries_of(new))
@@ -248,25 +250,43 @@ def _find_earlier(
         return None
     if turn[0].state in (TurnState.FAILED, TurnState.INTERRUPTED):
         return None
-    return _begun(new, head, turn[0].id, found.seq, key, arrival_id="")
+    arrival_id = arrivals.id_of_entry(tx, head.no, found.seq) or ""
+    return _begun(new, head, turn[0].id, found.seq, key, arrival_id=arrival_id)
 
 
 def _joined(tx: Tx, arrival: Arrival, new: NewExchange, key: SessionKey) -> BegunExchange:
-    turn_id = question_arrivals.find_turn_id(tx, arrival, profile=key.profile)
-    found = turn_rows.get(tx, turn_id or "", profile=key.profile)
+    found = find_turn(tx, arrival, profile=key.profile)
     if found is None:
         raise Conflict("The answer to that request was deleted; nothing was stored.")
-    head = sessions.get_by_no(tx, found[1])
+    head = sessions.get_by_no(tx, found.session_no)
+    return _begun(new, head, found.turn.id, found.after_seq, key, arrival_id=arrival.id)
+
+
+class FoundTurn(Struct, frozen=True):
+    """The turn that a request has begun or let go on; its answer comes after the entry `after_seq`."""
+
+    turn: Turn
+    session_no: int
+    after_seq: int
+
+
+def find_turn(tx: Tx, arrival: Arrival, *, profile: str) -> FoundTurn | None:
+    """Return the turn that answers an arrival; None if it was deleted, or the message still waits for one."""
+    turn_id = question_arrivals.find_turn_id(tx, arrival, profile=profile)
+    found = turn_rows.get(tx, turn_id or "", profile=profile)
+    if found is None:
+        return None
+    turn, session_no = found
     seq = arrival.seq
     if seq is None:  # it has answered a question: what follows is the rest of a turn
-        answered = question_arrivals.find_answered(tx, arrival, profile=key.profile)
+        answered = question_arrivals.find_answered(tx, arrival, profile=profile)
         records = [
             each.seq
-            for each in read_written(tx, found[0], after=0, profile=key.profile)
+            for each in read_written(tx, turn, after=0, profile=profile)
             if answered is not None and _records(each, answered)
         ]
-        seq = max(records, default=found[0].first_seq)
-    return _begun(new, head, found[0].id, seq, key, arrival_id=arrival.id)
+        seq = max(records, default=turn.first_seq)
+    return FoundTurn(turn, session_no, seq)
 
 
 def _begun(

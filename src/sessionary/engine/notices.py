@@ -11,6 +11,7 @@ from sessionary.model.question import Question
 from sessionary.model.source import Source
 from sessionary.model.terminal import one_line
 from sessionary.model.turn import TurnState
+from sessionary.model.turn_options import awaited_by
 from sessionary.store.database import Tx
 
 NEWER_MESSAGE = "a newer message came"
@@ -20,8 +21,13 @@ _BUDGET = "The budget of"
 
 
 def can_reach(context: EngineContext, source: Source) -> bool:
-    """Whether a source has a channel to which this installation delivers."""
-    return source.channel is not None and source.platform in context.deliverable
+    """Whether a source has a channel to which this installation delivers.
+
+    To a program that waits for the answer to its request, nothing else is delivered.
+    """
+    if source.channel is None or source.platform not in context.deliverable:
+        return False
+    return awaited_by(source) is None
 
 
 def send(tx: Tx, context: EngineContext, source: Source, text: str, *, moment: Moment) -> None:

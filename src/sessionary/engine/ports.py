@@ -20,6 +20,7 @@ from sessionary.model.session import SessionHead
 from sessionary.model.source import Channel, Source
 from sessionary.model.transcript import Chat
 from sessionary.model.turn import Delivery
+from sessionary.model.turn_options import TurnOptions
 from sessionary.model.usage import Usage
 
 
@@ -197,6 +198,9 @@ class TurnRequest(Struct, frozen=True):
     among them whose result was not recorded. It is not known whether those ran.
 
     A turn that has asked people something is continued too: `questions` are all that it has asked, with their answers.
+
+    `options` are what a program asks of this turn. Its instructions are in the system prompt and its settings in the
+    `settings` already; its tools, and the form of its output, are only for agents that say they take them.
     """
 
     turn_id: str
@@ -211,6 +215,7 @@ class TurnRequest(Struct, frozen=True):
     unfinished: tuple[ToolCall, ...] = ()
     questions: tuple[Question, ...] = ()
     services: TurnServices = NoServices()
+    options: TurnOptions = TurnOptions()
     # The numbers of questions without a name.
     _numbers: Iterator[int] = msgspec.field(default_factory=partial(count, 1))
 
@@ -410,6 +415,10 @@ class Agent(Protocol):
     @property
     def reports_unknown_calls(self) -> bool:
         """Whether the person is told when it is not known whether a tool ran."""
+
+    @property
+    def takes_turn_options(self) -> bool:
+        """Whether a program may give it tools of its own for a turn, and ask for a form of the answer."""
 
     def window(self, model: str | None) -> int | None:
         """Return how many tokens the agent's model reads, or another one that it may use; None if unknown."""

@@ -19,9 +19,11 @@ from sessionary.web.context import PREFIX, WebContext
 from sessionary.web.jobs import BackgroundJobs
 from sessionary.web.middleware import RequestGuard
 from sessionary.web.openai import conversations as openai_conversations
+from sessionary.web.openai import chat as openai_chat
 from sessionary.web.openai import errors as openai_errors
 from sessionary.web.openai import files as openai_files
 from sessionary.web.openai import models as openai_models
+from sessionary.web.openai import responses as openai_responses
 from sessionary.web.openai.exchange import Exchanges
 from sessionary.web.responses import json_response
 from sessionary.web.routes import (
@@ -75,9 +77,11 @@ _ROUTERS = (
     login.router,
     health.router,
     health.public,
+    openai_chat.router,
     openai_models.router,
     openai_conversations.router,
     openai_files.router,
+    openai_responses.router,
 )
 
 

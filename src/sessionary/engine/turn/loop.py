@@ -39,6 +39,7 @@ from sessionary.model.reset import ResetPolicy, ResetReason
 from sessionary.model.session import Kind, SessionHead
 from sessionary.model.source import SessionKey, Source, session_named_by
 from sessionary.model.turn import Arrival, Turn, TurnState
+from sessionary.model.turn_options import awaited_by
 from sessionary.model.view import time_text
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, sessions
@@ -316,7 +317,7 @@ class TurnLoop:
         return TurnTarget(
             source=source,
             agent=context.agent_for(source, start.begun.agent if start.begun else None),
-            to=source.channel if source.platform in context.deliverable else None,
+            to=source.channel if notices.can_reach(context, source) else None,
             scopes=start.scopes,
             key=start.key,
             sources=start.sources,
@@ -456,7 +457,7 @@ def _tell_interrupted(
     tx: Tx, turn: Turn, dead: DeadTurn, *, context: EngineContext, moment: Moment
 ) -> None:
     head, channel = dead.head, dead.source.channel
-    if channel is None or channel.platform not in context.deliverable:
+    if channel is None or not notices.can_reach(context, dead.source):
         return
     if turn.reason != notices.NEWER_MESSAGE:
         text = notices.unfinished(turn.state, turn.reason)
@@ -559,8 +560,9 @@ def _policy_and_claim(source: Source, context: EngineContext) -> tuple[ResetPoli
 
 
 def _policy(source: Source, context: EngineContext) -> ResetPolicy:
-    # A message that was sent to a session by its id goes there: no policy resets that session.
-    return ResetPolicy() if session_named_by(source) else context.policies.choose(source)
+    # A message that was sent to a certain session goes there: no policy resets that session.
+    is_for_session = session_named_by(source) is not None or awaited_by(source) is not None
+    return ResetPolicy() if is_for_session else context.policies.choose(source)
 
 
 def refuse_all(

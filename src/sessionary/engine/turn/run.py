@@ -73,6 +73,7 @@ from sessionary.model.transcript import (
     join_answer,
 )
 from sessionary.model.turn import Delivery, DeliveryState, Lease, TurnState
+from sessionary.model.turn_options import TurnOptions, awaited_by
 from sessionary.model.usage import Usage
 from sessionary.store.database import Pending, Tx
 from sessionary.store.tables import arrivals, deliveries, meta
@@ -1449,9 +1450,9 @@ class TurnRun:
         context.contexts.put(lease.session_no, turn_input.context, epoch=lease.epoch)
         self._has_title = turn_input.head.title is not None
         self._first_prompt = turn_input.head.preview or ""
-        self._system_prompt = context.system_prompt(
-            self._target.agent.prompt, turn_input.prompt_context
-        )
+        options = await self._read_options()
+        prompt = context.system_prompt(self._target.agent.prompt, turn_input.prompt_context)
+        self._system_prompt = "\n\n".join(filter(None, (prompt, options.instructions)))
         resumption = self._begun.resumption
         return TurnRequest(
             turn_id=lease.turn_id,
@@ -1460,12 +1461,22 @@ class TurnRun:
             system_prompt=self._system_prompt,
             context=chats,
             blob=self._read_blob,
-            settings=turn_input.settings,
+            settings={**turn_input.settings, **options.settings},
             resumed=0 if resumption is None else resumption.turn.resumed,
             steps=() if resumption is None else resumption.steps,
             unfinished=() if resumption is None else resumption.unfinished,
             questions=() if resumption is None else resumption.questions,
             services=self,
+            options=options,
+        )
+
+    async def _read_options(self) -> TurnOptions:
+        """Return what the program asks of this turn that has sent its message."""
+        request = awaited_by(self._target.source)
+        if request is None or request.options is None:
+            return TurnOptions()
+        return await self._context.store.read(
+            turns.read_options, request.options, session_no=self._begun.lease.session_no
         )
 
     async def _read_blob(self, name: str) -> bytes:

@@ -9,9 +9,10 @@ import asyncio
 import hashlib
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import ExitStack, aclosing, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from fastapi import Request
 from msgspec import Struct
@@ -85,6 +86,10 @@ class ExchangeRequest:
     idempotency_key: str | None = None
     fingerprint: str = ""
     is_retry: bool = False
+    # What the interface repeats when it is asked for the answer later.
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    # The turn goes on when nobody waits for its answer.
+    is_background: bool = False
 
 
 class RequestFacts(Struct, frozen=True):
@@ -266,7 +271,7 @@ def _new_exchange(context: EngineContext, wanted: ExchangeRequest) -> NewExchang
         agent = context.agent_for(source, choice.agent or None)
     except SessionaryError as error:
         raise ApiError(503, str(error), code="agent_unavailable", retry=False) from error
-    if not getattr(agent, "takes_turn_options", False):
+    if not agent.takes_turn_options:
         _refuse_options(choice.agent, options)
     catalog = context.catalog
     is_default = choice.agent == catalog.default and not catalog.default_by_platform
@@ -294,6 +299,7 @@ def _new_exchange(context: EngineContext, wanted: ExchangeRequest) -> NewExchang
         idempotency_key=wanted.idempotency_key,
         is_retry=wanted.is_retry,
         may_approve=caller.may_approve,
+        asked=wanted.asked,
     )
 
 
@@ -457,10 +463,9 @@ class Exchange:
             return self._live.get_nowait()
         event = asyncio.ensure_future(self._live.get())
         stopping = asyncio.ensure_future(self._exchanges.stopping.wait())
+        waits: set[asyncio.Future[Any]] = {event, stopping, self.gone}
         try:
-            await asyncio.wait(
-                {event, stopping, self.gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if self.gone.done():
                 raise ClientGone
             if event.done():
@@ -596,6 +601,8 @@ class Exchange:
 
     async def _note(self, result: ExchangeResult) -> None:
         """Note the answer, so that the program's next request goes on after it."""
+        if not self.begun.client:
+            return
         with suppress(RetryLater, StoreUnavailable):  # then the answer is compared with the log
             await self._context.store.write(
                 engine_exchange.note_answer,
@@ -614,7 +621,7 @@ class Exchange:
         is_last = self._leave()
         is_gone = self.gone.done()
         self.gone.cancel()
-        keeps_running = self.wanted.idempotency_key is not None
+        keeps_running = self.wanted.idempotency_key is not None or self.wanted.is_background
         if not is_gone or not is_last or keeps_running or self._is_over:
             return
         context = self._context
@@ -676,10 +683,10 @@ class StreamedAnswer(Response):
         frames = self._frames(exchange.events())
         try:
             await send({"type": "http.response.start", "status": 200, "headers": headers})
+            waiting: asyncio.Future[bytes] | None = None
             try:
-                waiting: asyncio.Future[bytes] | None = None
                 while True:
-                    waiting = waiting or asyncio.ensure_future(anext(frames))  # type: ignore[arg-type]
+                    waiting = waiting or asyncio.ensure_future(anext(frames))
                     done, _ = await asyncio.wait({waiting}, timeout=limits.keep_alive_seconds)
                     if not done:
                         await write(b": here\n\n")
