@@ -132,9 +132,8 @@ async def test_the_sdk_s_conformance_suite_is_complete(url: str, messages: str |
     assert sum(each.tests_passed for each in report.results.values()) >= 81
 
 
-@pytest.mark.parametrize("point", ["while it waits", "before the tool", "after the tool"])
 async def test_an_interrupted_graph_that_is_killed_is_resumed_in_another_process(
-    urls: Urls, tmp_path: Path, point: str
+    urls: Urls, tmp_path: Path
 ) -> None:
     async def run(url: str, log: Path, die: str = "", answer: str | None = None) -> Any:
         given = {"url": url, "log": str(log), "die": die, "answer": answer}
@@ -157,10 +156,7 @@ async def test_an_interrupted_graph_that_is_killed_is_resumed_in_another_process
 
     async def once(number: int, url: str) -> None:
         log = tmp_path / f"log-{number}"
-        if point == "while it waits":
-            await run(url, log, die=point)
-        else:
-            await run(url, log)
+        for point in ("while it waits", "before the tool", "after the tool"):
             await run(url, log, die=point, answer="yes")
 
         said = await run(url, log, answer="yes")

@@ -3,20 +3,22 @@
 session = SessionarySession("alice", client)
 await Runner.run(agent, "Hello", session=session)
 
-A run that stops for approvals can wait for them in a turn of the program: see `park_run` and `resume_run`.
+A run that stops for approvals can wait for them in a turn of the program: see `park_run` and `resume_run`. A program
+that asks people itself stores the run with the session: see `SessionarySession.save_run` and `load_run`.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from importlib.metadata import version
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
 from sessionary.actions import turns
 from sessionary.actions.sessions.append import NewMessage
-from sessionary.clock import Moment
+from sessionary.clock import Moment, to_micros
 from sessionary.errors import BadInput, Conflict, SessionaryError, TurnLost
 from sessionary.integrations import parked_runs, thread
 from sessionary.integrations.base import (
@@ -34,6 +36,7 @@ from sessionary.model.source import Person
 from sessionary.model.turn import Lease, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
+from sessionary.store.tables import checkpoints as stored_runs
 
 if TYPE_CHECKING:
     from agents.usage import RequestUsage
@@ -50,6 +53,7 @@ from sessionary.model.transcript import chats_of
 
 with require_extra("openai-agents", "The storage for the OpenAI Agents SDK"):
     from agents.memory import SessionSettings
+    from agents.run_state import SUPPORTED_SCHEMA_VERSIONS
 
     from agents import (
         Agent,
@@ -295,6 +299,66 @@ class SessionarySession:
             self._client.store.write(thread.clear, where, moment=moment, lease=lease)
         )
 
+    async def save_run(
+        self,
+        run: "RunState[Any, Agent[Any]] | RunResult | RunResultStreaming",
+        *,
+        context_serializer: Callable[[Any], Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Store a run with the session, in the place of an earlier one, so that any process can go on with it.
+
+        `context_serializer` is for a run whose context is no mapping, as in the SDK's `RunState.to_json`.
+        """
+        state = run if isinstance(run, RunState) else run.to_state()
+        told = {
+            "version": version("openai-agents"),
+            "run": state.to_json(context_serializer=context_serializer),
+        }
+        where = self._thread(_NOTHING)
+        await wait_for_write(
+            self._client.store.write(
+                _save_run,
+                where,
+                json.dumps(told),
+                moment=self._client.moment(),
+                lease=self._lease(where),
+            )
+        )
+
+    async def load_run(
+        self,
+        agent: "Agent[Any]",
+        *,
+        context_override: "Mapping[str, Any] | RunContextWrapper[Any] | None" = None,
+        context_deserializer: Callable[[Mapping[str, Any]], Any] | None = None,
+    ) -> "RunState[Any, Agent[Any]] | None":
+        """Return the run that is stored with the session; None if there is none.
+
+        It stays stored until `save_run` replaces it or `delete_run` deletes it. The last two parameters are those of
+        the SDK's `RunState.from_json`. Raise `BadInput` if a version of the SDK stored it that this one cannot read.
+        """
+        where = self._thread(_NOTHING)
+        self._lease(where)
+        text = await self._client.store.read(_load_run, where)
+        if text is None:
+            return None
+        told = json.loads(text)
+        return await _read_run(
+            agent,
+            told["run"],
+            stored_by=told["version"],
+            context_override=context_override,
+            context_deserializer=context_deserializer,
+        )
+
+    async def delete_run(self) -> bool:
+        """Delete the run that is stored with the session; say whether there was one."""
+        where = self._thread(_NOTHING)
+        moment, lease = self._client.moment(), self._lease(where)
+        return await wait_for_write(
+            self._client.store.write(_delete_run, where, moment=moment, lease=lease)
+        )
+
     # What the SDK's `OpenAIResponsesCompactionSession` asks of the session it wraps, so that a
     # compaction replaces items in one transaction.
 
@@ -406,6 +470,31 @@ def _add(
     files.keep(tx)
     thread.append(tx, where, new_messages, moment=moment, lease=lease)
     thread.record_usage(tx, where, calls, moment=moment)
+
+
+def _save_run(
+    tx: Tx, where: ExternalThread, run: str, *, moment: Moment, lease: Lease | None
+) -> None:
+    _hold(tx, lease, moment=moment)
+    head = thread.get_or_open(tx, where, moment=moment, note=f"{PLATFORM}:run")
+    stored_runs.put_run(tx, head.no, PLATFORM, run, at=to_micros(moment.now))
+
+
+def _load_run(tx: Tx, where: ExternalThread) -> str | None:
+    head = thread.find_session(tx, where)
+    return None if head is None else stored_runs.get_run(tx, head.no, PLATFORM)
+
+
+def _delete_run(tx: Tx, where: ExternalThread, *, moment: Moment, lease: Lease | None) -> bool:
+    _hold(tx, lease, moment=moment)
+    head = thread.lock_session(tx, where)
+    return head is not None and stored_runs.delete_run(tx, head.no, PLATFORM)
+
+
+def _hold(tx: Tx, lease: Lease | None, *, moment: Moment) -> None:
+    """Raise `TurnLost` if somebody else has taken over an exclusive session."""
+    if lease is not None:
+        turns.renew(tx, lease, seconds=LEASE_SECONDS, now=moment.now)
 
 
 def _pop(tx: Tx, where: ExternalThread, *, moment: Moment, lease: Lease | None) -> Item | None:
@@ -608,7 +697,7 @@ async def resume_run(
     are those of the SDK's `RunState.from_json`.
     """
     parked = parked_runs.load(turn, PLATFORM)
-    state = await RunState.from_json(
+    state = await _read_run(
         agent,
         parked.run,
         context_override=context_override,
@@ -629,6 +718,29 @@ async def resume_run(
         else:
             state.approve(item)
     return state
+
+
+async def _read_run(
+    agent: Agent[Any],
+    run: dict[str, Any],
+    *,
+    context_override: Mapping[str, Any] | RunContextWrapper[Any] | None,
+    context_deserializer: Callable[[Mapping[str, Any]], Any] | None,
+    stored_by: str = "another version",
+) -> RunState[Any, Agent[Any]]:
+    """Return a run that was stored by this version of the SDK or an older one."""
+    schema = run.get("$schemaVersion")
+    if schema not in SUPPORTED_SCHEMA_VERSIONS:
+        raise BadInput(
+            f"The run was stored by openai-agents {stored_by} in a form ({schema}) that openai-agents "
+            f"{version('openai-agents')} cannot read; it was left as it is. Update openai-agents here."
+        )
+    return await RunState.from_json(
+        agent,
+        run,
+        context_override=context_override,
+        context_deserializer=context_deserializer,
+    )
 
 
 def _pending(item: ToolApprovalItem) -> PendingCall:
