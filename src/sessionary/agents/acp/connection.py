@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Awaitable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from acp import PROTOCOL_VERSION, RequestError
 from acp.client import ClientSideConnection
 from acp.schema import (
     AcceptElicitationResponse,
@@ -38,6 +37,7 @@ from acp.schema import (
 )
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from acp import PROTOCOL_VERSION, RequestError
 from sessionary.agents.acp import AcpOptions, FileAccess
 from sessionary.agents.program import READ_BYTES, Program, start_program
 from sessionary.errors import AgentFailed
@@ -124,15 +124,15 @@ class _Lines:
 
     async def receive(self) -> dict[str, Any] | None:
         """Return the next message that is no update; None when the agent has ended or was given up."""
-        while (line := await self._next_line()) is not None:
+        while self.problem is None and (line := await self._next_line()) is not None:
             message = self._read(line)
             if message is None:
                 continue
-            if message.get("method") == _UPDATE and "id" not in message:
+            if "id" not in message:
                 await self._inbox.room()
-                self._inbox.put(message.get("params"))
+                self._inbox.put(_notified(message))
                 continue
-            if "method" in message and "id" in message:
+            if "method" in message:
                 self._unanswered += 1
                 if self._unanswered > _MOST_WAITING:
                     self.problem = "asked too much at once"
@@ -181,6 +181,14 @@ class _Lines:
         if not self.rubbish:
             return ""
         return f" {self.rubbish} of its lines were not understood, the first: {self.example!r}."
+
+
+def _notified(message: Mapping[str, Any]) -> Any:
+    """Return the parameters of an update; any other notification in the form of an update."""
+    method, params = message["method"], message.get("params")
+    if method == _UPDATE:
+        return params
+    return {"update": {"sessionUpdate": method, "params": params}}
 
 
 def _is_message(message: Any) -> bool:
@@ -301,16 +309,9 @@ class _Client:
         answer = await self._current().elicit(message, schema)
         return _ELICITED.validate_python(answer)
 
-    async def complete_elicitation(self, elicitation_id: str, **_: Any) -> None:
-        """Take note: pages are never opened for an agent."""
-
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Refuse what is not in the protocol."""
         raise RequestError.method_not_found(f"_{method}")
-
-    async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
-        """Keep what is not in the protocol."""
-        self._inbox.put({"update": {"sessionUpdate": f"_{method}", "params": params}})
 
     def on_connect(self, conn: Any) -> None:
         """Do nothing: the connection is known."""

@@ -7,7 +7,6 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
 from acp import RequestError
-
 from sessionary.agents.acp import AcpOptions, FileAccess
 from sessionary.agents.acp.connection import Inbox
 from sessionary.agents.acp.files import Workspace
@@ -18,7 +17,6 @@ from sessionary.config.engine import ToolDecision
 from sessionary.engine.ports import ProposedCall, TurnRequest
 from sessionary.errors import AgentFailed, BadInput, NotAllowed, NotFound, SessionaryError
 from sessionary.formats.acp import ToolCallState
-from sessionary.model.message import ToolCall
 from sessionary.model.question import NewQuestion, Question, QuestionKind, outcome_text
 from sessionary.model.question_data import approved_arguments
 from sessionary.model.terminal import one_line
@@ -39,7 +37,7 @@ class PendingCall:
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self.given = given
-        self.recorded: asyncio.Future[ToolCall] = asyncio.get_running_loop().create_future()
+        self.recorded: asyncio.Future[ToolCallState] = asyncio.get_running_loop().create_future()
 
 
 class TurnRequests:
@@ -99,10 +97,9 @@ class TurnRequests:
         pending = PendingCall(given)
         self._inbox.put(pending)
         call = await pending.recorded
-        state = ToolCallState(call.id)
-        state.update(given)
-        arguments = call.arguments if isinstance(call.arguments, Mapping) else {}
-        text = state.title if state.title != call.name else ""
+        # As they are shown: the agent may tell other ones later.
+        arguments = call.arguments
+        text = call.title if call.title != call.name else ""
         if _option(options, _ALLOWING[:1]) is None:
             offered = ", ".join(one_line(str(each.get("name", "")), 80) for each in options)
             text = f"{text} The agent offers only: {offered}."
@@ -116,7 +113,7 @@ class TurnRequests:
         if is_allowed:
             # Only what people could see is approved besides: the file to write, and the program to run.
             shown = [each for each in arguments.values() if isinstance(each, str)]
-            self._approved_paths.update(path for path in state.paths if path in shown)
+            self._approved_paths.update(path for path in call.paths if path in shown)
             if isinstance(command := arguments.get("command"), str):
                 self._approved_commands.add(command)
         return is_allowed

@@ -84,9 +84,9 @@ class UpdateReader:
         """Take no result of this call: it has one."""
         self._over.add(call)
 
-    def call(self, given: Mapping[str, Any]) -> ToolCall:
-        """Return a tool call as it is known now."""
-        return self._calls[call_id(given)].call()
+    def call(self, given: Mapping[str, Any]) -> ToolCallState:
+        """Return the tool call that something is told of."""
+        return self._calls[call_id(given)]
 
     def read(self, item: Any) -> list[Event]:
         """Return the events of one notification of the agent."""
