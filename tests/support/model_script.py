@@ -56,6 +56,8 @@ class Reply:
     cut_after: int | None = None
     close_after: int | None = None
     model: str | None = None
+    # Why the model stopped, in OpenAI's words; None: as the reply says.
+    finish: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ def openai_stream(reply: Reply, *, model: str, response_id: str) -> Iterator[Pie
         for portion in (call.text[:half], call.text[half:]):
             rest = {"index": index, "function": {"arguments": portion}}
             yield Piece(chunk({"tool_calls": [rest]}))
-    yield Piece(chunk({}, "tool_calls" if reply.calls else "stop"))
+    yield Piece(chunk({}, reply.finish or ("tool_calls" if reply.calls else "stop")))
     if reply.tokens is not None:
         used = {"choices": [], "usage": openai_usage(reply.tokens)}
         yield Piece(data_event(_completion(response_id, model, ".chunk", **used)))
@@ -151,7 +153,7 @@ def openai_whole(reply: Reply, *, model: str, response_id: str) -> dict[str, Any
             }
             for call in reply.calls
         ]
-    finish = "tool_calls" if reply.calls else "stop"
+    finish = reply.finish or ("tool_calls" if reply.calls else "stop")
     choices = [{"index": 0, "message": message, "finish_reason": finish, "logprobs": None}]
     whole = _completion(response_id, model, "", choices=choices)
     return whole if reply.tokens is None else whole | {"usage": openai_usage(reply.tokens)}
