@@ -91,9 +91,10 @@ title = "A pirate"
 
 
 def texts(home: Path, session_id: str, *, database: str | None = None) -> list[str]:
-    """What a session has in the record."""
+    """What people and the agent have said in a session, as the record has it."""
     with Sessionary(database, home=str(home)) as client:
-        return [each.text for each in client.find(session_id).messages() if each.text]
+        found = client.find(session_id).messages()
+        return [each.text for each in found if each.text and each.role in ("user", "assistant")]
 
 
 async def eventually(is_true: Callable[[], Any]) -> Any:
