@@ -83,10 +83,21 @@ class OpenAIWorld:
         entries = await self.store.read(_shown, session_id)
         return [f"{each.role}: {each.text}" for each in entries if each.role is not Role.SYSTEM]
 
+    async def forget(self, digest: str) -> None:
+        """Delete the note of a conversation."""
+        text = f"DELETE FROM conversation_prefixes WHERE digest = '{digest}'"
+        await self.store.write(lambda tx: tx.script(text))
+
     async def count(self) -> int:
         """How many sessions there are."""
         rows = await self.store.read(lambda tx: tx.all("session_counts_by_platform"))
         return sum(row[-1] for row in rows)
+
+
+def session_of(answer: Any) -> str:
+    """The session that an answer names."""
+    found: str = answer.model_extra["sessionary"]["session_id"]
+    return found
 
 
 def _shown(tx: Any, session_id: str) -> list[Message]:
