@@ -54,6 +54,11 @@ class OpenAIWorld:
         """What OpenAI's clients take as their base URL."""
         return f"{self.address}/v1"
 
+    @property
+    def listeners(self) -> int:
+        """How many requests listen to turns."""
+        return len(self.engine.context.bus._queues)
+
     async def token(self, scope: Scope = Scope.WRITE, *, profile: str = "main") -> str:
         """Make a token."""
         self._tokens += 1

@@ -491,6 +491,18 @@ async def test_files_reach_the_model_as_attachments(
     assert error.param == "file_id"
 
 
+async def test_files_reach_the_model_of_a_chat_too(world: OpenAIWorld, client: AsyncOpenAI) -> None:
+    world.model.will(Reply("A report."))
+    file = await kept(client, data=b"Sales rose by a third.")
+    part: Any = {"type": "file", "file": {"file_id": file.id}}
+
+    await client.chat.completions.create(
+        model=MODEL, messages=[{"role": "user", "content": [part]}]
+    )
+
+    assert "Sales rose by a third." in json.dumps(world.model.requests[-1].body["messages"])
+
+
 class Answer(BaseModel):
     """What the parse helper reads."""
 
