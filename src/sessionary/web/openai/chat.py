@@ -25,7 +25,7 @@ from sessionary.model.turn_answer import TurnAnswer
 from sessionary.model.turn_options import TurnOptions
 from sessionary.model.usage import UsageTotal
 from sessionary.model.view import question_json
-from sessionary.web.auth import Writer
+from sessionary.web.auth import Writer, context_of
 from sessionary.web.openai.errors import ApiError
 from sessionary.web.openai.exchange import (
     ClientGone,
@@ -40,6 +40,7 @@ from sessionary.web.openai.exchange import (
     facts_of,
     source_of,
 )
+from sessionary.web.openai.files import with_files
 from sessionary.web.requests import read_body
 from sessionary.web.responses import encode
 from sessionary.web.routing import JSON, api_router
@@ -122,7 +123,8 @@ async def create_chat_completion(request: Request, caller: Writer) -> Response:
         body.conversation,
     )
     try:
-        chat = read_chat(body.messages, person=source_of(caller, person).person)
+        messages = await with_files(context_of(request), caller, body.messages)
+        chat = read_chat(messages, person=source_of(caller, person).person)
         options = _options(body, chat.instructions)
     except BadParameter as error:
         raise ApiError(400, str(error), code="invalid_value", param=error.param) from error

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query, Request
@@ -15,13 +16,14 @@ from sessionary.actions.files import NewFile
 from sessionary.errors import BadInput, NotFound
 from sessionary.formats import coerce
 from sessionary.formats.coerce import Json
-from sessionary.formats.openai_responses import FILE_ID
+from sessionary.formats.openai_responses import FILE_ID, map_content
 from sessionary.model import codec, media
 from sessionary.model.terminal import one_line
 from sessionary.store.database import Tx
 from sessionary.store.tables import files as kept_files
 from sessionary.store.tables.files import StoredFile
 from sessionary.web.auth import ContextDep, Reader, Writer
+from sessionary.web.context import Caller, WebContext
 from sessionary.web.openai.errors import ApiError
 from sessionary.web.openai.forms import FormField, parse_form
 from sessionary.web.requests import read_raw
@@ -231,6 +233,17 @@ def find_files(tx: Tx, ids: set[str], *, profile: str, now: datetime) -> dict[st
     if len(ids) > MOST_NAMED:
         raise BadInput(f"A request names {MOST_NAMED} files at most; nothing was written.")
     return {id: _get(tx, id, profile=profile, now=now) for id in sorted(ids)}
+
+
+async def with_files(context: WebContext, caller: Caller, messages: Sequence[Any]) -> Sequence[Any]:
+    """The messages of a chat with the attachments in place of the files that they name."""
+    contents = (coerce.record(each).get("content") for each in messages)
+    ids = {id for each in contents for id in named_files(coerce.items(each))}
+    if not ids:
+        return messages
+    now = context.clock.now()
+    found = await context.store.read(find_files, ids, profile=caller.profile, now=now)
+    return map_content(messages, partial(with_file, found=found))
 
 
 def with_file(part: Any, found: Mapping[str, StoredFile]) -> Any:

@@ -29,6 +29,7 @@ from sessionary.model.transcript import RECORD
 from sessionary.model.turn import Arrival, Turn, TurnState
 from sessionary.model.turn_options import AwaitedRequest, TurnOptions, awaited, awaited_by
 from sessionary.model.usage import UsageTotal
+from sessionary.model.view import question_json
 from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, sessions
 from sessionary.web.auth import ContextDep, Reader, Writer
@@ -392,7 +393,16 @@ def response_json(stored: StoredRequest, progress: ExchangeProgress) -> Json:
         made["completed_at"] = int(turn.ended_at.timestamp())
     if turn.is_over:
         made["usage"] = _usage(progress.usage)
-    return _response(stored, status=status) | made | {"output": items.output}
+    facts: Json = {
+        "session_id": turn.session_id,
+        "turn_id": turn.id,
+        "seq": max((each.seq for each in progress.written), default=stored.after_seq),
+        "state": turn.state,
+    }
+    if turn.state is TurnState.WAITING:
+        facts["questions"] = [question_json(each) for each in progress.questions]
+    made |= {"output": items.output, "sessionary": facts}
+    return _response(stored, status=status) | made
 
 
 def _response(stored: StoredRequest, *, status: str) -> Json:
