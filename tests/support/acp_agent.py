@@ -164,8 +164,13 @@ class ExampleAgent:
         blocks = [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in prompt]
         texts: list[str] = [each["text"] for each in blocks if each["type"] == "text"]
         note("prompt", session=session_id, blocks=blocks)
+        wish = texts[-1] if texts else ""
+        if wish.startswith("[The connection was interrupted"):
+            # It does what it was told before, as an agent that goes on does.
+            said = [each["text"] for each in history(session_id) if each["role"] == "user"]
+            wish = said[-1].splitlines()[-1]
         add(session_id, role="user", text="\n".join(texts))
-        word, _, rest = (texts[-1] if texts else "").strip().partition(" ")
+        word, __, rest = wish.strip().partition(" ")
         act = getattr(self, f"_do_{word.strip('.').lower()}", None)
         if act is None:
             return await self._say(session_id, f"You said: {' '.join(texts)}")
@@ -272,15 +277,15 @@ class ExampleAgent:
 
     async def _do_work(self, session: str, rest: str) -> PromptResponse:
         """Work until the file `gate` is there; the call is in the history with its result, if it has one."""
-        conn = self._conn
+        conn, id = self._conn, f"w-{uuid.uuid4().hex[:6]}"
         await conn.session_update(session, update_agent_message_text("I begin."))
         await conn.session_update(
             session,
             start_tool_call(
-                "w1", "work", kind="execute", status="in_progress", raw_input={"command": "work"}
+                id, "work", kind="execute", status="in_progress", raw_input={"command": "work"}
             ),
         )
-        add(session, role="call", id="w1", text="work")
+        add(session, role="call", id=id, text="work")
         note("working")
         while not (HOME / "gate").exists():
             if self._cancelled[session].is_set():
@@ -293,9 +298,7 @@ class ExampleAgent:
             os._exit(3)
         await conn.session_update(
             session,
-            update_tool_call(
-                "w1", status="completed", content=[tool_content(text_block("worked"))]
-            ),
+            update_tool_call(id, status="completed", content=[tool_content(text_block("worked"))]),
         )
         return await self._say(session, "All is done.")
 
