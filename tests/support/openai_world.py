@@ -20,6 +20,8 @@ from sessionary.model.choice import AgentOffer, ChoiceCatalog
 from sessionary.model.message import Message, Role
 from sessionary.model.source import Source
 from sessionary.store.database import Store
+from sessionary.store.tables import sessions
+from sessionary.testing.fakes import ScriptedRunner
 from sessionary.web.context import WebContext
 from sessionary.web.server import Ready, serve
 from tests.support.engine_world import QUICK, EngineWorld
@@ -95,8 +97,7 @@ class OpenAIWorld:
 
     async def count(self) -> int:
         """How many sessions there are."""
-        rows = await self.store.read(lambda tx: tx.all("session_counts_by_platform"))
-        return sum(row[-1] for row in rows)
+        return await self.store.read(sessions.count, profile="main")
 
 
 def session_of(answer: Any) -> str:
@@ -136,7 +137,7 @@ async def openai_world(
             takes_turn_options=True,
         )
     }
-    for name, each in (runners or {}).items():
+    for name, each in ({"plain": ScriptedRunner()} | dict(runners or {})).items():
         agents[name] = ConfiguredAgent(name, None, each, ExtractiveSummarizer(), ModelTitler())
 
     def agent_for(_: Source, name: str | None) -> ConfiguredAgent:

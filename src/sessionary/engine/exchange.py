@@ -402,7 +402,13 @@ def _answer(
     key = context.key(source)
     arrival, _ = inbox.receive(tx, key, source, message, moment=moment, idempotency_key=name)
     answered = questions.answer_by_text(
-        tx, message, source=source, context=context, moment=moment, turn_id=turn_id
+        tx,
+        message,
+        source=source,
+        context=context,
+        moment=moment,
+        turn_id=turn_id,
+        was_told=True,
     )
     if answered is None or answered.turn_id != turn_id:
         asked = [each for each in question_actions.of_turn(tx, turn_id) if each.is_open]

@@ -357,12 +357,14 @@ def answer_by_text(
     context: EngineContext,
     moment: Moment,
     turn_id: str | None,
+    was_told: bool = False,
 ) -> Question | None:
     """Take a message as the answer to an open question, if it can be nothing else; return the question then.
 
     It is one if it begins with the code of a question, if it replies to the message that asks one, or if it comes after
     the only open question of `turn_id`, the turn of its own session, was sent there. Only what the person has typed
-    counts: a quote, a forwarded text or a file answers nothing.
+    counts: a quote, a forwarded text or a file answers nothing. `was_told`: the question was in the answer to the last
+    request of whoever writes.
     """
     text = typed_text(message)
     if text is None:
@@ -375,7 +377,9 @@ def answer_by_text(
         found = [each for each in named if may_answer(each, who)]
         if len(found) == 1:
             return _answer_with(tx, found[0], rest, who=who, context=context, moment=moment)
-    question = _question_here(tx, message, who, turn_id=turn_id, context=context, moment=moment)
+    question = _question_here(
+        tx, message, who, turn_id=turn_id, was_told=was_told, context=context, moment=moment
+    )
     if question is None or not may_answer(question, who):
         return None
     return _answer_with(tx, question, text, who=who, context=context, moment=moment)
@@ -412,6 +416,7 @@ def _question_here(
     who: Answerer,
     *,
     turn_id: str | None,
+    was_told: bool,
     context: EngineContext,
     moment: Moment,
 ) -> Question | None:
@@ -435,7 +440,7 @@ def _question_here(
     if len(found) != 1:
         return None
     (question,) = found
-    if who.platform in TRUSTED:
+    if who.platform in TRUSTED or was_told:
         return question
     is_shown = who.channel is not None and questions.is_shown(
         tx, question.no, str(who.channel), before=moment.now

@@ -102,9 +102,13 @@ def error_type(status: int, code: str | None) -> str:
 def api_error(error: SessionaryError) -> ApiError:
     """Return one of our errors as OpenAI's clients expect it."""
     code = _CODES.get(error.kind, error.kind.replace("-", "_"))
-    after = error.after if isinstance(error, RetryLater) else None
+    status = _STATUSES.get(error.kind, _status(error.http_status))
     return ApiError(
-        _STATUSES.get(error.kind, _status(error.http_status)), str(error), code=code, after=after
+        status,
+        str(error),
+        code=code,
+        after=error.after if isinstance(error, RetryLater) else None,
+        retry=False if status == 429 else None,
     )
 
 
