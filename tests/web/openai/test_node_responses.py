@@ -1,4 +1,4 @@
-"""Responses, conversations and files with the official clients for Node: `openai`, and `ai` with its OpenAI provider."""
+"""Responses, conversations and files with the clients for Node: `openai`, and `ai` with its OpenAI provider."""
 
 import asyncio
 import json
@@ -34,7 +34,8 @@ const done = await client.responses.create({ model, tools, previous_response_id:
   input: [{ type: "function_call_output", call_id: call.call_id, output: "seen" }] })
 out.done = done.output_text
 
-const file = await client.files.create({ file: await toFile(Buffer.from("Sales rose."), "report.txt"), purpose: "user_data" })
+const report = await toFile(Buffer.from("Sales rose."), "report.txt")
+const file = await client.files.create({ file: report, purpose: "user_data" })
 out.file = await (await client.files.content(file.id)).text()
 const files = []
 for await (const each of client.files.list({ limit: 1 })) files.push(each.filename)
@@ -43,7 +44,8 @@ out.files = files
 const conversation = await client.conversations.create({ items: [{ type: "message", role: "user",
   content: [{ type: "input_text", text: "see" }, { type: "input_file", file_id: file.id }] }] })
 const items = []
-for await (const item of client.conversations.items.list(conversation.id)) items.push(item.content.map((part) => part.type))
+for await (const item of client.conversations.items.list(conversation.id))
+  items.push(item.content.map((part) => part.type))
 out.items = items
 out.deleted = (await client.responses.delete(done.id)) ?? null
 
@@ -78,12 +80,15 @@ for await (const part of streamed.textStream) text += part
 out.text = text
 messages.push(...(await streamed.response).messages, { role: "user", content: "look" })
 
-const look = tool({ description: "Look.", inputSchema: z.object({ at: z.string() }), execute: async ({ at }) => `a ${at}` })
-const looked = await generateText({ model, system: "Be kind.", messages, tools: { look }, stopWhen: stepCountIs(3), maxRetries: 0 })
+const inputSchema = z.object({ at: z.string() })
+const look = tool({ description: "Look.", inputSchema, execute: async ({ at }) => `a ${at}` })
+const stopWhen = stepCountIs(3)
+const looked = await generateText({ model, system: "Be kind.", messages, tools: { look }, stopWhen, maxRetries: 0 })
 out.looked = looked.text
 out.steps = looked.steps.length
 
-const object = await generateText({ model, prompt: "a word", output: Output.object({ schema: z.object({ word: z.string() }) }), maxRetries: 0 })
+const output = Output.object({ schema: z.object({ word: z.string() }) })
+const object = await generateText({ model, prompt: "a word", output, maxRetries: 0 })
 out.object = object.output
 
 out.failed = await generateText({ model: openai("none"), prompt: "x", maxRetries: 0 })
