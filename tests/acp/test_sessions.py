@@ -326,4 +326,6 @@ async def test_mcp_servers_that_are_not_used_are_told(
     async with editor(home) as ed:
         made = await ed.connection.new_session(cwd=str(home), mcp_servers=[server])
         await ed.say(made.session_id, "hello")
-    assert "MCP servers of the editor are not used: files" in capfd.readouterr().err
+    assert (
+        "the agent own does not use the MCP servers of the editor: files" in capfd.readouterr().err
+    )

@@ -22,6 +22,7 @@ from sessionary.model.question import (
     Decision,
     Question,
     QuestionKind,
+    QuestionState,
     button_answers,
     outcome_text,
     question_text,
@@ -121,7 +122,7 @@ class QuestionAsker:
         decided = await self._context.store.read(
             get_question, dialog.question.id, profile=self._context.profile
         )
-        if decided is None:
+        if decided is None or decided.state is QuestionState.WITHDRAWN:
             return
         outcome = outcome_text(decided)
         if dialog.call_id is not None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from acp.agent.router import build_agent_router
 from acp.connection import Connection
@@ -85,9 +85,21 @@ class _OpenSession:
     view: SessionView | None = None
     # What was chosen for a session that is not stored yet, or for the copy of a read-only one.
     chosen: dict[str, Any] = field(default_factory=dict)
+    # The MCP servers that the editor has for it.
+    servers: Sequence[Mapping[str, Any]] = ()
     # Prompts that are being stored, and whether the editor has cancelled them meanwhile.
     cancellations: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class SessionAgents(Protocol):
+    """The agents, which can use the MCP servers that an editor has for a session."""
+
+    def takes_servers(self, name: str | None, /) -> bool:
+        """Whether an agent can use MCP servers besides those of its settings."""
+
+    async def set_servers(self, session_id: str, servers: Sequence[Mapping[str, Any]], /) -> None:
+        """Let agents use these in the turns of a session that this process runs, and no others."""
 
 
 class EditorServer:
@@ -96,6 +108,7 @@ class EditorServer:
     def __init__(
         self,
         engine: Engine,
+        agents: SessionAgents,
         *,
         person: str,
         directory: str,
@@ -105,6 +118,7 @@ class EditorServer:
         """`directory` is told for sessions that have none; `agent` answers in the sessions that the editor begins."""
         self._engine = engine
         self._context = engine.context
+        self._agents = agents
         self._person = Person(person)
         self._directory = directory
         self._version = version
@@ -185,7 +199,7 @@ class EditorServer:
             "agentCapabilities": {
                 "loadSession": True,
                 "promptCapabilities": {"image": True, "audio": True, "embeddedContext": True},
-                "mcpCapabilities": {"http": False, "sse": False},
+                "mcpCapabilities": {"http": True, "sse": False},
                 "sessionCapabilities": {
                     "list": {},
                     "fork": {},
@@ -211,7 +225,7 @@ class EditorServer:
         ):
             opened.chosen["agent"] = self._agent
         self._open[opened.id] = opened
-        self._announce(opened, mcp_servers)
+        await self._take_servers(opened, mcp_servers)
         return {"sessionId": opened.id, **self._describe_choices(opened.chosen)}
 
     async def list_sessions(
@@ -247,7 +261,7 @@ class EditorServer:
         opened = await self._attach(session_id, cwd)
         if opened.view is not None:
             await opened.view.replay()
-        self._announce(opened, mcp_servers)
+        await self._take_servers(opened, mcp_servers)
         return await self._choices_of(opened)
 
     async def resume_session(
@@ -255,7 +269,7 @@ class EditorServer:
     ) -> Json:
         """Open a session of which the editor knows what was said."""
         opened = await self._attach(session_id, cwd)
-        self._announce(opened, mcp_servers)
+        await self._take_servers(opened, mcp_servers)
         return await self._choices_of(opened)
 
     async def fork_session(
@@ -273,7 +287,7 @@ class EditorServer:
                 edit.fork, id, profile=self._context.profile, moment=self._context.moment()
             )
             opened = await self._attach(head.id, cwd)
-        self._announce(opened, mcp_servers)
+        await self._take_servers(opened, mcp_servers)
         return {"sessionId": opened.id, **await self._choices_of(opened)}
 
     async def close_session(self, session_id: str, **_: Any) -> Json:
@@ -410,6 +424,8 @@ class EditorServer:
         if opened.view is not None:
             view, opened.view = opened.view, None
             await view.close()
+        if opened.servers:
+            await self._agents.set_servers(opened.session_id or opened.id, ())
         if opened.session_id is not None:
             self._keys.discard(self._context.key(at_session(opened.session_id)))
 
@@ -450,6 +466,8 @@ class EditorServer:
             accepted = await write.handoff(take)
         if before is not None and before is not opened.view:
             await before.close()
+            if opened.servers:  # of the copy, from its next turn on
+                await self._agents.set_servers(accepted.head.id, opened.servers)
         return accepted, done
 
     def _opening(self, opened: _OpenSession) -> Opening:
@@ -554,22 +572,37 @@ class EditorServer:
         }
         await self.update(opened.id, update)
 
-    def _announce(self, opened: _OpenSession, mcp_servers: Any) -> None:
-        """Tell, after the answer to the request, what a session offers, and what of the request is not used."""
-        self._begin(self._tell_offers(opened, [each.name for each in mcp_servers or ()]))
+    async def _take_servers(self, opened: _OpenSession, servers: Any) -> None:
+        """Let the agent use the MCP servers of the editor; after the answer, tell what the session offers."""
+        usable = [found for each in servers or () if (found := _read_server(each)) is not None]
+        unused = [each.name for each in servers or () if _read_server(each) is None]
+        id = opened.session_id or opened.id
+        await self._agents.set_servers(id, usable)
+        opened.servers = usable
+        chosen = opened.chosen
+        if opened.session_id is not None:
+            head = await self._context.store.read(
+                read.get_head, opened.session_id, profile=self._context.profile
+            )
+            chosen = {**chosen_in(head.settings), **chosen}
+        agent = choices.current_agent(self._context.catalog, chosen)
+        if not self._agents.takes_servers(agent):
+            unused = [each.name for each in servers or ()]
+        self._begin(self._tell_offers(opened, unused, agent=agent or ""))
 
-    async def _tell_offers(self, opened: _OpenSession, unused: Sequence[str]) -> None:
+    async def _tell_offers(
+        self, opened: _OpenSession, unused: Sequence[str], *, agent: str
+    ) -> None:
         commands_here = choices.list_commands()
         await self.update(
             opened.id,
             {"sessionUpdate": "available_commands_update", "availableCommands": commands_here},
         )
         if unused:
-            names = ", ".join(one_line(name, 60) for name in unused)
             logger.warning(
-                "the MCP servers of the editor are not used: %s. "
-                "Tools of an agent are configured in sessionary.toml: mcp = […] of its table.",
-                names,
+                "the agent %s does not use the MCP servers of the editor: %s",
+                agent,
+                ", ".join(one_line(name, 60) for name in unused),
             )
 
     def _begin(self, work: Any) -> None:
@@ -711,6 +744,22 @@ def _invalid(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     where = ".".join(str(each) for each in first["loc"]) or "the parameters"
     return one_line(f"Invalid parameters: {where}: {first['msg']}. Nothing was done.", 500)
+
+
+def _read_server(server: Any) -> dict[str, Any] | None:
+    """Return an MCP server as the table of an agent has it; None for one that no agent can reach."""
+    match server:
+        case schema.McpServerStdio():
+            made: dict[str, Any] = {"command": [server.command, *server.args]}
+            if server.env:
+                made["env"] = {each.name: each.value for each in server.env}
+        case schema.HttpMcpServer():
+            made = {"url": server.url}
+            if server.headers:
+                made["headers"] = {each.name: each.value for each in server.headers}
+        case _:
+            return None
+    return {"name": server.name, **made}
 
 
 def _check_directory(path: str) -> None:

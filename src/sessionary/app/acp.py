@@ -24,8 +24,9 @@ async def serve_editor(app: AppContext, *, agent: str | None) -> None:
     engine = build_engine(app, agents=agents)
     server = EditorServer(
         engine,
+        agents,
         person=user_name(),
-        directory=os.getcwd(),
+        directory=_directory(),
         version=__version__,
         agent=agent,
     )
@@ -38,3 +39,11 @@ async def serve_editor(app: AppContext, *, agent: str | None) -> None:
     finally:
         await engine.stop()
         await agents.close()
+
+
+def _directory() -> str:
+    """Return the directory in which the editor has started this process; it may be gone."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return "/"

@@ -1,10 +1,11 @@
 """Builds the engine from a configuration and an open store."""
 
+import dataclasses
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -19,11 +20,14 @@ from sessionary.engine.ports import Adapter, Sender
 from sessionary.errors import BadInput
 from sessionary.model.choice import ChoiceCatalog
 from sessionary.model.schedule import Run
-from sessionary.model.source import Source
+from sessionary.model.source import Source, session_named_by
 from sessionary.model.usage import Usage
 
 if TYPE_CHECKING:
     from sessionary.telemetry.instrument import Instrumentation
+
+# The kinds of agents whose settings have `mcp`.
+_TAKES_SERVERS = frozenset({"model", "acp"})
 
 
 class Agents:
@@ -45,6 +49,9 @@ class Agents:
         self._made: dict[str, registry.ConfiguredAgent] = {}
         self._given = None if isinstance(default, str) else default
         self._default = default if isinstance(default, str) else None
+        # MCP servers that an editor has for a session, and the agents that were built with them.
+        self._servers: dict[str, Sequence[Mapping[str, Any]]] = {}
+        self._made_with_servers: dict[tuple[str, str], registry.ConfiguredAgent] = {}
         for table in settings.agents.values():
             # Refuse an unknown kind when the program starts.
             registry.AGENTS.require(table.kind, where=f"{config.FILE} [agents.{table.name}]")
@@ -58,7 +65,39 @@ class Agents:
             return self._given
         platform = self._settings.agent_by_platform.get(source.platform)
         chosen = name or self._default or platform or self._settings.agent
+        session_id = session_named_by(source)
+        if session_id in self._servers and self.takes_servers(chosen):
+            return self._with_servers(chosen or "", session_id)
         return self.get(chosen)
+
+    def takes_servers(self, name: str | None) -> bool:
+        """Whether an agent can use MCP servers besides those of its settings."""
+        return name is not None and self._table(name).kind in _TAKES_SERVERS
+
+    async def set_servers(self, session_id: str, servers: Sequence[Mapping[str, Any]]) -> None:
+        """Let agents use these MCP servers too in the turns of a session that this process runs, and no others.
+
+        Each has the fields of an entry of `mcp` in the table of an agent.
+        """
+        if list(servers) == list(self._servers.get(session_id, ())):
+            return  # an agent with them may be at work
+        if servers:
+            self._servers[session_id] = servers
+        else:
+            self._servers.pop(session_id, None)
+        for key in [key for key in self._made_with_servers if key[0] == session_id]:
+            await self._made_with_servers.pop(key).close()
+
+    def _with_servers(self, name: str, session_id: str) -> registry.ConfiguredAgent:
+        key = session_id, name
+        if key not in self._made_with_servers:
+            table = self._table(name)
+            servers = [*table.options.get("mcp", ()), *self._servers[session_id]]
+            table = dataclasses.replace(table, options={**table.options, "mcp": servers})
+            self._made_with_servers[key] = registry.build(
+                table, environ=config.environment(), folder=self._folder
+            )
+        return self._made_with_servers[key]
 
     @property
     def catalog(self) -> ChoiceCatalog:
@@ -96,7 +135,7 @@ class Agents:
     async def close(self) -> None:
         """Close the agents that were built, and the given one."""
         given = () if self._given is None else (self._given,)
-        for each in (*self._made.values(), *given):
+        for each in (*self._made.values(), *self._made_with_servers.values(), *given):
             await each.close()
 
     def _table(self, name: str | None) -> AgentTable:
