@@ -17,9 +17,11 @@ _SHORTEST_SECRET = 8
 _HIDDEN = b"[key]"
 _LEVEL = 1
 _LONGEST_MARK = 64
+_EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_LONGEST_END = 4
 # How the last event of a stream begins. What a model says is in JSON, where a line never begins like this.
 _LAST_EVENT = {
-    Interface.CHAT: re.compile(rb"(?:^|[\r\n])data: ?\[DONE\]"),
+    Interface.CHAT: re.compile(rb"(?:^|[\r\n])data: ?\[DONE\][\r\n]"),
     Interface.RESPONSES: re.compile(
         rb"(?:^|[\r\n])event: ?response\.(?:completed|incomplete|failed|cancelled)[\r\n]"
     ),
@@ -134,6 +136,7 @@ class ExchangeCopy:
     _coding: bytes = b""
     _decoder: Decoder | None = None
     _tail: bytes = b""
+    _is_last: bool = False
     # Whether its request is complete; whether its client has its last bytes before it is durable.
     is_begun: bool = False
     is_released: bool = False
@@ -145,15 +148,26 @@ class ExchangeCopy:
         self._coding = b",".join(each for each in codings if each != b"identity")
 
     def add(self, data: bytes) -> bool:
-        """Add the next bytes of the response; return whether the last event of a stream begins in them."""
+        """Add the next bytes of the response; return whether the last event of a stream ends in them."""
         if self.is_stream and self._coding:
             data = self._decoded(data)
         self.response.add(data)
         if not self.is_stream or self.status >= 400:
             return False
+        return self._ends_in(data)
+
+    def _ends_in(self, data: bytes) -> bool:
+        """Whether the last event of the stream ends in these bytes: with the empty line behind it."""
         seen = self._tail + data
-        self._tail = seen[-_LONGEST_MARK:]
-        return _LAST_EVENT[self.interface].search(seen) is not None
+        if not self._is_last:
+            found = _LAST_EVENT[self.interface].search(seen)
+            if found is None:
+                self._tail = seen[-_LONGEST_MARK:]
+                return False
+            self._is_last = True
+            seen = seen[found.end() - 1 :]
+        self._tail = seen[-_LONGEST_END:]
+        return _EVENT_END.search(seen) is not None
 
     def _decoded(self, data: bytes) -> bytes:
         """What bytes of the response contain; nothing after those that could not be decoded."""

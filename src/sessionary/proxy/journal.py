@@ -59,8 +59,9 @@ def _counted(number: int) -> str:
 
 
 class JournalStatus(Struct, frozen=True):
-    """What passed since the start, and how recording is doing."""
+    """What passes now and passed since the start, and how recording is doing."""
 
+    passing: int = 0
     passed: int = 0
     durable: int = 0
     late: int = 0
@@ -101,7 +102,7 @@ class Journal:
 
     def begin(self, copy: ExchangeCopy) -> None:
         """Make a request durable while it is forwarded."""
-        self.status = replace(self.status, passed=self.status.passed + 1)
+        self.status = replace(self.status, passing=self.status.passing + 1)
         if not self._is_away:
             self._begun[copy.id] = asyncio.create_task(self._begin(copy))
             self._begun[copy.id].add_done_callback(lambda _: self._begun.pop(copy.id, None))
@@ -118,6 +119,8 @@ class Journal:
 
     async def end(self, copy: ExchangeCopy) -> None:
         """Make an exchange durable; return when it is, or when its client may not wait longer."""
+        status = self.status
+        self.status = replace(status, passing=status.passing - 1, passed=status.passed + 1)
         # Not waited for: in whatever order the two are written, the row is what it is at the end.
         begun = self._begun.get(copy.id)
         if len(self._ending) >= MOST_WAITING or self._waiting_bytes > MOST_WAITING_BYTES:
