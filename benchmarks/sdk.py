@@ -1,7 +1,8 @@
 """The storage of agent SDKs and ours under the same SDK: adding items, and reading them again.
 
 The SDKs' own classes are the peers: `SQLiteSession` and `SQLAlchemySession` of the OpenAI Agents
-SDK, and LangGraph's `SqliteSaver`, which writes the whole state of a thread with each message.
+SDK, and LangGraph's `SqliteSaver`, which writes the whole state of a thread with each message. Our
+checkpointer does the same work as `SqliteSaver`, once with the messages as a session and once without.
 """
 
 import asyncio
@@ -16,16 +17,18 @@ from typing import Any
 import apsw
 from agents.extensions.memory import SQLAlchemySession
 from langchain_core.messages import HumanMessage
-from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from agents import SQLiteSession
 from benchmarks.goals import at_least, at_most
-from benchmarks.measure import Case, Contestant, Goal, Sample, Scale, attempts, repeat
+from benchmarks.measure import Case, Contestant, Goal, Results, Sample, Scale, attempts, repeat
 from benchmarks.raw import TEXT, RawLog
 from benchmarks.texts import sql
 from sessionary import Sessionary
+from sessionary.integrations.langgraph import SessionaryCheckpointer
 from sessionary.integrations.openai_agents import SessionarySession
 
 SESSIONS = 64
@@ -34,11 +37,15 @@ OURS = "sessionary"
 SQLITE = "OpenAI SQLiteSession"
 ALCHEMY = "OpenAI SQLAlchemySession"
 LANGGRAPH = "LangGraph SqliteSaver"
+ONLY_CHECKPOINTS = "sessionary, without the session"
 SHARED = "raw SQLite, one fsync for all"
 ALONE = "raw SQLite, one fsync each"
 READ = "raw SQLite, rows and JSON"
 # A thread of LangGraph begins again when it has so many messages: each checkpoint holds them all.
 THREAD_MESSAGES = 20
+# What else the state of a graph has: texts that it has read, and that stay the same.
+DOCUMENTS = [f"{number} {TEXT}" for number in range(100)]
+CHECKPOINTS = 1000
 Make = Callable[[str], Any]
 
 
@@ -79,6 +86,67 @@ class Threads:
         return messages
 
 
+class Graph:
+    """What a graph does with its checkpointer: a step reads the newest checkpoint, or stores the next one."""
+
+    def __init__(self, saver: BaseCheckpointSaver[Any], name: str) -> None:
+        self._saver = saver
+        self._name = name
+        self._number = count()
+        self._last: dict[str, Any] = {}
+        self._made = empty_checkpoint()
+        self._said: list[HumanMessage] = []
+
+    def put(self) -> None:
+        """Store a checkpoint with one more message, and what its task has written."""
+        at = next(self._number)
+        thread, step = divmod(at, THREAD_MESSAGES)
+        self._store(f"{self._name}-{thread}", step, at)
+
+    def fill(self, number: int) -> None:
+        """Store so many checkpoints of one thread."""
+        for step in range(number):
+            self._store(self._name, step % THREAD_MESSAGES, step, is_first=step == 0)
+
+    def get(self) -> None:
+        """Read the newest checkpoint."""
+        found = self._saver.get_tuple({"configurable": {"thread_id": self._name}})
+        assert found is not None
+        assert len(found.checkpoint["channel_values"]["documents"]) == len(DOCUMENTS)
+
+    def _store(self, name: str, step: int, at: int, *, is_first: bool | None = None) -> None:
+        saver = self._saver
+        made, new = self._next(name, step, at, is_first=is_first)
+        self._last = saver.put(self._last, made, {"source": "loop", "step": at}, new)  # type: ignore[arg-type, assignment]
+        saver.put_writes(self._last, [("messages", self._said[-1])], "task")  # type: ignore[arg-type]
+
+    async def add_items(self, _: Sequence[Any]) -> None:
+        """Like `put`."""
+        saver, at = self._saver, next(self._number)
+        thread, step = divmod(at, THREAD_MESSAGES)
+        made, new = self._next(f"{self._name}-{thread}", step, at)
+        self._last = await saver.aput(self._last, made, {"source": "loop", "step": at}, new)  # type: ignore[arg-type, assignment]
+        await saver.aput_writes(self._last, [("messages", self._said[-1])], "task")  # type: ignore[arg-type]
+
+    def _next(
+        self, name: str, step: int, at: int, *, is_first: bool | None = None
+    ) -> tuple[Any, Any]:
+        saver = self._saver
+        if step == 0 if is_first is None else is_first:
+            self._last = {"configurable": {"thread_id": name, "checkpoint_ns": ""}}
+            self._made = empty_checkpoint()
+        self._said = [*self._said[:step], HumanMessage(TEXT, id=f"{name}-{at}")]
+        before = self._made["channel_versions"]
+        new: Any = {"messages": saver.get_next_version(before.get("messages"), None)}
+        if "documents" not in before:
+            new["documents"] = saver.get_next_version(None, None)
+        made = empty_checkpoint()
+        made["channel_values"] = {"messages": self._said, "documents": DOCUMENTS}
+        made["channel_versions"] = {**before, **new}
+        self._made = made
+        return made, new
+
+
 class Field:
     """Everyone who takes part, each on a file of its own, on one event loop."""
 
@@ -91,6 +159,14 @@ class Field:
         stack.callback(lambda: self.loop.run(engine.dispose()))
         self.raw = stack.enter_context(closing(RawLog(folder / "raw.db", sessions=SESSIONS)))
         self.threads = Threads(saver)
+        opened = AsyncSqliteSaver.from_conn_string(str(folder / "langgraph-async.db"))
+        self.async_saver = self.loop.run(opened.__aenter__())
+        stack.callback(lambda: self.loop.run(opened.__aexit__(None, None, None)))
+        self.savers: dict[str, BaseCheckpointSaver[Any]] = {
+            OURS: SessionaryCheckpointer(client),
+            ONLY_CHECKPOINTS: SessionaryCheckpointer(client, messages=None),
+            LANGGRAPH: saver,
+        }
         self.ours: Make = lambda name: SessionarySession(name, client)
         self.sqlite: Make = lambda name: _closing(stack, SQLiteSession(name, folder / "openai.db"))
         self.alchemy: Make = lambda name: _alchemy(name, engine)
@@ -117,6 +193,9 @@ def cases(folder: Path, scale: Scale) -> Iterator[Case]:
         names = _fill(field, folder, scale.messages)
         yield _whole(field, names, scale.messages)
         yield _last(field, names)
+        yield _step(field)
+        yield _steps(field, min(SESSIONS, scale.messages // 30))
+        yield _newest(field, min(CHECKPOINTS, scale.messages // 10))
 
 
 def _many(field: Field, sessions_at_once: int) -> Case:
@@ -201,6 +280,60 @@ def _last(field: Field, names: dict[str, Any]) -> Case:
             Contestant(ALCHEMY, "peer", field.waiting(lambda: names[ALCHEMY].get_items(LAST))),
         ),
         (at_most(2, "ms", lambda got: got.p50(OURS) * 1000),),
+        by="p50",
+    )
+
+
+def _step(field: Field) -> Case:
+    ours, plain, theirs = (
+        repeat(Graph(saver, f"step {name}").put) for name, saver in field.savers.items()
+    )
+    return Case(
+        "a graph stores a checkpoint and a write",
+        (
+            Contestant(OURS, "product", ours),
+            Contestant(ONLY_CHECKPOINTS, "product", plain),
+            Contestant(ALONE, "floor", repeat(lambda: field.raw.append(1))),
+            Contestant(LANGGRAPH, "peer", theirs),
+        ),
+        (at_least(0.9, f"times {LANGGRAPH}", _ratio, only_slow=True),),
+    )
+
+
+def _steps(field: Field, graphs_at_once: int) -> Case:
+    savers = {**field.savers, LANGGRAPH: field.async_saver}
+
+    def graphs(saver: str) -> list[Graph]:
+        numbers = range(graphs_at_once)
+        return [Graph(savers[saver], f"steps {saver} {number}") for number in numbers]
+
+    return Case(
+        f"{graphs_at_once} graphs at once store a checkpoint and a write",
+        (
+            Contestant(OURS, "product", field.together(graphs(OURS))),
+            Contestant(ONLY_CHECKPOINTS, "product", field.together(graphs(ONLY_CHECKPOINTS))),
+            Contestant(SHARED, "floor", repeat(lambda: field.raw.append(graphs_at_once))),
+            Contestant(LANGGRAPH, "peer", field.together(graphs(LANGGRAPH))),
+        ),
+        (at_least(2, f"times {LANGGRAPH}", _ratio, only_slow=True),),
+    )
+
+
+def _ratio(got: Results) -> float:
+    return got.ratio(OURS, LANGGRAPH)
+
+
+def _newest(field: Field, number: int) -> Case:
+    graphs = {name: Graph(saver, f"newest {name}") for name, saver in field.savers.items()}
+    for each in graphs.values():
+        each.fill(number)
+    return Case(
+        f"read the newest of {number:,} checkpoints",
+        tuple(
+            Contestant(name, "peer" if name == LANGGRAPH else "product", repeat(graphs[name].get))
+            for name in (OURS, LANGGRAPH)
+        ),
+        (at_most(1, "ms", lambda got: got.p50(OURS) * 1000),),
         by="p50",
     )
 

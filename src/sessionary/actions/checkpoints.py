@@ -63,10 +63,17 @@ def find_place(tx: Tx, where: ThreadNamespace) -> CheckpointPlace | None:
 
 
 def open_namespace(
-    tx: Tx, where: ThreadNamespace, *, session_no: int | None = None
+    tx: Tx,
+    where: ThreadNamespace,
+    *,
+    session_no: int | None = None,
+    known: CheckpointPlace | None = None,
 ) -> tuple[int, int]:
-    """Return the numbers of a thread and a namespace, and begin them if necessary; link the thread to its session."""
-    place = find_place(tx, where)
+    """Return the numbers of a thread and a namespace, and begin them if necessary; link the thread to its session.
+
+    `known` is what `find_place` has returned in this transaction.
+    """
+    place = known or find_place(tx, where)
     if place is None:
         checkpoints.lock_thread_name(tx, where.thread, profile=where.profile)
         place = find_place(tx, where)
@@ -81,10 +88,15 @@ def open_namespace(
 
 
 def put(
-    tx: Tx, where: ThreadNamespace, new: NewCheckpoint, *, session_no: int | None = None
+    tx: Tx,
+    where: ThreadNamespace,
+    new: NewCheckpoint,
+    *,
+    session_no: int | None = None,
+    known: CheckpointPlace | None = None,
 ) -> None:
     """Write a checkpoint and its new values."""
-    thread_no, namespace_no = open_namespace(tx, where, session_no=session_no)
+    thread_no, namespace_no = open_namespace(tx, where, session_no=session_no, known=known)
     row = CheckpointRow(namespace_no, new.id, new.parent_id, *new.body, *new.metadata)
     checkpoints.put(tx, row, thread_no=thread_no, run_id=new.run_id, values=new.values)
 

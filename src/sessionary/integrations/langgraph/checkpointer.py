@@ -356,7 +356,7 @@ class SessionaryCheckpointer(BaseCheckpointSaver[str]):
         elif session_no is None and where.namespace == "":
             head = thread.find_session(tx, self._log.where(where.thread))
             session_no = None if head is None else head.no
-        checkpoints.put(tx, where, new, session_no=session_no)
+        checkpoints.put(tx, where, new, session_no=session_no, known=place)
         return session_no
 
     def _putting_writes(

@@ -106,8 +106,8 @@ class SessionaryStore(BaseStore):
             total += swept
         return total
 
-    def _batch(self, ops: Iterable[Op]) -> "_Batch":
-        made = _Batch(list(ops))
+    def _batch(self, ops: Iterable[Op]) -> "_Operations":
+        made = _Operations(list(ops))
         for op in made.ops:
             validate_op_namespace(op)
             if isinstance(op, PutOp):
@@ -135,7 +135,7 @@ class SessionaryStore(BaseStore):
             for text in get_text_at_path(value, path if path == "$" else tokens)
         ]
 
-    def _running(self, batch: "_Batch") -> "Pending[tuple[list[Result], list[MemoryRow]]]":
+    def _running(self, batch: "_Operations") -> "Pending[tuple[list[Result], list[MemoryRow]]]":
         now = self._now()
         if not batch.puts:
             return self._client.store.read(self._read, batch, now=now)
@@ -149,14 +149,16 @@ class SessionaryStore(BaseStore):
         return to_micros(self._client.moment().now)
 
     def _write(
-        self, tx: Tx, batch: "_Batch", items: Sequence[NewMemory], *, now: int
+        self, tx: Tx, batch: "_Operations", items: Sequence[NewMemory], *, now: int
     ) -> tuple[list[Result], list[MemoryRow]]:
         results, read = self._read(tx, batch, now=now)
         memories.refresh(tx, read, now=now)
         memories.put(tx, items, profile=self._profile, now=now)
         return results, []
 
-    def _read(self, tx: Tx, batch: "_Batch", *, now: int) -> tuple[list[Result], list[MemoryRow]]:
+    def _read(
+        self, tx: Tx, batch: "_Operations", *, now: int
+    ) -> tuple[list[Result], list[MemoryRow]]:
         """The results of a batch, and the items whose time begins again because they were read."""
         results: list[Result] = []
         read: dict[int, MemoryRow] = {}
@@ -181,7 +183,7 @@ class SessionaryStore(BaseStore):
                 )
         return results, list(read.values())
 
-    def _search(self, op: SearchOp, batch: "_Batch") -> MemorySearch:
+    def _search(self, op: SearchOp, batch: "_Operations") -> MemorySearch:
         query = op.query or ""
         is_embedded = self._embeddings is not None
         return MemorySearch(
@@ -211,7 +213,7 @@ Place = tuple[tuple[str, ...], str]
 
 
 @dataclass(slots=True)
-class _Batch:
+class _Operations:
     """Operations, the items that they write, each once, and what has to be embedded for them."""
 
     ops: list[Op]

@@ -15,8 +15,6 @@ _LAST = "\U0010ffff"
 _FIRST_NO = -1
 _PAGE = 200
 
-Vector = "array[float]"
-
 
 class MemoryRow(NamedTuple):
     """An item as it is stored."""
