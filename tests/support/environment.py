@@ -16,21 +16,32 @@ INSTALL_SECONDS = 600
 INSTALL_TRIES = 3
 
 
-def installed(tools: Path, name: str, wanted: Sequence[str]) -> Path:
-    """The interpreter of the environment of this name, with everything in it that is wanted."""
+def installed(
+    tools: Path, name: str, wanted: Sequence[str], *, without_dependencies: Sequence[str] = ()
+) -> Path:
+    """The interpreter of the environment of this name, with everything in it that is wanted.
+
+    `without_dependencies` are installed as they are, because not everything that they depend on is needed.
+    """
     environment = tools.resolve() / name
     python = environment / "bin" / "python"
     tools.mkdir(exist_ok=True)
     with (tools / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        done = environment / "sessionary-done"
-        if not done.exists() or done.read_text() != "\n".join(wanted):
-            _install(tools / "bin" / "uv", environment, python, wanted)
-            done.write_text("\n".join(wanted))
+        done, made_of = environment / "sessionary-done", "\n".join((*wanted, *without_dependencies))
+        if not done.exists() or done.read_text() != made_of:
+            _install(tools / "bin" / "uv", environment, python, wanted, without_dependencies)
+            done.write_text(made_of)
     return python
 
 
-def _install(uv: Path, environment: Path, python: Path, wanted: Sequence[str]) -> None:
+def _install(
+    uv: Path,
+    environment: Path,
+    python: Path,
+    wanted: Sequence[str],
+    without_dependencies: Sequence[str],
+) -> None:
     if uv.exists():
         _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, environment], wanted)
         install: list[str | Path] = [
@@ -45,9 +56,15 @@ def _install(uv: Path, environment: Path, python: Path, wanted: Sequence[str]) -
     else:
         _run([sys.executable, "-m", "venv", "--clear", environment], wanted)
         install = [python, "-m", "pip", "install", "--quiet"]
+    _try_to_run([*install, *wanted], wanted)
+    if without_dependencies:
+        _try_to_run([*install, "--no-deps", *without_dependencies], without_dependencies)
+
+
+def _try_to_run(command: Sequence[str | Path], wanted: Sequence[str]) -> None:
     for left in reversed(range(INSTALL_TRIES)):
         try:
-            _run([*install, *wanted], wanted)
+            _run(command, wanted)
         except ServerUnavailable as error:
             if left == 0:
                 raise
