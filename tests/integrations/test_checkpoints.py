@@ -16,6 +16,8 @@ from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.types import Command, interrupt
@@ -685,6 +687,53 @@ def test_the_runs_of_a_plain_graph_are_deleted_with_their_values(client: Session
     assert {each.metadata["run_id"] for each in saver.list(where())} == {"second"}
     after = counts(client)
     assert all(after[name] < before[name] for name in ("checkpoints", "checkpoint_values"))
+
+
+def test_messages_of_a_channel_of_deltas_are_recorded_with_its_snapshots(
+    client: Sessionary,
+) -> None:
+    class Deltas(TypedDict):
+        messages: Annotated[list[AnyMessage], DeltaChannel(merge, snapshot_frequency=2)]
+
+    plan: Any = StateGraph(Deltas)
+    plan.add_node("one", lambda _: {"messages": [AIMessage("hi", id="2")]})
+    plan.add_edge(START, "one")
+    graph = plan.compile(checkpointer=SessionaryCheckpointer(client))
+    graph.invoke({"messages": [HumanMessage("hello", id="1")]}, where())
+
+    assert logged(client) == ["hello", "hi"]
+
+
+class Cipher:
+    """Turns bits around."""
+
+    def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
+        return "turned", bytes(255 - each for each in plaintext)
+
+    def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
+        assert ciphername == "turned"
+        return bytes(255 - each for each in ciphertext)
+
+
+def test_an_encrypting_serializer_encrypts_all_that_is_kept_of_a_state(client: Sessionary) -> None:
+    saver = SessionaryCheckpointer(
+        client, messages=None, serde=EncryptedSerializer(Cipher(), JsonPlusSerializer())
+    )
+    graph = talker(saver, "one")
+    for name in ("hello-secret", "more-secret"):
+        graph.invoke(say(name), {**where(), "metadata": {"of": "secret", "run_id": name}})
+
+    def stored(tx: Tx) -> str:
+        return repr([tx.all(f"copy_page_{name}", limit=1000, **FIRST[name]) for name in FIRST])
+
+    assert "secret" not in client.store.read(stored).result()
+    assert len(list(saver.list(where(), filter={"of": "secret"}))) == 6
+    saver.delete_for_runs(["hello-secret"])
+    saver.prune(["alice"])
+    assert texts(graph.get_state(where()).values["messages"])[::2] == [
+        "hello-secret",
+        "more-secret",
+    ]
 
 
 # Copies of the whole store.

@@ -15,6 +15,12 @@ from tests.support.model_server import ModelServer
 
 PAGE = (ROOT / "docs" / "integrations.md").read_text(encoding="utf-8")
 EXAMPLES = dict(re.findall(r"^## ([^\n]+)\n+```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
+# Other ways to use an SDK, each with one example after a sentence.
+OTHERS = dict(
+    re.findall(
+        r"^### (A run|Only)[^\n]+\n\n[^\n]+\n\n```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL
+    )
+)
 APPROVALS = dict(
     re.findall(
         r"^### Approvals with (?:the )?([^\n]+)\n\n[^\n]+\n\n```python\n(.*?)^```",
@@ -70,6 +76,24 @@ async def test_the_examples_of_approvals_run_and_the_tool_is_called_after_the_an
                 True,
                 "The report says Lisbon: 21 degrees",
             )
+
+
+@pytest.mark.timeout(300)
+async def test_the_other_examples_run_and_leave_a_session(
+    model: ModelServer, tmp_path: Path
+) -> None:
+    names = {"A run": "OpenAI, a run", "Only": "LangGraph, only the recorder"}
+    assert set(OTHERS) == set(names)
+    examples = {names[each]: text for each, text in OTHERS.items()}
+
+    assert await _run(sys.executable, examples, model, tmp_path) == dict.fromkeys(examples, "")
+
+    with Sessionary(home=str(tmp_path / names["A run"])) as client:
+        (head,) = client.sessions().items
+        *_, last = client.find(head.id).messages()
+        assert last.text == "The report says Lisbon: 21 degrees"
+    with Sessionary(home=str(tmp_path / names["Only"])) as client:
+        assert client.search("Alice").items
 
 
 def _without(names: set[str]) -> dict[str, str]:

@@ -40,6 +40,7 @@ with require_extra("langgraph", "The checkpointer for LangGraph"):
         get_checkpoint_metadata,
     )
     from langgraph.checkpoint.serde.base import SerializerProtocol
+    from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 _STRATEGIES = ("keep_latest", "delete")
 # The class has a method of this name.
@@ -314,7 +315,7 @@ class SessionaryCheckpointer(BaseCheckpointSaver[str]):
         )
         # Graphs inside a graph have messages of their own.
         is_recorded = self._messages is not None and where.namespace == ""
-        messages = values.get(self._messages or "") if is_recorded else None
+        messages = _unpacked(values.get(self._messages or "")) if is_recorded else None
         written: list_of[NewMessages] = []
         writing = self._client.store.write(
             self._put,
@@ -407,7 +408,8 @@ class SessionaryCheckpointer(BaseCheckpointSaver[str]):
         found = checkpoints.get(tx, ThreadNamespace(self._profile, source), None, loads=self._loads)
         value = None if found is None else found.values.get(self._messages or "")
         fresh = ThreadRecorder(self._client, profile=self._profile)
-        record = None if value is None else fresh.find_new(target, self._loads(value))
+        given = None if value is None else _unpacked(self._loads(value))
+        record = None if given is None else fresh.find_new(target, given)
         session_no = None
         if record is not None:
             session_no = recording.append_new(tx, record, moment=moment, with_usage=False).no
@@ -512,6 +514,11 @@ class _Listing:
             return True
         metadata = self._saver._loads((row.metadata_form, row.metadata))
         return all(metadata.get(name) == value for name, value in self._filter.items())
+
+
+def _unpacked(value: Any) -> Any:
+    """What a channel contains; one that is rebuilt from deltas contains it in a snapshot."""
+    return value.value if isinstance(value, _DeltaSnapshot) else value
 
 
 def _delete(
