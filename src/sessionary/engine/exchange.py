@@ -234,24 +234,33 @@ def _find_earlier(
                 "That idempotency key belongs to another request; nothing was stored. Choose a new one."
             )
         return _joined(tx, arrival, new, key)
+    noted = _find_retried(tx, new, profile=key.profile, moment=moment)
+    if noted is None or noted.turn.state in (TurnState.FAILED, TurnState.INTERRUPTED):
+        return None
+    return _begun(new, noted.head, noted.turn.id, noted.seq, key, arrival_id="")
+
+
+class _NotedTurn(Struct, frozen=True):
+    """The turn that an equal request has begun, and the entry that it began with."""
+
+    head: SessionHead
+    turn: Turn
+    seq: int
+
+
+def _find_retried(tx: Tx, new: NewExchange, *, profile: str, moment: Moment) -> _NotedTurn | None:
+    """Return the turn that this request asks for again, if the client says that it does."""
     if not new.is_retry:
         return None
-    found = prefixes.find(tx, [new.fingerprint], profile=key.profile, client=_retries_of(new))
-    head = (
-        None
-        if found is None
-        else sessions.by_numbers(tx, (found.session_no,)).get(found.session_no)
-    )
-    if found is None or head is None:
+    found = prefixes.find(tx, [new.fingerprint], profile=profile, client=_retries_of(new))
+    if found is None:
         return None
-    [entry] = read.read_log(tx, head.id, profile=key.profile, after=found.seq - 1, limit=1)
-    turn = turn_rows.get(tx, entry.turn_id or "", profile=key.profile)
+    head = sessions.get_by_no(tx, found.session_no)
+    noted = read.read_log(tx, head.id, profile=profile, after=found.seq - 1, limit=1)
+    turn = turn_rows.get(tx, (noted[0].turn_id if noted else None) or "", profile=profile)
     if turn is None or turn[0].began_at < moment.now - RETRIED_WITHIN:
         return None
-    if turn[0].state in (TurnState.FAILED, TurnState.INTERRUPTED):
-        return None
-    arrival_id = arrivals.id_of_entry(tx, head.no, found.seq) or ""
-    return _begun(new, head, turn[0].id, found.seq, key, arrival_id=arrival_id)
+    return _NotedTurn(head, turn[0], found.seq)
 
 
 def _joined(tx: Tx, arrival: Arrival, new: NewExchange, key: SessionKey) -> BegunExchange:
@@ -340,7 +349,13 @@ def _place(
             # Its own log is the history; what a program has sent to begin it is stored.
             point = ResumePoint(head, _answered_before(messages) if head.message_count else 0)
         return point, client
-    point = resent.find(tx, messages, profile=profile, client=new.client, moment=moment)
+    point = None
+    noted = _find_retried(tx, new, profile=profile, moment=moment)
+    if noted is not None and len(messages) == 1:  # it failed, and there is nothing before it
+        known = KnownPrefix(noted.head.no, noted.seq - 1, 0)
+        point = resent.continue_after(tx, known, messages, profile=profile, moment=moment)
+    if point is None:
+        point = resent.find(tx, messages, profile=profile, client=new.client, moment=moment)
     if point is None:
         id = edit.open_session(tx, opening, moment=moment)
         point = ResumePoint(log.lock_session(tx, id, profile=profile), 0)

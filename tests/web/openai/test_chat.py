@@ -124,7 +124,16 @@ async def test_calls_are_streamed_with_their_ids_and_arguments(server: OpenAIWor
 async def test_the_settings_of_a_request_reach_the_model(server: OpenAIWorld) -> None:
     client = await server.client()
     server.model.will(Reply('{"town": "Rome"}'), Reply("done"))
-    schema = {"type": "object", "properties": {"town": {"type": "string"}}, "required": ["town"]}
+    schema: Any = {
+        "type": "object",
+        "properties": {"town": {"type": "string"}},
+        "required": ["town"],
+    }
+    output: Any = {
+        "type": "json_schema",
+        "json_schema": {"name": "place", "schema": schema, "strict": True},
+    }
+    chosen: Any = {"type": "function", "function": {"name": "weather"}}
 
     await client.chat.completions.create(
         model="assistant/big",
@@ -134,11 +143,8 @@ async def test_the_settings_of_a_request_reach_the_model(server: OpenAIWorld) ->
         stop=["END"],
         seed=3,
         tools=[WEATHER],
-        tool_choice={"type": "function", "function": {"name": "weather"}},
-        response_format={
-            "type": "json_schema",
-            "json_schema": {"name": "place", "schema": schema, "strict": True},
-        },
+        tool_choice=chosen,
+        response_format=output,
     )
     await client.chat.completions.create(
         model="big", messages=HELLO, tool_choice="none", tools=[WEATHER]

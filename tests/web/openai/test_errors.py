@@ -20,8 +20,8 @@ async def refused(client: openai.AsyncOpenAI, **body: Any) -> openai.APIStatusEr
     given: Any = {"model": "assistant", "messages": HELLO} | body
     with pytest.raises(openai.APIStatusError) as error:
         await client.chat.completions.create(**given)
-    assert error.value.body is not None
-    assert {"message", "type", "param", "code"} <= set(error.value.body)
+    body_of: Any = error.value.body
+    assert {"message", "type", "param", "code"} <= set(body_of)
     return error.value
 
 

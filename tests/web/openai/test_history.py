@@ -1,5 +1,7 @@
 """Clients without a memory send everything again: which session that continues."""
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -7,9 +9,12 @@ import pytest
 from openai import AsyncOpenAI
 
 from sessionary.actions.sessions import edit, read
+from sessionary.clock import RandomIds, SystemClock
 from sessionary.model.message import Message, Role, Text
 from sessionary.model.prefix import prefix_digests
 from sessionary.model.session import Lineage
+from sessionary.store.database import Store
+from sessionary.store.open import open_store
 from tests.support.model_server import Refusal, Reply
 from tests.support.openai_world import OpenAIWorld, session_of
 
@@ -18,6 +23,16 @@ def said(*texts: str, system: str | None = None) -> list[Any]:
     roles = ("user", "assistant")
     talk: list[Any] = [{"role": roles[n % 2], "content": each} for n, each in enumerate(texts)]
     return talk if system is None else [{"role": "system", "content": system}, *talk]
+
+
+@pytest.fixture(params=("sqlite", "postgres"))
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    url = f"sqlite:///{tmp_path}/sessionary.db"
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres_url")
+    opened = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
+    yield opened
+    opened.close()
 
 
 async def ask(client: AsyncOpenAI, messages: list[Any], **options: Any) -> Any:

@@ -80,6 +80,8 @@ def continue_after(
             return found
     if not may_fork and (head.running or not takes_messages):
         return ResumePoint(head, known.length)  # as it is: the caller waits, or says why not
+    if not known.seq:
+        return None  # nothing is left to fork
     if may_fork:
         fork = edit.fork(tx, head.id, profile=profile, moment=moment, at_seq=known.seq)
         return ResumePoint(fork, known.length)
