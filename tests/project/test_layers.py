@@ -14,7 +14,10 @@ LAYERS = [
     {"cli"},
     {"client"},
     {"app"},
-    {"web", "mcp", "channels", "agents", "importers", "integrations", "compat", "telemetry"},
+    {
+        *("web", "mcp", "acp", "proxy"),
+        *("channels", "agents", "importers", "integrations", "compat", "telemetry"),
+    },
     {"formats"},
     {"engine"},
     {"actions"},

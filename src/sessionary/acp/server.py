@@ -65,7 +65,7 @@ _CUT_OFF = frozenset({"length", "max_tokens", "max_output_tokens", "model_contex
 _REFUSALS = frozenset({"refusal", "content_filter", "safety"})
 
 
-class _Accepted(Struct, frozen=True):
+class _StoredPrompt(Struct, frozen=True):
     """What became of a prompt: where it is stored, and the message that the agent answers, if it answers one."""
 
     submitted: SubmissionResult
@@ -431,13 +431,13 @@ class EditorServer:
 
     async def _submit(
         self, opened: _OpenSession, message: Message, files: tuple[bytes, ...]
-    ) -> "tuple[_Accepted, asyncio.Future[PromptResult] | None]":
+    ) -> "tuple[_StoredPrompt, asyncio.Future[PromptResult] | None]":
         """Store a prompt, and begin its turn; return what will be its result, if the agent answers it."""
         context, before = self._context, opened.view
         await self._start_engine()
         done: asyncio.Future[PromptResult] | None = None
 
-        def take(accepted: _Accepted) -> None:
+        def take(accepted: _StoredPrompt) -> None:
             """Show the session before the turn runs, so that nothing of it is missed."""
             nonlocal done
             view = opened.view
@@ -631,7 +631,7 @@ def accept(
     opening: Opening,
     id: str,
     moment: Moment,
-) -> _Accepted:
+) -> _StoredPrompt:
     """Store a prompt in a session, in a new one with the promised id, or in a copy of a read-only one."""
     profile = context.profile
     file_actions.keep_files(tx, message, files, profile=profile, moment=moment)
@@ -642,7 +642,7 @@ def accept(
             tx, context, opening, submission, moment=moment, id=id
         )
         head = read.get_head(tx, id, profile=profile)
-        return _Accepted(submitted, head, submitted.received.arrival_id)
+        return _StoredPrompt(submitted, head, submitted.received.arrival_id)
     before = log.lock_session(tx, session_id, profile=profile)
     head = before
     if head.read_only:
@@ -667,7 +667,7 @@ def accept(
         assert arrival is not None
         intake.end_stopped(tx, context, before, reason=STOPPED, moment=moment)
         arrival_id = intake.asked_again(tx, arrival)
-    return _Accepted(submitted, sessions.get_by_no(tx, head.no), arrival_id, is_copy)
+    return _StoredPrompt(submitted, sessions.get_by_no(tx, head.no), arrival_id, is_copy)
 
 
 def cancel_prompts(
