@@ -132,6 +132,15 @@ async def test_what_cannot_be_kept_is_refused_with_its_parameter(
     assert [each async for each in client.files.list()] == []
 
 
+async def test_a_wrong_parameter_of_a_list_is_named(server: Served) -> None:
+    client = await connected(server)
+
+    for query, param in (({"limit": 0}, "limit"), ({"order": "up"}, "order")):
+        with pytest.raises(openai.BadRequestError) as caught:
+            await client.files.list(extra_query=query)
+        assert caught.value.param == param
+
+
 async def test_a_file_over_the_limit_is_refused(servers: Server) -> None:
     server = await servers(limits=Limits(upload_bytes=1000))
     client = await connected(server)

@@ -329,7 +329,7 @@ async def test_a_session_is_named_by_metadata_or_a_header(
     world.model.will(Reply("a"), Reply("b"))
 
     one = await ask(client, "1", metadata={"session": "tea-time"})
-    two = await ask(client, "2", extra_headers={"X-Session-Id": "tea-time"})
+    two = await ask(client, "2", extra_headers={"X-Session-Id": "conv_tea-time"})
 
     assert session_of(one) == session_of(two) == "conv_tea-time"
     assert sent_texts(world) == ["1", "a", "2"]
@@ -525,6 +525,10 @@ async def test_an_answer_in_a_form_is_parsed(world: OpenAIWorld, client: AsyncOp
         ({"input": []}, "input"),
         ({"input": 5}, "input"),
         ({"input": [{"type": "computer_call"}]}, "input[0]"),
+        ({"input": [{"role": "assistant", "content": "x"}]}, "input"),
+        ({"input": [{"role": "developer", "content": "x"}]}, "input"),
+        ({"metadata": {"session": "x" * 300}}, "metadata.session"),
+        ({"extra_headers": {"X-Session-Id": "x" * 300}}, "X-Session-Id"),
         ({"model": ""}, "model"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
         ({"tools": [LOOK, LOOK]}, "tools[1].name"),

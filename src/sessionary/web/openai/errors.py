@@ -1,6 +1,7 @@
 """Errors as OpenAI's clients expect them: `{"error": {"message", "type", "param", "code"}}`."""
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,6 +40,8 @@ _CODES = {
     "session-busy": "conversation_locked",
     "error": "server_error",
 }
+_QUERY = re.compile(r"query\.(\w+): ")
+_DETAILS = {405: "OpenAI's interface does not take that method for this path here."}
 _STATUSES = {"budget-used-up": 429, "bad-input": 400}
 
 
@@ -168,7 +171,11 @@ def _converted(start: Message, body: bytes) -> list[Message]:
     kind = str(problem["type"]).rpartition(":")[2]
     status = _STATUSES.get(kind, _status(start["status"]))
     code = _CODES.get(kind, kind.replace("-", "_"))
-    made = codec.encode(ApiError(status, problem["detail"], code=code).body).encode()
+    # Of several parameters in the query that are wrong, the first is named.
+    wrong = _QUERY.match(problem["detail"])
+    detail = _DETAILS.get(status, problem["detail"]).removeprefix("query.")
+    error = ApiError(status, detail, code=code, param=None if wrong is None else wrong[1])
+    made = codec.encode(error.body).encode()
     headers = MutableHeaders(raw=list(start["headers"]))
     headers["content-type"] = JSON
     headers["content-length"] = str(len(made))

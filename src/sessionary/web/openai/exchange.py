@@ -90,6 +90,8 @@ class ExchangeRequest:
     asked: Mapping[str, Any] = field(default_factory=dict)
     # The turn goes on when nobody waits for its answer.
     is_background: bool = False
+    # What the interface calls the form of the answer.
+    output_param: str = "response_format"
 
 
 class RequestFacts(Struct, frozen=True):
@@ -272,7 +274,7 @@ def _new_exchange(context: EngineContext, wanted: ExchangeRequest) -> NewExchang
     except SessionaryError as error:
         raise ApiError(503, str(error), code="agent_unavailable", retry=False) from error
     if not agent.takes_turn_options:
-        _refuse_options(choice.agent, options)
+        _refuse_options(choice.agent, options, wanted.output_param)
     catalog = context.catalog
     is_default = choice.agent == catalog.default and not catalog.default_by_platform
     chosen = {"agent": None if is_default else choice.agent, "model": choice.model}
@@ -307,10 +309,10 @@ def _by(message: Message, source: Source) -> Message:
     return replace(message, person=source.person)
 
 
-def _refuse_options(agent: str, options: TurnOptions) -> None:
+def _refuse_options(agent: str, options: TurnOptions, output_param: str) -> None:
     refused = {
         "tools": options.tools,
-        "response_format": options.output,
+        output_param: options.output,
         "stop": options.settings.get("stop_sequences"),
     }
     for param, value in refused.items():

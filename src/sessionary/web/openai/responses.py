@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from sessionary.actions import turns
 from sessionary.actions.sessions import read
+from sessionary.actions.sessions.edit import MAX_ID
 from sessionary.engine import exchange as engine_exchange
 from sessionary.engine.context import EngineContext
 from sessionary.engine.exchange import AfterEntry, BegunExchange, ExchangeProgress, NamedSession
@@ -37,6 +38,7 @@ from sessionary.web.context import Caller, WebContext
 from sessionary.web.openai.conversations import conversation_name, find_conversation
 from sessionary.web.openai.errors import ApiError
 from sessionary.web.openai.exchange import (
+    SESSION_HEADER,
     ClientGone,
     Exchange,
     ExchangeRequest,
@@ -108,6 +110,14 @@ async def create_response(request: Request, context: ContextDep, caller: Writer)
     asked = read_request(await read_json(request))
     facts = facts_of(request)
     messages = await read_items(context, caller, asked.input, param="input")
+    if not messages or messages[-1].message.role not in (Role.USER, Role.TOOL):
+        raise ApiError(
+            400,
+            "The last item is a message of a user, or the output of a function: an agent answers nothing else. "
+            "Nothing was stored.",
+            code="invalid_value",
+            param="input",
+        )
     place = await context.store.read(_find_place, asked, facts, profile=caller.profile)
     wanted = ExchangeRequest(
         caller=caller,
@@ -121,6 +131,7 @@ async def create_response(request: Request, context: ContextDep, caller: Writer)
         is_retry=facts.is_retry,
         asked=asked.repeated,
         is_background=asked.is_background,
+        output_param="text.format",
     )
     try:
         exchange = await begin_exchange(request, wanted)
@@ -315,7 +326,17 @@ def _find_place(
         head = find_conversation(tx, asked.conversation, profile=profile, param="conversation")
         return NamedSession(head.id)
     named = facts.session or asked.session
-    return None if named is None else NamedSession(named)
+    if named is None:
+        return None
+    named = named.removeprefix(conversation_name(""))
+    if not named or len(named) > MAX_ID:
+        raise ApiError(
+            400,
+            f"A session is named by a text of 1 to {MAX_ID} characters; nothing was stored.",
+            code="invalid_value",
+            param="metadata.session" if facts.session is None else SESSION_HEADER,
+        )
+    return NamedSession(named)
 
 
 def _cancel(tx: Tx, id: str, *, context: EngineContext, profile: str) -> None:
