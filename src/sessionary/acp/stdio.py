@@ -35,6 +35,10 @@ def take_streams() -> tuple[int, int]:
     """
     sys.stdout.flush()
     given, output = os.dup(0), os.dup(1)
+    for each in (given, output):
+        os.set_blocking(
+            each, True
+        )  # an editor may have set its own end, which may be the same, to the opposite
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
     os.close(nowhere)
@@ -134,7 +138,7 @@ class StdioTransport:
         """Write messages until there are no more, or nobody reads them; runs in a thread."""
         error: Exception | None = None
         while (item := self._to_write.get()) is not None:
-            text, done = item
+            text, done = memoryview(item[0]), item[1]
             try:
                 while error is None and text:
                     text = text[os.write(self._output, text) :]

@@ -424,7 +424,9 @@ def look(
     """Return a page of what a session has after an entry, and what became of prompts and questions."""
     profile = context.profile
     head = read.get_head(tx, session_id, profile=profile)
-    page = read.read_log(tx, session_id, profile=profile, after=after, limit=PAGE)
+    page: list[Entry] = []
+    if head.last_seq > after:
+        page = read.read_log(tx, session_id, profile=profile, after=after, limit=PAGE)
     found = {}
     for id in prompts:
         arrival = arrivals.get(tx, id, profile=profile)

@@ -125,8 +125,8 @@ def acp(console: Console, *, agent: str | None) -> None:
     The editor lists, opens and forks the sessions of this profile, and talks to the configured agents. It starts this
     command itself: its settings name it. Messages for people go to standard error.
     """
-    if not console.debug:
-        logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    level = logging.DEBUG if console.debug else logging.WARNING
+    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
     gc.disable()  # as above
     try:
         # Loads the engine, and an optional dependency, installed with the extra `acp`.
