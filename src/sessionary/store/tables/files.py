@@ -103,5 +103,17 @@ def delete_expired(tx: Tx, *, now: datetime, limit: int) -> int:
 
 
 def _file(row: Row) -> StoredFile:
-    *plain, created_at, expires_at = row
-    return StoredFile(*plain, from_micros(created_at), moment(expires_at))
+    id, profile, name_of_bytes, name, media_type, size, purpose, token_id, *times = row
+    created_at, expires_at = times
+    return StoredFile(
+        id=id,
+        profile=profile,
+        hash=name_of_bytes,
+        name=name,
+        media_type=media_type,
+        size=size,
+        purpose=purpose,
+        token_id=token_id,
+        created_at=from_micros(created_at),
+        expires_at=moment(expires_at),
+    )
