@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import openai
 import pytest
@@ -181,6 +182,19 @@ async def test_a_named_session_is_continued_whatever_was_sent(server: OpenAIWorl
     # Asked for once more: the last round is taken back, and stays in the session.
     await ask(client, said("never heard of", "this", "three", "c", "four"), **named)
     assert (await server.texts("my-chat"))[-2:] == ["user: four", "assistant: e"]
+
+
+async def test_a_session_may_have_any_name(server: OpenAIWorld) -> None:
+    client = await server.client()
+    server.model.otherwise = Reply("hi")
+
+    for name in ("Größe\r\nX-Evil: 1", "a b/c?d", "日本"):
+        raw = await client.chat.completions.with_raw_response.create(
+            model="assistant", messages=said("hello"), extra_body={"session": name}
+        )
+        assert session_of(raw.parse()) == name
+        assert unquote(raw.headers["x-session-id"]) == name
+        assert "x-evil" not in raw.headers
 
 
 async def test_a_session_that_was_moved_to_the_trash_is_refused_by_name_and_replaced_otherwise(

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import ExitStack, aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import Request
 from msgspec import Struct
@@ -66,6 +67,8 @@ _LOOK_SECONDS = 5.0
 _QUEUE_LENGTH = 1000
 CLIENT_GONE = "the program that waited for the answer has gone away"
 _BUDGET = "The budget of"
+# What of a session's name stands in a header as it is; anything else is written as `%XX`.
+_IN_A_HEADER = " !\"#$&'()*+,/:;<=>?@[\\]^`{|}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -398,9 +401,7 @@ class Exchange:
     def headers(self) -> dict[str, str]:
         """The headers of the response, which name the session and the turn."""
         return {
-            SESSION_HEADER: codec.storable_text(self.session_id)
-            .encode("ascii", "replace")
-            .decode(),
+            SESSION_HEADER: quote(codec.storable_text(self.session_id), safe=_IN_A_HEADER),
             TURN_HEADER: self.turn_id,
             "X-Request-Id": self.turn_id,
             "Cache-Control": "no-store",
@@ -682,7 +683,8 @@ class StreamedAnswer(Response):
             async with asyncio.timeout(limits.stream_stall_seconds):
                 await send(message)
 
-        frames = self._frames(exchange.events())
+        events = exchange.events()
+        frames = self._frames(events)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             waiting: asyncio.Future[bytes] | None = None
@@ -706,6 +708,11 @@ class StreamedAnswer(Response):
             finally:
                 if waiting is not None:
                     waiting.cancel()
+                    await asyncio.gather(waiting, return_exceptions=True)
+                close = getattr(frames, "aclose", None)
+                if close is not None:
+                    await close()
+                await events.aclose()
             await write(b"", more=False)
         except (TimeoutError, OSError, ClientGone):
             pass  # too slow, or gone
