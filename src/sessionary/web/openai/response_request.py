@@ -201,7 +201,7 @@ def _conversation(fields: _Fields) -> str | None:
 def _includes(fields: _Fields) -> list[Any]:
     given = fields.items("include", len(_INCLUDES) * 2)
     for each in given:
-        if each not in _INCLUDES:
+        if not isinstance(each, str) or each not in _INCLUDES:
             why = (
                 "the probabilities of words are not known here" if each == _LOGPROBS else "unknown"
             )
