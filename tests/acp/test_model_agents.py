@@ -1,5 +1,6 @@
 """`sessionary acp`: an agent that asks a model, with the MCP servers of the editor."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from tests.support.acp_editor import editor, make_home, texts
 from tests.support.model_script import Call, Reply
 from tests.support.model_server import ModelServer
 
-SERVER = Path(__file__).parents[1] / "support" / "lines_server.py"
+ROOT = Path(__file__).parents[2]
+SERVER = ROOT / "tests" / "support" / "lines_server.py"
 SETTINGS = """
 agent = "coder"
 [engine]
@@ -78,3 +80,44 @@ async def test_the_agent_calls_the_tools_of_the_editor_once_the_person_allows_it
             asked_for = [each for each in model.requests if "And here?" in str(each.body)]
             assert "tools" not in asked_for[0].body
     assert texts(home, made.session_id)[0] == "How many lines?"
+
+
+ACP_SETTINGS = """
+agent = "coder"
+[engine]
+poll_seconds = 0.05
+[agents.coder]
+kind = "acp"
+command = {command}
+env = {{ACP_HOME = "{folder}"}}
+[[policy]]
+decision = "ask"
+tool = "execute"
+"""
+
+
+async def test_an_agent_that_speaks_the_protocol_itself_asks_in_the_editor(tmp_path: Path) -> None:
+    program = [sys.executable, "-m", "tests.support.acp_agent"]
+    folder = tmp_path / "agent"
+    folder.mkdir()
+    settings = ACP_SETTINGS.format(command=json.dumps(program), folder=folder)
+    settings = settings.replace("env = {", f'env = {{PYTHONPATH = "{ROOT}", ')
+    home = make_home(tmp_path / "home", settings)
+    async with editor(home) as ed:
+        made = await ed.connection.new_session(cwd=str(home))
+        await ed.say(made.session_id, "run ls -l")
+
+        (asked,) = ed.permissions
+        (call,) = ed.shown("tool_call")
+        assert (call["kind"], call["title"]) == ("execute", "`ls -l`")
+        assert asked["call"]["toolCallId"] == call["toolCallId"]
+        assert ed.text() == "ran it"
+        ed.forget()
+        await ed.say(made.session_id, "plan")
+        assert ed.shown("tool_call") == []
+        live = ed.shown("plan")
+        assert [each["status"] for each in live[-1]["entries"]] == ["completed", "completed"]
+        ed.forget()
+        await ed.connection.load_session(cwd=str(home), session_id=made.session_id)
+        assert ed.shown("plan") == live
+    assert (folder / "runs").read_text() == "ls -l\n"

@@ -31,6 +31,10 @@ LONGEST_TITLE = 120
 LONGEST_OUTPUT = 100_000
 # A larger file is only named: an editor would hold all of them.
 MOST_FILE_BYTES = 8_000_000
+# The kind of a call that stands for a plan in the record.
+PLAN = "plan"
+_MARK = "[ ] "
+_MARKED = {_MARK: "pending", "[~] ": "in_progress", "[x] ": "completed"}
 KINDS = (
     *("read", "edit", "delete", "move", "search"),
     *("execute", "think", "fetch", "switch_mode", "other"),
@@ -121,7 +125,7 @@ class MessageReader:
                     yield from self._begin_call(part, f"{seq}.{calls}")
                 case ToolResult():
                     calls += 1
-                    yield self._end_call(part, f"{seq}.{calls}")
+                    yield from self._end_call(part, f"{seq}.{calls}")
                 case Unknown(data={"type": str(type), "update": dict(update)}) if type == UPDATE:
                     if update.get("sessionUpdate") == "plan":
                         yield update
@@ -130,6 +134,11 @@ class MessageReader:
         # Ids of models may repeat in a session; the number of the entry does not.
         content = self._diffs(call)
         facts = call.extra.get(EXTRA)  # what an agent that speaks the protocol has told
+        if isinstance(facts, Mapping) and facts.get("kind") == PLAN:
+            # Such an agent's plan: its call and its result were made for the record.
+            self.open_calls[call.id] = OpenCall("", call.name, None)
+            yield {"sessionUpdate": "plan", "entries": _read_plan(call.arguments)}
+            return
         opened = OpenCall(
             f"call-{place}",
             call.name,
@@ -160,15 +169,17 @@ class MessageReader:
             described["locations"] = locations
         return described
 
-    def _end_call(self, result: ToolResult, place: str) -> Json:
+    def _end_call(self, result: ToolResult, place: str) -> Iterator[Json]:
         call = self.open_calls.pop(result.call_id, None)
+        if call is not None and not call.id:
+            return
         status = "failed" if result.is_error else "completed"
         words = cut_middle(_output_text(result.content), LONGEST_OUTPUT)
         content = [] if call is None or result.is_error else list(call.content)
         if words:
             content.append({"type": "content", "content": text_block(words)})
         if call is None:  # its call is not in this session: it may have been taken back
-            return {
+            yield {
                 "sessionUpdate": "tool_call",
                 "toolCallId": f"call-{place}",
                 "title": tool_title(result.name or "a tool", None),
@@ -176,12 +187,13 @@ class MessageReader:
                 "status": status,
                 "content": content,
             }
+            return
         update: Json = {
             "sessionUpdate": "tool_call_update",
             "toolCallId": call.id,
             "status": status,
         }
-        return update | {"content": content} if content else update
+        yield update | {"content": content} if content else update
 
     def _diffs(self, call: ToolCall) -> list[Json]:
         """Return the changes to files that a call makes, as an editor shows them."""
@@ -293,6 +305,20 @@ def _plan_entries(arguments: Any) -> list[Json]:
     return entries
 
 
+def _read_plan(arguments: Any) -> list[Json]:
+    """Return the entries of a plan that was written as a list with marks: the inverse of `plan_text`."""
+    text = arguments.get(PLAN) if isinstance(arguments, Mapping) else None
+    lines = text.splitlines() if isinstance(text, str) else []
+    return [
+        {
+            "content": line[len(_MARK) :] if line[: len(_MARK)] in _MARKED else line,
+            "priority": "medium",
+            "status": _MARKED.get(line[: len(_MARK)], "pending"),
+        }
+        for line in lines
+    ]
+
+
 def _output_text(content: Any) -> str:
     if isinstance(content, str):
         return content
@@ -303,7 +329,8 @@ def _output_text(content: Any) -> str:
 def _block_of_text(part: Text) -> Json:
     """Return the block that a text was made of, or a block of text."""
     match part.extra.get(EXTRA):
-        case {"type": "resource_link", "name": str(name), "uri": str(uri), **link}:
+        case {"type": "resource_link", "name": str(name), "uri": str(uri), **rest}:
+            link = {str(key): value for key, value in rest.items()}
             return {**link, "type": "resource_link", "name": name, "uri": uri}
         case {"uri": str(uri)}:
             before, after = f'<file uri="{uri}">\n', "\n</file>"
