@@ -31,6 +31,7 @@ from sessionary.model.source import Person
 from sessionary.store.copy_store import copy_store
 from sessionary.store.database import Tx
 from sessionary.store.open import open_store
+from sessionary.store.tables import checkpoints
 from tests.integrations.sdk_programs import ROOT, Urls, broken, environ
 from tests.support.statement_counter import counted_sqlite_steps
 
@@ -404,8 +405,6 @@ def _fill(tx: Tx, saver: SessionaryCheckpointer, number: int) -> None:
 
 
 def _value_count(tx: Tx, name: str) -> int:
-    from sessionary.store.tables import checkpoints
-
     place = checkpoints.find_place(tx, name, "", profile="main")
     assert place is not None
     rows = tx.all("copy_page_checkpoint_values", limit=100_000, after_namespace_no=0, after_name="")
@@ -502,18 +501,28 @@ def test_a_purged_session_takes_its_checkpoints_along_and_no_others(client: Sess
     assert broken(client) == []
 
 
+def link(tx: Tx, name: str, session_no: int) -> None:
+    place = checkpoints.find_place(tx, name, "", profile="main")
+    assert place is not None
+    checkpoints.link_session(tx, place.thread_no, session_no)
+
+
 def test_erasing_a_person_deletes_the_checkpoints_that_have_their_words(client: Sessionary) -> None:
     graph = talker(SessionaryCheckpointer(client), "one")
     graph.invoke(say("hello"), where())
     session = client.find(client.sessions().items[0].id)
     session.append("user", "I am Ann.", person=Person("ann"))
+    # The thread goes on in a fork, which has inherited the message.
+    fork = session.fork()
+    assert fork.id is not None
+    client.store.write(link, "alice", client.find(fork.id).head().no).result()
 
     erase.erase(
         client.store, ErasureSubject("langgraph", "ann"), profile="main", moment=client.moment()
     )
 
     assert counts(client) == NOTHING
-    assert "hello" in logged(client)
+    assert [each.text for each in client.find(fork.id).messages()] == ["hello", "one 1", ""]
 
 
 def test_a_copied_thread_has_a_session_of_its_own_that_cost_nothing(client: Sessionary) -> None:

@@ -231,12 +231,14 @@ def _erase_in(
         retention.replace_body(tx, head, entry, body)
         retention.clear_arrival(tx, head.no, seq)
     first = min((*content.seqs, *content.quotes), default=head.last_seq + 1)
+    # What agents keep with it leads to sessions of their own, which still have the words.
+    sessions.delete_agent_state(tx, no)
     for heir in _lock_heirs(tx, no, first):
         _rebuild_summaries(tx, heir, first)
+        sessions.delete_agent_state(tx, heir.no)
     retention.delete_responses(tx, head.id)
     questions.delete_of_session(tx, no)
     prefixes.delete_of_session(tx, no)
-    checkpoints.delete_of_session(tx, no)
     if content.is_whole:
         if head.key is not None:
             sessions.take_next_session(tx, str(head.key), profile=head.profile)
@@ -273,9 +275,11 @@ def _rebuild_summaries(tx: Tx, head: SessionHead, first: int) -> None:
     """Erase the summaries that cover an entry, and make the head's counts, preview and title again.
 
     No process may go on with a context that it made of the old entries: the new epoch says so. What models were sent
-    besides the messages is deleted: a system prompt names the people of a chat.
+    besides the messages is deleted: a system prompt names the people of a chat. So is the state of graphs and runs:
+    nobody can take a message out of it.
     """
     retention.delete_requests(tx, head)
+    checkpoints.delete_of_session(tx, head.no)
     for mark in entries.marks(tx, [_own_log(head)]):
         if isinstance(mark.body, Compaction) and mark.body.through >= first:
             retention.replace_body(tx, head, mark, replace(mark.body, summary=ERASED_SUMMARY))
