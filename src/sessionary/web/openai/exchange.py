@@ -239,7 +239,10 @@ async def begin_exchange(request: Request, wanted: ExchangeRequest) -> "Exchange
                 refused = ApiError(409, str(error), code="conversation_locked")
             except _NoPlace:
                 refused = ApiError(
-                    503, "The server runs as many turns as it may; nothing was stored.", after=5
+                    503,
+                    "The server runs as many turns as it may; nothing was stored.",
+                    code="server_busy",
+                    after=5,
                 )
             except WaitsForPeople as error:
                 raise waiting_error(str(error), error.questions) from error
