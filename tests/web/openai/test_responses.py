@@ -248,6 +248,64 @@ async def test_a_client_that_sends_all_items_again_continues_one_session(
     assert texts == ["x?", "Looking.", "a thing", "Seen.", "bye"]
 
 
+def system_prompt(world: OpenAIWorld) -> str:
+    return str(world.model.requests[-1].body["messages"][0]["content"])
+
+
+async def test_system_messages_count_as_they_were_sent_last(
+    world: OpenAIWorld, client: AsyncOpenAI
+) -> None:
+    world.model.otherwise = Reply("yes")
+    items: list[Any] = [
+        {"role": "system", "content": "It is noon."},
+        {"role": "user", "content": "hi"},
+    ]
+
+    first = await ask(client, items, instructions="Be kind.")
+    assert system_prompt(world).endswith("It is noon.\n\nBe kind.")
+    again = [
+        {"role": "system", "content": "It is night."},
+        *items[1:],
+        *(each.model_dump() for each in first.output),
+        {"role": "user", "content": "and now?"},
+    ]
+    second = await ask(client, again)
+    assert "It is noon." not in system_prompt(world)
+    assert system_prompt(world).endswith("It is night.")
+    third = await ask(client, "more", previous_response_id=second.id)
+    assert system_prompt(world).endswith("It is night.")
+
+    assert session_of(first) == session_of(second) == session_of(third)
+    assert (first.instructions, second.instructions) == ("Be kind.", None)
+    texts = await texts_of(client, session_of(first), order="asc")
+    assert texts == ["hi", "yes", "and now?", "yes", "more", "yes"]
+    sent: Any = await client.responses.input_items.list(first.id, order="asc")
+    assert [each.role for each in sent.data] == ["system", "user"]
+
+
+async def test_a_system_message_in_a_conversation_stays_in_it(
+    world: OpenAIWorld, client: AsyncOpenAI
+) -> None:
+    world.model.otherwise = Reply("yes")
+    conversation = await client.conversations.create()
+    items: list[Any] = [
+        {"role": "developer", "content": "Rhyme."},
+        {"role": "user", "content": "hi"},
+    ]
+
+    await ask(client, items, conversation=conversation.id)
+    await ask(client, "more", conversation=conversation.id)
+
+    assert "Rhyme." in json.dumps(world.model.requests[-1].body["messages"])
+    assert await texts_of(client, conversation.id, order="asc") == [
+        "Rhyme.",
+        "hi",
+        "yes",
+        "more",
+        "yes",
+    ]
+
+
 async def test_items_can_be_referred_to_by_their_ids(
     world: OpenAIWorld, client: AsyncOpenAI
 ) -> None:

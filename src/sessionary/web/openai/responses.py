@@ -22,12 +22,14 @@ from sessionary.engine.context import EngineContext
 from sessionary.engine.exchange import AfterEntry, BegunExchange, ExchangeProgress, NamedSession
 from sessionary.engine.turn import loop
 from sessionary.formats.coerce import Json
+from sessionary.formats.message_input import MessageInput
 from sessionary.formats.openai_responses import TurnItems, entry_items
-from sessionary.model.message import Entry, Message, Role
+from sessionary.model.message import Entry, Message, Role, Text
 from sessionary.model.session import SessionFolder, SessionHead
 from sessionary.model.source import SessionKey
 from sessionary.model.transcript import RECORD
 from sessionary.model.turn import Arrival, Turn, TurnState
+from sessionary.model.turn_answer import SEPARATOR
 from sessionary.model.turn_options import AwaitedRequest, TurnOptions, awaited, awaited_by
 from sessionary.model.usage import UsageTotal
 from sessionary.model.view import question_json
@@ -60,6 +62,8 @@ from sessionary.web.stream import until_gone
 
 router = api_router(prefix="/v1", include_in_schema=False)
 PREFIX = "resp_"
+# How many characters of the instructions are the system messages that the conversation began with.
+_SYSTEM = "system"
 CANCELLED = "the program has cancelled the response"
 # How long a cancelled response is waited for.
 _CANCEL_SECONDS = 5.0
@@ -90,6 +94,12 @@ class StoredRequest(Struct, frozen=True):
         return self.asked.asked.get("store") is not False
 
     @property
+    def system(self) -> str:
+        """The system messages that the conversation began with; they are the beginning of the instructions."""
+        length = self.asked.asked.get(_SYSTEM, 0)
+        return self.options.instructions[:length]
+
+    @property
     def is_background(self) -> bool:
         """Whether the program asks for it later."""
         return self.asked.asked.get("background") is True
@@ -118,18 +128,25 @@ async def create_response(request: Request, context: ContextDep, caller: Writer)
             code="invalid_value",
             param="input",
         )
-    place = await context.store.read(_find_place, asked, facts, profile=caller.profile)
+    place, system = await context.store.read(_find_place, asked, facts, profile=caller.profile)
+    if asked.previous is None and asked.conversation is None:
+        system, messages = _split_system(messages)
+    options, repeated = asked.options, asked.repeated
+    if system:
+        instructions = SEPARATOR.join(filter(None, (system, options.instructions)))
+        options = replace(options, instructions=instructions)
+        repeated = {**repeated, _SYSTEM: len(system)}
     wanted = ExchangeRequest(
         caller=caller,
         model=asked.model,
         messages=tuple(messages),
         place=place,
-        options=asked.options,
+        options=options,
         person=asked.person,
         idempotency_key=facts.idempotency_key,
         fingerprint=facts.fingerprint,
         is_retry=facts.is_retry,
-        asked=asked.repeated,
+        asked=repeated,
         is_background=asked.is_background,
         output_param="text.format",
     )
@@ -305,9 +322,10 @@ async def _read_progress(
 
 def _find_place(
     tx: Tx, asked: ResponseRequest, facts: RequestFacts, *, profile: str
-) -> NamedSession | AfterEntry | None:
+) -> tuple[NamedSession | AfterEntry | None, str]:
     """Where a request goes on: after a response, in a conversation, in a session that it names, or where it may be
-    recognised."""
+    recognised. With it, the system messages that the conversation began with, if it goes on after a response.
+    """
     if asked.previous is not None:
         stored = _find(
             tx, asked.previous[:_LONGEST_ID], profile=profile, param="previous_response_id"
@@ -321,13 +339,13 @@ def _find_place(
                 param="previous_response_id",
             )
         last = max((each.seq for each in progress.written), default=stored.after_seq)
-        return AfterEntry(stored.turn.session_id, last)
+        return AfterEntry(stored.turn.session_id, last), stored.system
     if asked.conversation is not None:
         head = find_conversation(tx, asked.conversation, profile=profile, param="conversation")
-        return NamedSession(head.id)
+        return NamedSession(head.id), ""
     named = facts.session or asked.session
     if named is None:
-        return None
+        return None, ""
     named = named.removeprefix(conversation_name(""))
     if not named or len(named) > MAX_ID:
         raise ApiError(
@@ -336,7 +354,24 @@ def _find_place(
             code="invalid_value",
             param="metadata.session" if facts.session is None else SESSION_HEADER,
         )
-    return NamedSession(named)
+    return NamedSession(named), ""
+
+
+def _split_system(messages: Sequence[MessageInput]) -> tuple[str, list[MessageInput]]:
+    """Split the system messages at the beginning of an input from the rest.
+
+    Most clients send them with each request. They are the instructions of the turn, and no part of the log: so the
+    newest ones count.
+    """
+    texts = []
+    for each in messages:
+        parts = each.message.parts
+        if each.message.role is not Role.SYSTEM or not all(
+            isinstance(part, Text) for part in parts
+        ):
+            break
+        texts.append(each.message.text)
+    return SEPARATOR.join(filter(None, texts)), list(messages[len(texts) :])
 
 
 def _cancel(tx: Tx, id: str, *, context: EngineContext, profile: str) -> None:
@@ -440,7 +475,7 @@ def _response(stored: StoredRequest, *, status: str) -> Json:
         "conversation": {"id": conversation_name(stored.turn.session_id)},
         "error": None,
         "incomplete_details": None,
-        "instructions": options.instructions or None,
+        "instructions": options.instructions[len(stored.system) :].strip() or None,
         "max_output_tokens": settings.get("max_tokens"),
         "max_tool_calls": None,
         "metadata": dict(asked.get("metadata", {})),
@@ -515,7 +550,11 @@ def _usage(used: UsageTotal) -> Json:
 def _input_items(tx: Tx, stored: StoredRequest) -> list[Json]:
     """What was sent for a response: its message, and what came before it without an answer of ours."""
     head = sessions.get_by_no(tx, stored.session_no)
-    return [item for each in _sent(tx, head, stored) for item in entry_items(each)]
+    sent = list(_sent(tx, head, stored))
+    if stored.system and stored.asked.asked.get("previous_response_id") is None:
+        system = Message(Role.SYSTEM, (Text(stored.system),))
+        sent.insert(0, Entry(head.id, 0, stored.arrival.received_at, system))
+    return [item for each in sent for item in entry_items(each)]
 
 
 def _sent(tx: Tx, head: SessionHead, stored: StoredRequest) -> Sequence[Entry]:
