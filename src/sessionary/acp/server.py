@@ -53,6 +53,8 @@ logger = logging.getLogger(__name__)
 VERSION = 1
 PAGE_SIZE = 50
 STOPPED = "stopped by you"
+# Editors reserve a session whenever a panel is opened.
+MOST_RESERVED = 1_000
 # How long a turn may take to stop before its session is closed.
 STOP_SECONDS = 10.0
 NOT_FOUND = -32002
@@ -224,7 +226,7 @@ class EditorServer:
             self._context.catalog, {}
         ):
             opened.chosen["agent"] = self._agent
-        self._open[opened.id] = opened
+        self._reserve(opened)
         await self._take_servers(opened, mcp_servers)
         return {"sessionId": opened.id, **self._describe_choices(opened.chosen)}
 
@@ -280,7 +282,7 @@ class EditorServer:
         before = self._open.get(session_id)
         if before is not None and before.session_id is None:  # it has no history yet
             opened = _OpenSession(self._context.moment().new_id(), cwd, chosen=dict(before.chosen))
-            self._open[opened.id] = opened
+            self._reserve(opened)
         else:
             id = session_id if before is None else before.session_id or session_id
             head = await self._context.store.write(
@@ -373,6 +375,13 @@ class EditorServer:
             await self._cancel(opened)
 
     # How it is done.
+
+    def _reserve(self, opened: _OpenSession) -> None:
+        """Note a session that has no prompt yet; of too many, the oldest is forgotten."""
+        self._open[opened.id] = opened
+        reserved = [each.id for each in self._open.values() if each.session_id is None]
+        for id in reserved[:-MOST_RESERVED]:
+            del self._open[id]
 
     async def _attach(self, session_id: str, directory: str) -> _OpenSession:
         """Return an open session; open it if it is in the record."""
@@ -505,7 +514,8 @@ class EditorServer:
             if head is None or head.read_only:
                 changed = catalog.check(opened.chosen, change, platform=WEB)
                 opened.chosen |= changed
-                chosen: Mapping[str, Any] = opened.chosen
+                own = {} if head is None else chosen_in(head.settings)
+                chosen: Mapping[str, Any] = {**own, **opened.chosen}
             else:
                 write = partial(
                     choice.choose,
@@ -724,7 +734,7 @@ def _describe_result(result: PromptResult, before: UsageTotal) -> Json:
         "cachedReadTokens": read_tokens,
         "cachedWriteTokens": written,
     }
-    return {"stopReason": stop, "usage": usage}
+    return {"stopReason": stop, "usage": usage} if any(usage.values()) else {"stopReason": stop}
 
 
 def _request_error(error: SessionaryError) -> RequestError:

@@ -84,14 +84,14 @@ class StdioTransport:
         return None
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Write a message; return when it is written."""
+        """Write a message; return when it is written, or when the editor has gone, which `receive` tells."""
         ids = sent_ids.get()
         if ids is not None and "method" in message and "id" in message:
             ids.append(message["id"])
         text = json.dumps(message, separators=(",", ":"), default=str)
         done: asyncio.Future[None] = self._loop.create_future()
         if self._is_closed:
-            raise ConnectionError("The editor has gone.")
+            return
         self._to_write.put((text.encode("ascii") + b"\n", done))
         await done
 
@@ -136,29 +136,26 @@ class StdioTransport:
 
     def _write(self) -> None:
         """Write messages until there are no more, or nobody reads them; runs in a thread."""
-        error: Exception | None = None
+        is_read = True
         while (item := self._to_write.get()) is not None:
             text, done = memoryview(item[0]), item[1]
             try:
-                while error is None and text:
+                while is_read and text:
                     text = text[os.write(self._output, text) :]
-            except OSError as found:
-                error = ConnectionError(f"The editor reads no more: {found.strerror}.")
+            except OSError as error:
+                is_read = False
+                log.info("the editor reads no more: %s", error)
             try:
-                self._loop.call_soon_threadsafe(_settle, done, error)
-                if error is not None:
+                if not is_read:
                     self._loop.call_soon_threadsafe(self.end)
+                self._loop.call_soon_threadsafe(_settle, done)
             except RuntimeError:  # as above
                 return
 
 
-def _settle(done: "asyncio.Future[None]", error: Exception | None) -> None:
-    if done.done():
-        return
-    if error is None:
+def _settle(done: "asyncio.Future[None]") -> None:
+    if not done.done():
         done.set_result(None)
-    else:
-        done.set_exception(error)
 
 
 def _parse(line: bytes) -> tuple[dict[str, Any], tuple[int, str] | None]:

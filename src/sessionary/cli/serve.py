@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import shlex
+import sys
 from typing import Any
 
 import click
@@ -136,6 +137,8 @@ def acp(console: Console, *, agent: str | None) -> None:
     gc.freeze()
     gc.enable()
     with console.open(create=True) as app:
+        if sys.stdin.isatty():
+            console.note("An editor starts this command, and speaks ACP with it. Ctrl-C ends it.")
         asyncio.run(serve_editor(app, agent=agent))
 
 
