@@ -112,6 +112,29 @@ async def test_a_turn_whose_editor_has_gone_is_left_to_the_next_process(home: Pa
         await ed.until(lambda: ed.text().endswith("part 4. "))
 
 
+async def test_a_turn_whose_editor_has_gone_goes_on_in_a_running_server(home: Path) -> None:
+    server = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "sessionary", "serve", "--port", "0", "--json"),
+        env=environment(home),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        assert server.stdout is not None
+        assert json.loads(await server.stdout.readline())["address"]
+        async with editor(home) as ed:
+            made = await ed.connection.new_session(cwd=str(home))
+            saying = asyncio.create_task(ed.say(made.session_id, "count"))
+            await ed.until(lambda: "part 1. part " in ed.text())
+            saying.cancel()
+        await open_gate(home)
+        await eventually(lambda: texts(home, made.session_id)[-1] == PARTS[-1])
+        assert [each for each in texts(home, made.session_id) if each in PARTS] == PARTS
+    finally:
+        server.terminate()
+        await server.wait()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_a_signal_ends_it_as_if_the_editor_had_gone(
     home: Path, number: signal.Signals

@@ -135,6 +135,16 @@ async def test_a_resumed_session_goes_on_and_shows_nothing_again(home: Path) -> 
     assert texts(home, made.session_id) == ["one", "You said: one", "two", "You said: two"]
 
 
+async def test_a_session_that_was_ended_goes_on_with_the_next_prompt(home: Path) -> None:
+    async with editor(home) as ed:
+        made = await ed.connection.new_session(cwd=str(home))
+        await ed.say(made.session_id, "one")
+        with Sessionary(home=str(home)) as client:
+            client.find(made.session_id).end()
+        await ed.say(made.session_id, "two")
+    assert texts(home, made.session_id)[2:] == ["two", "You said: two"]
+
+
 async def test_a_fork_has_the_history_and_leaves_the_session_as_it_is(home: Path) -> None:
     async with editor(home) as ed:
         made = await ed.connection.new_session(cwd=str(home))
