@@ -699,3 +699,30 @@ async def test_a_body_that_is_no_request_is_refused_in_openais_shape(
             )
             assert answer.status_code == 400
             assert answer.json()["error"]["type"] == "invalid_request_error"
+
+
+async def test_characters_that_no_database_stores_are_taken(any_world: OpenAIWorld) -> None:
+    any_world.model.otherwise = Reply("fine")
+    odd = "a\\u0000b\\ud800"
+    tool = json.dumps(LOOK).replace("Look at a place.", odd)
+    text = (
+        f'{{"model": "assistant", "input": "{odd}", "instructions": "{odd}", "tools": [{tool}], '
+        f'"user": "{odd}", "metadata": {{"{odd}": "{odd}"}}, "safety_identifier": "{odd}"}}'
+    )
+    headers = {
+        "Authorization": f"Bearer {await any_world.token()}",
+        "Content-Type": "application/json",
+    }
+    async with httpx2.AsyncClient(base_url=any_world.url, headers=headers) as http:
+        answer = await http.post("/responses", content=text.encode())
+        assert answer.status_code == 200, answer.text
+        for path in (
+            f"/responses/{answer.json()['id']}",
+            f"/responses/{answer.json()['id']}/input_items",
+            f"/conversations/{answer.json()['conversation']['id']}/items",
+        ):
+            found = await http.get(path)
+            assert found.status_code == 200, found.text
+        for id in ("%00", "resp_%00", "resp_%ED%A0%80", "resp_" + "x" * 3000, "resp_.._..", "%2e"):
+            for path in (f"/responses/{id}", f"/files/{id}", f"/conversations/{id}/items/{id}"):
+                assert (await http.get(path)).status_code in (400, 404), path

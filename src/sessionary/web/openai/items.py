@@ -35,6 +35,8 @@ MOST_LISTED = 100
 MOST_ITEMS = 4096
 _MOST_REFERENCES = 1000
 _PAGE = 60
+# How many entries of nobody's turn may stand between two of a turn: what is recorded while it waits for people.
+_MOST_OTHERS = 200
 _REFERENCE = "item_reference"
 
 
@@ -125,10 +127,14 @@ def entries_of_turn(
         return []
     made: list[Entry] = []
     segments = clip(sessions.segments(tx, head.no), max(1, found[0].first_seq), before - 1)
+    others = 0
     for each in entries.walk(tx, segments):
         if each.turn_id == turn_id:
             made.append(each)
-        elif made and each.turn_id is not None:
+            others = 0
+            continue
+        others += 1
+        if each.turn_id is not None or others > _MOST_OTHERS:
             break
     return made
 

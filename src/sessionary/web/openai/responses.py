@@ -24,6 +24,7 @@ from sessionary.engine.turn import loop
 from sessionary.formats.coerce import Json
 from sessionary.formats.message_input import MessageInput
 from sessionary.formats.openai_responses import TurnItems, entry_items
+from sessionary.model import codec
 from sessionary.model.message import Entry, Message, Role, Text
 from sessionary.model.session import SessionFolder, SessionHead
 from sessionary.model.source import SessionKey
@@ -268,7 +269,7 @@ def _find(
     tx: Tx, id: str, *, profile: str, also_not_stored: bool = False, param: str = "response_id"
 ) -> StoredRequest:
     """Find the request behind a response; refuse one that was not to be stored."""
-    arrival = arrivals.get(tx, id.removeprefix(PREFIX), profile=profile)
+    arrival = arrivals.get(tx, codec.storable_text(id.removeprefix(PREFIX)), profile=profile)
     asked = None if arrival is None else awaited_by(arrival.source)
     # Other interfaces repeat nothing.
     found = (
