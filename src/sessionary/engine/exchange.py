@@ -5,7 +5,7 @@ answer can be had again with the same idempotency key, from any process, also af
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import Struct, field
@@ -118,6 +118,7 @@ class BegunExchange(Struct, frozen=True):
     # The note under which the program's next request finds the session: of the messages that it has sent.
     client: str = ""
     digest: str = ""
+    began_at: datetime | None = None
 
 
 def begin_exchange(
@@ -182,6 +183,7 @@ def begin_exchange(
         start,
         client,
         digest,
+        moment.now,
     )
 
 
@@ -237,7 +239,7 @@ def _find_earlier(
     noted = _find_retried(tx, new, profile=key.profile, moment=moment)
     if noted is None or noted.turn.state in (TurnState.FAILED, TurnState.INTERRUPTED):
         return None
-    return _begun(new, noted.head, noted.turn.id, noted.seq, key, arrival_id="")
+    return _begun(new, noted.head, noted.turn, noted.seq, key, arrival_id="")
 
 
 class _NotedTurn(Struct, frozen=True):
@@ -268,7 +270,7 @@ def _joined(tx: Tx, arrival: Arrival, new: NewExchange, key: SessionKey) -> Begu
     if found is None:
         raise Conflict("The answer to that request was deleted; nothing was stored.")
     head = sessions.get_by_no(tx, found.session_no)
-    return _begun(new, head, found.turn.id, found.after_seq, key, arrival_id=arrival.id)
+    return _begun(new, head, found.turn, found.after_seq, key, arrival_id=arrival.id)
 
 
 class FoundTurn(Struct, frozen=True):
@@ -301,7 +303,7 @@ def find_turn(tx: Tx, arrival: Arrival, *, profile: str) -> FoundTurn | None:
 def _begun(
     new: NewExchange,
     head: SessionHead,
-    turn_id: str,
+    turn: Turn,
     seq: int,
     key: SessionKey,
     *,
@@ -312,7 +314,15 @@ def _begun(
     if isinstance(new.place, NamedSession):
         client = _client_in(new, head)
     return BegunExchange(
-        arrival_id, head.id, head.no, turn_id, seq, key, client=client, digest=digest
+        arrival_id,
+        head.id,
+        head.no,
+        turn.id,
+        seq,
+        key,
+        client=client,
+        digest=digest,
+        began_at=turn.began_at,
     )
 
 

@@ -53,10 +53,11 @@ async def test_a_request_with_the_same_key_gets_the_same_answer_and_one_turn(
     keyed: Any = {"extra_headers": {"Idempotency-Key": "key-1"}}
 
     first = await client.chat.completions.create(model="assistant", messages=HELLO, **keyed)
+    server.world.clock.tick(100)
     second = await client.chat.completions.create(model="assistant", messages=HELLO, **keyed)
 
     assert first.choices == second.choices
-    assert (first.id, first.usage) == (second.id, second.usage)
+    assert first == second
     assert len(server.model.requests) == 1
     with pytest.raises(openai.ConflictError) as error:
         await client.chat.completions.create(
@@ -222,3 +223,25 @@ async def test_a_server_that_stops_says_so_in_the_stream_and_the_turn_goes_on_la
         answer = await _ask_and_read(client, **keyed)
         await client.close()
         assert answer == LONG.text
+
+
+async def test_a_client_that_goes_away_while_it_waits_for_its_place_is_forgotten(
+    server: OpenAIWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = await server.client()
+    gate = Gate(server.model)
+    server.model.will(LONG)
+    named: Any = {"extra_headers": {"X-Session-Id": "one"}}
+    first = asyncio.create_task(_ask_and_read(client, stream=False, **named))
+    await gate.reached.wait()
+    second = asyncio.create_task(_ask_and_read(client, stream=True, **named))
+    await asyncio.wait({second}, timeout=0.3)
+
+    second.cancel()
+    await asyncio.gather(second, return_exceptions=True)
+    gate.open.set()
+
+    assert await first == LONG.text
+    await server.world.settle(server.engine)
+    assert await server.texts("one") == ["user: hello", f"assistant: {LONG.text}"]
+    assert "failed" not in caplog.text

@@ -28,7 +28,6 @@ from sessionary.model.view import question_json
 from sessionary.web.auth import Writer, context_of
 from sessionary.web.openai.errors import ApiError
 from sessionary.web.openai.exchange import (
-    ClientGone,
     Exchange,
     ExchangeEvent,
     ExchangeRequest,
@@ -145,8 +144,6 @@ async def create_chat_completion(request: Request, caller: Writer) -> Response:
         return StreamedAnswer(exchange, chunks.frames, error_frame)
     try:
         result = await exchange.result()
-    except ClientGone:
-        return Response(status_code=499)
     finally:
         await exchange.close()
     result.check()

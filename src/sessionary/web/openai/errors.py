@@ -40,8 +40,14 @@ _CODES = {
     "session-busy": "conversation_locked",
     "error": "server_error",
 }
+# Nobody reads it, but the metrics count it.
+_CLIENT_GONE = 499
 _QUERY = re.compile(r"query\.(\w+): ")
-_DETAILS = {405: "OpenAI's interface does not take that method for this path here."}
+_DETAILS = {
+    404: "OpenAI's interface has no such path here.",
+    405: "OpenAI's interface does not take that method for this path here.",
+}
+_NO_PATH = "There is no such path"
 _STATUSES = {"budget-used-up": 429, "bad-input": 400}
 
 
@@ -93,6 +99,10 @@ class ApiError(Exception):
         )
 
 
+class ClientGone(Exception):
+    """The client has disconnected: nobody reads the answer."""
+
+
 def error_type(status: int, code: str | None) -> str:
     """The type that OpenAI's interface has for a status."""
     if code == "insufficient_quota":
@@ -123,6 +133,11 @@ def is_openai(path: str) -> bool:
 def install(app: FastAPI) -> None:
     """Let the errors of these routes end here."""
     app.add_exception_handler(ApiError, _handle)
+    app.add_exception_handler(ClientGone, _handle_gone)
+
+
+async def _handle_gone(_: Request, __: Exception) -> Response:
+    return Response(status_code=_CLIENT_GONE)
 
 
 async def _handle(_: Request, error: Exception) -> Response:
@@ -173,7 +188,10 @@ def _converted(start: Message, body: bytes) -> list[Message]:
     code = _CODES.get(kind, kind.replace("-", "_"))
     # Of several parameters in the query that are wrong, the first is named.
     wrong = _QUERY.match(problem["detail"])
-    detail = _DETAILS.get(status, problem["detail"]).removeprefix("query.")
+    detail: str = problem["detail"]
+    if status == 405 or detail.startswith(_NO_PATH):
+        detail = _DETAILS[status]
+    detail = detail.removeprefix("query.")
     error = ApiError(status, detail, code=code, param=None if wrong is None else wrong[1])
     made = codec.encode(error.body).encode()
     headers = MutableHeaders(raw=list(start["headers"]))

@@ -52,7 +52,7 @@ from sessionary.store.database import Tx
 from sessionary.store.tables import sessions
 from sessionary.web.auth import has_access, idempotency_key
 from sessionary.web.context import Caller, WebContext
-from sessionary.web.openai.errors import ApiError, api_error
+from sessionary.web.openai.errors import ApiError, ClientGone, api_error
 from sessionary.web.openai.models import PLATFORM, choose_model, engine_of
 from sessionary.web.problems import RequestRefused
 from sessionary.web.stream import until_gone
@@ -184,10 +184,6 @@ class ExchangeResult(Struct, frozen=True):
 
 
 ExchangeEvent = TextDelta | ReasoningDelta | StepWritten | ExchangeResult
-
-
-class ClientGone(Exception):
-    """The client has disconnected: nobody reads the answer."""
 
 
 class Exchanges:
@@ -375,7 +371,7 @@ class Exchange:
         self.wanted = wanted
         self.begun = begun
         self.gone = gone
-        self.created = int(self._context.clock.now().timestamp())
+        self.created = int((begun.began_at or self._context.clock.now()).timestamp())
         self._ending = ExitStack()
         bus = engine.context.bus
         self._live = self._ending.enter_context(bus.listen(begun.session_id, length=_QUEUE_LENGTH))
