@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, TypedDict, cast
 
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
@@ -29,7 +29,7 @@ from sessionary.clock import RandomIds, SystemClock
 from sessionary.integrations.langgraph import SessionaryCheckpointer, SessionaryRecorder
 from sessionary.model.source import Person
 from sessionary.store.copy_store import copy_store
-from sessionary.store.database import Tx
+from sessionary.store.database import RaceLost, Store, Tx
 from sessionary.store.open import open_store
 from sessionary.store.tables import checkpoints
 from tests.integrations.sdk_programs import ROOT, Urls, broken, environ
@@ -485,6 +485,47 @@ def test_the_same_message_begins_a_new_session_when_the_one_it_was_in_is_over(
 
     (newer,) = [each for each in client.sessions().items if each.id != head.id]
     assert [each.text for each in client.find(newer.id).messages()] == ["hello", "one 1"]
+
+
+class RacingStore:
+    """A store in which another transaction is first, once in each write."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def write(self, action: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        runs = 0
+
+        def losing(tx: Tx) -> Any:
+            nonlocal runs
+            runs += 1
+            value = action(tx, *args, **kwargs)
+            if runs == 1:
+                raise RaceLost
+            return value
+
+        return self.store.write(losing)
+
+    def read(self, action: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return self.store.read(action, *args, **kwargs)
+
+
+def test_a_transaction_that_is_run_again_writes_the_same(client: Sessionary) -> None:
+    class Racing:
+        store = RacingStore(client.store)
+        profile = client.profile
+        holder = client.holder
+        moment = staticmethod(client.moment)
+        priced = staticmethod(client.priced)
+
+    graph = talker(SessionaryCheckpointer(cast(Any, Racing())), "one")
+    first = {"messages": [HumanMessage("hello", id="1")]}
+    for _ in range(2):
+        graph.invoke(first, where())
+        (head,) = [each for each in client.sessions().items if each.is_open]
+        assert [each.text for each in client.find(head.id).messages()] == ["hello", "one 1"]
+        assert head.usage.calls == 1
+        client.find(head.id).end()
 
 
 def test_a_purged_session_takes_its_checkpoints_along_and_no_others(client: Sessionary) -> None:

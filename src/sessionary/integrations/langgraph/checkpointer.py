@@ -349,8 +349,8 @@ class SessionaryCheckpointer(BaseCheckpointSaver[str]):
         session_no = None if place is None else place.session_no
         if messages is not None and self._log.is_outdated(where.thread, session_no):
             # The session that the messages were written into is over: the thread has begun again.
-            self._log.forget(where.thread)
-            record = self._log.find_new(where.thread, messages)
+            fresh = ThreadRecorder(self._client, profile=self._profile)
+            record = fresh.find_new(where.thread, messages)
         if record is not None:
             session_no = recording.append_new(tx, record, moment=moment).no
             written.append(record)

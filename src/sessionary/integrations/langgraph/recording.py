@@ -86,9 +86,10 @@ class ThreadRecorder:
         return NewMessages(self.where(name, model=model), rows)
 
     def note(self, name: str, new: NewMessages, *, session_no: int | None = None) -> None:
-        """Note that messages are written."""
-        known = self._seen.setdefault(name, _Written(session_no, set()))
-        known.session_no = session_no
+        """Note that messages are written; those of another session of this thread are forgotten."""
+        known = self._seen.get(name)
+        if known is None or known.session_no != session_no:
+            known = self._seen[name] = _Written(session_no, set())
         known.ids.update(row.id for row in new.rows)
         while len(self._seen) > _MOST_THREADS:
             self._seen.pop(next(iter(self._seen)))
