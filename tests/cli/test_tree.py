@@ -203,9 +203,11 @@ def _delivery(home: Path) -> str:
         return client.store.write(outbox.enqueue, Channel("webhook", "1"), words, **given).result()
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in LEAVES if path not in ("sessionary serve", "sessionary mcp")]
-)
+# They serve until their clients have gone.
+SERVERS = ("sessionary serve", "sessionary mcp", "sessionary acp", "sessionary proxy")
+
+
+@pytest.mark.parametrize("path", [path for path in LEAVES if path not in SERVERS])
 def test_every_command_prints_exactly_one_json_document(
     working: Program, tmp_path: Path, path: str
 ) -> None:

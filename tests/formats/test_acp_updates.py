@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 
 def shown(
-    *messages: Message, folder: str = "/work", files: dict[str, bytes] | None = None
+    *messages: Message, folder: str = "/project", files: dict[str, bytes] | None = None
 ) -> list[Json]:
     """What an editor is shown of messages, checked by the schema."""
     reader = MessageReader(folder)
@@ -71,9 +71,9 @@ def test_a_call_has_a_title_on_one_line_a_place_and_the_change_that_it_makes() -
     arguments = {"file_path": "src/a.py", "old_string": "a\n", "new_string": "b\n", "line": 3}
     (begun,) = shown(call("Edit", arguments))
     assert begun["title"] == "Edit: src/a.py"
-    assert begun["locations"] == [{"path": "/work/src/a.py", "line": 3}]
+    assert begun["locations"] == [{"path": "/project/src/a.py", "line": 3}]
     (diff,) = begun["content"]
-    assert (diff["path"], diff["oldText"], diff["newText"]) == ("/work/src/a.py", "a\n", "b\n")
+    assert (diff["path"], diff["oldText"], diff["newText"]) == ("/project/src/a.py", "a\n", "b\n")
 
     (new,) = shown(call("write_file", {"path": "/tmp/new", "content": "x"}))
     assert new["content"] == [{"type": "diff", "path": "/tmp/new", "newText": "x"}]
