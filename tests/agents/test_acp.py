@@ -121,6 +121,7 @@ async def agent(tmp_path: Path) -> AsyncIterator[MakeAgent]:
             "workspace": str(work),
             "send_prompt": False,
             "kill_after_seconds": 0.3,
+            "close_seconds": 0.1,
         } | options
         runner = AcpRunner(AcpOptions(**given))
         made.append(runner)
@@ -740,6 +741,21 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+async def test_a_process_is_not_used_if_another_one_took_a_turn_since(
+    agent: MakeAgent, tmp_path: Path
+) -> None:
+    """Two servers share the store: the session at the agent has gone on without this process."""
+    runner, people = agent(can="resume"), People()
+    await people.turn(runner, "hello")
+    assert people.state is not None
+    people.state = KeptState(people.state.data, "turn-of-another-server")
+    request = turn_request("hello", turn_id="turn-2", services=people)
+
+    await events_of(runner, request)
+
+    assert [each["method"] for each in calls_of(tmp_path)][3:] == ["initialize", "resume", "prompt"]
 
 
 async def test_only_so_many_processes_are_kept(agent: MakeAgent, tmp_path: Path) -> None:

@@ -68,6 +68,8 @@ class ProgramOptions:
     environ: Mapping[str, str] = field(
         default_factory=lambda: program_environment(config.environment()), repr=False
     )
+    # How long it may take to end by itself when its input is closed; then it is told to end, and then killed.
+    close_seconds: float = 0.0
     kill_after_seconds: float = 1.0
 
     def check_program(self) -> None:
@@ -92,6 +94,7 @@ class Program:
         assert process.stdin is not None
         assert process.stdout is not None
         self._process = process
+        self._close_seconds = options.close_seconds
         self._kill_after_seconds = options.kill_after_seconds
         self._tail: deque[str] = deque(maxlen=_ERROR_LINES)
         self._tasks: list[asyncio.Task[None]] = []
@@ -109,6 +112,8 @@ class Program:
     async def __aexit__(self, *failure: object) -> None:
         try:
             self.stdin.close()
+            if self._close_seconds:
+                await self._gone_within(self._close_seconds)
             if self._process.returncode is None:
                 _signal_group(self._process, kill=False)
                 await self._gone_within(self._kill_after_seconds)
@@ -183,8 +188,8 @@ async def start_program(options: ProgramOptions, *, joins_errors: bool = False) 
 
     `joins_errors`: what it writes to its standard error is a part of its output.
     """
-    try:
-        process = await asyncio.create_subprocess_exec(
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
             *options.command,
             stdin=PIPE,
             stdout=PIPE,
@@ -193,6 +198,15 @@ async def start_program(options: ProgramOptions, *, joins_errors: bool = False) 
             env=dict(options.environ),
             start_new_session=sys.platform != "win32",
         )
+    )
+    try:
+        # Cancelled in the middle of it, asyncio would end the program without the children that it has by then.
+        process = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        with contextlib.suppress(OSError):
+            async with Program(await starting, options):
+                pass
+        raise
     except OSError as error:
         raise AgentFailed(
             f"The program {options.command[0]} cannot be started: {error.strerror or error}."

@@ -91,6 +91,7 @@ class AcpOptions(ProgramOptions):
         tuple[ToolServer, ...], Setting("MCP servers that it is given", name="mcp")
     ] = ()
     # Not in the file.
+    close_seconds: float = 1.0
     most_line_bytes: int = 32 * 1024 * 1024
     most_rubbish_lines: int = 1000
     cancel_seconds: float = 2.0

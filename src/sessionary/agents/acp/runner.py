@@ -6,8 +6,16 @@ import mimetypes
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +177,8 @@ class _Turn:
         self.session = ""
         # Whether the agent's session goes on, instead of a new one.
         self._knows = False
+        # What the agent has repeated of its session, if it was loaded.
+        self._has_loaded = False
         self._replayed: list[Mapping[str, Any]] = []
         # Whether the process can take another turn.
         self.is_clean = False
@@ -218,37 +228,37 @@ class _Turn:
             return None
         place: dict[str, Any] = {"cwd": self._folder, "mcp_servers": self._servers()}
         if state is not None and own and not state.is_rewound:
-            work: Any = None
+            ask: Any = None
             what = ""
             if state.is_inherited:
                 if sessions is not None and sessions.fork is not None:
-                    work, what = self._agent.fork_session(session_id=own, **place), "session/fork"
+                    ask, what = self._agent.fork_session, "session/fork"
             elif (
                 sessions is not None
                 and sessions.resume is not None
                 and not (is_continued and can.load_session)
             ):
-                work, what = self._agent.resume_session(session_id=own, **place), "session/resume"
+                ask, what = self._agent.resume_session, "session/resume"
             elif can.load_session:
                 # What it repeats says whether the prompt of this turn has reached it.
-                work, what = self._agent.load_session(session_id=own, **place), "session/load"
-            if work is not None:
+                ask, what = self._agent.load_session, "session/load"
+            if ask is not None:
+                work = self._call(partial(ask, session_id=own, **place), what)
                 try:
-                    response = await self._replayed_during(self._connection.call(work, what))
+                    response = await self._replayed_during(work)
                 except Refused as error:
-                    if is_continued:
-                        raise
-                    log.warning("the session at an agent is begun anew: %s", error)
+                    log.warning("the session at an agent cannot go on: %s", error)
                 else:
-                    self._knows = True
+                    self._knows, self._has_loaded = True, what == "session/load"
                     self.session = getattr(response, "session_id", None) or own
                     return response
-            elif is_continued:
+            if is_continued and self._request.steps:
+                # What it has done besides what is recorded, nobody could tell a new session.
                 raise AgentFailed(
                     f"The turn was interrupted, and the agent {self._connection.name} cannot go on with its session. "
                     "Write «continue» to begin a new one with what is recorded here."
                 )
-        response = await self._new_session(place)
+        response = await self._call(partial(self._agent.new_session, **place), "session/new")
         self.session = response.session_id
         return response
 
@@ -258,15 +268,16 @@ class _Turn:
         state = self._state
         return state is not None and state.turn_id == self._request.turn_id
 
-    async def _new_session(self, place: Mapping[str, Any]) -> Any:
+    async def _call(self, ask: Callable[[], Awaitable[Any]], what: str) -> Any:
+        """Return the answer to a request; log in and ask once more if the agent wants that and the settings say how."""
         try:
-            return await self._connection.call(self._agent.new_session(**place), "session/new")
+            return await self._connection.call(ask(), what)
         except LoginNeeded:
             method = self._options.auth
             if method is None:
                 raise
         await self._connection.call(self._agent.authenticate(method_id=method), "authenticate")
-        return await self._connection.call(self._agent.new_session(**place), "session/new")
+        return await self._connection.call(ask(), what)
 
     async def _replayed_during(self, work: Any) -> Any:
         """Await a request, and collect the history that the agent repeats meanwhile."""
@@ -331,17 +342,11 @@ class _Turn:
         options, name = self._options, self._connection.name
         if response is None:
             # Only the model may have changed since the turn before.
-            model = self._request.settings.get("model")
-            if (
-                model
-                and self._reader.model
-                and model != self._reader.model
-                and self._state is not None
-            ):
-                id = self._state.data.get("model_option")
-                if isinstance(id, str):
-                    await self._set_option(id, str(model))
-                    self._reader.model = str(model)
+            model = self._request.settings.get("model") or options.model
+            id = None if self._state is None else self._state.data.get("model_option")
+            if model and isinstance(id, str) and model != self._reader.model:
+                await self._set_option(id, str(model))
+                self._reader.model = str(model)
             return
         modes = getattr(response, "modes", None)
         offered = {each.id: each for each in getattr(response, "config_options", None) or ()}
@@ -410,13 +415,19 @@ class _Turn:
 
     async def _first_prompt(self) -> list[dict[str, Any]]:
         request, state = self._request, self._state
-        if self._knows and self._is_continued:
-            told = [formats.text_block(_CONTINUE)]
+        knows = self._knows
+        if knows and self._is_continued:
             prompts = _prompts(request.context[: self._length_before_steps()])
-            if self._has_reached(prompts):
+            told = [formats.text_block(_CONTINUE)]
+            if not self._has_loaded:
+                # Nobody knows whether the message of this turn has reached it.
+                return [*told, formats.text_block("The message was:"), *await self._blocks(prompts)]
+            if request.steps or self._has_reached(prompts):
                 return told
-            return [*told, formats.text_block("The message was:"), *await self._blocks(prompts)]
-        if self._knows and state is not None:
+            if self._replayed:
+                return await self._blocks(prompts)
+            knows = False
+        if knows and state is not None:
             known: Sequence[Chat] = state.since
             told = []
             if not state.is_finished and not self._is_warm:
@@ -437,8 +448,6 @@ class _Turn:
         text = conversation_text(before, most_tokens=self._options.handover_tokens)
         if text:
             told.append(formats.text_block(f"{heading}:\n<conversation>\n{text}\n</conversation>"))
-        if request.resumed and request.steps:
-            told.append(formats.text_block(_CONTINUE))
         blocks = [*told, *await self._blocks(prompts)]
         return blocks or [formats.text_block(_CONTINUE)]
 
@@ -452,14 +461,14 @@ class _Turn:
 
     def _has_reached(self, prompts: Sequence[Chat]) -> bool:
         """Whether the agent has repeated the message of this turn as the last one that it was sent."""
-        if not prompts:
-            return True
-        wanted = chat_text(prompts[-1]["content"]).strip()
-        said = ""
+        last: list[str] = []
+        is_user = False
         for update in self._replayed:
-            if update.get("sessionUpdate") == "user_message_chunk":
-                said += formats.block_text(update.get("content"))
-        return bool(wanted) and wanted in said[-len(wanted) - 2_000 :]
+            was_user, is_user = is_user, update.get("sessionUpdate") == "user_message_chunk"
+            if is_user:
+                last = [*(last if was_user else ()), formats.block_text(update.get("content"))]
+        wanted = chat_text(prompts[-1]["content"]).strip() if prompts else ""
+        return wanted in "".join(last)
 
     def _interrupted_blocks(self) -> list[dict[str, Any]]:
         """Return what is recorded of the turn before, which was interrupted: the agent may not know all of it."""
@@ -578,11 +587,11 @@ class _Turn:
             )
 
     async def _cancel(self, task: "asyncio.Task[PromptResponse]") -> None:
-        """Ask the agent to stop; note whether it has done so in time, so that its process can be kept."""
+        """Ask the agent to stop, and give it some time for that; its process is ended after it."""
         inbox = self._connection.inbox
+        await self._requests.close()
         try:
             async with asyncio.timeout(self._options.cancel_seconds):
-                await self._requests.close()
                 await self._agent.cancel(session_id=self.session)
                 while not task.done():
                     while inbox.take() is not None:

@@ -18,8 +18,6 @@ from sessionary.store.database import Tx
 from sessionary.store.tables import entries, imports, sessions
 from sessionary.store.tables import turns as turn_rows
 
-_NAME = "agent_state"
-
 
 def keep(
     tx: Tx,
@@ -37,7 +35,7 @@ def keep(
     turns.get_stop_reason(tx, lease)
     head = sessions.get_by_no(tx, lease.session_no)
     kept = {"data": dict(data), "turn_id": lease.turn_id, "through": head.last_seq}
-    edit.update_extra(tx, head, _NAME, lambda known: {**known, agent: kept})
+    edit.update_extra(tx, head, sessions.AGENT_STATE, lambda known: {**known, agent: kept})
     if native is not None:
         imports.name_session(tx, native.id, head.no, profile=profile, tool=native.tool)
 
@@ -48,7 +46,7 @@ def read(
     """Return what an agent has kept with the session of its turn, or with the one that it was forked from."""
     segments = sessions.segments(tx, lease.session_no)
     for segment in reversed(segments):
-        by_agent = sessions.details(tx, segment.no).extra.get(_NAME)
+        by_agent = sessions.details(tx, segment.no).extra.get(sessions.AGENT_STATE)
         kept = by_agent.get(agent) if isinstance(by_agent, dict) else None
         if isinstance(kept, dict):
             return _state(tx, lease, kept, segment, segments, found, profile=profile)

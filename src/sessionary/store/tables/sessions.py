@@ -30,6 +30,8 @@ from sessionary.store.tables import blobs
 BEYOND_KEYS = "\x7f"
 # Above every seq and every time in microseconds.
 FAR_FUTURE = 2**62
+# Where the `extra` of a session has what agents keep with it, by their names.
+AGENT_STATE = "agent_state"
 _KINDS = {kind.value: kind for kind in Kind}
 _FOLDERS = {folder.value: folder for folder in SessionFolder}
 _INHERITING = {lineage.value for lineage in Lineage if lineage.inherits}
@@ -437,6 +439,13 @@ def set_labels(tx: Tx, no: int, labels: Sequence[str]) -> None:
 def set_extra(tx: Tx, no: int, extra: Mapping[str, Any]) -> None:
     """Write the extra data that programs store with a session."""
     tx.run("set_extra", no=no, extra=codec.encode(extra))
+
+
+def delete_agent_state(tx: Tx, no: int) -> None:
+    """Delete what agents have kept with a session: their own sessions are not continued."""
+    extra = details(tx, no).extra
+    if AGENT_STATE in extra:
+        set_extra(tx, no, {name: value for name, value in extra.items() if name != AGENT_STATE})
 
 
 def set_system_prompt(tx: Tx, no: int, text: str | None) -> None:
