@@ -6,6 +6,7 @@ import operator
 import signal
 import sys
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, cast
@@ -172,6 +173,42 @@ async def test_an_interrupted_graph_that_is_killed_is_resumed_in_another_process
             assert broken(client) == []
 
     await asyncio.gather(*(once(number, url) for number, url in enumerate(urls)))
+
+
+async def test_after_a_kill_every_checkpoint_is_whole_and_its_messages_are_in_the_session(
+    urls: Urls,
+) -> None:
+    for times in (1, 3):
+        child = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tests.integrations.programs.checkpoint_writer",
+            json.dumps(urls),
+            cwd=ROOT,
+            env=environ(),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert child.stdout is not None
+        runs = Counter[str]()
+        while min(runs[url] for url in urls) < times:
+            line = await child.stdout.readline()
+            assert line
+            runs[line.decode().strip()] += 1
+        child.kill()
+        await child.communicate()
+
+        for url in urls:
+            with Sessionary(url) as client:
+                found = list(SessionaryCheckpointer(client).list(where()))
+                for each in found:
+                    # A branch is taken once: the channel that says so is empty afterwards.
+                    versions = {
+                        name for name in each.checkpoint["channel_versions"] if ":" not in name
+                    } - {"__start__"}
+                    assert set(each.checkpoint["channel_values"]) >= versions
+                newest = found[0].checkpoint["channel_values"].get("messages", [])
+                assert logged(client) == texts(newest)
+                assert broken(client) == []
 
 
 def test_a_graph_travels_in_time_as_with_the_sdk_s_own_saver(client: Sessionary) -> None:
