@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sessionary.agents import registry as agents
+from sessionary.agents.acp import AcpOptions
 from sessionary.agents.command import CommandOptions
 from sessionary.agents.demo import ScriptSettings
 from sessionary.agents.model import ModelOptions, ToolServer
@@ -91,6 +92,15 @@ def example() -> str:
             defaults={"kind": "command", "pass_env": ["MY_KEY"]},
             comments={"kind": "any program: JSON lines in and out"},
             without=["prompt", "env"],
+            is_active=False,
+        ),
+        _table(
+            "agents.coder",
+            AgentTable,
+            AcpOptions,
+            defaults={"kind": "acp", "command": ["claude-agent-acp"]},
+            comments={"kind": "a coding agent that speaks the Agent Client Protocol"},
+            only=["kind", "command", "workspace", "mode", "model"],
             is_active=False,
         ),
         _table(

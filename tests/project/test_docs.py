@@ -84,7 +84,7 @@ def test_the_tables_of_settings_and_the_example_are_what_the_code_declares() -> 
         assert path.read_text(encoding="utf-8") == text, (
             "run .venv/bin/python -m tools.settings_page"
         )
-    assert channels | {"agents.model", "agents.model.mcp", "agents.command"} <= shown
+    assert channels | {"agents.model", "agents.model.mcp", "agents.command", "agents.acp"} <= shown
 
 
 @pytest.mark.parametrize("platform", sorted(path.stem for path in (DOCS / "channels").iterdir()))
