@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -67,7 +68,7 @@ def chat_events(text: str, *, is_whole: bool = True) -> list[bytes]:
         return None, {"id": "chatcmpl-1", "model": "gpt-5", "choices": [choice]}
 
     found: list[tuple[str | None, Any]] = [piece({"role": "assistant", "content": ""})]
-    found += [piece({"content": word}) for word in text.split(" ")] if text else []
+    found += [piece({"content": word}) for word in re.findall(r"\s*\S+|\s+$", text)]
     if is_whole:
         found += [piece({}, "stop"), (None, b"[DONE]")]
     return events(*found)
@@ -187,17 +188,19 @@ async def running(
     budgets: Mapping[str, Budget] | None = None,
     server: ServerOptions | None = None,
     told: list[str] | None = None,
+    has_default: bool = True,
     **options: Any,
 ) -> AsyncIterator[ProxyWorld]:
     """A proxy in front of an upstream; it is `openai`, `anthropic`, and what has no name."""
     async with RawUpstream() as upstream:
+        upstreams: dict[str | None, Upstream] = {
+            name: Upstream(name, upstream.url, name) for name in ("openai", "anthropic")
+        }
+        if has_default:
+            upstreams[None] = Upstream(None, f"{upstream.url}/base")
         proxy = Proxy(
             store,
-            {
-                None: Upstream(None, f"{upstream.url}/base"),
-                "openai": Upstream("openai", upstream.url, "openai"),
-                "anthropic": Upstream("anthropic", upstream.url, "anthropic"),
-            },
+            upstreams,
             server or ServerOptions(),
             ProxyOptions(profile="main", budgets=budgets or {}, **options),
             clock=SystemClock(),

@@ -414,7 +414,7 @@ async def test_a_stream_that_the_upstream_breaks_off_is_recorded_as_interrupted(
     assert not answer.endswith(b"0\r\n\r\n")
     [head] = world.heads()
     assert [turn.state for turn in world.turns(head)] == [TurnState.INTERRUPTED, TurnState.DONE]
-    assert world.texts(head) == ["tell", "Itwasadarkandstormy", "night"]
+    assert world.texts(head) == ["tell", "It was a dark and stormy", "night"]
 
 
 async def test_a_client_that_leaves_ends_the_request_at_the_upstream(world: ProxyWorld) -> None:
@@ -436,7 +436,7 @@ async def test_a_client_that_leaves_ends_the_request_at_the_upstream(world: Prox
     [head] = world.heads()
     [turn] = world.turns(head)
     assert (turn.state, turn.reason) == (TurnState.INTERRUPTED, "the client broke off")
-    assert world.texts(head) == ["tell", "Itwas"]
+    assert world.texts(head) == ["tell", "It was"]
 
 
 async def test_a_client_that_leaves_before_the_first_byte_is_recorded_too(

@@ -127,11 +127,18 @@ class RawUpstream:
         await asyncio.gather(waiting, gone, return_exceptions=True)
 
 
+async def _line(reader: asyncio.StreamReader) -> bytes:
+    line = await reader.readline()
+    if not line:
+        raise ConnectionResetError("the client broke off within a chunk")
+    return line
+
+
 async def _body(reader: asyncio.StreamReader, head: bytes) -> bytes:
     lower = head.lower()
     if b"transfer-encoding: chunked" in lower:
         found = []
-        while size := int(await reader.readline(), 16):
+        while size := int(await _line(reader), 16):
             found.append(await reader.readexactly(size))
             await reader.readline()
         await reader.readline()

@@ -387,17 +387,17 @@ class _Client:
 
     async def close(self) -> None:
         """Close; what the client still sends is read for a moment, or it would lose our answer."""
-        transport = self.writer.transport
-        if not transport.is_closing():
-            try:
+        try:
+            if not self.writer.transport.is_closing():
                 if self.writer.can_write_eof():
                     self.writer.write_eof()
                 async with asyncio.timeout(_LINGER_SECONDS):
                     while await self.reader.read(_READ_BYTES):
                         pass
-            except (OSError, TimeoutError, RuntimeError, asyncio.IncompleteReadError):
-                pass
-        self.writer.close()
+        except (OSError, TimeoutError, RuntimeError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            self.writer.close()
 
 
 def _error_body(error: Refused, interface: Interface | None) -> dict[str, object]:
@@ -478,12 +478,22 @@ class _Exchange:
             await self._upload()
             return await self._respond(None)
         upload = asyncio.create_task(self._upload())
+        upload.add_done_callback(self._uploaded)
         try:
             return await self._respond(upload)
+        except Refused:
+            if upload.done() and upload.exception() is not None:
+                await upload  # raises why there is no answer
+            raise
         finally:
             if not upload.done():
                 upload.cancel()
             await asyncio.gather(upload, return_exceptions=True)
+
+    def _uploaded(self, upload: "asyncio.Task[None]") -> None:
+        """Do not wait for the answer to a request that cannot be completed."""
+        if not upload.cancelled() and upload.exception() is not None:
+            self._on_gone()
 
     def _on_gone(self) -> None:
         if self._connection is not None:
