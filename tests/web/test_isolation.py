@@ -13,6 +13,7 @@ import pytest
 from sessionary.actions import outbox, push
 from sessionary.actions.sessions import read
 from sessionary.model.access import Scope
+from sessionary.model.choice import AgentOffer, ChoiceCatalog
 from sessionary.model.message import Text
 from sessionary.model.policy import StandingApproval
 from sessionary.model.push import NewSubscription
@@ -37,6 +38,7 @@ from tests.web.test_sessions import begin_elsewhere, end_elsewhere
 
 WORD = "zanzibar"  # in a message
 NAME = "harbour"  # how things are called; an answer may repeat the name that was asked for
+AGENT = "scripted"
 UNSAFE = {"POST", "PATCH", "PUT", "DELETE"}
 PARAMETER = re.compile(r"\{(\w+)\}")
 
@@ -61,6 +63,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "/bindings": {"key": "other/api/dm/chat=x"},
     "/deliveries/{delivery_id}/redirect": {"channel": "api:x"},
     "/password": {"new": None},
+    "/v1/conversations/{conversation_id}": {"metadata": {}},
+    "/v1/conversations/{conversation_id}/items": {"items": [{"role": "user", "content": "x"}]},
     "/questions/{question_id}/answer": {"decision": "approve", "text": "x"},
     "/policy/explain": {"tool": "x"},
     "/push/subscriptions": {
@@ -224,7 +228,20 @@ async def filled(server: Served, client: Client) -> Filled:
     turn = (await client.get(f"/sessions/{id}/turns"))["items"][-1]
     browser = await server.store.write(push.subscribe, BROWSER, login_id="login", **given)
     question, approval = await server.store.write(_ask, server.world, id, turn["id"])
+    v1 = f"{server.address}/v1"
+    kept = await client.call(
+        "POST",
+        f"{v1}/files",
+        files={"file": (f"{WORD}.txt", WORD.encode())},
+        data={"purpose": "user_data"},
+    )
+    asked = {"model": AGENT, "input": WORD}
+    response = await client.call("POST", f"{v1}/responses", json=asked)
     known = {
+        "conversation_id": f"conv_{id}",
+        "item_id": f"msg_{id}-1",
+        "response_id": response.json()["id"],
+        "file_id": kept.json()["id"],
         "session_id": id,
         "question_id": question,
         "approval_id": approval,
@@ -296,7 +313,8 @@ async def record(client: Client) -> dict[str, Any]:
 async def server(servers: Any) -> Served:
     """A server that has something of everything, records of other tools included."""
     found = Machine([found_records(place=WORD)])
-    return cast(Served, await servers(imports=found, upkeep=Caretaker()))
+    catalog = ChoiceCatalog(agents={AGENT: AgentOffer(AGENT, "script")}, default=AGENT)
+    return cast(Served, await servers(imports=found, upkeep=Caretaker(), catalog=catalog))
 
 
 async def test_another_profile_finds_nothing_and_changes_nothing_on_any_path(
