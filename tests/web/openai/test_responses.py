@@ -393,6 +393,19 @@ async def test_a_session_is_named_by_metadata_or_a_header(
     assert sent_texts(world) == ["1", "a", "2"]
 
 
+async def test_a_chat_goes_on_in_a_conversation(world: OpenAIWorld, client: AsyncOpenAI) -> None:
+    world.model.will(Reply("a"), Reply("b"))
+    made = await ask(client, "1")
+
+    await client.chat.completions.create(
+        model=MODEL,
+        messages=[{"role": "user", "content": "2"}],
+        extra_body={"conversation": session_of(made)},
+    )
+
+    assert await texts_of(client, session_of(made), order="asc") == ["1", "a", "2", "b"]
+
+
 async def test_what_was_not_to_be_stored_is_not_found_but_recorded(
     world: OpenAIWorld, client: AsyncOpenAI
 ) -> None:

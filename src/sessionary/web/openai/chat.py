@@ -26,6 +26,7 @@ from sessionary.model.turn_options import TurnOptions
 from sessionary.model.usage import UsageTotal
 from sessionary.model.view import question_json
 from sessionary.web.auth import Writer, context_of
+from sessionary.web.openai.conversations import PREFIX as CONVERSATION
 from sessionary.web.openai.errors import ApiError
 from sessionary.web.openai.exchange import (
     Exchange,
@@ -168,7 +169,8 @@ def named_session(*given: Any) -> str | None:
                 code="invalid_value",
                 param="session",
             )
-        return codec.storable_text(name)
+        # A conversation of `/v1/conversations` is a session, too.
+        return codec.storable_text(name).removeprefix(CONVERSATION)
     return None
 
 
