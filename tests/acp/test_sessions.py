@@ -156,6 +156,9 @@ async def test_a_fork_has_the_history_and_leaves_the_session_as_it_is(home: Path
 
         assert len({made.session_id, fork.session_id, unborn.session_id, twin.session_id}) == 4
         assert set(await ids_in_list(ed)) == {made.session_id, fork.session_id}
+    async with editor(home) as other:
+        await other.connection.load_session(cwd=str(home), session_id=fork.session_id)
+        assert other.text() == "You said: oneYou said: two"
     assert texts(home, made.session_id) == ["one", "You said: one"]
     assert texts(home, fork.session_id) == ["one", "You said: one", "two", "You said: two"]
 
@@ -264,6 +267,15 @@ async def test_a_named_agent_answers_in_the_sessions_that_the_editor_begins(home
         assert made.modes.current_mode_id == "other"
         await ed.say(made.session_id, "hello")
         assert "I am the demo agent" in ed.text()
+
+
+async def test_half_a_character_does_not_make_a_message_unreadable(home: Path) -> None:
+    async with editor(home) as ed:
+        made = await ed.connection.new_session(cwd=str(home))
+        block = {"type": "text", "text": "\ud83d half, \U0001f600 whole"}
+        prompt = {"sessionId": made.session_id, "prompt": [block]}
+        await ed.connection._conn.send_request("session/prompt", prompt)
+        assert ed.text() == "You said: \ufffd half, \U0001f600 whole"
 
 
 async def test_a_failed_turn_is_an_error_with_its_reason_and_can_be_asked_again(home: Path) -> None:

@@ -157,9 +157,10 @@ class EditorServer:
         try:
             await self._connection.main_loop()
         finally:
-            # Whoever still waits for an answer has gone.
+            # Whoever still waits for an answer has gone. The turns go on until the engine is stopped.
             for each in list(self._open.values()):
-                await self._close_view(each)
+                if each.view is not None:
+                    await each.view.close()
             await asyncio.shield(self._connection.close())
 
     # The editor, as `SessionView` and `QuestionAsker` see it.
@@ -272,6 +273,8 @@ class EditorServer:
         """Open a session of which the editor knows what was said."""
         opened = await self._attach(session_id, cwd)
         await self._take_servers(opened, mcp_servers)
+        if opened.view is not None:
+            opened.view.wake()  # an open question is asked at once
         return await self._choices_of(opened)
 
     async def fork_session(
@@ -707,7 +710,8 @@ def cancel_prompts(
 
 def _describe_result(result: PromptResult, before: UsageTotal) -> Json:
     """Return the response to a prompt; raise `RequestError` for a turn that has failed."""
-    if result.was_stopped or result.reason == inbox.TAKEN_BACK:
+    is_stopped = result.was_stopped and result.state == TurnState.INTERRUPTED
+    if is_stopped or result.reason == inbox.TAKEN_BACK:
         return {"stopReason": "cancelled"}
     if result.state != TurnState.DONE:
         reason = result.reason or "no reason was given"

@@ -88,11 +88,13 @@ class StdioTransport:
         ids = sent_ids.get()
         if ids is not None and "method" in message and "id" in message:
             ids.append(message["id"])
-        text = json.dumps(message, separators=(",", ":"), default=str)
+        # Half a character, which some programs write, would make the whole message unreadable for others.
+        text = json.dumps(message, ensure_ascii=False, separators=(",", ":"), default=str)
+        line = text.encode("utf-8", "replace") + b"\n"
         done: asyncio.Future[None] = self._loop.create_future()
         if self._is_closed:
             return
-        self._to_write.put((text.encode("ascii") + b"\n", done))
+        self._to_write.put((line, done))
         await done
 
     async def close(self) -> None:

@@ -181,12 +181,13 @@ class SessionView:
                 )
                 for entry in entries:
                     after = entry.seq
-                    await self._show(entry, files, is_replay=True)
+                    await self._try_to_show(entry, files, is_replay=True)
             if self._streamed.thoughts:
                 await self._update(thought(self._streamed.thoughts, id=self._streamed.id))
             if self._streamed.text:
                 await self._update(agent_text(self._streamed.text, id=self._streamed.id))
             await self._tell_last_end()
+        self.wake()
 
     def add_prompt(self, arrival_id: str) -> "asyncio.Future[PromptResult]":
         """Return what will be the result of a prompt that was stored."""
@@ -296,12 +297,23 @@ class SessionView:
                 if _is_of_agent(entry) and entry.turn_id in busy and not is_due:
                     held_back = entry.turn_id
                     break
-                await self._show(entry, seen.files)
+                await self._try_to_show(entry, seen.files)
                 self._seq = entry.seq
                 self._own.discard(entry.seq)
             if held_back is not None or not seen.has_more:
                 break
         await self._show_state(seen, held_back)
+
+    async def _try_to_show(
+        self, entry: Entry, files: Mapping[str, bytes], *, is_replay: bool = False
+    ) -> None:
+        """Show one entry of the log; one that cannot be shown does not keep those after it from being shown."""
+        try:
+            await self._show(entry, files, is_replay=is_replay)
+        except ConnectionError:
+            raise
+        except Exception:
+            log.exception("entry %s cannot be shown", entry.id)
 
     async def _show(
         self, entry: Entry, files: Mapping[str, bytes], *, is_replay: bool = False
