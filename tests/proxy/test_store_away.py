@@ -2,8 +2,11 @@
 
 import asyncio
 import json
-import sqlite3
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,27 @@ from tests.store.conftest import opened, short_waits
 from tests.support.postgres import PostgresServer
 
 HOLD_SECONDS = 0.3
+
+
+_LOCKING = """
+import sqlite3, sys
+held = sqlite3.connect(sys.argv[1], isolation_level=None)
+held.execute("BEGIN IMMEDIATE")
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Within the block another process holds the lock of writers. In this one it would share our locks."""
+    command = [sys.executable, "-c", _LOCKING, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"locked\n"
+        yield
+        process.stdin.close()
 
 
 async def until_recording(world: ProxyWorld) -> None:
@@ -39,16 +63,13 @@ async def test_traffic_goes_on_while_the_file_is_locked_and_the_gap_is_in_the_re
         world.upstream.answer = lambda request: chat(f"re {request.json['messages'][0]['content']}")
         await world.ask(said("before"))
         await world.settle()
-        other = sqlite3.connect(tmp_path / "s.db", isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
 
-        began = time.monotonic()
-        for number in range(5):
-            await world.ask(said(f"during {number}"))
-        took = time.monotonic() - began
-        status = await told_status(world)
-        other.execute("ROLLBACK")
-        other.close()
+        with locked(tmp_path / "s.db"):
+            began = time.monotonic()
+            for number in range(5):
+                await world.ask(said(f"during {number}"))
+            took = time.monotonic() - began
+            status = await told_status(world)
         await until_recording(world)
         await world.ask(said("after"))
         await world.settle()
@@ -74,12 +95,9 @@ async def test_a_store_that_is_away_loses_only_what_does_not_fit_into_memory(
     monkeypatch.setattr("sessionary.proxy.journal.MOST_WAITING", 3)
     async with running(file_store, hold_seconds=HOLD_SECONDS) as world:
         world.upstream.answer = lambda _: chat("hi")
-        other = sqlite3.connect(tmp_path / "s.db", isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        for number in range(8):
-            await world.ask(said(f"number {number}"))
-        other.execute("ROLLBACK")
-        other.close()
+        with locked(tmp_path / "s.db"):
+            for number in range(8):
+                await world.ask(said(f"number {number}"))
         await until_recording(world)
         await world.settle()
 

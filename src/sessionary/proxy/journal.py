@@ -168,6 +168,7 @@ class Journal:
             log.exception("An exchange that passed the proxy could not be kept; it is not recorded")
             self._count(lost=1)
         finally:
+            copy.release()
             self._waiting_bytes -= size
 
     async def _in_thread(

@@ -120,7 +120,7 @@ class Recording:
         """Note that a request is complete."""
 
     async def end(self, copy: ExchangeCopy) -> None:
-        """Make an exchange durable; returns when its last bytes may be released."""
+        """Make an exchange durable, and release its copy then; returns when its last bytes may be passed on."""
 
     def status(self) -> Mapping[str, object]:
         """How recording is doing."""
@@ -445,11 +445,11 @@ class _Exchange:
             self._client.reader.on_gone = None
             if self._connection is not None:
                 self._connection.close()
-            if copy is not None:
-                if copy.is_begun and not self._is_ended:
-                    copy.broken = copy.broken or self._why_broken()
-                    await self._end()
+            if copy is not None and not copy.is_begun:
                 copy.release()
+            elif copy is not None and not self._is_ended:
+                copy.broken = copy.broken or self._why_broken()
+                await self._end()
 
     def _why_broken(self) -> str:
         return "the client broke off" if self._client.reader.is_gone else "the upstream broke off"
