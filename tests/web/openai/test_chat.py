@@ -10,6 +10,7 @@ import pytest
 
 from sessionary.model.access import Scope
 from sessionary.store.database import Store
+from sessionary.web.openai import exchange
 from tests.support.model_agent import TOOLS
 from tests.support.model_server import Call, ModelServer, Reply, Tokens
 from tests.support.openai_world import OpenAIWorld, openai_world, session_of
@@ -213,3 +214,41 @@ async def test_the_blocking_client_works_as_well(server: OpenAIWorld) -> None:
             return "".join(each.choices[0].delta.content or "" for each in chunks)
 
     assert await asyncio.to_thread(ask) == "yes it does"
+
+
+async def streamed(client: openai.AsyncOpenAI, messages: list[Any], model: str) -> str:
+    chunks = await client.chat.completions.create(model=model, messages=messages, stream=True)
+    return "".join([each.choices[0].delta.content or "" async for each in chunks])
+
+
+async def test_an_agent_that_streams_other_text_than_it_finishes_loses_nothing(
+    server: OpenAIWorld,
+) -> None:
+    client = await server.client()
+
+    # It streams "looking", which is in no message, and then its answer.
+    text = await streamed(client, HELLO, "plain")
+    again = await streamed(
+        client,
+        [*HELLO, {"role": "assistant", "content": text}, {"role": "user", "content": "more"}],
+        "plain",
+    )
+
+    assert text == "looking\n\nre: hello"
+    assert again == "looking\n\nre: more"
+    assert await server.count() == 1
+
+
+async def test_events_that_were_missed_are_made_up_for_from_the_log(
+    server: OpenAIWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "_QUEUE_LENGTH", 1)
+    client = await server.client()
+    long = Reply(" ".join(f"word{n}" for n in range(200)))
+    server.model.will(long, long)
+
+    texts = await asyncio.gather(
+        streamed(client, HELLO, "assistant"), streamed(client, [*HELLO, *HELLO], "assistant")
+    )
+
+    assert texts == [long.text, long.text]

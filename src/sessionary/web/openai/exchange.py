@@ -383,6 +383,11 @@ class Exchange:
         self._finished = ""
         self._current = ""
         self._separator = SEPARATOR
+        # What was given out of steps that were stored with another text than was streamed, and how much that replaces.
+        self._replaced = ""
+        self._skipped = 0
+        self._is_resumed = False
+        self._is_whole = False
         self._seen = begun.after_seq
         # The entry of a step that was read before it was announced: the text that comes until then is a part of it.
         self._announced_by: int | None = None
@@ -408,6 +413,7 @@ class Exchange:
 
     async def result(self) -> ExchangeResult:
         """Wait for the end of the turn, and return how it has ended."""
+        self._is_whole = True
         async with aclosing(self.events()) as events:
             async for event in events:
                 if isinstance(event, ExchangeResult):
@@ -529,10 +535,9 @@ class Exchange:
             return
         self._current = ""
         result = self._result(progress)
-        rest = ""
-        if result.answer.text.startswith(self._emitted):
-            rest = result.answer.text[len(self._emitted) :]
-        elif turn.resumed:
+        self._finished = result.answer.text
+        rest = self._emit()
+        if not rest and not self._shown.startswith(self._emitted) and self._is_resumed:
             self._is_over = True
             raise ApiError(
                 502,
@@ -540,9 +545,8 @@ class Exchange:
                 "far is not its beginning. Ask again with the same Idempotency-Key for all of it.",
                 code="answer_restarted",
             )
-        if rest:
-            self._emitted += rest
-            yield TextDelta(rest)
+        for event in rest:
+            yield event
         self._is_over = True
         if turn.state in (TurnState.DONE, TurnState.WAITING):
             await self._note(result)
@@ -571,13 +575,25 @@ class Exchange:
         answer = answer_of(each.body for each in self._entries if isinstance(each.body, Message))
         self._finished = answer.text
         self._separator = "" if answer.is_cut or not answer.text else SEPARATOR
+        if not self._shown.startswith(self._emitted) and not self._is_resumed:
+            # The agent has streamed something else than it has finished: what was given out stays.
+            self._replaced, self._skipped = self._emitted + SEPARATOR, len(self._finished)
         return [*self._emit(), StepWritten(entry)]
 
-    def _emit(self) -> list[ExchangeEvent]:
-        """Return the text that is new."""
+    @property
+    def _shown(self) -> str:
+        """All text so far, as it is given out."""
         text = self._finished
         if self._current:
             text += (self._separator if text else "") + self._current
+        if not self._replaced:
+            return text
+        rest = text[self._skipped :].removeprefix(SEPARATOR)
+        return self._replaced + rest if rest else self._replaced.removesuffix(SEPARATOR)
+
+    def _emit(self) -> list[ExchangeEvent]:
+        """Return the text that is new."""
+        text = self._shown
         if not text.startswith(self._emitted) or len(text) == len(self._emitted):
             return []
         new, self._emitted = text[len(self._emitted) :], text
@@ -598,6 +614,7 @@ class Exchange:
                     raise RequestRefused(401, "The token is no longer valid.")
                 if progress is None:
                     raise ApiError(404, "The session was deleted.", code="session_deleted")
+                self._is_resumed = progress.turn.resumed > 0
                 return progress
             await asyncio.sleep(self._check_seconds)
 
@@ -605,11 +622,14 @@ class Exchange:
         """Note the answer, so that the program's next request goes on after it."""
         if not self.begun.client:
             return
+        answer = result.answer
+        if self._replaced and not self._is_whole:
+            answer = replace(answer, text=self._emitted)
         with suppress(RetryLater, StoreUnavailable):  # then the answer is compared with the log
             await self._context.store.write(
                 engine_exchange.note_answer,
                 self.begun,
-                result.answer.message,
+                answer.message,
                 seq=result.last_seq,
                 profile=self.wanted.caller.profile,
             )
