@@ -101,6 +101,41 @@ class ListSuite(Suite):
         with refused(NotFound, "'Q'"):
             page(world, project="Q")
 
+    def test_sessions_are_listed_with_their_directories_or_those_of_one(self, world: World) -> None:
+        places = ("/w", None, "/w/sub", "/w", "/v")
+        made = [
+            world.session(
+                str(number), workspace=None if path is None else {"path": path, "branch": "main"}
+            )
+            for number, path in enumerate(places)
+        ]
+        world.session("no path", workspace={"branch": "main"})
+        world.session("elsewhere", workspace=["/w"])
+
+        def listed(directory: str | None, limit: int) -> list[tuple[str, str | None]]:
+            found: list[tuple[str, str | None]] = []
+            cursor: str | None = None
+            while True:
+                items, cursor = world.read(
+                    lists.list_by_directory,
+                    directory,
+                    profile="main",
+                    limit=limit,
+                    cursor=cursor,
+                )
+                assert len(items) <= limit
+                found += [(each.head.id, each.directory) for each in items]
+                if cursor is None:
+                    return found
+
+        everything = [(made[number], places[number]) for number in reversed(range(5))]
+        for limit in (1, 2, 50):
+            assert listed(None, limit)[2:] == everything
+            assert listed("/w/", limit) == [(made[3], "/w"), (made[0], "/w")]
+            assert listed("/nowhere", limit) == []
+        with refused(BadInput):
+            world.read(lists.list_by_directory, None, profile="main", limit=5, cursor="?")
+
     def test_pinned_sessions_of_other_projects_are_not_listed(self, world: World) -> None:
         other, inside, unpinned = (world.session(text) for text in "abc")
         world.write(projects.add, "P", profile="main", moment=world.moment())
