@@ -230,7 +230,7 @@ class Requests(Protocol):
         """Return the answer to a form; without a schema, a person was to open a page."""
 
 
-class _Client:
+class _AcpClient:
     """What the protocol's package calls when the agent asks something; between turns everything is refused."""
 
     def __init__(self, inbox: Inbox) -> None:
@@ -342,7 +342,7 @@ class AgentConnection:
         self._options = options
         self.inbox = Inbox()
         self._lines = _Lines(program, options, self.inbox)
-        self._client = _Client(self.inbox)
+        self._client = _AcpClient(self.inbox)
         client: Any = self._client  # its values are checked by the protocol's package
         self.agent = ClientSideConnection(client, self._lines, use_unstable_protocol=True)
         self.info = InitializeResponse(protocol_version=PROTOCOL_VERSION)
@@ -437,7 +437,7 @@ class AgentConnection:
         data = error.data
         details = data.get("details") if isinstance(data, dict) else data
         more = f" ({one_line(str(details), _LONGEST)})" if details else ""
-        return Refused(
+        return RefusedByAgent(
             f"The agent {self.name} refused {what}: {one_line(str(error), _LONGEST)}{more}"
             f"{self.last_words()}",
             error.code,
@@ -496,7 +496,7 @@ class AgentConnection:
             await self._program.__aexit__()
 
 
-class Refused(AgentFailed):
+class RefusedByAgent(AgentFailed):
     """The agent has refused a request."""
 
     def __init__(self, message: str, code: int) -> None:

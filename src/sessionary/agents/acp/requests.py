@@ -32,7 +32,7 @@ READ, WRITE, RUN = "read_text_file", "write_text_file", "terminal"
 _LONGEST_NAME = 190
 
 
-class PendingCall:
+class AskedPermission:
     """A call that an agent asks about: it goes on when the log has the call."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
@@ -94,7 +94,7 @@ class TurnRequests:
     async def _decide_permission(
         self, given: dict[str, Any], options: list[dict[str, Any]]
     ) -> bool:
-        pending = PendingCall(given)
+        pending = AskedPermission(given)
         self._inbox.put(pending)
         call = await pending.recorded
         # As they are shown: the agent may tell other ones later.

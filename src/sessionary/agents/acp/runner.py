@@ -22,8 +22,8 @@ from typing import Any
 from acp.schema import PromptResponse
 
 from sessionary.agents.acp import AcpOptions
-from sessionary.agents.acp.connection import AgentConnection, LoginNeeded, Refused
-from sessionary.agents.acp.requests import PendingCall, TurnRequests
+from sessionary.agents.acp.connection import AgentConnection, LoginNeeded, RefusedByAgent
+from sessionary.agents.acp.requests import AskedPermission, TurnRequests
 from sessionary.agents.acp.updates import UpdateReader, call_id, number
 from sessionary.engine.ports import Event, KeptState, NativeSession, Step, TurnRequest
 from sessionary.errors import AgentFailed, BadInput, SessionaryError
@@ -88,7 +88,7 @@ class AcpRunner:
         state = await request.services.kept_state()
         kept = await self._take_kept(request, state)
         connection = await AgentConnection.open(self._options) if kept is None else kept.connection
-        turn = _Turn(request, self._options, connection, state, is_warm=kept is not None)
+        turn = _AcpTurn(request, self._options, connection, state, is_warm=kept is not None)
         try:
             async with aclosing(turn.events()) as events:
                 async for event in events:
@@ -155,7 +155,7 @@ class AcpRunner:
             log.error("an agent was not ended properly", exc_info=task.exception())
 
 
-class _Turn:
+class _AcpTurn:
     """One turn: the session at the agent, the prompts, and the steps that come of what the agent tells."""
 
     def __init__(
@@ -246,7 +246,7 @@ class _Turn:
                 work = self._call(partial(ask, session_id=own, **place), what)
                 try:
                     response = await self._replayed_during(work)
-                except Refused as error:
+                except RefusedByAgent as error:
                     log.warning("the session at an agent cannot go on: %s", error)
                 else:
                     self._knows, self._has_loaded = True, what == "session/load"
@@ -554,7 +554,7 @@ class _Turn:
                 if item is not None:
                     for event in self._events_of(item):
                         yield event
-                    if isinstance(item, PendingCall) and not item.recorded.done():
+                    if isinstance(item, AskedPermission) and not item.recorded.done():
                         item.recorded.set_result(self._reader.call(item.given))
                 elif task.done():
                     break
@@ -572,7 +572,7 @@ class _Turn:
     def _events_of(self, item: Any) -> list[Event]:
         if isinstance(item, SessionaryError):
             raise item
-        if isinstance(item, PendingCall):
+        if isinstance(item, AskedPermission):
             return self._reader.read_call(item.given, must_tell=True)
         return self._reader.read(item)
 
