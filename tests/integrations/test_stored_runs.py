@@ -74,7 +74,7 @@ async def test_a_run_that_is_killed_goes_on_in_another_process(
         return child.returncode, out.decode().strip()
 
     async def once(number: int) -> None:
-        for point in ("while it waits", "before the tool", "before it is deleted"):
+        for point in ("while it waits", "before it is deleted"):
             assert await program(number, point) == (-signal.SIGKILL, "")
 
         assert await program(number, "") == (0, ANSWER)

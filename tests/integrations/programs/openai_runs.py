@@ -26,7 +26,6 @@ async def main(task: dict[str, str]) -> None:
     @function_tool(needs_approval=True)
     def weather(city: str) -> str:
         """The weather in a city."""
-        reach("before the tool")
         with Path(task["ran"]).open("a", encoding="utf-8") as lines:
             lines.write(f"{city}\n")
         return f"{city}: 21 degrees"
