@@ -110,6 +110,13 @@ def test_a_long_output_is_cut_in_its_middle() -> None:
     assert len(found["content"][0]["content"]["text"]) <= updates.LONGEST_OUTPUT
 
 
+def test_arguments_that_are_too_long_are_left_out() -> None:
+    content = "x" * (updates.LONGEST_ARGUMENTS + 1)
+    (begun,) = shown(call("write_file", {"path": "a", "content": content}))
+    assert begun["title"] == "write_file"
+    assert len(str(begun)) < 1000
+
+
 def test_a_plan_that_a_tool_writes_is_shown_as_a_plan() -> None:
     steps = [{"step": "Look", "status": "done"}, {"step": "Change", "status": "in_progress"}]
     _, plan = shown(call("update_plan", {"plan": steps}))

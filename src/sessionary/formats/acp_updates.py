@@ -7,6 +7,7 @@ from pathlib import PurePath
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sessionary.errors import BadInput
 from sessionary.formats.acp import EXTRA, UPDATE, part_of_block, text_block
@@ -29,6 +30,8 @@ from sessionary.model.transcript import chat_text, cut_middle
 
 LONGEST_TITLE = 120
 LONGEST_OUTPUT = 100_000
+# Longer arguments, and the changes in them, are not shown.
+LONGEST_ARGUMENTS = 1_000_000
 # A larger file is only named: an editor would hold all of them.
 MOST_FILE_BYTES = 8_000_000
 # The kind of a call that stands for a plan in the record.
@@ -132,6 +135,8 @@ class MessageReader:
 
     def _begin_call(self, call: ToolCall, place: str) -> Iterator[Json]:
         # Ids of models may repeat in a session; the number of the entry does not.
+        if len(codec.encode(call.arguments)) > LONGEST_ARGUMENTS:
+            call = replace(call, arguments=None)
         content = self._diffs(call)
         facts = call.extra.get(EXTRA)  # what an agent that speaks the protocol has told
         if isinstance(facts, Mapping) and facts.get("kind") == PLAN:
