@@ -10,8 +10,8 @@ from openai import AsyncOpenAI
 
 from sessionary.actions import credentials
 from sessionary.actions.sessions import read
-from sessionary.agents.registry import ConfiguredAgent
-from sessionary.agents.summaries import ExtractiveSummarizer, ModelSummarizer, ModelTitler
+from sessionary.agents.registry import ConfiguredAgent, agent_of
+from sessionary.agents.summaries import ModelSummarizer, ModelTitler
 from sessionary.config.server import Limits, WebSettings
 from sessionary.engine.engine import Engine
 from sessionary.engine.ports import Runner
@@ -138,7 +138,7 @@ async def openai_world(
         )
     }
     for name, each in ({"plain": ScriptedRunner()} | dict(runners or {})).items():
-        agents[name] = ConfiguredAgent(name, None, each, ExtractiveSummarizer(), ModelTitler())
+        agents[name] = agent_of(each, name=name)
 
     def agent_for(_: Source, name: str | None) -> ConfiguredAgent:
         return agents[name or "assistant"]

@@ -48,6 +48,15 @@ These messages are then in the log, after the steps that the program has written
 Text that was streamed and not finished by a step comes after them. After a reply the list is empty: what comes then, or
 after the last question, waits for the next turn. Read each answer before the next question; a program that asks on and
 on without reading is stopped. The input ends when the turn is over.
+
+With `client_tools = true` the program may be given tools that another program runs, which has sent the message through
+OpenAI's interface. The request has them then, and what else was asked of the answer, as far as it was:
+
+    "client_tools": [{"name", "description", "parameters"}, …], "tool_choice": "auto", "required" or [name, …],
+    "output": {"schema", "name"}
+
+To call one, the program writes a step of the assistant with a part of type `tool_call`, and ends. The result is in the
+context of the next turn.
 """
 
 import asyncio
@@ -79,6 +88,7 @@ from sessionary.model.message import Attachment, Message, Role, Text, message
 from sessionary.model.question_data import question_data, read_question
 from sessionary.model.terminal import one_line
 from sessionary.model.transcript import chats_of
+from sessionary.model.turn_options import TurnOptions
 from sessionary.model.usage import TOKEN_FIELDS, CostStatus, Usage, add_calls
 
 PROTOCOL = 1
@@ -90,7 +100,9 @@ _USAGE_FIELDS = (*_TOKENS, "model", "provider", "base_url", "billing_mode", "tas
 _ROLES = {Role.ASSISTANT, Role.TOOL}
 
 
-def request_line(request: TurnRequest, *, keep_input_open: bool = False) -> bytes:
+def request_line(
+    request: TurnRequest, *, keep_input_open: bool = False, client_tools: bool = False
+) -> bytes:
     """Return the request that the program reads from its standard input, as one line."""
     session = request.session
     told = {
@@ -121,7 +133,22 @@ def request_line(request: TurnRequest, *, keep_input_open: bool = False) -> byte
         told["questions"] = [question_data(each) for each in request.questions]
     if keep_input_open:
         told["keep_input_open"] = True
+    if client_tools:
+        told |= _asked_of_turn(request.options)
     return _line(told)
+
+
+def _asked_of_turn(options: TurnOptions) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    if options.tools:
+        told["client_tools"] = [
+            {"name": each.name, "description": each.description, "parameters": each.parameters}
+            for each in options.tools
+        ]
+        told["tool_choice"] = options.tool_choice
+    if options.output is not None:
+        told["output"] = {"schema": options.output.schema, "name": options.output.name}
+    return told
 
 
 def _line(data: Mapping[str, Any]) -> bytes:
@@ -341,6 +368,10 @@ class CommandOptions(ProgramOptions):
         bool,
         Setting("leave its standard input open, so that it can ask for messages sent meanwhile"),
     ] = False
+    client_tools: Annotated[
+        bool,
+        Setting("give it the tools, and the form of the answer, that a program asks for over HTTP"),
+    ] = False
     most_line_bytes: int = 8 * 1024 * 1024
     most_rubbish_lines: int = 1000
 
@@ -353,6 +384,11 @@ class CommandRunner:
             raise BadInput("A command agent needs a program to run.")
         self._options = options
 
+    @property
+    def takes_turn_options(self) -> bool:
+        """Whether the program knows what to do with the tools of another program."""
+        return self._options.client_tools
+
     def check(self) -> None:
         """Refuse a program that cannot be started, without starting it."""
         self._options.check_program()
@@ -360,12 +396,19 @@ class CommandRunner:
     async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
         """Yield the events of the program."""
         options = self._options
+        unfinished = {each.name for each in request.unfinished}
+        if unfinished and unfinished <= request.options.tool_names:
+            return  # only its end was not recorded: the other program makes these calls
         answers = Answers(
             options.command[0],
             most_rubbish=options.most_rubbish_lines,
             may_ask=options.keep_input_open,
         )
-        told = request_line(request, keep_input_open=options.keep_input_open)
+        told = request_line(
+            request,
+            keep_input_open=options.keep_input_open,
+            client_tools=options.client_tools,
+        )
         async with await start_program(options) as program:
             child = _ProgramTurn(program, options)
             async with contextlib.aclosing(child.lines(told)) as lines:

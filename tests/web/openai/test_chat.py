@@ -3,11 +3,13 @@
 import asyncio
 import base64
 import json
+import sys
 from typing import Any
 
 import openai
 import pytest
 
+from sessionary.agents.command import CommandOptions, CommandRunner
 from sessionary.model.access import Scope
 from sessionary.store.database import Store
 from sessionary.web.openai import exchange
@@ -214,6 +216,51 @@ async def test_the_blocking_client_works_as_well(server: OpenAIWorld) -> None:
             return "".join(each.choices[0].delta.content or "" for each in chunks)
 
     assert await asyncio.to_thread(ask) == "yes it does"
+
+
+PROGRAM = """
+import json, sys
+request = json.loads(sys.stdin.readline())
+last = request["context"][-1]
+if last["role"] == "tool":
+    print(json.dumps({"reply": "It says " + last["content"]}))
+elif "output" in request:
+    print(json.dumps({"reply": json.dumps({"schema": request["output"]["schema"]})}))
+else:
+    [tool] = request["client_tools"]
+    call = {"type": "tool_call", "id": "c1", "name": tool["name"], "arguments": {"town": "Rome"}}
+    print(json.dumps({"step": {"role": "assistant", "parts": [call]}}))
+"""
+
+
+async def test_a_program_that_is_an_agent_may_take_the_tools_of_another(
+    store: Store, model: ModelServer
+) -> None:
+    command = (sys.executable, "-S", "-c", PROGRAM)
+    runner = CommandRunner(CommandOptions(command=command, client_tools=True))
+    async with openai_world(store, model, runners={"plain": runner}) as server:
+        client = await server.client()
+        messages = list(HELLO)
+
+        first = await client.chat.completions.create(
+            model="plain", messages=messages, tools=[WEATHER]
+        )
+        [call] = first.choices[0].message.tool_calls or []
+        messages += [
+            first.choices[0].message.model_dump(exclude_none=True),
+            {"role": "tool", "tool_call_id": call.id, "content": "rain"},
+        ]
+        second = await client.chat.completions.create(
+            model="plain", messages=messages, tools=[WEATHER]
+        )
+        formed = await client.chat.completions.create(
+            model="plain", messages=HELLO, response_format={"type": "json_object"}
+        )
+
+    assert (first.choices[0].finish_reason, call.type) == ("tool_calls", "function")
+    assert second.choices[0].message.content == "It says rain"
+    assert session_of(first) == session_of(second)
+    assert formed.choices[0].message.content == '{"schema": null}'
 
 
 async def streamed(client: openai.AsyncOpenAI, messages: list[Any], model: str) -> str:
