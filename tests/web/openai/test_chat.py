@@ -257,7 +257,8 @@ async def test_a_program_that_is_an_agent_may_take_the_tools_of_another(
             model="plain", messages=HELLO, response_format={"type": "json_object"}
         )
 
-    assert (first.choices[0].finish_reason, call.type) == ("tool_calls", "function")
+    assert first.choices[0].finish_reason == "tool_calls"
+    assert call.type == "function"
     assert second.choices[0].message.content == "It says rain"
     assert session_of(first) == session_of(second)
     assert formed.choices[0].message.content == '{"schema": null}'
