@@ -5,6 +5,7 @@ import base64
 import hashlib
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from sessionary.agents.acp import AcpOptions, FileAccess
 from sessionary.agents.acp.files import Workspace
 from sessionary.agents.acp.runner import AcpRunner
 from sessionary.agents.model import ToolServer
+from sessionary.agents.program import ProgramOptions, start_program
 from sessionary.config.engine import AgentTable, ToolDecision
 from sessionary.engine.ports import (
     Delta,
@@ -30,10 +32,18 @@ from sessionary.engine.ports import (
 )
 from sessionary.errors import AgentFailed, BadInput, NotAllowed, NotFound, SessionaryError
 from sessionary.formats import acp as formats
-from sessionary.model.message import Attachment, Message, Reasoning, ToolCall, ToolResult, Unknown
+from sessionary.model.message import (
+    Attachment,
+    Message,
+    Reasoning,
+    Role,
+    ToolCall,
+    ToolResult,
+    Unknown,
+)
 from sessionary.model.policy import PolicyVerdict
 from sessionary.model.question import Answer, Decision, NewQuestion, Question, QuestionKind
-from sessionary.model.transcript import Chat
+from sessionary.model.transcript import Chat, chats_of
 from sessionary.testing.runner_suite import (
     RunnerSuite,
     SlowRunnerSuite,
@@ -63,6 +73,8 @@ class People(NoServices):
     started: list[str] = field(default_factory=list)
     later: list[Chat] = field(default_factory=list)
     has_asked: asyncio.Event = field(default_factory=asyncio.Event)
+    # Whether it was cancelled while it waited for an answer.
+    has_withdrawn: bool = False
 
     async def decide(self, calls: Sequence[ProposedCall]) -> Sequence[PolicyVerdict]:
         self.decided += calls
@@ -72,7 +84,10 @@ class People(NoServices):
         self.asked.append(question)
         self.has_asked.set()
         if not self.answers:
-            await asyncio.Event().wait()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.has_withdrawn = True
         return decided_question(question, self.answers.pop(0))
 
     async def start_approved(self, name: str) -> bool:
@@ -349,8 +364,24 @@ async def test_a_question_is_withdrawn_if_the_turn_is_stopped(
     await asyncio.gather(task, return_exceptions=True)
 
     assert task.cancelled()
+    assert people.has_withdrawn
     assert calls_of(tmp_path, "cancel")
     assert not (tmp_path / "runs").exists()
+
+
+async def test_a_question_of_an_agent_that_has_died_is_withdrawn(
+    agent: MakeAgent, tmp_path: Path
+) -> None:
+    people = People(verdict=ToolDecision.ASK)
+    task = asyncio.create_task(people.turn(agent(), "run ls"))
+    await people.has_asked.wait()
+    (greeted,) = calls_of(tmp_path, "initialize")
+
+    os.kill(greeted["pid"], signal.SIGKILL)
+
+    with pytest.raises(AgentFailed, match="ended with code -9 before the turn was over"):
+        await task
+    assert people.has_withdrawn
 
 
 async def test_values_are_asked_for_as_a_question(agent: MakeAgent) -> None:
@@ -530,6 +561,41 @@ async def test_a_forked_session_is_forked_at_the_agent_too(
     first, inherited, anew = calls_of(tmp_path, "prompt")
     assert (fork["session"], fork["fork"]) == (first["session"], inherited["session"])
     assert anew["session"] not in (first["session"], inherited["session"])
+
+
+async def test_a_turn_goes_on_where_the_agent_can_go_on(agent: MakeAgent, tmp_path: Path) -> None:
+    """Its process was killed. A message that the agent has not got is sent; what nobody knows is told."""
+    people = People()
+    await people.turn(agent(can="load,resume"), "hello")
+    assert people.state is not None
+    state = KeptState(people.state.data, "turn-2")
+    before: list[Chat] = [
+        {"role": "user", "content": "hello"},
+        {"role": "assistant", "content": "You said: hello"},
+    ]
+    step = Message(Role.ASSISTANT, (ToolCall("c1", "execute", {"command": "ls"}),))
+
+    async def told(can: str, *steps: Message) -> list[str]:
+        """What the agent is told when the turn goes on."""
+        people.state = state
+        context = [*before, {"role": "user", "content": "remember"}]
+        chats = [chat for each in steps for chat in chats_of(each)]
+        request = turn_request(
+            *context, *chats, turn_id="turn-2", services=people, resumed=1, steps=steps
+        )
+        await events_of(agent(can=can), request)
+        return [each["text"] for each in calls_of(tmp_path, "prompt")[-1]["blocks"]]
+
+    assert await told("load") == ["remember"]  # it was not among what the agent repeats
+    going_on, heading, text = await told("resume")
+    assert "Go on from where you stopped" in going_on
+    assert (heading, text) == ("The message was:", "remember")
+    # An agent that has forgotten its session begins a new one only if nothing was done.
+    handed_over, text = await told("")
+    assert "user: hello\n\nassistant: You said: hello" in handed_over
+    assert text == "remember"
+    with pytest.raises(AgentFailed, match="cannot go on with its session"):
+        await told("", step)
 
 
 async def test_the_mode_the_model_and_servers_are_set(agent: MakeAgent, tmp_path: Path) -> None:
@@ -735,6 +801,28 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.parametrize("steps", [1, 5, 20])
+async def test_a_program_that_is_cancelled_while_it_starts_is_ended_whole(
+    tmp_path: Path, steps: int
+) -> None:
+    """It may have children by then."""
+    line = f"sleep 600 & echo $$ >> {tmp_path}/pids; echo $! >> {tmp_path}/pids; wait"
+    options = ProgramOptions(command=("/bin/sh", "-c", line))
+    task = asyncio.create_task(start_program(options))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    if not task.cancelled():  # it had started by then
+        async with task.result():
+            pass
+    pids = tmp_path / "pids"
+    for pid in pids.read_text().split() if pids.exists() else ():
+        await until(lambda number=int(pid): not is_alive(number))  # type: ignore[misc]
+
+
 def is_alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -778,6 +866,24 @@ def test_the_kind_is_registered() -> None:
     assert built.resumes
     with pytest.raises(BadInput, match="needs a program"):
         registry.build(AgentTable(name="coder", kind="acp", options={"command": []}), environ={})
+
+
+async def test_an_agent_can_be_another_sessionary(agent: MakeAgent, tmp_path: Path) -> None:
+    """Both sides of the protocol are ours here: its agent answers, and its record has the session too."""
+    (tmp_path / "sessionary.toml").write_text(
+        'agent = "clerk"\n[agents.clerk]\nkind = "echo"\n', encoding="utf-8"
+    )
+    command = (sys.executable, "-m", "sessionary", "--home", str(tmp_path), "acp")
+    people, runner = People(), agent(*command)
+
+    first = await people.turn(runner, "hello")
+    await runner.close()
+    again = await people.turn(agent(*command), "again")
+
+    assert "hello" in answer_of(first)
+    assert "again" in answer_of(again)
+    assert people.state is not None
+    assert len(messages(again)) == 1  # what it repeats is not told again
 
 
 # An agent that is made with the official package for Node.
