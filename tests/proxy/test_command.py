@@ -85,7 +85,7 @@ async def test_the_command_passes_on_records_and_stops_when_asked(tmp_path: Path
     assert told["upstreams"]["mine"].endswith("/base")
     assert (process.returncode, out, err) == (0, b"", b"Stopped.\n")
     sessions = (await listed(tmp_path))["items"]
-    assert [each["platform"] for each in sessions] == ["proxy", "proxy"]
+    assert [each["source"]["platform"] for each in sessions] == ["proxy", "proxy"]
     assert KEY.encode() not in written_in(tmp_path)
 
 
@@ -103,14 +103,14 @@ async def test_the_server_runs_the_proxy_on_a_port_of_its_own(tmp_path: Path) ->
     reservation.close()
     assert answer.startswith(b"HTTP/1.1 200")
     [session] = (await listed(tmp_path))["items"]
-    assert (session["title"], session["platform"]) == ("hello", "proxy")
+    assert (session["title"], session["source"]["platform"]) == ("hello", "proxy")
 
 
 @pytest.mark.parametrize(
     ("arguments", "said_of_it"),
     [
         (["--host", "0.0.0.0"], "can be reached by others; nothing was begun"),
-        (["--upstream", "ftp://example.org"], "is not the address of an API"),
+        (["--upstream", "ftp://example.org"], "An upstream is the address of an API"),
         (["--upstream", "https://user:secret-word@example.org"], "without a key in it"),
         (["--upstream", "https://example.org/?key=secret-word"], "without a key in it"),
         (["--upstream", "x=y"], "write URL or NAME=URL"),
@@ -124,6 +124,7 @@ def test_a_command_that_cannot_be_meant_is_refused_in_one_line(
     error = capsys.readouterr().err
     assert code != 0
     assert said_of_it in error
+    assert "secret-word" not in error
     assert error.count("\n") == 1
     assert "Traceback" not in error
 

@@ -118,4 +118,5 @@ def parse_upstream(text: str) -> tuple[str | None, UpstreamTable]:
     try:
         return name or None, UpstreamTable(url=_upstream_url(url))
     except ValueError as error:
-        raise BadInput(f"{url!r} is not {UPSTREAM_URL.wanted}; write URL or NAME=URL.") from error
+        # Not repeated: it may have a key in it.
+        raise BadInput(f"An upstream is {UPSTREAM_URL.wanted}; write URL or NAME=URL.") from error
