@@ -578,7 +578,7 @@ async def test_a_turn_goes_on_where_the_agent_can_go_on(agent: MakeAgent, tmp_pa
     async def told(can: str, *steps: Message) -> list[str]:
         """What the agent is told when the turn goes on."""
         people.state = state
-        context = [*before, {"role": "user", "content": "remember"}]
+        context: list[Chat] = [*before, {"role": "user", "content": "remember"}]
         chats = [chat for each in steps for chat in chats_of(each)]
         request = turn_request(
             *context, *chats, turn_id="turn-2", services=people, resumed=1, steps=steps
