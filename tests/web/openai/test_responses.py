@@ -739,3 +739,21 @@ async def test_characters_that_no_database_stores_are_taken(any_world: OpenAIWor
         for id in ("%00", "resp_%00", "resp_%ED%A0%80", "resp_" + "x" * 3000, "resp_.._..", "%2e"):
             for path in (f"/responses/{id}", f"/files/{id}", f"/conversations/{id}/items/{id}"):
                 assert (await http.get(path)).status_code in (400, 404), path
+
+
+async def test_a_message_that_only_looks_like_a_request_is_no_response(
+    world: OpenAIWorld, client: AsyncOpenAI
+) -> None:
+    """`/arrivals` takes any source."""
+    world.model.otherwise = Reply("fine")
+    headers = {"Authorization": f"Bearer {client.api_key}"}
+    address = world.url.removesuffix("/v1")
+    async with httpx2.AsyncClient(base_url=address, headers=headers) as http:
+        odd: list[Any] = [{}, {"model": 5}, {"model": "m", "system_length": "x"}, []]
+        for asked in odd:
+            awaited = {"fingerprint": "x", "asked": asked}
+            source = {"platform": "api", "chat_id": str(asked), "awaited": awaited}
+            sent = await http.post("/api/v1/arrivals", json={"source": source, "text": "hi"})
+            await world.world.settle(world.engine)
+            id = f"resp_{sent.json()['arrival_id']}"
+            await refused(client.responses.retrieve(id), openai.NotFoundError)

@@ -33,26 +33,37 @@ _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _FORMATS = ("text", "json_object", "json_schema")
 # They would change the answer, and there is nothing here that could do what they ask.
 _NOT_HONOURED = ("prompt", "max_tool_calls", "moderation", "top_logprobs")
-# These are kept as they were sent, and repeated in each response.
-_REPEATED = ("truncation", "user", "safety_identifier", "prompt_cache_key", "service_tier")
+
+
+class Repeated(Struct, frozen=True, omit_defaults=True):
+    """What a response repeats of its request, besides the options of the turn; it is stored with the message."""
+
+    model: str
+    metadata: Mapping[str, str] = {}
+    store: bool = True
+    background: bool = False
+    previous_response_id: str | None = None
+    include: tuple[str, ...] = ()
+    effort: str | None = None
+    truncation: str | None = None
+    user: str | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    # How many characters of the instructions are the system messages that the conversation began with.
+    system_length: int = 0
 
 
 class ResponseRequest(Struct, frozen=True):
     """A request for a response."""
 
-    model: str
+    repeated: Repeated
     input: Sequence[Any]
     options: TurnOptions
-    previous: str | None = None
     conversation: str | None = None
     # The session that `metadata.session` names.
     session: str | None = None
     person: str | None = None
-    is_stored: bool = True
     is_streamed: bool = False
-    is_background: bool = False
-    # What each response repeats of the request, besides its options.
-    repeated: Mapping[str, Any] = {}
 
 
 class _Fields:
@@ -151,30 +162,29 @@ def read_request(body: Any) -> ResponseRequest:
         raise fields.refused(
             "previous_response_id", "and `conversation` both say where to go on: send one of them."
         )
-    user = fields.text("user", most=_LONGEST_NAME)
-    repeated: Json = {name: value for name in _REPEATED if (value := fields.text(name)) is not None}
-    if metadata:
-        repeated["metadata"] = metadata
-    if not is_stored:
-        repeated["store"] = False
-    if is_background:
-        repeated["background"] = True
-    if previous is not None:
-        repeated["previous_response_id"] = previous
-    if ENCRYPTED in _includes(fields):
-        repeated["include"] = [ENCRYPTED]
-    return ResponseRequest(
+    includes = _includes(fields)
+    options, effort = _options(fields)
+    repeated = Repeated(
         model,
-        _input(fields),
-        _options(fields, repeated),
+        metadata,
+        is_stored,
+        is_background,
         previous,
+        (ENCRYPTED,) if ENCRYPTED in includes else (),
+        effort,
+        fields.text("truncation"),
+        fields.text("user"),
+        fields.text("safety_identifier"),
+        fields.text("prompt_cache_key"),
+    )
+    return ResponseRequest(
+        repeated,
+        _input(fields),
+        options,
         conversation,
         metadata.get("session") or metadata.get("session_id"),
-        fields.text("safety_identifier") or user,
-        is_stored,
+        repeated.safety_identifier or repeated.user,
         fields.flag("stream") or False,
-        is_background,
-        {"model": model, **repeated},
     )
 
 
@@ -209,7 +219,8 @@ def _includes(fields: _Fields) -> list[Any]:
     return given
 
 
-def _options(fields: _Fields, repeated: Json) -> TurnOptions:
+def _options(fields: _Fields) -> tuple[TurnOptions, str | None]:
+    """The options of the turn, and the effort as it was asked for."""
     settings: Json = {
         "temperature": fields.number("temperature", 0, 2),
         "top_p": fields.number("top_p", 0, 1),
@@ -220,17 +231,17 @@ def _options(fields: _Fields, repeated: Json) -> TurnOptions:
     effort = None if reasoning is None else reasoning.choice("effort", _EFFORTS)
     if effort is not None:
         settings["thinking"] = False if effort == "none" else effort
-        repeated["effort"] = effort
     text = fields.object("text")
     tools = _tools(fields)
     tools, choice = _tool_choice(fields, tools)
-    return TurnOptions(
+    options = TurnOptions(
         instructions=fields.text("instructions", most=_LONGEST_TEXT) or "",
         tools=tuple(tools),
         tool_choice=choice,
         settings={name: value for name, value in settings.items() if value is not None},
         output=None if text is None else _output(text.object("format")),
     )
+    return options, effort
 
 
 def _output(given: _Fields | None) -> OutputFormat | None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from fastapi import Path, Query, Request
-from msgspec import Struct, to_builtins
+from msgspec import Struct, ValidationError, convert, to_builtins
 from msgspec.structs import replace
 from starlette.responses import Response
 
@@ -42,7 +42,6 @@ from sessionary.web.openai.conversations import conversation_name, find_conversa
 from sessionary.web.openai.errors import ApiError
 from sessionary.web.openai.exchange import (
     SESSION_HEADER,
-    ClientGone,
     Exchange,
     ExchangeRequest,
     ExchangeResult,
@@ -55,7 +54,12 @@ from sessionary.web.openai.exchange import (
 from sessionary.web.openai.items import MOST_ITEMS, MOST_LISTED, ItemPage, page_of, read_items
 from sessionary.web.openai.models import engine_of
 from sessionary.web.openai.response_events import ResponseEvents
-from sessionary.web.openai.response_request import ENCRYPTED, ResponseRequest, read_request
+from sessionary.web.openai.response_request import (
+    ENCRYPTED,
+    Repeated,
+    ResponseRequest,
+    read_request,
+)
 from sessionary.web.requests import read_json
 from sessionary.web.responses import StoredAnswer, answer, change, json_response
 from sessionary.web.routing import JsonAnswer, api_router
@@ -63,8 +67,6 @@ from sessionary.web.stream import until_gone
 
 router = api_router(prefix="/v1", include_in_schema=False)
 PREFIX = "resp_"
-# How many characters of the instructions are the system messages that the conversation began with.
-_SYSTEM = "system"
 CANCELLED = "the program has cancelled the response"
 # How long a cancelled response is waited for.
 _CANCEL_SECONDS = 5.0
@@ -78,7 +80,8 @@ class StoredRequest(Struct, frozen=True):
     """The request behind a response, and its turn: what it writes after `after_seq` is the response."""
 
     arrival: Arrival
-    asked: AwaitedRequest
+    request: AwaitedRequest
+    asked: Repeated
     options: TurnOptions
     turn: Turn
     session_no: int
@@ -90,20 +93,9 @@ class StoredRequest(Struct, frozen=True):
         return PREFIX + self.arrival.id
 
     @property
-    def is_stored(self) -> bool:
-        """Whether the program may ask for it again."""
-        return self.asked.asked.get("store") is not False
-
-    @property
     def system(self) -> str:
         """The system messages that the conversation began with; they are the beginning of the instructions."""
-        length = self.asked.asked.get(_SYSTEM, 0)
-        return self.options.instructions[:length]
-
-    @property
-    def is_background(self) -> bool:
-        """Whether the program asks for it later."""
-        return self.asked.asked.get("background") is True
+        return self.options.instructions[: max(0, self.asked.system_length)]
 
     def items(self) -> TurnItems:
         """The output of the response, without anything in it yet."""
@@ -111,7 +103,7 @@ class StoredRequest(Struct, frozen=True):
             self.turn.id,
             tools=self.options.tool_names,
             server_label=self.turn.agent or "agent",
-            with_encrypted=ENCRYPTED in self.asked.asked.get("include", ()),
+            with_encrypted=ENCRYPTED in self.asked.include,
         )
 
 
@@ -130,16 +122,16 @@ async def create_response(request: Request, context: ContextDep, caller: Writer)
             param="input",
         )
     place, system = await context.store.read(_find_place, asked, facts, profile=caller.profile)
-    if asked.previous is None and asked.conversation is None:
+    if asked.repeated.previous_response_id is None and asked.conversation is None:
         system, messages = _split_system(messages)
     options, repeated = asked.options, asked.repeated
     if system:
         instructions = SEPARATOR.join(filter(None, (system, options.instructions)))
         options = replace(options, instructions=instructions)
-        repeated = {**repeated, _SYSTEM: len(system)}
+        repeated = replace(repeated, system_length=len(system))
     wanted = ExchangeRequest(
         caller=caller,
-        model=asked.model,
+        model=repeated.model,
         messages=tuple(messages),
         place=place,
         options=options,
@@ -147,30 +139,24 @@ async def create_response(request: Request, context: ContextDep, caller: Writer)
         idempotency_key=facts.idempotency_key,
         fingerprint=facts.fingerprint,
         is_retry=facts.is_retry,
-        asked=repeated,
-        is_background=asked.is_background,
+        asked=to_builtins(repeated),
+        is_background=repeated.background,
         output_param="text.format",
     )
-    try:
-        exchange = await begin_exchange(request, wanted)
-    except ClientGone:
-        return Response(status_code=499)
+    exchange = await begin_exchange(request, wanted)
     try:
         stored = await context.store.read(
             _find, exchange.begun.arrival_id, profile=caller.profile, also_not_stored=True
         )
         if asked.is_streamed:
             return _streamed(exchange, stored)
-        if asked.is_background:
+        if repeated.background:
             progress = await _read_progress(context, caller, stored)
             body = response_json(stored, progress)
         else:
             result = await exchange.result()
             result.check()
             body = response_json(stored, _progress_of(result))
-    except ClientGone:
-        await exchange.close()
-        return Response(status_code=499)
     except BaseException:
         await exchange.close()
         raise
@@ -232,7 +218,8 @@ async def delete_response(
 
     def apply(tx: Tx) -> StoredAnswer[Json]:
         found = _find(tx, response_id[:_LONGEST_ID], profile=caller.profile)
-        hidden = replace(found.asked, asked={**found.asked.asked, "store": False})
+        asked = to_builtins(replace(found.asked, store=False))
+        hidden = replace(found.request, asked=asked)
         arrivals.set_source(tx, found.arrival, awaited(found.arrival.source, hidden))
         return answer({"id": found.id, "object": "response", "deleted": True})
 
@@ -269,29 +256,9 @@ def _find(
     tx: Tx, id: str, *, profile: str, also_not_stored: bool = False, param: str = "response_id"
 ) -> StoredRequest:
     """Find the request behind a response; refuse one that was not to be stored."""
-    arrival = arrivals.get(tx, codec.storable_text(id.removeprefix(PREFIX)), profile=profile)
-    asked = None if arrival is None else awaited_by(arrival.source)
-    # Other interfaces repeat nothing.
-    found = (
-        engine_exchange.find_turn(tx, arrival, profile=profile)
-        if arrival is not None and asked is not None and "model" in asked.asked
-        else None
-    )
-    head = None if found is None else sessions.get_by_no(tx, found.session_no)
-    if arrival is not None and asked is not None and found is not None and head is not None:
-        stored = StoredRequest(
-            arrival,
-            asked,
-            turns.read_options(tx, asked.options, session_no=head.no)
-            if asked.options is not None
-            else TurnOptions(),
-            found.turn,
-            found.session_no,
-            found.after_seq,
-        )
-        is_there = head.folder is not SessionFolder.GONE and head.trashed_at is None
-        if is_there and (stored.is_stored or also_not_stored):
-            return stored
+    stored = _find_request(tx, id, profile=profile)
+    if stored is not None and (stored.asked.store or also_not_stored):
+        return stored
     if param == "previous_response_id":
         raise ApiError(
             400,
@@ -300,6 +267,29 @@ def _find(
             param=param,
         )
     raise ApiError(404, f"There is no response {id[:80]!a}.", code="not_found", param=param)
+
+
+def _find_request(tx: Tx, id: str, *, profile: str) -> StoredRequest | None:
+    arrival = arrivals.get(tx, codec.storable_text(id.removeprefix(PREFIX)), profile=profile)
+    request = None if arrival is None else awaited_by(arrival.source)
+    if arrival is None or request is None:
+        return None
+    try:
+        asked = convert(request.asked, Repeated)
+    except ValidationError:  # of another interface, or what somebody has sent to /arrivals
+        return None
+    found = engine_exchange.find_turn(tx, arrival, profile=profile)
+    head = None if found is None else sessions.get_by_no(tx, found.session_no)
+    if found is None or head is None:
+        return None
+    if head.folder is SessionFolder.GONE or head.trashed_at is not None:
+        return None
+    options = TurnOptions()
+    if request.options is not None:
+        options = turns.read_options(tx, request.options, session_no=head.no)
+    return StoredRequest(
+        arrival, request, asked, options, found.turn, found.session_no, found.after_seq
+    )
 
 
 def _find_with_progress(tx: Tx, id: str, *, profile: str) -> tuple[StoredRequest, ExchangeProgress]:
@@ -327,10 +317,9 @@ def _find_place(
     """Where a request goes on: after a response, in a conversation, in a session that it names, or where it may be
     recognised. With it, the system messages that the conversation began with, if it goes on after a response.
     """
-    if asked.previous is not None:
-        stored = _find(
-            tx, asked.previous[:_LONGEST_ID], profile=profile, param="previous_response_id"
-        )
+    previous = asked.repeated.previous_response_id
+    if previous is not None:
+        stored = _find(tx, previous[:_LONGEST_ID], profile=profile, param="previous_response_id")
         progress = _progress(tx, stored, profile=profile)
         if progress.turn.state is TurnState.RUNNING:
             raise ApiError(
@@ -388,7 +377,7 @@ def _followed(
     """Follow a turn that an earlier request has begun."""
     wanted = ExchangeRequest(
         caller=caller,
-        model=str(stored.asked.asked["model"]),
+        model=stored.asked.model,
         messages=(),
         options=stored.options,
         is_background=True,
@@ -433,7 +422,7 @@ def response_json(stored: StoredRequest, progress: ExchangeProgress) -> Json:
             status = "queued" if turn.is_released else "in_progress"
         case TurnState.WAITING:
             items.add_notice(waiting_text(progress.questions))
-            status = "in_progress" if stored.is_background else "completed"
+            status = "in_progress" if stored.asked.background else "completed"
         case TurnState.DONE:
             reason = _INCOMPLETE.get((last.finish_reason if last else None) or "")
             status = "incomplete" if reason else "completed"
@@ -464,14 +453,14 @@ def response_json(stored: StoredRequest, progress: ExchangeProgress) -> Json:
 
 def _response(stored: StoredRequest, *, status: str) -> Json:
     """A response with what its request has asked, and no output."""
-    asked, options = stored.asked.asked, stored.options
+    asked, options = stored.asked, stored.options
     settings = options.settings
     return {
         "id": stored.id,
         "object": "response",
         "created_at": int(stored.arrival.received_at.timestamp()),
         "status": status,
-        "background": stored.is_background,
+        "background": asked.background,
         "completed_at": None,
         "conversation": {"id": conversation_name(stored.turn.session_id)},
         "error": None,
@@ -479,25 +468,25 @@ def _response(stored: StoredRequest, *, status: str) -> Json:
         "instructions": options.instructions[len(stored.system) :].strip() or None,
         "max_output_tokens": settings.get("max_tokens"),
         "max_tool_calls": None,
-        "metadata": dict(asked.get("metadata", {})),
-        "model": str(asked["model"]),
+        "metadata": dict(asked.metadata),
+        "model": asked.model,
         "output": [],
         "parallel_tool_calls": settings.get("parallel_tool_calls", True),
-        "previous_response_id": asked.get("previous_response_id"),
-        "prompt_cache_key": asked.get("prompt_cache_key"),
-        "reasoning": {"effort": asked.get("effort"), "summary": None},
-        "safety_identifier": asked.get("safety_identifier"),
+        "previous_response_id": asked.previous_response_id,
+        "prompt_cache_key": asked.prompt_cache_key,
+        "reasoning": {"effort": asked.effort, "summary": None},
+        "safety_identifier": asked.safety_identifier,
         "service_tier": "default",
-        "store": stored.is_stored,
+        "store": asked.store,
         "temperature": settings.get("temperature"),
         "text": {"format": _format(options)},
         "tool_choice": _tool_choice(options),
         "tools": [_tool(each) for each in to_builtins(options.tools)],
         "top_logprobs": 0,
         "top_p": settings.get("top_p"),
-        "truncation": asked.get("truncation", "disabled"),
+        "truncation": asked.truncation or "disabled",
         "usage": None,
-        "user": asked.get("user"),
+        "user": asked.user,
     }
 
 
@@ -552,7 +541,7 @@ def _input_items(tx: Tx, stored: StoredRequest) -> list[Json]:
     """What was sent for a response: its message, and what came before it without an answer of ours."""
     head = sessions.get_by_no(tx, stored.session_no)
     sent = list(_sent(tx, head, stored))
-    if stored.system and stored.asked.asked.get("previous_response_id") is None:
+    if stored.system and stored.asked.previous_response_id is None:
         system = Message(Role.SYSTEM, (Text(stored.system),))
         sent.insert(0, Entry(head.id, 0, stored.arrival.received_at, system))
     return [item for each in sent for item in entry_items(each)]
