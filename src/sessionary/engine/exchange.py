@@ -48,6 +48,10 @@ class SessionBusy(Conflict):
 
     kind = "session-busy"
 
+    def __init__(self, message: str, session_no: int) -> None:
+        super().__init__(message)
+        self.session_no = session_no
+
 
 class BudgetUsedUp(NotAllowed):
     """A budget is used up; try again in its next period."""
@@ -153,7 +157,7 @@ def begin_exchange(
     if head.waits_for_people and not history:
         begun = _answer(tx, context, head, source, prompt.message, name, moment=moment)
         return replace(begun, client=client, digest=digest)
-    _check_free(head)
+    _check_free(tx, head)
     for each in history:
         log.append(tx, head.id, each.message, profile=head.profile, at=moment.now)
     if new.chosen:
@@ -202,7 +206,9 @@ def _check(messages: Sequence[Message]) -> None:
         )
 
 
-def _check_free(head: SessionHead) -> None:
+def _check_free(tx: Tx, head: SessionHead) -> None:
+    if head.waits_for_people:
+        raise _waits(tx, head)
     if head.running:
         raise _busy(head)
     if head.read_only:
@@ -213,8 +219,24 @@ def _check_free(head: SessionHead) -> None:
 
 def _busy(head: SessionHead) -> SessionBusy:
     return SessionBusy(
-        f"Another turn is running in session {head.id}; nothing was stored. Try again when it has ended."
+        f"Another turn is running in session {head.id}; nothing was stored. Try again when it has ended.",
+        head.no,
     )
+
+
+def _waits(tx: Tx, head: SessionHead) -> WaitsForPeople:
+    asked = [each for each in question_actions.of_turn(tx, head.running_turn or "") if each.is_open]
+    what = ", ".join(question_actions.summary(each) for each in asked)
+    return WaitsForPeople(
+        f"Session {head.id} waits for people: {what}. Your message was not stored; send it again when that is "
+        "answered.",
+        asked,
+    )
+
+
+def is_busy(tx: Tx, session_no: int) -> bool:
+    """Return whether a turn is running in a session."""
+    return sessions.get_by_no(tx, session_no).running
 
 
 def _retries_of(new: NewExchange) -> str:
@@ -436,13 +458,7 @@ def _answer(
         was_told=True,
     )
     if answered is None or answered.turn_id != turn_id:
-        asked = [each for each in question_actions.of_turn(tx, turn_id) if each.is_open]
-        what = ", ".join(question_actions.summary(each) for each in asked)
-        raise WaitsForPeople(
-            f"Session {head.id} waits for people: {what}. Your message was not stored; send it again when that is "
-            "answered.",
-            asked,
-        )
+        raise _waits(tx, head)
     arrivals.mark_answer(tx, arrival, question_id=answered.id)
     last = sessions.get_by_no(tx, head.no).last_seq
     return BegunExchange(arrival.id, head.id, head.no, turn_id, last, key)

@@ -7,6 +7,7 @@ earlier request, and it may have ended long ago: the events are the same.
 
 import asyncio
 import hashlib
+import logging
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -65,6 +66,7 @@ BUSY_SECONDS = 20.0
 # How often a turn that runs here is looked for in the store: its events say when it has ended.
 _LOOK_SECONDS = 5.0
 _QUEUE_LENGTH = 1000
+log = logging.getLogger(__name__)
 CLIENT_GONE = "the program that waited for the answer has gone away"
 _BUDGET = "The budget of"
 # What of a session's name stands in a header as it is; anything else is written as `%XX`.
@@ -226,14 +228,20 @@ async def begin_exchange(request: Request, wanted: ExchangeRequest) -> "Exchange
     exchanges: Exchanges = request.app.state.exchanges
     until = time.monotonic() + BUSY_SECONDS
     wait = 0.1
+    busy: int | None = None
+    refused = ApiError(503, "The server is busy; nothing was stored.", code="server_busy")
     gone = asyncio.ensure_future(until_gone(request.receive))
     try:
         while True:
             try:
-                return await _begin(request, engine, wanted, new, gone)
+                # While it is, nothing is gained by writing.
+                if busy is None or not await context.store.read(engine_exchange.is_busy, busy):
+                    return await _begin(request, engine, wanted, new, gone)
             except SessionBusy as error:
                 refused = ApiError(409, str(error), code="conversation_locked")
+                busy = error.session_no
             except _NoPlace:
+                busy = None
                 refused = ApiError(
                     503,
                     "The server runs as many turns as it may; nothing was stored.",
@@ -647,9 +655,12 @@ class Exchange:
         if not is_gone or not is_last or keeps_running or self._is_over:
             return
         context = self._context
-        await context.store.write(
-            _stop, self.begun, context=self._engine.context, moment=context.moment()
-        )
+        try:
+            await context.store.write(
+                _stop, self.begun, context=self._engine.context, moment=context.moment()
+            )
+        except SessionaryError as error:
+            log.warning("turn %s was not stopped, it goes on: %s", self.turn_id, error)
 
 
 def _stop(tx: Tx, begun: BegunExchange, *, context: EngineContext, moment: Moment) -> None:
