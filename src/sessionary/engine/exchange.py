@@ -261,7 +261,8 @@ def _find_earlier(
     noted = _find_retried(tx, new, profile=key.profile, moment=moment)
     if noted is None or noted.turn.state in (TurnState.FAILED, TurnState.INTERRUPTED):
         return None
-    return _begun(new, noted.head, noted.turn, noted.seq, key, arrival_id="")
+    arrival_id = arrivals.id_of_entry(tx, noted.head.no, noted.seq) or ""
+    return _begun(new, noted.head, noted.turn, noted.seq, key, arrival_id=arrival_id)
 
 
 class _NotedTurn(Struct, frozen=True):
