@@ -1,6 +1,7 @@
 """`/v1/responses` with the official client: answered, streamed, continued, forked, stopped and found again."""
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -509,6 +510,42 @@ async def test_a_repeated_request_with_its_key_is_one_turn(any_world: OpenAIWorl
     await refused(ask(client, "other", extra_headers=key), openai.ConflictError, "another request")
 
 
+async def test_a_request_that_a_client_repeats_by_itself_is_one_response(
+    any_world: OpenAIWorld,
+) -> None:
+    client = await connected(any_world)
+    any_world.model.will(Reply("once"), Reply("again"))
+
+    one = await ask(client, "hi")
+    two = await ask(client, "hi", extra_headers={"X-Stainless-Retry-Count": "1"})
+    other = await ask(client, "hi")
+
+    assert one == two
+    assert other.id != one.id
+
+
+async def test_a_stream_that_is_asked_for_again_is_the_same_response(
+    any_world: OpenAIWorld,
+) -> None:
+    client = await connected(any_world)
+    any_world.model.will(Reply("once and for all", reasoning="hm"))
+    key = {"Idempotency-Key": "once"}
+    ends: list[Any] = []
+
+    for _ in range(2):
+        stream = await client.responses.create(
+            model=MODEL, input="hi", stream=True, extra_headers=key
+        )
+        events: list[Any] = [each async for each in stream]
+        assert [each.sequence_number for each in events] == list(range(len(events)))
+        deltas = [each.delta for each in events if each.type == "response.output_text.delta"]
+        assert "".join(deltas) == "once and for all"
+        ends.append(events[-1].response)
+
+    assert ends[0] == ends[1]
+    assert len(any_world.model.requests) == 1
+
+
 async def test_an_agent_that_fails_is_an_error_and_a_stored_failure(
     world: OpenAIWorld, client: AsyncOpenAI
 ) -> None:
@@ -560,6 +597,19 @@ async def test_files_reach_the_model_as_attachments(
         ask(client, [{"role": "user", "content": content}]), openai.NotFoundError, "file-none"
     )
     assert error.param == "file_id"
+
+
+async def test_a_kept_picture_reaches_the_model(world: OpenAIWorld, client: AsyncOpenAI) -> None:
+    world.model.will(Reply("A pixel."))
+    picture = b"\x89PNG\r\n\x1a\n" + bytes(20)
+    file = await kept(client, "a.png", data=picture, purpose="vision")
+    content: Any = [{"type": "input_image", "file_id": file.id, "detail": "auto"}]
+
+    made = await ask(client, [{"role": "user", "content": content}])
+
+    assert base64.b64encode(picture).decode() in json.dumps(world.model.requests[-1].body)
+    page: Any = await client.responses.input_items.list(made.id)
+    assert page.data[0].content[0].file_id == file.id
 
 
 async def test_files_reach_the_model_of_a_chat_too(world: OpenAIWorld, client: AsyncOpenAI) -> None:
