@@ -14,7 +14,7 @@ from sessionary.errors import NotFound
 from sessionary.model.message import Attachment, Message, Role, Text
 from sessionary.model.source import Person, Source
 from sessionary.store.database import Store
-from sessionary.store.tables import blobs, retention, upkeep
+from sessionary.store.tables import blobs, exchanges, retention, upkeep
 from tests.support.transfer import asks_a_model, request_record
 from tests.support.world import ANN, World
 
@@ -110,6 +110,30 @@ def test_files_that_a_program_keeps_for_them_go_too(world: World) -> None:
     assert not world.read(blobs.exists, kept.hash)
     with pytest.raises(NotFound):
         world.read(files.get_file, kept.id, profile="main", now=world.clock.now())
+
+
+def test_what_passed_the_proxy_for_them_and_is_not_in_the_log_yet_goes_too(world: World) -> None:
+    now = world.clock.now()
+    for person in ("ann", "ben"):
+        found = exchanges.StoredExchange(
+            id=f"of-{person}",
+            profile="main",
+            state=exchanges.DONE,
+            holder="a proxy",
+            began_at=now,
+            done_at=now,
+            facts={},
+            person_id=person,
+        )
+        world.write(exchanges.put, found, expires_at=now)
+
+    she = ErasureSubject(exchanges.PLATFORM, "ann")
+    erase.erase(world.store, she, profile="main", moment=world.moment())
+
+    left = world.read(exchanges.next_done)
+    assert left is not None
+    assert left.id == "of-ben"
+    assert world.read(exchanges.count) == {exchanges.DONE: 1}
 
 
 def test_what_the_model_was_sent_goes_too(world: World) -> None:

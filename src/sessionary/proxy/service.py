@@ -25,11 +25,11 @@ from sessionary.proxy.journal import Gap, Journal
 from sessionary.proxy.reading import Names, interface_of, read_names
 from sessionary.proxy.recorder import Recorder
 from sessionary.proxy.server import ProxyServer, Recording, Refused, Route, ServerOptions
-from sessionary.proxy.sessions import PLATFORM
 from sessionary.proxy.upstream import Upstream
 from sessionary.proxy.wire import RequestHead
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import meta
+from sessionary.store.tables.exchanges import PLATFORM
 
 _SESSION_HEADERS = (b"x-sessionary-session", b"x-session-id")
 _PERSON_HEADER = b"x-sessionary-person"

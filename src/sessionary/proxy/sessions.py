@@ -26,8 +26,8 @@ from sessionary.proxy.journal import Gap
 from sessionary.proxy.reading import RequestContent, ResponseContent
 from sessionary.store.database import Tx
 from sessionary.store.tables import blobs, entries, exchanges, sessions
+from sessionary.store.tables.exchanges import PLATFORM
 
-PLATFORM = "proxy"
 GAPS = "gaps"
 PROCESS_DIED = "the proxy's process ended before the response did"
 _GAPS_TITLE = "Gaps in the record of the proxy"

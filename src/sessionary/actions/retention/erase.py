@@ -27,6 +27,7 @@ from sessionary.store.tables import (
     access,
     checkpoints,
     entries,
+    exchanges,
     imports,
     prefixes,
     questions,
@@ -302,4 +303,7 @@ def _finish(
         access.delete_scope(tx, scope, profile=profile)
     person = person_key(subject.platform, Person(subject.person_id))
     questions.delete_approvals_of(tx, person, profile=profile)
+    if subject.platform == exchanges.PLATFORM:
+        # What has passed the proxy and is not in the log yet.
+        exchanges.delete_of_person(tx, subject.person_id, profile=profile)
     retention.insert_receipt(tx, receipt.id, asdict(receipt), profile=profile, at=moment.now)

@@ -10,6 +10,8 @@ from sessionary.model import codec
 from sessionary.store.database import Row, Tx
 from sessionary.store.tables.sessions import column
 
+# Where the people and sessions of the proxy are.
+PLATFORM = "proxy"
 OPEN = "open"
 DONE = "done"
 FAILED = "failed"
