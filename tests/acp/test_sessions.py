@@ -80,6 +80,26 @@ async def test_a_session_without_a_prompt_leaves_nothing_in_the_record(home: Pat
         assert list(client.sessions()) == []
 
 
+async def test_commands_work_in_a_session_and_those_for_chats_say_what_to_do(home: Path) -> None:
+    async with editor(home) as ed:
+        made = await ed.connection.new_session(cwd=str(home))
+        await ed.say(made.session_id, "hello")
+        for prompt, expected in {
+            "/title A name": "This session is now called A name.",
+            "/undo": "Taken back; 0 messages left. Nothing was deleted.",
+            "/compact": "This conversation is short enough as it is; nothing was changed.",
+            "/branch": "Fork the session with your editor, or in the workbench: both stay open.",
+            "/new": "Begin a new thread in your editor: it is a session of its own.",
+            "/nonsense": "You said: /nonsense",
+        }.items():
+            ed.forget()
+            await ed.say(made.session_id, prompt)
+            assert ed.text() == expected
+        assert await ids_in_list(ed) == [made.session_id]
+        page = await ed.connection.list_sessions()
+        assert page.sessions[0].title == "A name"
+
+
 async def test_tool_calls_plans_and_thoughts_are_shown_live_and_again_when_loaded(
     home: Path,
 ) -> None:

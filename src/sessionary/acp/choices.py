@@ -17,6 +17,7 @@ NOT_HERE: Mapping[str, str] = {
     "new": "Begin a new thread in your editor: it is a session of its own.",
     "resume": "Open the session from the list of your editor.",
     "sessions": "Your editor lists the sessions; so does: sessionary ls",
+    "branch": "Fork the session with your editor, or in the workbench: both stay open.",
     "sethome": "An editor cannot be the home channel: messages are sent to chats.",
 }
 

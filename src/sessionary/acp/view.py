@@ -153,7 +153,7 @@ class SessionView:
         """Show nothing more; prompts that wait get no answer."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        self._listening.close()
+        self._listening.close()  # the task may not have begun
         await self._asker.close()
         for prompt in self._prompts.values():
             prompt.done.cancel()
@@ -205,6 +205,10 @@ class SessionView:
         await self._update(agent_text(text))
 
     async def _run(self) -> None:
+        with self._listening:  # whoever shows nothing more listens no more
+            await self._show_events()
+
+    async def _show_events(self) -> None:
         while True:
             live = await self._next()
             try:
