@@ -41,6 +41,14 @@ class HasWindow(Protocol):
 
 
 @runtime_checkable
+class Checked(Protocol):
+    """A runner whose settings can be checked further than by their types, without starting anything."""
+
+    def check(self) -> None:
+        """Raise `BadInput` if the agent cannot be run, such as a program that is not there."""
+
+
+@runtime_checkable
 class NamesModel(Protocol):
     """A runner that asks one model."""
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from sessionary.agents.command import CommandRunner
-from sessionary.agents.registry import catalog_of
+from sessionary.agents.registry import Checked, catalog_of
 from sessionary.cli.console import Column, Console
 from sessionary.cli.tree import command, group, pass_console
 from sessionary.config import Config, environment, load
@@ -166,7 +165,7 @@ def check_config(console: Console) -> None:
     made = Agents(settings, folder=loaded.home)
     for name in settings.agents:
         runner = made.get(name).runner
-        if isinstance(runner, CommandRunner):
+        if isinstance(runner, Checked):
             runner.check()
     asyncio.run(_build_channels(settings))
     sqlite_path(loaded.database)

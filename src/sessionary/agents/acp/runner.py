@@ -375,7 +375,8 @@ class _AcpTurn:
             if values is not None and value not in values:
                 raise _not_offered(name, f"value of {id}", value, values)
             if str(option.current_value) != value:
-                await self._set_option(id, value == "True" if values is None else value)
+                is_set = value.casefold() == "true"
+                await self._set_option(id, is_set if values is None else value)
             if id == self._model_option:
                 self._reader.model = value
 
