@@ -288,5 +288,5 @@ def everything_in(folder: Path) -> bytes:
 async def run_node(script: str, variables: Mapping[str, str]) -> str:
     """Run a module that imports the clients of `tests/node_clients`."""
     node = await asyncio.to_thread(node_clients.node)
-    command = [node, "--input-type=module", "--eval", script]
-    return await run(*command, env=variables, cwd=node_clients.FOLDER)
+    options = ("--input-type=module", "--eval", script)
+    return await run(node, *options, env=variables, cwd=node_clients.FOLDER)

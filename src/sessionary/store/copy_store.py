@@ -38,9 +38,7 @@ GENERATION = "generation"
 PAGE = 500
 PAGE_BYTES = 4 * 1024 * 1024
 # Tables with rows of any size: a page of them is measured before it is read.
-LARGE = frozenset(
-    {"blobs", "checkpoints", "checkpoint_values", "checkpoint_writes", "stored_runs"}
-)
+LARGE = frozenset({"blobs", "checkpoints", "checkpoint_values", "checkpoint_writes", "stored_runs"})
 _LEAST = {"INTEGER": -(2**62), "TEXT": ""}
 
 T = TypeVar("T")

@@ -18,8 +18,8 @@ from sessionary.web.connections import OpenConnections
 from sessionary.web.context import PREFIX, WebContext
 from sessionary.web.jobs import BackgroundJobs
 from sessionary.web.middleware import RequestGuard
-from sessionary.web.openai import conversations as openai_conversations
 from sessionary.web.openai import chat as openai_chat
+from sessionary.web.openai import conversations as openai_conversations
 from sessionary.web.openai import errors as openai_errors
 from sessionary.web.openai import files as openai_files
 from sessionary.web.openai import models as openai_models

@@ -497,6 +497,36 @@ async def test_a_response_is_cancelled(any_world: OpenAIWorld) -> None:
     assert (await ask(client, "again", previous_response_id=made.id)).output_text == "Fine."
 
 
+async def test_whoever_reads_a_stream_sees_that_it_was_cancelled(
+    world: OpenAIWorld, client: AsyncOpenAI
+) -> None:
+    streaming = asyncio.Event()
+
+    async def tell(_: Any, moment: str) -> None:
+        if moment == "streaming":
+            streaming.set()
+            await asyncio.Event().wait()
+
+    world.model.at_moment = tell
+    world.model.will(Reply("a long answer that never ends"))
+    stream = await client.responses.create(model=MODEL, input="go", stream=True)
+    events: list[Any] = []
+    async for event in stream:
+        events.append(event)
+        if event.type == "response.output_text.delta" and len(events) == 5:
+            await streaming.wait()
+            await client.responses.cancel(events[0].response.id)
+
+    kinds = [each.type for each in events]
+    assert kinds[-1] == "response.failed"
+    assert kinds.count("response.output_item.added") == kinds.count("response.output_item.done")
+    deltas = [each.delta for each in events if each.type == "response.output_text.delta"]
+    end = events[-1].response
+    assert (end.status, end.output[-1].status) == ("cancelled", "incomplete")
+    assert end.output_text == "".join(deltas)
+    assert await client.responses.retrieve(end.id) == end
+
+
 async def test_a_repeated_request_with_its_key_is_one_turn(any_world: OpenAIWorld) -> None:
     client = await connected(any_world)
     any_world.model.will(Reply("once"))
