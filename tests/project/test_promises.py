@@ -23,9 +23,9 @@ def file_of(name: str) -> Path:
 
 
 def test_every_promise_attack_and_fault_is_listed() -> None:
-    wanted = [f"P{n}" for n in range(1, 20)]
-    wanted += [f"S{n}" for n in range(1, 27)]
-    wanted += [f"F{n}" for n in range(1, 28)]
+    wanted = [f"P{n}" for n in range(1, 23)]
+    wanted += [f"S{n}" for n in range(1, 29)]
+    wanted += [f"F{n}" for n in range(1, 29)]
 
     assert list(rows()) == wanted
 
