@@ -37,6 +37,8 @@ HOSTILE = {
     "chunked twice": HEAD
     + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "a hidden coding": HEAD + b"Transfer-Encoding:\x0bchunked\r\n\r\n0\r\n\r\n",
+    "a length for this connection only": HEAD
+    + b"Connection: close, Content-Length\r\nContent-Length: 5\r\n\r\nhello",
     "an empty coding": HEAD + b"Transfer-Encoding: \r\nContent-Length: 0\r\n\r\n",
     "a space before the colon": HEAD + b"Content-Length : 5\r\n\r\nhello",
     "a folded header": HEAD + b"X-A: b\r\n  c\r\nContent-Length: 0\r\n\r\n",
@@ -49,6 +51,7 @@ HOSTILE = {
     "dots in the path": b"GET /openai/v1/../../x HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "hidden dots in the path": b"GET /openai/%2e%2E/x HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "a hidden slash in the path": b"GET /openai/..%2fx HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "dots between hidden slashes": b"GET /openai/v1%2f..%5Cx HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "a backslash in the path": b"GET /openai/v1\\..\\x HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "a fragment": b"GET /openai/v1#x HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "two spaces": b"GET  /openai/v1 HTTP/1.1\r\nHost: localhost\r\n\r\n",

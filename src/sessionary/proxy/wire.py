@@ -167,6 +167,9 @@ def _split(head: bytes) -> tuple[bytes, Headers]:
 
 def _framing(head: RequestHead | ResponseHead) -> int | Framing | None:
     codings, lengths = head.tokens(b"transfer-encoding"), head.values(b"content-length")
+    if b"content-length" in head.tokens(b"connection"):
+        # It would be left out as a header of this connection only; the body would be taken for the next message.
+        raise Malformed("The end of the body is not clear.")
     if codings:
         if lengths or codings != [b"chunked"] or head.minor == 0:
             raise Malformed("The end of the body is not clear.")
