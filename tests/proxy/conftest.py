@@ -189,6 +189,7 @@ async def running(
     server: ServerOptions | None = None,
     told: list[str] | None = None,
     has_default: bool = True,
+    more: Mapping[str | None, Upstream] | None = None,
     **options: Any,
 ) -> AsyncIterator[ProxyWorld]:
     """A proxy in front of an upstream; it is `openai`, `anthropic`, and what has no name."""
@@ -198,6 +199,7 @@ async def running(
         }
         if has_default:
             upstreams[None] = Upstream(None, f"{upstream.url}/base")
+        upstreams.update(more or {})
         proxy = Proxy(
             store,
             upstreams,

@@ -12,9 +12,13 @@ from typing import Any
 
 import pytest
 
+from sessionary.model.turn import TurnState
+from sessionary.proxy.server import ServerOptions
+from sessionary.proxy.upstream import Upstream
 from sessionary.store.database import Store
 from tests.proxy.conftest import ProxyWorld, chat, chat_events, events, running, said
 from tests.support.raw_upstream import CUT, RawRequest, Script, chunk, streamed, whole
+from tests.support.tcp_server import TcpServer
 
 EXCHANGES = 200
 TEXTS = ("hello", "Zürich ✨ 東京 🏔️", "line\none\ttwo", '"quoted" \\ {json}', "data: [DONE]", "")
@@ -218,11 +222,12 @@ async def test_the_pieces_of_a_stream_come_when_the_upstream_sends_them(
 async def test_what_is_not_asked_of_a_model_passes_unrecorded(fast_world: ProxyWorld) -> None:
     world = fast_world
     models = b'{"object": "list", "data": []}'
-    world.upstream.will(whole(models), whole(b'{"input_tokens": 7}'), whole(b"[1.0]"))
+    world.upstream.will(whole(models), whole(b'{"input_tokens": 7}'), *[whole(b"[1.0]")] * 2)
 
     listed = await world.send(world.request("/openai/v1/models", method="GET"))
     counted = await world.post("/anthropic/v1/messages/count_tokens", {"messages": []})
     vectors = await world.post("/openai/v1/embeddings", {"input": "x"})
+    await world.post("/openai/v1/threads/t_1/messages", {"role": "user", "content": "x"})
     await world.settle()
 
     assert listed.endswith(models)
@@ -238,6 +243,82 @@ async def test_paths_without_a_name_go_to_the_upstream_without_a_name(
     await fast_world.post("/v1/chat/completions?a=%2e%2E%C3%BC&b", {"model": "m", "messages": []})
 
     assert fast_world.upstream.requests[0].target == "/base/v1/chat/completions?a=%2e%2E%C3%BC&b"
+
+
+async def test_the_name_of_a_model_may_have_a_slash_in_it(fast_world: ProxyWorld) -> None:
+    fast_world.upstream.will(whole(b"{}"))
+
+    await fast_world.send(fast_world.request("/openai/v1/models/meta%2Fllama-3", method="GET"))
+
+    assert fast_world.upstream.requests[0].target == "/v1/models/meta%2Fllama-3"
+
+
+async def test_an_answer_that_begins_within_the_request_is_recorded_with_all_of_the_request(
+    file_store: Store,
+) -> None:
+    question = "many words " * 20_000
+    first, *rest = chat_events("fine")
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length:")[2].split()[0])
+        writer.write(b"".join(p for p in streamed([first])[:-1] if isinstance(p, bytes)))
+        await reader.readexactly(length)
+        writer.write(b"".join(map(chunk, (*rest, b""))))
+        await writer.drain()
+        await reader.read()
+
+    async with (
+        TcpServer(serve) as early,
+        running(file_store, more={None: Upstream(None, f"http://127.0.0.1:{early.port}")}) as world,
+    ):
+        body = {"model": "gpt-5", "stream": True, "messages": [said(question)]}
+        request = world.request(CHAT, body)
+        reader, writer = await asyncio.open_connection("127.0.0.1", world.proxy.port)
+        half = len(request) // 2
+        writer.write(request[:half])
+        await reader.readuntil(first)
+        writer.write(request[half:])
+        assert b"[DONE]" in await reader.read()
+        writer.close()
+        await world.settle()
+
+        [head] = world.heads()
+        assert world.texts(head) == [question, "fine"]
+        status = world.proxy.service.journal.status
+        assert (status.passing, status.passed) == (0, 1)
+
+
+async def test_what_comes_behind_the_last_event_of_a_stream_takes_no_memory(
+    file_store: Store,
+) -> None:
+    async with running(file_store, memory_bytes=200_000) as world:
+        for number in range(12):
+            goes_on = asyncio.Event()
+            *head, last = streamed(chat_events("hi"))
+            world.upstream.will([*head, goes_on, chunk(b": nothing\n\n" * 900), last])
+            reader, writer = await asyncio.open_connection("127.0.0.1", world.proxy.port)
+            body = {"stream": True, "messages": [said(f"question {number}")]}
+            writer.write(world.request("/openai" + CHAT, body))
+            await reader.readuntil(b"[DONE]")
+            goes_on.set()
+            assert (await reader.read()).endswith(chunk(b""))
+            writer.close()
+        world.upstream.will(chat("words " * 20_000))
+        await world.ask(said("a long answer?"))
+        await world.settle()
+
+        assert world.texts(world.heads()[-1])[-1] == "words " * 20_000
+
+
+async def test_a_client_of_http_1_0_is_not_told_to_go_on(fast_world: ProxyWorld) -> None:
+    fast_world.upstream.will(whole(b"{}"))
+
+    answer = await fast_world.send(
+        b"POST /openai/v1/embeddings HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n{}"
+    )
+
+    assert answer.startswith(b"HTTP/1.1 200 ")
 
 
 async def test_bodies_in_chunks_pass_in_chunks_and_a_client_that_asks_is_told_to_go_on(
@@ -361,6 +442,20 @@ async def test_a_body_that_breaks_off_is_not_made_to_look_whole(fast_world: Prox
 
     assert b"Content-Length: 100" in answer or answer == b""
     assert len(answer.partition(b"\r\n\r\n")[2]) < 100
+
+
+async def test_a_body_without_a_length_that_stops_coming_is_not_made_to_look_whole(
+    file_store: Store,
+) -> None:
+    async with running(file_store, server=ServerOptions(idle_seconds=0.3)) as world:
+        world.upstream.will([b"HTTP/1.1 200 OK\r\n\r\nhalf", asyncio.Event()])
+
+        answer = await world.send(world.request("/openai" + CHAT, {"messages": [said("hello")]}))
+        await world.settle()
+
+        assert not answer.endswith(chunk(b""))
+        [turn] = world.turns(world.heads()[0])
+        assert turn.state is TurnState.INTERRUPTED
 
 
 def test_a_raw_request_tells_its_target() -> None:

@@ -111,6 +111,22 @@ async def test_a_store_that_is_away_loses_only_what_does_not_fit_into_memory(
         assert len(world.heads()) == 4
 
 
+async def test_a_body_that_is_cut_counts_only_with_what_is_kept_of_it(
+    file_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sessionary.proxy.journal.MOST_WAITING_BYTES", 1_000_000)
+    async with running(file_store, hold_seconds=HOLD_SECONDS, copy_bytes=100_000) as world:
+        world.upstream.answer = lambda _: chat("hi")
+        with locked(tmp_path / "s.db"):
+            await world.ask(said("many words " * 200_000))
+            await world.ask(said("few"))
+        await until_recording(world)
+        await world.settle()
+
+        status = world.proxy.service.status()
+        assert (status["late"], status["lost"]) == (2, 0)
+
+
 @pytest.mark.timeout(120)
 async def test_traffic_goes_on_while_the_database_server_is_down(
     postgres_to_break: PostgresServer,

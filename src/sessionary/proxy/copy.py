@@ -101,6 +101,11 @@ class BodyCopy:
         self._taken += len(data)
         self._pieces.append(data)
 
+    @property
+    def held(self) -> int:
+        """How many bytes it holds; of one that is too long, fewer than came."""
+        return KEPT_BYTES if self.is_cut else self.size
+
     def bytes(self) -> bytes:
         """What there is of it."""
         if len(self._pieces) > 1:
@@ -219,9 +224,9 @@ class ExchangeCopy:
         )
 
     @property
-    def size(self) -> int:
+    def held(self) -> int:
         """How many bytes of bodies it holds."""
-        return self.request.size + self.response.size
+        return self.request.held + self.response.held
 
     def release(self) -> None:
         """Forget the bodies."""

@@ -143,7 +143,7 @@ class Journal:
 
     async def _end(self, copy: ExchangeCopy) -> None:
         """Write a finished exchange, again and again while the database is away."""
-        size = copy.size
+        size = copy.held
         self._waiting_bytes += size
         try:
             row = await self._in_thread(copy, lambda: copy.end(self._clock.now()))
@@ -175,7 +175,7 @@ class Journal:
         self, copy: ExchangeCopy, make: Callable[[], StoredExchange]
     ) -> StoredExchange:
         """Compress large bodies in a thread, so that other streams go on meanwhile."""
-        return make() if copy.size < KEPT_BYTES else await asyncio.to_thread(make)
+        return make() if copy.held < KEPT_BYTES else await asyncio.to_thread(make)
 
     async def _write(self, row: StoredExchange) -> None:
         await self._store.write(

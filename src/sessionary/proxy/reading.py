@@ -45,7 +45,8 @@ class Interface(StrEnum):
 _PATHS = {
     "/chat/completions": Interface.CHAT,
     "/responses": Interface.RESPONSES,
-    "/messages": Interface.MESSAGES,
+    # OpenAI's assistants have messages too: /v1/threads/ID/messages.
+    "/v1/messages": Interface.MESSAGES,
 }
 
 

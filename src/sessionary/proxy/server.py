@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from urllib.parse import unquote_to_bytes
 
@@ -291,8 +292,8 @@ class ProxyServer:
         path, mark, query = head.target.partition(b"?")
         if b"#" in path or b"\\" in path or path.startswith(b"//"):
             raise Refused(400, "The path is malformed.")
-        segments = [unquote_to_bytes(each) for each in path.split(b"/")]
-        if any(each in (b".", b"..") or b"/" in each or b"\\" in each for each in segments):
+        # An encoded slash may stand in the name of a model, but must not lead out of the path for any reader.
+        if any(each in (b".", b"..") for each in re.split(rb"[/\\]", unquote_to_bytes(path))):
             raise Refused(400, "The path is malformed.")
         token = None
         first, slash, rest = path[1:].partition(b"/")
@@ -314,7 +315,7 @@ class ProxyServer:
 def _interface_of_path(target: bytes) -> Interface | None:
     path = target.partition(b"?")[0].decode("ascii")
     # Errors of other paths of Anthropic, such as token counts, have its shape too.
-    return Interface.MESSAGES if "/messages" in path else interface_of("POST", path)
+    return Interface.MESSAGES if "/v1/messages" in path else interface_of("POST", path)
 
 
 def _without_port(host: bytes) -> bytes:
@@ -445,11 +446,12 @@ class _Exchange:
             self._client.reader.on_gone = None
             if self._connection is not None:
                 self._connection.close()
-            if copy is not None and not copy.is_begun:
-                copy.release()
-            elif copy is not None and not self._is_ended:
-                copy.broken = copy.broken or self._why_broken()
-                await self._end()
+            if copy is not None and not self._is_ended:
+                if copy.is_begun or copy.status:
+                    copy.broken = copy.broken or self._why_broken()
+                    await self._end()
+                else:
+                    copy.release()
 
     def _why_broken(self) -> str:
         return "the client broke off" if self._client.reader.is_gone else "the upstream broke off"
@@ -482,7 +484,7 @@ class _Exchange:
         try:
             return await self._respond(upload)
         except Refused:
-            if upload.done() and upload.exception() is not None:
+            if upload.done() and isinstance(upload.exception(), Malformed | TimeoutError):
                 await upload  # raises why there is no answer
             raise
         finally:
@@ -537,7 +539,7 @@ class _Exchange:
 
     async def _continue(self) -> None:
         """Ask a client for the body that waits to be asked."""
-        if b"100-continue" in self._head.tokens(b"expect"):
+        if self._head.minor == 1 and b"100-continue" in self._head.tokens(b"expect"):
             await self._client.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     async def _pieces(self) -> AsyncIterator[bytes]:
@@ -551,7 +553,7 @@ class _Exchange:
             content = self._body.feed(data)
             # A request that follows at once behind chunks would have to be put back: its client sends it again.
             self._has_more = self._body.consumed < len(data)
-            if self._copy is not None:
+            if self._copy is not None and not self._is_ended:
                 self._copy.request.add(content)
             yield data[: self._body.consumed]
 
@@ -577,7 +579,7 @@ class _Exchange:
         self._begin()
 
     def _begin(self) -> None:
-        if self._copy is not None:
+        if self._copy is not None and not self._copy.is_begun:
             self._copy.is_begun = True
             self._recording.begin(self._copy)
 
@@ -600,8 +602,6 @@ class _Exchange:
         keeps_alive = self._head.keeps_alive and not (is_early or self._has_more)
         copy = self._copy
         if copy is not None:
-            if not copy.is_begun:  # it is answered before it was read to its end
-                self._begin()
             media_type = (head.values(b"content-type") or [b""])[0]
             copy.begin_response(head.status, media_type, head.tokens(b"content-encoding"))
         keeps_alive = await self._pass_back(head, body, keeps_alive=keeps_alive)
@@ -643,12 +643,12 @@ class _Exchange:
             try:
                 async with asyncio.timeout(self._server.idle_seconds):
                     data = await connection.read()
-            except OSError:
-                data = b""
+            except OSError:  # it was broken off, or nothing came for too long
+                data = None
             if client.reader.is_gone:
                 return False
             if not data:
-                if not body.end():
+                if data is None or not body.end():
                     # Broken off: the client must see that, so its connection is closed without an end.
                     client.writer.transport.abort()
                     return False
@@ -658,7 +658,8 @@ class _Exchange:
                     await client.write(chunk(b""))
                 break
             content = body.feed(data)
-            if copy is not None and (copy.add(content) or body.done):
+            # What comes behind the last event of a stream says nothing.
+            if copy is not None and not self._is_ended and (copy.add(content) or body.done):
                 await self._finish()
             if makes_chunks:
                 await client.write(chunk(content))
@@ -690,6 +691,7 @@ class _Exchange:
     async def _end(self) -> None:
         assert self._copy is not None
         self._is_ended = True
+        self._begin()  # if it was answered before it was read to its end
         try:
             await self._recording.end(self._copy)
         except SessionaryError:
