@@ -1,4 +1,4 @@
-"""What the tests of integrations share: houses on both databases, and a model that answers."""
+"""What the tests of integrations share: stores on both databases, and a model that answers."""
 
 import tomllib
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -19,7 +19,7 @@ KINDS = ("sqlite", "postgres")
 
 @pytest.fixture
 def new_url(postgres: Server, migrated: str, tmp_path: Path) -> Iterator[Callable[[str], str]]:
-    """Gives the address of an delete_all_rows store."""
+    """Gives the address of an empty store."""
     given: list[str] = []
 
     def new(kind: str) -> str:
@@ -43,7 +43,7 @@ def shared(postgres: Server, migrated: str) -> Iterator[str]:
 
 @pytest.fixture(params=KINDS)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An delete_all_rows store on each database."""
+    """An empty store on each database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/sessionary.db"
     return delete_all_rows(request.getfixturevalue("shared"))
@@ -51,7 +51,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def urls(new_url: Callable[[str], str]) -> Urls:
-    """An delete_all_rows store on each database, for programs that use both."""
+    """An empty store on each database, for programs that use both."""
     return tuple(new_url(kind) for kind in KINDS)
 
 

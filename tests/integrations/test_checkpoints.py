@@ -7,7 +7,8 @@ import signal
 import sys
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, cast
 
@@ -368,18 +369,21 @@ def test_namespaces_and_channels_may_have_any_name_and_ids_are_checked(client: S
         saver.prune(["alice"], strategy="everything")
 
 
-def put_many(saver: SessionaryCheckpointer, number: int, name: str = "long") -> None:
-    """Checkpoints of a thread, each with one channel that changes and one that does not."""
+BIG = "x" * 1000
+
+
+def putting(saver: SessionaryCheckpointer, number: int, name: str = "long") -> Iterator[Any]:
+    """Put checkpoints of a thread, each with one channel that changes and one that does not."""
     made, parent = empty_checkpoint(), where(name, checkpoint_ns="")
-    big = "x" * 1000
     version = saver.get_next_version(None, None)
     for step in range(number):
         made = {**made, "id": f"{step:08}"}
-        made["channel_values"] = {"step": step, "big": big}
+        made["channel_values"] = {"step": step, "big": BIG}
         versions: Any = {"step": f"{step + 1:032}.a", "big": version}
         made["channel_versions"] = versions
         new = versions if step == 0 else {"step": versions["step"]}
         parent = saver.put(parent, made, {"source": "loop", "step": step}, new)
+        yield parent
 
 
 def test_reading_the_newest_of_10_000_checkpoints_takes_as_many_steps_as_of_10(
@@ -408,7 +412,7 @@ def test_reading_the_newest_of_10_000_checkpoints_takes_as_many_steps_as_of_10(
                 taken(lambda: saver.put_writes(newest.config, [("step", 1)], "task")),
             ]
 
-        put_many(saver, 10, "short")
+        list(putting(saver, 10, "short"))
         few = measured("short")
         client.store.write(_fill, saver, 10_000).result()
         many = measured("long")
@@ -438,7 +442,7 @@ def _fill(tx: Tx, saver: SessionaryCheckpointer, number: int) -> None:
         (),
         {"store": Here(), "moment": lambda _: saver._client.moment(), "profile": "main"},
     )()
-    put_many(inside, number)
+    list(putting(inside, number))
 
 
 def _value_count(tx: Tx, name: str) -> int:
@@ -674,6 +678,53 @@ def test_threads_and_writers_at_once_lose_nothing(url: str) -> None:
             said = [each.text for each in one.find(head.id).messages()]
             assert said.count("hello") == 6
         assert broken(one) == []
+
+
+def test_pruning_takes_nothing_from_a_thread_that_is_written_to_at_the_same_time(url: str) -> None:
+    with Sessionary(url) as one, Sessionary(url) as two:
+        saver, pruner = SessionaryCheckpointer(one), SessionaryCheckpointer(two)
+        is_over = threading.Event()
+
+        def prune() -> int:
+            times = 0
+            while not is_over.is_set():
+                pruner.prune(["long"])
+                times += 1
+            return times
+
+        with ThreadPoolExecutor(1) as pool:
+            pruning = pool.submit(prune)
+            try:
+                for step, _ in enumerate(putting(saver, 150)):
+                    newest = saver.get_tuple(where("long"))
+                    assert newest is not None
+                    assert newest.checkpoint["channel_values"] == {"step": step, "big": BIG}
+            finally:
+                is_over.set()
+        assert pruning.result() > 1
+        assert len(list(saver.list(where("long")))) <= 150
+
+
+def test_what_follows_a_checkpoint_that_was_pruned_meanwhile_has_all_of_its_values(
+    client: Sessionary,
+) -> None:
+    saver = SessionaryCheckpointer(client)
+    first, second, _ = putting(saver, 3)
+    saver.put_writes(where("long", checkpoint_ns="", checkpoint_id="00000003"), [("step", 9)], "t")
+    saver.prune(["long"])
+    made = {**empty_checkpoint(), "id": "00000003"}
+    versions: Any = {"step": saver.get_next_version("2", None), "big": "other", "gone": "2"}
+    made["channel_values"] = {"step": 7, "big": "another branch"}
+    made["channel_versions"] = versions
+
+    saver.put(first, cast(Any, made), {}, {"step": versions["step"]})
+
+    found = saver.get_tuple(where("long"))
+    assert found is not None
+    assert found.checkpoint["channel_values"] == made["channel_values"]
+    assert found.pending_writes == [("t", "step", 9)]
+    made["id"], made["channel_versions"] = "00000004", {"step": versions["step"]}
+    saver.put(second, cast(Any, made), {}, {"step": versions["step"]})  # nothing to take over
 
 
 def test_a_checkpoint_and_its_messages_are_written_together_or_not_at_all(

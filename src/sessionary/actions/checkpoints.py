@@ -29,7 +29,10 @@ class ThreadNamespace(Struct, frozen=True):
 
 
 class NewCheckpoint(Struct, frozen=True):
-    """A checkpoint to be written, and the values that its channels have got with it."""
+    """A checkpoint to be written, and the values that its channels have got with it.
+
+    `inherited` returns those that it has from its parent.
+    """
 
     id: str
     parent_id: str | None
@@ -37,6 +40,7 @@ class NewCheckpoint(Struct, frozen=True):
     body: Serialized
     metadata: Serialized
     values: tuple[tuple[str, Serialized], ...]
+    inherited: Callable[[], list[tuple[str, Serialized]]]
 
 
 class StoredCheckpoint(NamedTuple):
@@ -98,7 +102,9 @@ def put(
     """Write a checkpoint and its new values."""
     thread_no, namespace_no = open_namespace(tx, where, session_no=session_no, known=known)
     row = CheckpointRow(namespace_no, new.id, new.parent_id, *new.body, *new.metadata)
-    checkpoints.put(tx, row, thread_no=thread_no, run_id=new.run_id, values=new.values)
+    if not checkpoints.put(tx, row, thread_no=thread_no, run_id=new.run_id, values=new.values):
+        # The parent was deleted while the graph ran, and the values that only it had were deleted with it.
+        checkpoints.put_values(tx, namespace_no, new.inherited())
 
 
 def put_writes(tx: Tx, where: ThreadNamespace, writes: Sequence[WriteRow]) -> None:
@@ -213,6 +219,7 @@ def delete_of_runs(tx: Tx, run_ids: Iterable[str], *, profile: str, loads: Loads
     Raise `Conflict` if a later checkpoint has a channel that is rebuilt from what they have written.
     """
     for namespace_no, ids in checkpoints.of_runs(tx, run_ids, profile=profile).items():
+        checkpoints.lock_namespace(tx, namespace_no)
         gone = frozenset(ids)
         left = _Chains(tx, namespace_no, loads)
         if left.need(gone):
@@ -233,6 +240,7 @@ def prune(tx: Tx, thread: str, *, profile: str, keep_latest: bool, loads: Loads)
         checkpoints.delete_checkpoints_of_thread(tx, place.thread_no)
         return
     for namespace in checkpoints.namespaces(tx, place.thread_no):
+        checkpoints.lock_namespace(tx, namespace.no)
         row = checkpoints.newest(tx, namespace.no)
         if row is None:
             continue
@@ -272,6 +280,7 @@ def copy_thread(tx: Tx, source: str, target: str, *, profile: str, session_no: i
         checkpoints.delete_thread(tx, there.thread_no)
     thread_no = checkpoints.insert_thread(tx, target, session_no, profile=profile)
     for space in spaces:
+        checkpoints.lock_namespace(tx, space.no)
         checkpoints.copy_namespace(tx, space, thread_no)
 
 

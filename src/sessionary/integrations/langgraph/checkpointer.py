@@ -299,6 +299,14 @@ class SessionaryCheckpointer(BaseCheckpointSaver[str]):
         values: dict[str, Any] = body.pop("channel_values")
         told = cast(dict[str, Any], get_checkpoint_metadata(config, metadata))
         run_id, parent_id = told.get("run_id"), get_checkpoint_id(config)
+
+        def inherited() -> list_of[tuple[str, Serialized]]:
+            return [
+                (value_name(channel, version), self.serde.dumps_typed(values[channel]))
+                for channel, version in checkpoint["channel_versions"].items()
+                if channel in values and channel not in new_versions
+            ]
+
         new = NewCheckpoint(
             check_id(checkpoint["id"], "id of a checkpoint"),
             None if parent_id is None else check_id(parent_id, "id of a checkpoint's parent"),
@@ -312,6 +320,7 @@ class SessionaryCheckpointer(BaseCheckpointSaver[str]):
                 )
                 for channel, version in new_versions.items()
             ),
+            inherited,
         )
         # Graphs inside a graph have messages of their own.
         is_recorded = self._messages is not None and where.namespace == ""

@@ -145,6 +145,11 @@ def namespaces(tx: Tx, thread_no: int) -> list[Namespace]:
     return [Namespace(no, digest, codec.decode(name)) for no, digest, name in rows]
 
 
+def lock_namespace(tx: Tx, namespace_no: int) -> None:
+    """Let nobody else write into a namespace until the transaction ends."""
+    tx.one("lock_checkpoint_namespace", no=namespace_no)
+
+
 def newest(tx: Tx, namespace_no: int) -> CheckpointRow | None:
     """The newest checkpoint of a namespace."""
     row = tx.one("newest_checkpoint", namespace_no=namespace_no)
@@ -237,21 +242,36 @@ def put(
     thread_no: int,
     run_id: str | None,
     values: Sequence[tuple[str, Serialized]],
-) -> None:
-    """Write a checkpoint and the values that are new in it; one with the same id is replaced."""
-    statements: list[Statement] = [
+) -> bool:
+    """Write a checkpoint and the values that are new in it; say whether the one that it comes from is there.
+
+    One with the same id is replaced.
+    """
+    statements = _putting_values(row.namespace_no, values)
+    run_digest = None if run_id is None else digest_of(run_id)
+    fields = {**row._asdict(), "thread_no": thread_no, "run_digest": run_digest}
+    statements.append(("put_checkpoint", fields))
+    if row.parent_id is not None:
+        # After the writes: now nobody can delete it until the transaction ends.
+        which = {"namespace_no": row.namespace_no, "id": row.parent_id}
+        statements.append(("has_checkpoint", which))
+    *_, found = tx.batch(statements)
+    return row.parent_id is None or bool(found)
+
+
+def put_values(tx: Tx, namespace_no: int, values: Sequence[tuple[str, Serialized]]) -> None:
+    """Write values of channels by their names."""
+    tx.batch(_putting_values(namespace_no, values))
+
+
+def _putting_values(namespace_no: int, values: Sequence[tuple[str, Serialized]]) -> list[Statement]:
+    return [
         (
             "put_checkpoint_value",
-            {"namespace_no": row.namespace_no, "name": name, "form": form, "body": body},
+            {"namespace_no": namespace_no, "name": name, "form": form, "body": body},
         )
         for name, (form, body) in sorted(values)
     ]
-    fields = row._asdict()
-    run_digest = None if run_id is None else digest_of(run_id)
-    statements.append(
-        ("put_checkpoint", {**fields, "thread_no": thread_no, "run_digest": run_digest})
-    )
-    tx.batch(statements)
 
 
 def put_writes(tx: Tx, namespace_no: int, writes: Sequence[WriteRow]) -> None:
@@ -293,10 +313,10 @@ def delete(tx: Tx, namespace_no: int, ids: Sequence[str]) -> None:
 
 
 def keep_only(tx: Tx, namespace_no: int, ids: Sequence[str]) -> None:
-    """Delete all other checkpoints of a namespace, and their writes."""
+    """Delete all other checkpoints of a namespace, and the writes of all up to the last of these."""
     which = {"namespace_no": namespace_no, "names": codec.encode(ids)}
     tx.run("delete_other_checkpoints", **which)
-    tx.run("delete_other_checkpoint_writes", **which)
+    tx.run("delete_other_checkpoint_writes", **which, through=max(ids, default=LAST_ID))
 
 
 def keep_only_values(tx: Tx, namespace_no: int, value_names: Iterable[str]) -> None:

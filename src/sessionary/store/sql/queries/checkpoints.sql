@@ -33,6 +33,10 @@ WHERE t.no > :after AND t.profile = :profile AND s.ended_at IS NULL ORDER BY t.n
 -- name: namespaces_of_thread
 SELECT no, digest, name FROM checkpoint_namespaces WHERE thread_no = :thread_no ORDER BY no;
 
+-- name: lock_checkpoint_namespace
+-- Hold a namespace until the transaction ends: whoever writes into it waits.
+SELECT no FROM checkpoint_namespaces WHERE no = :no {{for_update}};
+
 -- name: checkpoint_columns
 c.namespace_no, c.id, c.parent_id, c.form, c.body, c.metadata_form, c.metadata
 
@@ -41,6 +45,9 @@ SELECT {{checkpoint_columns}} FROM checkpoints c WHERE c.namespace_no = :namespa
 
 -- name: get_checkpoint
 SELECT {{checkpoint_columns}} FROM checkpoints c WHERE c.namespace_no = :namespace_no AND c.id = :id;
+
+-- name: has_checkpoint
+SELECT 1 FROM checkpoints WHERE namespace_no = :namespace_no AND id = :id;
 
 -- name: page_of_checkpoints
 SELECT {{checkpoint_columns}} FROM checkpoints c
@@ -114,7 +121,9 @@ DELETE FROM checkpoint_writes WHERE namespace_no = :namespace_no AND checkpoint_
 DELETE FROM checkpoints WHERE namespace_no = :namespace_no AND NOT id {{among_names}};
 
 -- name: delete_other_checkpoint_writes
-DELETE FROM checkpoint_writes WHERE namespace_no = :namespace_no AND NOT checkpoint_id {{among_names}};
+-- Those of a later checkpoint may be there before it is.
+DELETE FROM checkpoint_writes
+WHERE namespace_no = :namespace_no AND checkpoint_id <= :through AND NOT checkpoint_id {{among_names}};
 
 -- name: delete_other_checkpoint_values
 DELETE FROM checkpoint_values WHERE namespace_no = :namespace_no AND NOT name {{among_names}};
