@@ -12,10 +12,17 @@ from typing import Any
 import pytest
 from openai import AsyncOpenAI
 
-from agents import Agent, OpenAIChatCompletionsModel, Runner, function_tool, set_tracing_disabled
+from agents import (
+    Agent,
+    OpenAIChatCompletionsModel,
+    RunContextWrapper,
+    Runner,
+    function_tool,
+    set_tracing_disabled,
+)
 from sessionary import BadInput, Conflict, Sessionary, TurnLost
 from sessionary.actions import turns
-from sessionary.integrations.openai_agents import SessionarySession, park_run, resume_run
+from sessionary.integrations.openai_agents import About, SessionarySession, park_run, resume_run
 from sessionary.store.database import Tx
 from tests.integrations.sdk_programs import MODEL, ROOT, Urls, broken, environ
 from tests.support.model_server import ModelServer
@@ -137,6 +144,31 @@ async def test_a_run_with_a_context_of_its_own_comes_back(client: Sessionary, gu
     assert state is not None
     assert state._context is not None
     assert state._context.context == Tenant("acme\x00")
+
+
+async def test_a_run_is_found_only_with_the_context_of_its_tenant(
+    client: Sessionary, guide: Guide
+) -> None:
+    def session() -> SessionarySession:
+        return SessionarySession("alice", client, about=lambda given: About(profile=given["of"]))
+
+    ours, theirs = (RunContextWrapper({"of": name}) for name in ("ours", "theirs"))
+    agent = guide.agent()
+    result = await Runner.run(agent, FARO, context={"of": "ours"}, session=session())
+    await session().save_run(result)
+
+    assert await session().load_run(agent, wrapper=theirs) is None
+    assert not await session().delete_run(wrapper=theirs)
+    for asking in (session().load_run(agent), session().delete_run()):
+        with pytest.raises(BadInput, match=r"wrapper=RunContextWrapper\(context\)"):
+            await asking
+    state = await session().load_run(agent, wrapper=ours)
+    assert state is not None
+    await session().save_run(state)
+    assert client.sessions().items == ()
+    with Sessionary(client.store.url, profile="ours") as tenant:
+        assert len(tenant.sessions().items) == 1
+    assert await session().delete_run(wrapper=ours)
 
 
 async def test_a_run_of_an_older_sdk_is_read_and_one_of_a_newer_sdk_is_left_alone(

@@ -8,52 +8,48 @@ that asks people itself stores the run with the session: see `SessionarySession.
 """
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib.metadata import version
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from weakref import WeakKeyDictionary
+
+from msgspec.structs import replace
 
 from sessionary.actions import turns
 from sessionary.actions.sessions.append import NewMessage
 from sessionary.clock import Moment, to_micros
 from sessionary.errors import BadInput, Conflict, SessionaryError, TurnLost
+from sessionary.formats import openai_items
+from sessionary.formats.parts import Content
 from sessionary.integrations import parked_runs, thread
 from sessionary.integrations.base import (
     NewFiles,
     SessionaryClient,
+    parts_of,
     read_nothing,
     require_extra,
     wait_for_write,
 )
 from sessionary.integrations.parked_runs import PendingCall, ProgramTurn
 from sessionary.integrations.thread import ExternalThread
-from sessionary.model.message import Entry
+from sessionary.model import codec
+from sessionary.model.message import Entry, Message, Part, Reasoning, Role
 from sessionary.model.question import Question, outcome_text
 from sessionary.model.source import Person
+from sessionary.model.transcript import chats_of
 from sessionary.model.turn import Lease, TurnState
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
 from sessionary.store.tables import checkpoints as stored_runs
 
-if TYPE_CHECKING:
-    from agents.usage import RequestUsage
-import json
-
-from msgspec.structs import replace
-
-from sessionary.formats import openai_items
-from sessionary.formats.parts import Content
-from sessionary.integrations.base import parts_of
-from sessionary.model import codec
-from sessionary.model.message import Message, Part, Reasoning, Role
-from sessionary.model.transcript import chats_of
-
 with require_extra("openai-agents", "The storage for the OpenAI Agents SDK"):
     from agents.memory import SessionSettings
     from agents.run_state import SUPPORTED_SCHEMA_VERSIONS
+    from agents.usage import RequestUsage
 
     from agents import (
         Agent,
@@ -314,7 +310,7 @@ class SessionarySession:
             "version": version("openai-agents"),
             "run": state.to_json(context_serializer=context_serializer),
         }
-        where = self._thread(_NOTHING)
+        where = self._thread(self._facts(state._context))
         await wait_for_write(
             self._client.store.write(
                 _save_run,
@@ -329,15 +325,17 @@ class SessionarySession:
         self,
         agent: "Agent[Any]",
         *,
+        wrapper: "RunContextWrapper[Any] | None" = None,
         context_override: "Mapping[str, Any] | RunContextWrapper[Any] | None" = None,
         context_deserializer: Callable[[Mapping[str, Any]], Any] | None = None,
     ) -> "RunState[Any, Agent[Any]] | None":
         """Return the run that is stored with the session; None if there is none.
 
-        It stays stored until `save_run` replaces it or `delete_run` deletes it. The last two parameters are those of
-        the SDK's `RunState.from_json`. Raise `BadInput` if a version of the SDK stored it that this one cannot read.
+        It stays stored until `save_run` replaces it or `delete_run` deletes it. A session with `about` needs the
+        context of the run as `wrapper`. The last two parameters are those of the SDK's `RunState.from_json`. Raise
+        `BadInput` if a version of the SDK stored it that this one cannot read.
         """
-        where = self._thread(_NOTHING)
+        where = self._thread_of_run(wrapper)
         self._lease(where)
         text = await self._client.store.read(_load_run, where)
         if text is None:
@@ -351,9 +349,12 @@ class SessionarySession:
             context_deserializer=context_deserializer,
         )
 
-    async def delete_run(self) -> bool:
-        """Delete the run that is stored with the session; say whether there was one."""
-        where = self._thread(_NOTHING)
+    async def delete_run(self, *, wrapper: "RunContextWrapper[Any] | None" = None) -> bool:
+        """Delete the run that is stored with the session; say whether there was one.
+
+        A session with `about` needs the context of the run as `wrapper`.
+        """
+        where = self._thread_of_run(wrapper)
         moment, lease = self._client.moment(), self._lease(where)
         return await wait_for_write(
             self._client.store.write(_delete_run, where, moment=moment, lease=lease)
@@ -423,6 +424,15 @@ class SessionarySession:
         made = ExternalThread(facts.profile or self._client.profile, source, model=model)
         self._last = (facts, model, made)
         return made
+
+    def _thread_of_run(self, wrapper: "RunContextWrapper[Any] | None") -> ExternalThread:
+        """Where a run is stored; without its context it could be taken for the run of another profile."""
+        if self._about is not None and wrapper is None:
+            raise BadInput(
+                "A session with `about` finds a run by its context: give it as "
+                "wrapper=RunContextWrapper(context)."
+            )
+        return self._thread(self._facts(wrapper))
 
     def _run(self, wrapper: "RunContextWrapper[Any]") -> _Run:
         if wrapper not in self._runs:
