@@ -53,6 +53,12 @@ class SessionBusy(Conflict):
         self.session_no = session_no
 
 
+class ResponseInProgress(Conflict):
+    """What the program wants to go on after is still being written; try again when it is complete."""
+
+    kind = "response-in-progress"
+
+
 class BudgetUsedUp(NotAllowed):
     """A budget is used up; try again in its next period."""
 
@@ -76,10 +82,14 @@ class NamedSession(Struct, frozen=True):
 
 
 class AfterEntry(Struct, frozen=True):
-    """The entry that a program goes on after; in a fork, if the session has gone on since."""
+    """The entry that a program goes on after; in a fork, if the session has gone on since.
+
+    With `is_running` its turn was still writing when the program asked to go on after it.
+    """
 
     session_id: str
     seq: int
+    is_running: bool = False
 
 
 class NewExchange(Struct, frozen=True):
@@ -119,7 +129,8 @@ class BegunExchange(Struct, frozen=True):
     after_seq: int
     key: SessionKey
     start: TurnStart | None = None
-    # The note under which the program's next request finds the session: of the messages that it has sent.
+    # The note under which the program's next request finds the session: of the messages that it has sent. No client if
+    # they are not the beginning of its conversation: then there is no note.
     client: str = ""
     digest: str = ""
     began_at: datetime | None = None
@@ -131,7 +142,8 @@ def begin_exchange(
     """Store a request and begin its turn, or find the turn that an equal request has begun.
 
     Raises `SessionBusy` while another turn runs in the session, `WaitsForPeople`, `BudgetUsedUp`, `RetryLater` while
-    running turns have reserved the rest of a budget, and `Conflict` if the idempotency key belongs to another request.
+    running turns have reserved the rest of a budget, `ResponseInProgress`, and `Conflict` if the key belongs to another
+    request.
     """
     messages = [each.message for each in new.messages]
     _check(messages)
@@ -144,7 +156,7 @@ def begin_exchange(
     )
     key = context.key(source)
     routing.lock_key(tx, key)
-    name = None if new.idempotency_key is None else f"v1/{new.client}/{new.idempotency_key}"
+    name = _idempotency_name(new)
     earlier = _find_earlier(tx, new, name, key, moment=moment)
     if earlier is not None:
         return earlier
@@ -156,6 +168,8 @@ def begin_exchange(
         files.keep_files(tx, each.message, each.files, profile=context.profile, moment=moment)
     if head.waits_for_people and not history:
         begun = _answer(tx, context, head, source, prompt.message, name, moment=moment)
+        if client:
+            prefixes.note(tx, digest, head, seq=begun.after_seq, client=client)
         return replace(begun, client=client, digest=digest)
     _check_free(tx, head)
     for each in history:
@@ -175,7 +189,8 @@ def begin_exchange(
         raise _busy(head)
     turns.keep_options(tx, new.options, head.no)
     seq = start.begun.prompts[-1].seq
-    prefixes.note(tx, digest, head, seq=seq, client=client)
+    if client:
+        prefixes.note(tx, digest, head, seq=seq, client=client)
     prefixes.note(tx, new.fingerprint, head, seq=seq, client=_retries_of(new))
     return BegunExchange(
         arrival.id,
@@ -189,6 +204,17 @@ def begin_exchange(
         digest,
         moment.now,
     )
+
+
+def find_begun(
+    tx: Tx, context: EngineContext, new: NewExchange, *, moment: Moment
+) -> BegunExchange | None:
+    """Return the turn that an equal request has begun; None if this one is to begin its own."""
+    return _find_earlier(tx, new, _idempotency_name(new), context.key(new.source), moment=moment)
+
+
+def _idempotency_name(new: NewExchange) -> str | None:
+    return None if new.idempotency_key is None else f"v1/{new.client}/{new.idempotency_key}"
 
 
 def _check(messages: Sequence[Message]) -> None:
@@ -262,7 +288,7 @@ def _find_earlier(
     if noted is None or noted.turn.state in (TurnState.FAILED, TurnState.INTERRUPTED):
         return None
     arrival_id = arrivals.id_of_entry(tx, noted.head.no, noted.seq) or ""
-    return _begun(new, noted.head, noted.turn, noted.seq, key, arrival_id=arrival_id)
+    return _begun(tx, new, noted.head, noted.turn, noted.seq, key, arrival_id=arrival_id)
 
 
 class _NotedTurn(Struct, frozen=True):
@@ -293,7 +319,7 @@ def _joined(tx: Tx, arrival: Arrival, new: NewExchange, key: SessionKey) -> Begu
     if found is None:
         raise Conflict("The answer to that request was deleted; nothing was stored.")
     head = sessions.get_by_no(tx, found.session_no)
-    return _begun(new, head, found.turn, found.after_seq, key, arrival_id=arrival.id)
+    return _begun(tx, new, head, found.turn, found.after_seq, key, arrival_id=arrival.id)
 
 
 class FoundTurn(Struct, frozen=True):
@@ -324,6 +350,7 @@ def find_turn(tx: Tx, arrival: Arrival, *, profile: str) -> FoundTurn | None:
 
 
 def _begun(
+    tx: Tx,
     new: NewExchange,
     head: SessionHead,
     turn: Turn,
@@ -333,9 +360,10 @@ def _begun(
     arrival_id: str,
 ) -> BegunExchange:
     digest = prefix_digests(each.message for each in new.messages)[-1]
-    client = new.client
-    if isinstance(new.place, NamedSession):
-        client = _client_in(new, head)
+    client = _client_in(new, head) if isinstance(new.place, NamedSession) else new.client
+    noted = prefixes.find(tx, [digest], profile=key.profile, client=client)
+    if noted is None or (noted.session_no, noted.seq) != (head.no, seq):
+        client = ""
     return BegunExchange(
         arrival_id,
         head.id,
@@ -362,16 +390,24 @@ def _place(
     context: EngineContext,
     moment: Moment,
 ) -> tuple[ResumePoint, str]:
-    """Return the session to go on in, locked, and under whose name its conversation is noted."""
+    """Return the session to go on in, locked, and under whose name its conversation is noted.
+
+    The name is empty if what was sent is not the beginning of a conversation: another one may contain the same messages
+    and must not be taken for it.
+    """
     profile, place = context.profile, new.place
     opening = Opening(profile, new.source)
     if isinstance(place, AfterEntry):
+        if place.is_running:
+            raise ResponseInProgress(
+                "The response to go on from is still being written; nothing was stored. Try again when it is complete."
+            )
         head = log.lock_session(tx, place.session_id, profile=profile)
         known = KnownPrefix(head.no, place.seq, 0)
         point = resent.continue_after(tx, known, messages, profile=profile, moment=moment)
         if point is None:
             raise log.missing_error(tx, place.session_id, profile=profile)
-        return point, new.client
+        return point, ""
     if isinstance(place, NamedSession):
         head = _named(tx, place.ref, opening, moment=moment)
         client = _client_in(new, head)
@@ -380,7 +416,10 @@ def _place(
         )
         if point is None or point.head.no != head.no:
             # Its own log is the history; what a program has sent to begin it is stored.
-            point = ResumePoint(head, _answered_before(messages) if head.message_count else 0)
+            if not head.message_count:
+                return ResumePoint(head, 0), client
+            answered = _answered_before(messages)
+            return ResumePoint(head, answered), client if answered else ""
         return point, client
     point = None
     noted = _find_retried(tx, new, profile=profile, moment=moment)
@@ -396,7 +435,7 @@ def _place(
 
 
 def _client_in(new: NewExchange, head: SessionHead) -> str:
-    return f"{new.client}/{head.id}"
+    return f"{new.client} in {head.id}"
 
 
 def _named(tx: Tx, ref: str, opening: Opening, *, moment: Moment) -> SessionHead:
@@ -494,9 +533,11 @@ def read_written(tx: Tx, turn: Turn, *, after: int, profile: str) -> list[Entry]
     found: list[Entry] = []
     after = max(after, turn.first_seq - 1)
     while page := read.read_log(tx, turn.session_id, profile=profile, after=after):
-        found += [
-            each for each in page if each.turn_id == turn.id and isinstance(each.body, Message)
-        ]
+        for each in page:
+            if each.turn_id not in (None, turn.id):
+                return found  # of a later turn: this one has ended before
+            if each.turn_id is not None and isinstance(each.body, Message):
+                found.append(each)
         after = page[-1].seq
     return found
 

@@ -69,7 +69,8 @@ async def test_a_wrong_token_a_weak_token_and_no_token_are_refused(server: OpenA
         ({"messages": [*HELLO] * 3000}, None, "invalid_value"),
         ({"model": "plain", "tools": [LOOK]}, "tools", "unsupported_parameter"),
         ({"user": "u" * 2000}, None, "invalid_value"),
-        ({"extra_headers": {"X-Session-Id": "s" * 500}}, "session", "invalid_value"),
+        ({"extra_headers": {"X-Session-Id": "s" * 500}}, "X-Session-Id", "invalid_value"),
+        ({"extra_body": {"session": "conv_"}}, "session", "invalid_value"),
         ({"extra_headers": {"Idempotency-Key": "not valid!"}}, None, "invalid_value"),
     ],
 )

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import httpx2
 import openai
 import pytest
 from openai import AsyncOpenAI
@@ -124,6 +125,58 @@ async def test_other_tokens_and_other_users_do_not_continue_a_conversation(
     assert session_of(await ask(mine, again, user="ann")) == session_of(first)
 
 
+async def test_a_user_with_the_name_of_a_session_does_not_continue_it(server: OpenAIWorld) -> None:
+    client = await server.client()
+    server.model.otherwise = Reply("hi")
+    named: Any = {"user": "ann", "extra_headers": {"X-Session-Id": "support"}}
+    first = await ask(client, said("my number is 1234"), **named)
+
+    other = await ask(client, said("my number is 1234", "no", "what is it?"), user="ann/support")
+
+    assert session_of(other) not in (session_of(first), "")
+    head = await server.store.read(read.get_head, session_of(other), profile="main")
+    assert head.parent_id is None
+
+
+async def test_what_follows_a_response_or_is_sent_alone_is_no_beginning_of_a_conversation(
+    server: OpenAIWorld,
+) -> None:
+    client = await server.client()
+    server.model.otherwise = Reply("yes")
+    secret: Any = await client.responses.create(model="assistant", input="my number is 1234")
+    for retries in ("0", "1"):
+        await client.responses.create(
+            model="assistant",
+            input="go on",
+            previous_response_id=secret.id,
+            extra_headers={"X-Stainless-Retry-Count": retries},
+        )
+    named: Any = {"extra_headers": {"X-Session-Id": "one"}}
+    await ask(client, said("my name is Ann"), **named)
+    await ask(client, said("go on"), **named)
+    await ask(client, said("and on"), **named)
+
+    other = await ask(client, said("go on", "yes", "what is my number?"))
+    both = [*said("go on"), *said("and now?")]
+    await ask(client, both, **named)
+
+    assert "1234" not in str(server.model.requests[-2].messages)
+    assert await server.texts(session_of(other)) == [
+        "user: go on",
+        "assistant: yes",
+        "user: what is my number?",
+        "assistant: yes",
+    ]
+    # Nothing was taken back.
+    assert [each for each in await server.texts("one") if each.startswith("user")] == [
+        "user: my name is Ann",
+        "user: go on",
+        "user: and on",
+        "user: go on",
+        "user: and now?",
+    ]
+
+
 async def test_an_answer_that_was_not_noted_is_recognised_by_the_log(server: OpenAIWorld) -> None:
     client = await server.client()
     server.model.will(Reply("hi"), Reply("fine"))
@@ -188,13 +241,28 @@ async def test_a_session_may_have_any_name(server: OpenAIWorld) -> None:
     client = await server.client()
     server.model.otherwise = Reply("hi")
 
-    for name in ("Größe\r\nX-Evil: 1", "a b/c?d", "日本"):
+    for name in ("Größe\r\nX-Evil: 1", "a b/c?d", " ", "100%25", "日本"):
         raw = await client.chat.completions.with_raw_response.create(
             model="assistant", messages=said("hello"), extra_body={"session": name}
         )
         assert session_of(raw.parse()) == name
         assert unquote(raw.headers["x-session-id"]) == name
         assert "x-evil" not in raw.headers
+        # As the answer has it, the name can be sent back.
+        back = {"X-Session-Id": raw.headers["x-session-id"]}
+        assert session_of(await ask(client, said("again"), extra_headers=back)) == name
+    async with httpx2.AsyncClient(
+        base_url=server.url
+    ) as http:  # the official client sends ASCII only
+        answer = await http.post(
+            "/chat/completions",
+            headers={
+                b"Authorization": f"Bearer {client.api_key}".encode(),
+                b"X-Session-Id": "日本".encode(),
+            },
+            json={"model": "assistant", "messages": said("again")},
+        )
+    assert answer.json()["sessionary"]["session_id"] == "日本"
 
 
 async def test_a_session_that_was_moved_to_the_trash_is_refused_by_name_and_replaced_otherwise(

@@ -1,6 +1,7 @@
 """Responses of turns that wait for people, and of people who are erased."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import openai
@@ -10,6 +11,7 @@ from sessionary.actions.retention import erase, purge
 from sessionary.actions.retention.erase import ErasureSubject
 from sessionary.actions.sessions import edit
 from sessionary.engine import questions
+from sessionary.engine.ports import Event, TurnRequest
 from sessionary.engine.questions import Answerer
 from sessionary.model.question import Answer, Decision
 from sessionary.model.source import Person
@@ -18,8 +20,25 @@ from sessionary.testing.fakes import ScriptedRunner
 from tests.support.model_server import ModelServer, Reply
 from tests.support.openai_world import OpenAIWorld, openai_world
 from tests.web.openai.test_people import asking
+from tests.web.openai.test_retries import is_equal, until
 from tests.web.test_openai_conversations import refused
 from tests.web.test_openai_files import kept
+
+
+class HeldRunner(ScriptedRunner):
+    """Asks, and stops before it goes on after the answer."""
+
+    def __init__(self) -> None:
+        super().__init__(asking)
+        self.reached = asyncio.Event()
+        self.open = asyncio.Event()
+
+    async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
+        if request.question("1") is not None:
+            self.reached.set()
+            await self.open.wait()
+        async for event in super().run(request):
+            yield event
 
 
 async def test_a_response_that_waits_for_people_is_answered_by_the_next(
@@ -56,6 +75,34 @@ async def test_a_response_that_waits_for_people_is_answered_by_the_next(
         )
         assert third.output_text == "Nothing to ask."
         assert third.conversation == first.conversation
+
+
+async def test_a_repeated_answer_to_a_question_gets_the_response_of_the_first(
+    store: Store, model: ModelServer
+) -> None:
+    runner = HeldRunner()
+    async with openai_world(store, model, runners={"plain": runner}) as world:
+        client = await world.client()
+        first = await client.responses.create(model="plain", input="book")
+        keyed: Any = {
+            "model": "plain",
+            "input": "Rome",
+            "previous_response_id": first.id,
+            "extra_headers": {"Idempotency-Key": "key"},
+        }
+
+        answers = [asyncio.create_task(client.responses.create(**keyed))]
+        await runner.reached.wait()
+        with pytest.raises(openai.ConflictError) as error:
+            await client.responses.create(**keyed | {"extra_headers": {}})
+        assert error.value.code == "response_in_progress"
+        answers.append(asyncio.create_task(client.responses.create(**keyed)))
+        await until(lambda: is_equal(world.listeners, 2))
+        runner.open.set()
+
+        one, two = await asyncio.gather(*answers)
+        assert one == two
+        assert "Rome" in one.output_text
 
 
 async def test_a_background_response_waits_until_an_owner_has_approved(

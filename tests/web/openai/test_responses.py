@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,18 @@ from openai import AsyncOpenAI, OpenAI
 from openai.types.responses import Response, ResponseItemList
 from pydantic import BaseModel
 
+from sessionary.actions.sessions import log
 from sessionary.clock import RandomIds, SystemClock
+from sessionary.engine import exchange
 from sessionary.model.access import Scope
-from sessionary.store.database import Store
+from sessionary.model.message import message
+from sessionary.store.database import Store, Tx
 from sessionary.store.open import open_store
 from tests.support.model_agent import TOOLS
 from tests.support.model_script import Call, Refusal, Reply
 from tests.support.model_server import ModelServer
 from tests.support.openai_world import OpenAIWorld, openai_world
+from tests.support.statement_counter import StatementCounter, counted_sqlite
 from tests.web.test_openai_conversations import refused, texts_of
 from tests.web.test_openai_files import kept
 
@@ -33,6 +38,7 @@ LOOK: Any = {
     "strict": False,
 }
 MODEL = "assistant"
+NOW = datetime(2026, 11, 15, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -525,6 +531,40 @@ async def test_whoever_reads_a_stream_sees_that_it_was_cancelled(
     assert (end.status, end.output[-1].status) == ("cancelled", "incomplete")
     assert end.output_text == "".join(deltas)
     assert await client.responses.retrieve(end.id) == end
+
+
+async def test_an_old_response_is_read_without_the_rest_of_its_session(
+    tmp_path: Path, model: ModelServer
+) -> None:
+    counter = StatementCounter()
+    with counted_sqlite(counter):
+        url = f"sqlite:///{tmp_path}/s.db"
+        opened = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
+        async with openai_world(opened, model) as world:
+            client = await connected(world)
+            model.otherwise = Reply("yes")
+            first = await ask(client, "one")
+            await ask(client, "two", previous_response_id=first.id)
+        facts: Any = first.model_extra
+        turn_id, session_id = (facts["sessionary"][name] for name in ("turn_id", "session_id"))
+
+        async def statements() -> int:
+            counter.clear()
+            progress = await opened.read(exchange.read_progress, turn_id, after=1, profile="main")
+            assert progress is not None
+            assert [each.body.text for each in progress.written] == ["yes"]  # type: ignore[union-attr]
+            return counter.statements
+
+        before = await statements()
+        await opened.write(_append_many, session_id, count=3000)
+
+        assert await statements() == before
+        opened.close()
+
+
+def _append_many(tx: Tx, session_id: str, *, count: int) -> None:
+    for number in range(count):
+        log.append(tx, session_id, message("user", f"note {number}"), profile="main", at=NOW)
 
 
 async def test_a_repeated_request_with_its_key_is_one_turn(any_world: OpenAIWorld) -> None:

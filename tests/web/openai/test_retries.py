@@ -88,14 +88,14 @@ async def test_a_retry_joins_the_turn_that_is_running_and_sees_all_of_its_text(
     first = asyncio.create_task(stream())
     await gate.reached.wait()
     second = asyncio.create_task(stream())
-    await until(lambda: _is(server.listeners, 2))
+    await until(lambda: is_equal(server.listeners, 2))
     gate.open.set()
 
     assert await first == await second == LONG.text
     assert len(server.model.requests) == 1
 
 
-async def _is(found: int, wanted: int) -> bool:
+async def is_equal(found: int, wanted: int) -> bool:
     return found == wanted
 
 
@@ -114,6 +114,50 @@ async def test_the_clients_own_retry_without_a_key_joins_the_first_turn(
 
     assert again.id == first.id
     assert anew.choices[0].message.content == "twice"
+
+
+async def test_a_retry_in_another_session_is_another_request(server: OpenAIWorld) -> None:
+    client = await server.client()
+    server.model.otherwise = Reply("hi")
+    sessions_of = []
+
+    for name, more in (
+        ("ann", {}),
+        ("bob", {"X-Stainless-Retry-Count": "1"}),
+        ("ann", {"Idempotency-Key": "key"}),
+    ):
+        answer = await client.chat.completions.create(
+            model="assistant", messages=HELLO, extra_headers={"X-Session-Id": name} | more
+        )
+        sessions_of.append(session_of(answer))
+
+    assert sessions_of == ["ann", "bob", "ann"]
+    with pytest.raises(openai.ConflictError) as error:
+        await client.chat.completions.create(
+            model="assistant",
+            messages=HELLO,
+            extra_headers={"X-Session-Id": "bob", "Idempotency-Key": "key"},
+        )
+    assert "belongs to another request" in str(error.value)
+
+
+async def test_a_repeated_request_gets_its_answer_when_no_other_turn_could_begin(
+    store: Store, model: ModelServer
+) -> None:
+    async with openai_world(store, model, engine={"most_turns": 1}) as server:
+        client = await server.client()
+        gate = Gate(model)
+        model.will(LONG)
+        keyed: Any = {"extra_headers": {"Idempotency-Key": "key"}}
+        first = asyncio.create_task(_ask_and_read(client, stream=True, **keyed))
+        await gate.reached.wait()
+
+        second = asyncio.create_task(_ask_and_read(client, stream=True, **keyed))
+        await until(lambda: is_equal(server.listeners, 2))
+        gate.open.set()
+
+        assert await first == await second == LONG.text
+        assert len(model.requests) == 1
 
 
 @pytest.mark.parametrize("is_streamed", [True, False])
@@ -168,7 +212,7 @@ async def test_a_client_with_a_key_that_goes_away_finds_the_whole_answer_later(
     asking = asyncio.create_task(_ask_and_read(client, stream=True, **keyed))
     await gate.reached.wait()
     asking.cancel()
-    await until(lambda: _is(server.listeners, 0))
+    await until(lambda: is_equal(server.listeners, 0))
     gate.open.set()
 
     assert await _ask_and_read(client, stream=True, **keyed) == LONG.text

@@ -19,16 +19,16 @@ from sessionary.formats.chat_completions import (
     read_tool_choice,
     read_tools,
 )
-from sessionary.model import codec
 from sessionary.model.turn import TurnState
 from sessionary.model.turn_answer import TurnAnswer
 from sessionary.model.turn_options import TurnOptions
 from sessionary.model.usage import UsageTotal
 from sessionary.model.view import question_json
 from sessionary.web.auth import Writer, context_of
-from sessionary.web.openai.conversations import PREFIX as CONVERSATION
+from sessionary.web.openai.conversations import named_session
 from sessionary.web.openai.errors import ApiError
 from sessionary.web.openai.exchange import (
+    SESSION_HEADER,
     Exchange,
     ExchangeEvent,
     ExchangeRequest,
@@ -50,7 +50,6 @@ B = TypeVar("B", bound=Struct)
 # Where msgspec says that a value is wrong.
 _AT = re.compile(r" - at `\$\.?([^`]*)`")
 _EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
-_LONGEST_NAME = 200
 _MOST_STOPS = 4
 
 
@@ -117,10 +116,12 @@ async def create_chat_completion(request: Request, caller: Writer) -> Response:
     facts = facts_of(request)
     person = user_of(body.user, body.safety_identifier)
     name = named_session(
-        facts.session,
-        (body.metadata or {}).get("session"),
-        body.session,
-        body.conversation,
+        {
+            SESSION_HEADER: facts.session,
+            "metadata.session": (body.metadata or {}).get("session"),
+            "session": body.session,
+            "conversation": body.conversation,
+        }
     )
     try:
         messages = await with_files(context_of(request), caller, body.messages)
@@ -154,24 +155,6 @@ async def create_chat_completion(request: Request, caller: Writer) -> Response:
 def user_of(*given: str | None) -> str | None:
     """The user that a program names, by whichever of its fields."""
     return next((each.strip() for each in given if each is not None and each.strip()), None)
-
-
-def named_session(*given: Any) -> str | None:
-    """The session that a request names: the first of these that is given."""
-    for each in given:
-        name = each.get("id") if isinstance(each, dict) else each
-        if name is None or name == "":
-            continue
-        if not isinstance(name, str) or len(name) > _LONGEST_NAME:
-            raise ApiError(
-                400,
-                f"A session is named by a text of up to {_LONGEST_NAME} characters; nothing was stored.",
-                code="invalid_value",
-                param="session",
-            )
-        # A conversation of `/v1/conversations` is a session, too.
-        return codec.storable_text(name).removeprefix(CONVERSATION)
-    return None
 
 
 def _refuse_unsupported(body: ChatBody) -> None:

@@ -1,6 +1,6 @@
 """`/v1/conversations`: the sessions of the record, with their entries as items."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query, Request
@@ -260,6 +260,25 @@ def find_conversation(
     if head is None or head.folder is SessionFolder.GONE or head.trashed_at is not None:
         raise ApiError(404, f"There is no conversation {id[:80]!a}.", param=param)
     return head
+
+
+def named_session(given: Mapping[str, Any]) -> str | None:
+    """The session that a request names: the first that is given of these, by the parameters that may name it."""
+    for param, value in given.items():
+        name = value.get("id") if isinstance(value, dict) else value
+        if name is None or name == "":
+            continue
+        # A conversation is a session, too.
+        name = codec.storable_text(name).removeprefix(PREFIX) if isinstance(name, str) else ""
+        if not 0 < len(name) <= edit.MAX_ID:
+            raise ApiError(
+                400,
+                f"A session is named by a text of 1 to {edit.MAX_ID} characters; nothing was stored.",
+                code="invalid_value",
+                param=param,
+            )
+        return name
+    return None
 
 
 def checked_metadata(given: Any, param: str = "metadata") -> dict[str, str]:

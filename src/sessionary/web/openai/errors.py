@@ -40,6 +40,7 @@ _CODES = {
     "session-busy": "conversation_locked",
     "error": "server_error",
 }
+_PARAMS = {"response-in-progress": "previous_response_id"}
 # Nobody reads it, but the metrics count it.
 _CLIENT_GONE = 499
 _QUERY = re.compile(r"query\.(\w+): ")
@@ -120,6 +121,7 @@ def api_error(error: SessionaryError) -> ApiError:
         status,
         str(error),
         code=code,
+        param=_PARAMS.get(error.kind),
         after=error.after if isinstance(error, RetryLater) else None,
         retry=False if status == 429 else None,
     )

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import ExitStack, aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote_to_bytes
 
 from fastapi import Request
 from msgspec import Struct
@@ -70,7 +70,7 @@ log = logging.getLogger(__name__)
 CLIENT_GONE = "the program that waited for the answer has gone away"
 _BUDGET = "The budget of"
 # What of a session's name stands in a header as it is; anything else is written as `%XX`.
-_IN_A_HEADER = " !\"#$&'()*+,/:;<=>?@[\\]^`{|}"
+_IN_A_HEADER = "!\"#$&'()*+,/:;<=>?@[\\]^`{|}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,13 +111,24 @@ class RequestFacts(Struct, frozen=True):
 def facts_of(request: Request) -> RequestFacts:
     """Read the headers that every route of this interface understands; the body was read before."""
     raw: bytes = getattr(request.state, "raw", b"")
-    hashed = hashlib.sha256(request.url.path.encode() + b"\n" + raw)
+    session = _session_header(request)
+    # The same words in another session are another request.
+    said = codec.encode([request.url.path, session]).encode() + b"\n" + raw
     return RequestFacts(
         idempotency_key(request),
-        hashed.hexdigest(),
+        hashlib.sha256(said).hexdigest(),
         request.headers.get(RETRY_HEADER, "0").strip() not in ("", "0"),
-        request.headers.get(SESSION_HEADER) or None,
+        session,
     )
+
+
+def _session_header(request: Request) -> str | None:
+    """The session that a header names, written as in our answers (`%XX`), or as it is."""
+    given = request.headers.get(SESSION_HEADER, "")
+    try:
+        return unquote_to_bytes(given.encode("latin-1")).decode() or None
+    except UnicodeDecodeError:
+        return given
 
 
 def source_of(caller: Caller, person: str | None) -> Source:
@@ -299,11 +310,14 @@ def _new_exchange(context: EngineContext, wanted: ExchangeRequest) -> NewExchang
         for each in wanted.messages
     )
     assert person is not None
-    named = "" if not wanted.person else f"/{person.id}"
+    client = caller.id
+    if wanted.person:
+        # A hash: so no user can choose a name under which others are noted, and an erasure leaves no name behind.
+        client += "/" + hashlib.sha256(person.id.encode()).hexdigest()[:32]
     return NewExchange(
         source,
         messages,
-        client=f"{caller.id}{named}",
+        client=client,
         fingerprint=wanted.fingerprint,
         place=wanted.place,
         options=options,
@@ -345,7 +359,12 @@ async def _begin(
 ) -> "Exchange":
     context: WebContext = request.app.state.context
     if not engine.turns.has_free_slot:
-        raise _NoPlace
+        begun = await context.store.read(
+            engine_exchange.find_begun, engine.context, new, moment=context.moment()
+        )
+        if begun is None:
+            raise _NoPlace
+        return Exchange(request, engine, wanted, begun, gone)
     made: list[Exchange] = []
 
     def take(begun: BegunExchange) -> None:

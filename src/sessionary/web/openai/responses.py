@@ -16,7 +16,6 @@ from starlette.responses import Response
 
 from sessionary.actions import turns
 from sessionary.actions.sessions import read
-from sessionary.actions.sessions.edit import MAX_ID
 from sessionary.engine import exchange as engine_exchange
 from sessionary.engine.context import EngineContext
 from sessionary.engine.exchange import AfterEntry, BegunExchange, ExchangeProgress, NamedSession
@@ -38,7 +37,11 @@ from sessionary.store.database import Tx
 from sessionary.store.tables import arrivals, sessions
 from sessionary.web.auth import ContextDep, Reader, Writer
 from sessionary.web.context import Caller, WebContext
-from sessionary.web.openai.conversations import conversation_name, find_conversation
+from sessionary.web.openai.conversations import (
+    conversation_name,
+    find_conversation,
+    named_session,
+)
 from sessionary.web.openai.errors import ApiError
 from sessionary.web.openai.exchange import (
     SESSION_HEADER,
@@ -321,30 +324,14 @@ def _find_place(
     if previous is not None:
         stored = _find(tx, previous[:_LONGEST_ID], profile=profile, param="previous_response_id")
         progress = _progress(tx, stored, profile=profile)
-        if progress.turn.state is TurnState.RUNNING:
-            raise ApiError(
-                409,
-                f"The response {stored.id} is still being written; nothing was stored. Try again when it is complete.",
-                code="response_in_progress",
-                param="previous_response_id",
-            )
         last = max((each.seq for each in progress.written), default=stored.after_seq)
-        return AfterEntry(stored.turn.session_id, last), stored.system
+        is_running = progress.turn.state is TurnState.RUNNING
+        return AfterEntry(stored.turn.session_id, last, is_running), stored.system
     if asked.conversation is not None:
         head = find_conversation(tx, asked.conversation, profile=profile, param="conversation")
         return NamedSession(head.id), ""
-    named = facts.session or asked.session
-    if named is None:
-        return None, ""
-    named = named.removeprefix(conversation_name(""))
-    if not named or len(named) > MAX_ID:
-        raise ApiError(
-            400,
-            f"A session is named by a text of 1 to {MAX_ID} characters; nothing was stored.",
-            code="invalid_value",
-            param="metadata.session" if facts.session is None else SESSION_HEADER,
-        )
-    return NamedSession(named), ""
+    named = named_session({SESSION_HEADER: facts.session, "metadata.session": asked.session})
+    return (None if named is None else NamedSession(named)), ""
 
 
 def _split_system(messages: Sequence[MessageInput]) -> tuple[str, list[MessageInput]]:
