@@ -25,6 +25,7 @@ from sessionary.proxy.upstream import Upstream
 
 # The loop waits at most this long for a thread that reads an exchange: by default 5 ms, longer than most requests take.
 SWITCH_SECONDS = 0.0005
+_EVERYWHERE = frozenset({"0.0.0.0", "[::]"})
 
 
 class ProxyAddress(Struct, frozen=True):
@@ -72,10 +73,13 @@ def build(
             "needs a token then."
         )
     needs_token = settings.needs_token or changes.needs_token or exposed
+    shown = f"[{host.strip('[]')}]" if ":" in host else host
     tables: dict[str | None, UpstreamTable] = {}
-    for given in (KNOWN_UPSTREAMS.items(), settings.upstreams.items()):
-        tables.update(given)
+    tables.update(settings.upstreams.items())
     tables.update(map(parse_upstream, changes.upstreams))
+    if None not in tables:
+        # Paths of an upstream without a name may begin with /openai/: its keys are not for OpenAI.
+        tables = dict((*KNOWN_UPSTREAMS.items(), *tables.items()))
     upstreams = {name: Upstream(name, each.url, each.provider) for name, each in tables.items()}
     proxy = Proxy(
         app.store,
@@ -83,7 +87,8 @@ def build(
         ServerOptions(
             host=host,
             port=changes.port if changes.port is not None else settings.port or DEFAULT_PORT,
-            allowed_hosts=settings.allowed_hosts,
+            # The address that is printed must work; a page can reach us under that of all addresses.
+            allowed_hosts=settings.allowed_hosts | ({shown} - _EVERYWHERE),
             needs_token=needs_token,
             connections=settings.connections,
             idle_seconds=settings.idle_seconds,
@@ -102,7 +107,6 @@ def build(
     )
 
     def address() -> ProxyAddress:
-        shown = f"[{host}]" if ":" in host else host
         base = f"http://{shown}:{proxy.port}"
         return ProxyAddress(
             host,
