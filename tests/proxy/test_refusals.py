@@ -212,13 +212,21 @@ async def test_keys_are_passed_on_and_are_nowhere_else(
     async with running(file_store, told=told) as world:
         # An upstream that repeats the key in its error, and one that cannot be reached.
         echo = json.dumps({"error": {"message": f"Incorrect API key provided: {KEY}"}}).encode()
-        world.upstream.will(whole(echo, status="401 Unauthorized"), chat(f"Your key is {KEY}"))
+        in_php = b'{"error": {"message": "no: tool\\/0123456789"}}'
+        world.upstream.will(
+            whole(echo, status="401 Unauthorized"), whole(in_php), chat(f"Your key is {KEY}")
+        )
         asked = {
             "model": "m",
             "messages": [said(f"my key is {KEY}, sk-ant-0123456789-abc")],
             "user": KEY,
+            "mcp_servers": [{"url": "https://a.example", "authorization_token": "mcp-0123456789"}],
+            "tools": [
+                {"type": "mcp", "authorization": "tool/0123456789"},
+                {"type": "mcp", "headers": {"X-Auth": "head/0123456789", "X-Own": "harmless"}},
+            ],
         }
-        for _ in range(2):
+        for _ in range(3):
             await world.post(f"{CHAT}?key=query-0123456789&api-version=1", asked, headers=secrets)
         await world.upstream.go_offline()
         _, refused = await world.post(f"{CHAT}?key=query-0123456789", asked, headers=secrets)
@@ -245,6 +253,8 @@ async def test_keys_are_passed_on_and_are_nowhere_else(
         "azure-0123456789",
         "cookie-0123456789",
         "query-0123456789",
+        "mcp-0123456789",
+        "0123456789",
     )
     assert [value for value in values if value.encode() in everything] == []
     assert b"my key is [key], [key]" in everything

@@ -11,6 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from sessionary.actions import credentials
+from sessionary.clock import Moment, RandomIds, SystemClock
+from sessionary.errors import StoreUnavailable
+from sessionary.model.access import Scope
+from sessionary.proxy.server import ServerOptions
 from sessionary.store.database import Store
 from sessionary.store.postgres.store import PostgresStore
 from tests.proxy.conftest import ProxyWorld, chat, running, said
@@ -18,6 +23,7 @@ from tests.store.conftest import opened, short_waits
 from tests.support.postgres import PostgresServer
 
 HOLD_SECONDS = 0.3
+CHAT = "/openai/v1/chat/completions"
 
 
 _LOCKING = """
@@ -109,6 +115,69 @@ async def test_a_store_that_is_away_loses_only_what_does_not_fit_into_memory(
             "5 exchanges were not in the record; 3 exchanges were recorded" in world.texts(gap)[0]
         )
         assert len(world.heads()) == 4
+
+
+async def test_what_cannot_be_stored_at_all_is_a_gap_in_the_record(
+    file_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: bytes) -> bytes:
+        raise MemoryError("no room")
+
+    async with running(file_store) as world:
+        world.upstream.answer = lambda _: chat("hi")
+        with monkeypatch.context() as patch:
+            patch.setattr("sessionary.proxy.copy.pack", fails)
+            await world.ask(said("lost"))
+        await world.ask(said("kept"))
+        await world.settle()
+
+        [gap] = [head for head in world.heads() if head.source.chat_id == "gaps"]
+        [note] = world.texts(gap)
+        assert "what passed could not be stored" in note
+        assert "1 exchange was not in the record" in note
+        assert world.proxy.service.status()["gap"] is None
+
+
+async def test_a_gap_that_has_not_ended_when_the_proxy_is_stopped_is_in_the_record(
+    file_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise StoreUnavailable("gone")
+
+    async with running(file_store, hold_seconds=HOLD_SECONDS) as world:
+        world.upstream.answer = lambda _: chat("hi")
+        monkeypatch.setattr("sessionary.store.tables.exchanges.put", away)
+        for number in range(2):
+            await world.ask(said(f"number {number}"))
+
+    [gap] = world.heads()
+    assert "(gone). 2 exchanges were not in the record" in world.texts(gap)[0]
+
+
+async def test_a_token_that_was_good_stays_good_while_the_database_is_away(
+    file_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise StoreUnavailable("gone")
+
+    good = "sessionary_" + "a" * 64
+    moment = Moment(SystemClock().now(), RandomIds())
+    file_store.write(
+        credentials.add_token, good, profile="main", scope=Scope.WRITE, moment=moment
+    ).result()
+    monkeypatch.setattr("sessionary.proxy.service._TOKEN_SECONDS", 0.0)
+    async with running(file_store, server=ServerOptions(needs_token=True)) as world:
+        world.upstream.answer = lambda _: chat("hi")
+        await world.ask(said("before"), headers={"X-Sessionary-Token": good})
+        monkeypatch.setattr(credentials, "find_token", away)
+        await world.ask(said("meanwhile"), headers={"X-Sessionary-Token": good})
+        status, body = await world.post(
+            CHAT, {"messages": []}, headers={"X-Sessionary-Token": "sessionary_" + "b" * 64}
+        )
+        await world.settle()
+
+        assert (status, b"cannot be checked at the moment" in body) == (503, True)
+        assert len(world.heads()) == 2
 
 
 async def test_a_body_that_is_cut_counts_only_with_what_is_kept_of_it(

@@ -249,6 +249,8 @@ def secret_parts(values: Iterable[bytes]) -> tuple[bytes, ...]:
         for item in (value, *re.split(rb"[;,]", value)):
             words = (item, item.rpartition(b" ")[2], item.partition(b"=")[2])
             found.update(each.strip(b' "') for each in words)
+    # Some write a slash in JSON with a backslash before it.
+    found.update([each.replace(b"/", rb"\/") for each in found])
     # The longest first: one may be a part of another.
     return tuple(
         sorted((each for each in found if len(each) >= _SHORTEST_SECRET), key=len, reverse=True)

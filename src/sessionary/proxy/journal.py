@@ -166,6 +166,7 @@ class Journal:
             self._on_durable()
         except Exception:
             log.exception("An exchange that passed the proxy could not be kept; it is not recorded")
+            self._note_gap("what passed could not be stored", is_away=self._is_away)
             self._count(lost=1)
         finally:
             copy.release()
@@ -184,8 +185,8 @@ class Journal:
             expires_at=self._clock.now() + LEASE,
         )
 
-    def _note_gap(self, reason: str) -> None:
-        self._is_away = True
+    def _note_gap(self, reason: str, *, is_away: bool = True) -> None:
+        self._is_away = is_away
         if self._gap is not None:
             return
         self._gap = Gap(self._clock.now(), reason)
@@ -206,12 +207,14 @@ class Journal:
         if not self._ending:
             self._is_idle.set()
         self.status = replace(self.status, waiting=len(self._ending))
-        if self._gap is None or self._is_away or self._ending:
-            return
-        gap, self._gap = replace(self._gap, until=self._clock.now()), None
+        if self._gap is not None and not self._is_away and not self._ending:
+            self._on_gap(self._end_gap(self._gap))
+
+    def _end_gap(self, gap: Gap) -> Gap:
+        gap, self._gap = replace(gap, until=self._clock.now()), None
         self.status = replace(self.status, gap=None)
         log.warning("%s", gap.text)
-        self._on_gap(gap)
+        return gap
 
     async def wait_until_idle(self, seconds: float) -> None:
         """Wait until no finished exchange waits to be durable, but not longer than this."""
@@ -230,10 +233,16 @@ class Journal:
             except SessionaryError as error:
                 log.warning("The proxy could not tell the database that it runs: %s", error)
 
-    async def close(self, *, seconds: float) -> None:
-        """Wait for what is being written."""
+    async def close(self, *, seconds: float) -> Gap | None:
+        """Wait for what is being written; return the gap that has not ended by then."""
         self._is_closed = True
         if self._ending:
             await asyncio.wait(self._ending, timeout=seconds)
-        for task in [*self._ending, *self._begun.values()]:
+        left = [*self._ending, *self._begun.values()]
+        if self._ending:
+            self._note_gap("the proxy was stopped before the database answered")
+            self._count(lost=len(self._ending))
+        for task in left:
             task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        return None if self._gap is None else self._end_gap(self._gap)

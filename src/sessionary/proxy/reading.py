@@ -5,7 +5,7 @@ is kept as it came, up to a limit.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
@@ -21,6 +21,8 @@ from sessionary.formats.parts import Content
 from sessionary.model.message import Message, Role, from_json
 from sessionary.model.usage import MAX_COST_MICROUSD, CostStatus, Usage
 
+# Names of headers and parameters that hold secrets.
+SECRET_NAME = re.compile(rb"auth|cookie|key|passw|secret|sig|token|code", re.IGNORECASE)
 # What is kept of a body that cannot be read.
 MOST_RAW_CHARACTERS = 64 * 1024
 _LONGEST_NAME = 256
@@ -91,6 +93,8 @@ class Names(Struct, frozen=True):
     # A session that the request names; and what only tells conversations of one program apart.
     session: str | None = None
     scope: str | None = None
+    # Keys for servers whose tools the model is to call.
+    secrets: tuple[bytes, ...] = ()
 
 
 class _Facts(Struct, frozen=True):
@@ -98,6 +102,8 @@ class _Facts(Struct, frozen=True):
     user: Any = None
     safety_identifier: Any = None
     metadata: Any = None
+    tools: Any = None
+    mcp_servers: Any = None
 
 
 def read_names(body: bytes) -> Names:
@@ -115,7 +121,15 @@ def read_names(body: bytes) -> Names:
         ),
         session=_bounded(coerce.first_name(metadata.get("session"), metadata.get("session_id"))),
         scope=_bounded(scope),
+        secrets=tuple(_secrets((*coerce.records(facts.tools), *coerce.records(facts.mcp_servers)))),
     )
+
+
+def _secrets(servers: Iterable[Json]) -> Iterator[bytes]:
+    for server in servers:
+        for name, value in (*server.items(), *coerce.record(server.get("headers")).items()):
+            if isinstance(value, str) and SECRET_NAME.search(name.encode()):
+                yield value.encode()
 
 
 @cache

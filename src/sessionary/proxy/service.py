@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import hmac
 import logging
-import re
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -22,7 +21,7 @@ from sessionary.model.access import BudgetStatus, Scope
 from sessionary.model.source import Source
 from sessionary.proxy.copy import BodyCopy, ExchangeCopy, Memory, secret_parts
 from sessionary.proxy.journal import Gap, Journal
-from sessionary.proxy.reading import Names, interface_of, read_names
+from sessionary.proxy.reading import SECRET_NAME, Names, interface_of, read_names
 from sessionary.proxy.recorder import Recorder
 from sessionary.proxy.server import ProxyServer, Recording, Refused, Route, ServerOptions
 from sessionary.proxy.upstream import Upstream
@@ -36,7 +35,6 @@ _PERSON_HEADER = b"x-sessionary-person"
 # Whose conversation it is, where keys are exchanged for new ones from hour to hour.
 _ACCOUNT_HEADERS = (b"chatgpt-account-id",)
 _KEY_HEADERS = (b"x-api-key", b"api-key", b"x-goog-api-key", b"authorization")
-_SECRET_NAME = re.compile(rb"auth|cookie|key|passw|secret|sig|token|code", re.IGNORECASE)
 _LONGEST_NAME = 256
 _TOKEN_SECONDS = 10.0
 _MOST_TOKENS = 1_000
@@ -115,9 +113,17 @@ class RecordingService(Recording):
         name = credentials.hash_secret(token)
         until, profile = self._tokens.get(name, (0.0, None))
         if until < now:
-            found = await self._store.read(credentials.find_token, token)
-            is_good = found is not None and found.scope.allows(Scope.WRITE)
-            profile = found.profile if found is not None and is_good else None
+            try:
+                async with asyncio.timeout(self._options.hold_seconds):
+                    found = await self._store.read(credentials.find_token, token)
+            except (SessionaryError, TimeoutError) as error:
+                log.warning("A token of the proxy could not be checked: %s", error)
+                if profile is None:
+                    raise Refused(503, "Tokens cannot be checked at the moment.") from error
+                # It stays what it was when it could be checked: traffic goes on.
+            else:
+                is_good = found is not None and found.scope.allows(Scope.WRITE)
+                profile = found.profile if found is not None and is_good else None
             if len(self._tokens) >= _MOST_TOKENS:
                 self._tokens.clear()
             self._tokens[name] = now + _TOKEN_SECONDS, profile
@@ -185,14 +191,17 @@ class RecordingService(Recording):
     def begin(self, copy: ExchangeCopy) -> None:
         """Read what the request says of itself, and make it durable while it is answered."""
         names = read_names(copy.request.bytes())
+        if names.secrets:
+            copy.secrets = secret_parts((*copy.secrets, *names.secrets))
         session = _hidden(copy.facts.get("session") or names.session, copy)
         person = _hidden(copy.facts.pop("person", None) or names.person, copy)
         if session is not None:
             copy.facts["session"] = session
-        # A program that tells its conversations apart may use other keys from time to time.
-        whose = names.scope or copy.client
+        # A program that tells its conversations apart may use other keys from time to time. Many people may use one
+        # key, and begin with the same words.
+        kind, whose = ("scope", names.scope) if names.scope else ("key", copy.client)
         copy.facts["client"] = self._digest(
-            copy.facts["upstream"], "scope" if names.scope else "key", whose, session or ""
+            copy.facts["upstream"], kind, whose, session or "", person or ""
         )
         copy.client = ""
         copy.person = person
@@ -239,10 +248,10 @@ def _hidden(name: str | None, copy: ExchangeCopy) -> str | None:
 
 def _secrets(route: Route, head: RequestHead) -> tuple[bytes, ...]:
     """What no record may contain: keys in headers, in the query and in the path."""
-    values = [value for name, value in head.headers if _SECRET_NAME.search(name)]
+    values = [value for name, value in head.headers if SECRET_NAME.search(name)]
     for item in route.target.partition(b"?")[2].split(b"&"):
         name, _, value = item.partition(b"=")
-        if _SECRET_NAME.search(name):
+        if SECRET_NAME.search(name):
             values += [value, unquote_to_bytes(value)]
     if route.token is not None:
         values.append(route.token.encode())
@@ -293,7 +302,9 @@ class Proxy:
     async def stop(self) -> None:
         """Accept nothing more, finish what passes, and record what is durable, for some seconds each."""
         await self._server.close(seconds=_STOP_SECONDS)
-        await self.service.journal.close(seconds=_STOP_SECONDS)
+        gap = await self.service.journal.close(seconds=_STOP_SECONDS)
+        if gap is not None:
+            self.service.recorder.note_gap(gap)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
