@@ -29,7 +29,7 @@ from tests.proxy.conftest import (
     running,
     said,
 )
-from tests.support.raw_upstream import streamed, whole
+from tests.support.raw_upstream import Script, streamed, whole
 
 CHAT = "/openai/v1/chat/completions"
 RESPONSES = "/openai/v1/responses"
@@ -120,6 +120,75 @@ async def test_a_request_that_failed_is_continued_when_it_is_tried_again(
     assert (failed.state, failed.reason) == (TurnState.FAILED, "overloaded")
     assert done.state is TurnState.DONE
     assert world.unknown(world.messages(head)[1])[0]["message"] == "overloaded"
+
+
+async def test_a_question_that_failed_once_does_not_join_what_is_asked_later(
+    world: ProxyWorld,
+) -> None:
+    busy = whole(b'{"error": {"message": "overloaded"}}', status="529 Overloaded")
+    world.upstream.will(busy, chat("hi"), chat("hey"), busy, chat("fine"), chat("good"))
+    talk = [said("hello"), replied("hey"), said("how are you?")]
+
+    await world.post(CHAT, {"model": "gpt-5", "messages": [said("hello")]})
+    await world.ask(said("hello"))
+    await world.ask(said("hello"))
+    await world.post(CHAT, {"model": "gpt-5", "messages": talk})
+    await world.ask(*talk)
+    await world.ask(*talk)
+    await world.settle()
+
+    first, second, fork = world.heads()
+    assert world.texts(first) == ["hello", "", "hi"]
+    assert world.texts(second) == ["hello", "hey", "how are you?", "", "fine"]
+    assert (fork.lineage, world.texts(fork)) == (
+        Lineage.FORK,
+        ["hello", "hey", "how are you?", "good"],
+    )
+
+
+async def test_people_who_share_a_key_and_begin_alike_have_sessions_of_their_own(
+    world: ProxyWorld,
+) -> None:
+    world.upstream.will(chat("hi"), chat("hi"), chat("for ada"), chat("for bob"))
+
+    for person in ("ada", "bob"):
+        await world.ask(said("hello"), user=person)
+    for person in ("ada", "bob"):
+        await world.ask(said("hello"), replied("hi"), said(f"I am {person}"), user=person)
+    await world.settle()
+
+    assert [(head.source.user_id, world.texts(head)) for head in world.heads()] == [
+        (person, ["hello", "hi", f"I am {person}", f"for {person}"]) for person in ("ada", "bob")
+    ]
+
+
+@pytest.mark.parametrize("by", ["conversation", "previous_response_id"])
+async def test_a_conversation_that_the_provider_keeps_is_one_session(
+    world: ProxyWorld, by: str
+) -> None:
+    def answered(number: int) -> Script:
+        part = {"type": "output_text", "text": f"answer {number}"}
+        item = {"type": "message", "role": "assistant", "content": [part]}
+        found = {"id": f"resp_{number}", "status": "completed", "model": "m", "output": [item]}
+        return whole(json.dumps(found).encode())
+
+    busy = whole(b'{"error": {"message": "overloaded"}}', status="529 Overloaded")
+    world.upstream.will(answered(0), busy, answered(1), answered(2))
+
+    # The second question is repeated.
+    for answer, number in enumerate((0, 1, 1, 2)):
+        asked: dict[str, object] = {"model": "m", "input": f"question {number}"}
+        if by == "conversation":
+            asked[by] = {"id": "conv_1"} if answer else "conv_1"
+        elif number:
+            asked[by] = f"resp_{number - 1}"
+        await world.post(RESPONSES, asked)
+    await world.settle()
+
+    [head] = world.heads()
+    assert world.texts(head) == [
+        "question 0", "answer 0", "question 1", "", "answer 1", "question 2", "answer 2",
+    ]  # fmt: skip
 
 
 async def test_a_streamed_answer_with_tools_is_recorded_like_a_whole_one(
@@ -537,6 +606,21 @@ async def test_searches_and_sums_find_what_has_passed(world: ProxyWorld) -> None
     assert (total.group, total.calls) == ("gpt-5", 1)
     assert total.cost_microusd is not None
     assert [hit.session.id for hit in found.hits] == [world.heads()[0].id]
+
+
+async def test_a_stream_that_does_not_say_what_it_used_counts_against_budgets_by_estimate(
+    store: Store,
+) -> None:
+    async with running(store, budgets={"profile": Budget(tokens=20)}) as world:
+        world.upstream.will(streamed(chat_events("many words " * 20)))
+        await world.ask(said("hello"), stream=True)
+        await world.settle()
+
+        status, _ = await world.post(CHAT, {"model": "gpt-5", "messages": [said("more")]})
+
+        assert status == 429
+        # It is not in the record: nobody has counted it.
+        assert world.heads()[0].usage.calls == 0
 
 
 BUDGETS = {

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
@@ -13,7 +12,9 @@ from sessionary import prices
 from sessionary.actions.budgets import Budgets
 from sessionary.clock import Clock, Ids, Moment
 from sessionary.errors import RetryLater, StoreUnavailable
-from sessionary.model.message import Message, Role, Unknown
+from sessionary.model import tokens
+from sessionary.model.message import Message, Role, Unknown, body_to_json
+from sessionary.model.usage import Usage
 from sessionary.processes import has_ended
 from sessionary.proxy import reading, sessions
 from sessionary.proxy.copy import unpack
@@ -105,15 +106,15 @@ class Recorder:
 
     async def drain(self) -> None:
         """Record everything that is durable now."""
-        while self._gaps:
+        for gap in list(self._gaps):
             await self._store.write(
                 sessions.record_gap,
-                self._gaps[0],
+                gap,
                 profile=self._profile,
                 holder=self._holder,
                 moment=self._moment(),
             )
-            del self._gaps[0]
+            self._gaps = [each for each in self._gaps if each is not gap]
         while (row := await self._store.read(exchanges.next_done)) is not None:
             await self._urgent(_GIVE_WAY_SECONDS)
             await self._record(row)
@@ -222,14 +223,27 @@ def _recorded(
         broken=None if response.is_whole else broken,
         facts={name: facts[name] for name in ("status", "path") if name in facts},
     )
-    return replace(made, usage=_usage(made, facts, at=made.ended_at))
+    model = response.model or request.model
+    used = reading.usage_of(Interface(facts["interface"]), response.usage, model=model)
+    if used is not None:
+        return replace(made, usage=_priced(used, made, facts))
+    if response.message is None:
+        return made
+    return replace(made, estimate=_priced(_estimated(made, model), made, facts))
 
 
-def _usage(exchange: RecordedExchange, facts: dict[str, Any], *, at: datetime) -> Any:
-    model = exchange.response.model or exchange.request.model
-    used = reading.usage_of(Interface(facts["interface"]), exchange.response.usage, model=model)
-    if used is None:
-        return None
+def _estimated(exchange: RecordedExchange, model: str | None) -> Usage:
+    request, answer = exchange.request, exchange.response.message
+    sent = (request.system, request.tools, [body_to_json(each) for each in request.messages])
+    return Usage(
+        model=model,
+        input_tokens=tokens.estimate(sent),
+        output_tokens=0 if answer is None else tokens.estimate(body_to_json(answer)),
+    )
+
+
+def _priced(used: Usage, exchange: RecordedExchange, facts: dict[str, Any]) -> Usage:
+    at = exchange.ended_at
     used = replace(
         used,
         provider=facts.get("provider"),

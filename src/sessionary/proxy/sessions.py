@@ -52,6 +52,8 @@ class RecordedExchange(Struct, frozen=True):
     session: str | None = None
     person: str | None = None
     usage: Usage | None = None
+    # What counts against budgets where no usage is reported: a stream of Chat Completions need not.
+    estimate: Usage | None = None
     # Why it broke off, or was refused.
     broken: str | None = None
     facts: dict[str, object] = field(default_factory=dict)
@@ -96,8 +98,9 @@ def record(
     if any(entries.find_receipt(tx, each, profile=profile) for each in exchange.receipts):
         return None
     request, response = exchange.request, exchange.response
-    digests = prefix_digests(request.messages)
-    head, skipped = _find_session(tx, exchange, digests, moment=moment)
+    link = _link(request)
+    digests = prefix_digests(request.messages, after=link or "")
+    head, skipped = _find_session(tx, exchange, link, digests, moment=moment)
     began = replace(moment, now=exchange.began_at)
     if head is None:
         head = _open(tx, exchange, moment=began)
@@ -141,29 +144,29 @@ def record(
         profile=profile,
         moment=replace(moment, now=exchange.ended_at),
     )
-    _note_end(tx, exchange, head, digests, answer, seq=appended.seq)
-    if exchange.usage is not None:
+    before = digests[-1] if digests else link or ""
+    _note_end(tx, exchange, head, before, answer, seq=appended.seq)
+    spent = exchange.usage or exchange.estimate
+    if spent is not None:
         scopes = (
             *budgets.scopes_of(exchange.source),
             *budgets.turn_scopes(known_budgets, profile=profile, session_id=head.id),
         )
         spending = Spending(scopes, moment.now, known_budgets)
-        budgets.count_summary(tx, exchange.usage, spending, profile=profile, moment=moment)
+        budgets.count_summary(tx, spent, spending, profile=profile, moment=moment)
     return head.id
 
 
 def _find_session(
-    tx: Tx, exchange: RecordedExchange, digests: list[str], *, moment: Moment
+    tx: Tx, exchange: RecordedExchange, link: str | None, digests: list[str], *, moment: Moment
 ) -> tuple[SessionHead | None, int]:
     """The session that an exchange continues, and how many of its messages that has; None and 0 for a new one."""
-    request, whose = exchange.request, {"profile": exchange.profile, "client": exchange.client}
-    if request.previous is not None:
-        known = prefixes.find(tx, [_response_digest(request.previous)], **whose)
-        return _continued(
-            tx, known and KnownPrefix(known.session_no, known.seq, 0), exchange, moment
-        )
+    if link is None:
+        known = _find_beginning(tx, exchange, digests)
+    else:
+        known = _find_beginning(tx, exchange, [link, *digests])
+        known = known and replace(known, length=known.length - 1)
     name = _session_key(exchange)
-    known = prefixes.find(tx, digests, **whose)
     if name is None or known is not None:
         return _continued(tx, known, exchange, moment)
     # A session that is named goes on whatever is sent of it: some programs send only what is new.
@@ -176,6 +179,19 @@ def _find_session(
     if head is not None and head.no != current.no:
         routing.bind(tx, name, head.no, moment=moment)
     return head, 0
+
+
+def _find_beginning(tx: Tx, exchange: RecordedExchange, digests: list[str]) -> KnownPrefix | None:
+    """The longest beginning that is known. All of it is if a request that failed is repeated."""
+    whose = {"profile": exchange.profile, "client": exchange.client}
+    known = prefixes.find(tx, digests, **whose)
+    if known is None or known.length < len(digests) or not exchange.request.messages:
+        return known
+    head = sessions.by_numbers(tx, (known.session_no,)).get(known.session_no)
+    if head is not None and head.last_seq == known.seq:
+        return known
+    # It was repeated already: this is another conversation, or another answer to the same question.
+    return prefixes.find(tx, digests[: digests.index(digests[-1])], **whose)
 
 
 def _continued(
@@ -242,26 +258,34 @@ def _note_end(
     tx: Tx,
     exchange: RecordedExchange,
     head: SessionHead,
-    digests: list[str],
+    before: str,
     answer: Message,
     *,
     seq: int,
 ) -> None:
     """Note how a client goes on after this exchange."""
-    before = digests[-1] if digests else ""
     found = []
-    if exchange.state is not TurnState.DONE and digests:
+    if exchange.state is not TurnState.DONE and exchange.request.messages:
         found.append(before)  # it asks the same again
     if exchange.response.message is not None:
         found += prefix_digests([answer], after=before)
     if exchange.response.id is not None:
-        found.append(_response_digest(exchange.response.id))
+        found.append(_digest_of("response", exchange.response.id))
+    if exchange.request.conversation is not None:
+        found.append(_digest_of("conversation", exchange.request.conversation))
     for digest in found:
         prefixes.note(tx, digest, head, seq=seq, client=exchange.client)
 
 
-def _response_digest(id: str) -> str:
-    return hashlib.sha256(f"response {id}".encode("utf-8", "replace")).hexdigest()[:32]
+def _link(request: RequestContent) -> str | None:
+    """What names the beginning of a conversation that is continued without sending it again."""
+    if request.previous is not None:
+        return _digest_of("response", request.previous)
+    return request.conversation and _digest_of("conversation", request.conversation)
+
+
+def _digest_of(kind: str, id: str) -> str:
+    return hashlib.sha256(f"{kind} {id}".encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def _request_record(exchange: RecordedExchange) -> RequestRecord | None:
