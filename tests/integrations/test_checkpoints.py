@@ -607,6 +607,31 @@ def test_erasing_a_person_deletes_the_checkpoints_that_have_their_words(client: 
     assert [each.text for each in client.find(fork.id).messages()] == ["hello", "one 1", ""]
 
 
+def test_erasing_a_person_purges_the_threads_that_are_theirs_with_their_checkpoints(
+    client: Sessionary,
+) -> None:
+    def person(config: Any) -> Person | None:
+        name = config["configurable"].get("user_id")
+        return name and Person(name)
+
+    graph = talker(SessionaryCheckpointer(client, person=person), "one")
+    graph.invoke(say("hello"), where())
+    alone = counts(client)
+    for name in ("first", "second"):
+        graph.invoke(say("I am Ann."), where(name, user_id="ann"))
+    saver = SessionaryCheckpointer(client)
+    saver.copy_thread("second", "copy")
+
+    receipt = erase.erase(
+        client.store, ErasureSubject("langgraph", "ann"), profile="main", moment=client.moment()
+    )
+
+    assert receipt.sessions_purged == 3
+    assert counts(client) == alone
+    assert graph.get_state(where("first", user_id="ann")).created_at is None
+    assert logged(client) == ["hello", "one 1"]
+
+
 def test_a_copied_thread_has_a_session_of_its_own_that_cost_nothing(client: Sessionary) -> None:
     saver = SessionaryCheckpointer(client)
     graph = talker(saver, "one")

@@ -15,6 +15,7 @@ from sessionary.integrations.base import SessionaryClient, require_extra, wait_f
 from sessionary.integrations.langgraph import recording
 from sessionary.integrations.langgraph.recording import NewMessages, ThreadRecorder
 from sessionary.integrations.thread import ExternalThread
+from sessionary.model.source import Person
 from sessionary.store.database import Pending, Tx
 from sessionary.store.tables.checkpoints import (
     EMPTY,
@@ -51,7 +52,8 @@ class SessionaryCheckpointer(BaseCheckpointSaver[str]):
     """Stores the checkpoints of graphs, and writes the messages of each thread into its session.
 
     A message and the checkpoint that has it are one transaction. `messages` is the channel that has them; with None
-    only checkpoints are stored. All methods may be used in any thread, with a client of either kind.
+    only checkpoints are stored. `person` reads whose thread it is from the configuration of a run. All methods may be
+    used in any thread, with a client of either kind.
     """
 
     def __init__(
@@ -60,12 +62,14 @@ class SessionaryCheckpointer(BaseCheckpointSaver[str]):
         *,
         profile: str | None = None,
         messages: str | None = "messages",
+        person: Callable[[RunnableConfig], Person | None] = lambda _: None,
         serde: SerializerProtocol | None = None,
     ) -> None:
         super().__init__(serde=serde)
         self._client = client
         self._profile = profile or client.profile
         self._messages = messages
+        self._person = person
         self._log = ThreadRecorder(client, profile=self._profile)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -325,14 +329,16 @@ class SessionaryCheckpointer(BaseCheckpointSaver[str]):
         # Graphs inside a graph have messages of their own.
         is_recorded = self._messages is not None and where.namespace == ""
         messages = _unpacked(values.get(self._messages or "")) if is_recorded else None
+        person = self._person(config) if is_recorded else None
         written: list_of[NewMessages] = []
         writing = self._client.store.write(
             self._put,
             where,
             new,
             messages,
-            None if messages is None else self._log.find_new(where.thread, messages),
+            None if messages is None else self._log.find_new(where.thread, messages, person=person),
             written,
+            person=person,
             moment=self._client.moment(),
         )
 
@@ -351,6 +357,7 @@ class SessionaryCheckpointer(BaseCheckpointSaver[str]):
         record: NewMessages | None,
         written: "list_of[NewMessages]",
         *,
+        person: Person | None,
         moment: Moment,
     ) -> int | None:
         """Write a checkpoint with the messages that are new in it; return the number of the thread's session."""
@@ -359,7 +366,7 @@ class SessionaryCheckpointer(BaseCheckpointSaver[str]):
         if messages is not None and self._log.is_outdated(where.thread, session_no):
             # The session that the messages were written into is over: the thread has begun again.
             fresh = ThreadRecorder(self._client, profile=self._profile)
-            record = fresh.find_new(where.thread, messages)
+            record = fresh.find_new(where.thread, messages, person=person)
         if record is not None:
             session_no = recording.append_new(tx, record, moment=moment).no
             written.append(record)
@@ -418,7 +425,9 @@ class SessionaryCheckpointer(BaseCheckpointSaver[str]):
         value = None if found is None else found.values.get(self._messages or "")
         fresh = ThreadRecorder(self._client, profile=self._profile)
         given = None if value is None else _unpacked(self._loads(value))
-        record = None if given is None else fresh.find_new(target, given)
+        head = thread.find_session(tx, self._log.where(source))
+        person = None if head is None else head.source.person
+        record = None if given is None else fresh.find_new(target, given, person=person)
         session_no = None
         if record is not None:
             session_no = recording.append_new(tx, record, moment=moment, with_usage=False).no

@@ -15,7 +15,7 @@ from sessionary.integrations.thread import ExternalThread
 from sessionary.model import codec
 from sessionary.model.message import Message
 from sessionary.model.session import SessionHead
-from sessionary.model.source import escape
+from sessionary.model.source import Person, escape
 from sessionary.model.usage import Usage
 from sessionary.store.database import Tx
 from sessionary.store.tables import entries
@@ -61,12 +61,17 @@ class ThreadRecorder:
         self._profile = profile
         self._seen: dict[str, _Written] = {}
 
-    def where(self, name: str, *, model: str | None = None) -> ExternalThread:
+    def where(
+        self, name: str, *, model: str | None = None, person: Person | None = None
+    ) -> ExternalThread:
         """The session of a thread."""
-        source = thread.source_for(PLATFORM, _session_name(name))
+        facts = {} if person is None else {"user_id": person.id, "user_name": person.name}
+        source = thread.source_for(PLATFORM, _session_name(name), **facts)
         return ExternalThread(self._profile, source, model=model)
 
-    def find_new(self, name: str, found: Any) -> NewMessages | None:
+    def find_new(
+        self, name: str, found: Any, *, person: Person | None = None
+    ) -> NewMessages | None:
         """Return what a channel has that was not noted as written; None if there is nothing."""
         given = found if isinstance(found, Sequence) else [found]
         known = self._seen.get(name)
@@ -83,7 +88,7 @@ class ThreadRecorder:
         rows = tuple(
             ThreadMessage(str(each.id), message_of(each), self._used(name, each)) for each in new
         )
-        return NewMessages(self.where(name, model=model), rows)
+        return NewMessages(self.where(name, model=model, person=person), rows)
 
     def note(self, name: str, new: NewMessages, *, session_no: int | None = None) -> None:
         """Note that messages are written; those of another session of this thread are forgotten."""
@@ -92,7 +97,7 @@ class ThreadRecorder:
             known = self._seen[name] = _Written(session_no, set())
         known.ids.update(row.id for row in new.rows)
         while len(self._seen) > _MOST_THREADS:
-            self._seen.pop(next(iter(self._seen)))
+            self._seen.pop(next(iter(self._seen)), None)  # another thread may be first
 
     def is_outdated(self, name: str, session_no: int | None) -> bool:
         """Whether messages of a thread are noted as written into another session than this one."""
