@@ -83,8 +83,9 @@ def search(tx: Tx, wanted: MemorySearch, *, profile: str, now: int) -> list[Foun
         return []
     last = wanted.offset + wanted.limit
     if wanted.vector is None and not wanted.words:
-        found = _matching(memories.walk(tx, wanted.prefix, profile=profile, now=now), wanted)
-        return list(islice(found, wanted.offset, last))
+        page = memories.PAGE if wanted.matches else min(last, memories.PAGE)
+        rows = memories.walk(tx, wanted.prefix, profile=profile, now=now, page=page)
+        return list(islice(_matching(rows, wanted), wanted.offset, last))
     # The best so far, the worst of them first; of equals the earlier is better.
     best: list[tuple[float, int, FoundMemory]] = []
     plain: list[FoundMemory] = []

@@ -13,7 +13,8 @@ from sessionary.store.database import Tx
 END_OF_LABEL = "\x01"
 _LAST = "\U0010ffff"
 _FIRST_NO = -1
-_PAGE = 200
+# How many items or namespaces are read at once.
+PAGE = 200
 
 
 class MemoryRow(NamedTuple):
@@ -50,7 +51,7 @@ def get(tx: Tx, labels: Sequence[str], key: str, *, profile: str, now: int) -> M
 
 
 def walk(
-    tx: Tx, prefix: Sequence[str], *, profile: str, now: int, page: int = _PAGE
+    tx: Tx, prefix: Sequence[str], *, profile: str, now: int, page: int = PAGE
 ) -> Iterator[MemoryRow]:
     """The items under a prefix: by their namespaces, and in each in the order in which they came."""
     first, beyond = _between(prefix)
@@ -83,12 +84,12 @@ def namespaces(
         after=after,
         beyond=beyond,
         now=now,
-        limit=_PAGE,
+        limit=PAGE,
     ):
         for (namespace,) in rows:
             if namespace >= first:
                 yield labels_of(namespace)
-        if len(rows) < _PAGE:
+        if len(rows) < PAGE:
             return
         after = rows[-1][0]
 
