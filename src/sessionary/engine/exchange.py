@@ -4,7 +4,7 @@ The message, its options, the history that the program has sent, and the turn ar
 answer can be had again with the same idempotency key, from any process, also after a crash.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -23,7 +23,7 @@ from sessionary.engine.context import EngineContext
 from sessionary.engine.turn.loop import TurnStart, begin
 from sessionary.errors import BadInput, Conflict, NotAllowed, RetryLater
 from sessionary.model.choice import Changes
-from sessionary.model.message import Entry, Message, Part, Role
+from sessionary.model.message import Entry, Message, Part, Role, ToolCall, ToolResult
 from sessionary.model.prefix import prefix_digests
 from sessionary.model.question import Question
 from sessionary.model.session import Opening, SessionFolder, SessionHead
@@ -41,6 +41,8 @@ from sessionary.store.tables import usage as usage_rows
 RETRIED_WITHIN = timedelta(hours=1)
 # How many messages a request may have: as many as OpenAI's interface takes.
 MOST_MESSAGES = 2048
+# Among how many of a session's last entries the call is looked for whose result a program sends.
+_RECENT = 200
 
 
 class SessionBusy(Conflict):
@@ -172,6 +174,7 @@ def begin_exchange(
             prefixes.note(tx, digest, head, seq=begun.after_seq, client=client)
         return replace(begun, client=client, digest=digest)
     _check_free(tx, head)
+    _check_results(tx, head, messages)
     for each in history:
         log.append(tx, head.id, each.message, profile=head.profile, at=moment.now)
     if new.chosen:
@@ -230,6 +233,32 @@ def _check(messages: Sequence[Message]) -> None:
             f"The last message is of role {messages[-1].role}: only one of a user or a tool can be answered. "
             "Nothing was stored."
         )
+
+
+def _check_results(tx: Tx, head: SessionHead, messages: Sequence[Message]) -> None:
+    """Refuse the result of a call that nobody has made: models are not shown it, and would answer something else."""
+    last = len(messages)
+    while last and messages[last - 1].role is Role.TOOL:
+        last -= 1
+    results = {
+        part.call_id
+        for each in messages[last:]
+        for part in each.parts
+        if isinstance(part, ToolResult)
+    }
+    missing = results - _call_ids(messages)
+    if missing and head.message_count:
+        recent = read.read_window(tx, head.id, profile=head.profile, limit=_RECENT).entries
+        missing -= _call_ids(each.body for each in recent if isinstance(each.body, Message))
+    if missing:
+        raise BadInput(
+            f"No tool call {min(missing)[:80]!a} is known whose result the last message could be; nothing was stored. "
+            "Send the message that calls it, too."
+        )
+
+
+def _call_ids(messages: Iterable[Message]) -> set[str]:
+    return {part.id for each in messages for part in each.parts if isinstance(part, ToolCall)}
 
 
 def _check_free(tx: Tx, head: SessionHead) -> None:

@@ -105,6 +105,28 @@ async def test_a_program_runs_its_own_tools_and_the_agent_its_own(
         assert {"weather", "read_lines"} <= set(names)
 
 
+async def test_the_result_of_a_call_that_nobody_has_made_is_refused(server: OpenAIWorld) -> None:
+    client = await server.client()
+    result = {"role": "tool", "tool_call_id": "unknown", "content": "rain"}
+
+    async def refused(**request: Any) -> None:
+        with pytest.raises(openai.BadRequestError) as error:
+            await client.post(
+                cast_to=object, body={"model": "assistant"} | request.pop("body"), **request
+            )
+        assert "No tool call 'unknown' is known" in str(error.value)
+
+    server.model.otherwise = Reply("hi")
+    first = await client.responses.create(model="assistant", input="hello")
+    output = {"type": "function_call_output", "call_id": "unknown", "output": "rain"}
+
+    await refused(path="/chat/completions", body={"messages": [*HELLO, result]})
+    await refused(path="/chat/completions", body={"messages": [result], "session": "new"})
+    await refused(path="/responses", body={"input": [output], "previous_response_id": first.id})
+
+    assert await server.count() == 1
+
+
 async def test_calls_are_streamed_with_their_ids_and_arguments(server: OpenAIWorld) -> None:
     client = await server.client()
     calls = (Call("weather", {"town": "Rome"}, id="a"), Call("weather", {"town": "Oslo"}, id="b"))

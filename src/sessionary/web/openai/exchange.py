@@ -185,7 +185,7 @@ class ExchangeResult(Struct, frozen=True):
         turn = self.turn
         if turn.state in (TurnState.DONE, TurnState.WAITING):
             return
-        reason = turn.reason or "no reason was given"
+        reason = (turn.reason or "no reason was given").rstrip(".")
         if reason.startswith(_BUDGET):
             raise ApiError(429, reason, code="insufficient_quota", retry=False)
         raise ApiError(
