@@ -72,6 +72,10 @@ async def read_body(request: Request, kind: type[B]) -> B:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
         raise BadInput(f"{error}.") from error
+    except UnicodeEncodeError as error:
+        raise BadInput(
+            "Half of a character (a lone surrogate) stands where no text belongs; nothing was written."
+        ) from error
 
 
 def decode(raw: bytes) -> Any:

@@ -90,11 +90,12 @@ async def test_rubbish_and_unknown_paths_are_answered_in_openais_form(server: Op
         "Authorization": f"Bearer {await server.token()}",
         "Content-Type": "application/json",
     }
+    half = rb'{"model": "m", "messages": [], "\ud800": 1}'
     deep = b'{"model": "m", "messages": ' + b"[" * 5000 + b"]" * 5000 + b"}"
     async with httpx2.AsyncClient(base_url=server.url, headers=headers) as http:
         answers = [
             await http.post("/chat/completions", content=each)
-            for each in (b"{", b"[]", b"null", b'"\xff"', deep, b"{}", b"{" * 100_000)
+            for each in (b"{", b"[]", b"null", b'"\xff"', deep, b"{}", half, b"{" * 100_000)
         ]
         missing = await http.post("/embeddings", content=b"{}")
         method = await http.get("/chat/completions")
@@ -102,7 +103,7 @@ async def test_rubbish_and_unknown_paths_are_answered_in_openais_form(server: Op
             "/chat/completions", content=b"a=1", headers={"Content-Type": "text/plain"}
         )
         large = await http.post("/chat/completions", content=b" " * (37 * 1024 * 1024))
-    assert [each.status_code for each in answers] == [400] * 7
+    assert [each.status_code for each in answers] == [400] * 8
     for each in (*answers, missing, method, form, large):
         assert each.headers["content-type"] == "application/json"
         assert set(each.json()["error"]) == {"message", "type", "param", "code"}
