@@ -122,6 +122,16 @@ async def test_a_request_that_failed_is_continued_when_it_is_tried_again(
     assert world.unknown(world.messages(head)[1])[0]["message"] == "overloaded"
 
 
+async def test_the_title_is_the_first_line_that_a_person_wrote(world: ProxyWorld) -> None:
+    wrapped = "<system-reminder>Be brief.\n</system-reminder>\n"
+    world.upstream.will(chat("hi"))
+
+    await world.ask(said(wrapped), said(f"{wrapped}{wrapped}\nWhat is <b>this</b>?\nAnd that?"))
+    await world.settle()
+
+    assert world.heads()[0].title == "What is <b>this</b>?"
+
+
 async def test_a_question_that_failed_once_does_not_join_what_is_asked_later(
     world: ProxyWorld,
 ) -> None:

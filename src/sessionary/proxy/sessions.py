@@ -33,8 +33,8 @@ PROCESS_DIED = "the proxy's process ended before the response did"
 _GAPS_TITLE = "Gaps in the record of the proxy"
 _LEASE_SECONDS = 60.0
 _FAILED = "failed"
-# What programs put around what a person wrote.
-_WRAPPED = re.compile(r"<([a-z][\w-]*)>.*?</\1>", re.DOTALL)
+# What programs put before what a person wrote.
+_WRAPPED = re.compile(r"\s*<([a-z][\w-]*)>.*?</\1>", re.DOTALL)
 
 
 class RecordedExchange(Struct, frozen=True):
@@ -230,15 +230,15 @@ def _open(tx: Tx, exchange: RecordedExchange, *, moment: Moment) -> SessionHead:
 
 def _title(request: RequestContent) -> str:
     """The first line that a person wrote."""
-    texts = (
-        part.text
-        for message in request.messages
-        if message.role is Role.USER
-        for part in message.parts
-        if isinstance(part, Text)
-    )
-    written = (_WRAPPED.sub("", text[:10_000]).strip() for text in texts)
-    return next((text.splitlines()[0] for text in written if text), "")
+    for message in request.messages:
+        for part in message.parts:
+            if message.role is Role.USER and isinstance(part, Text):
+                text = part.text[:10_000]
+                while wrapped := _WRAPPED.match(text):
+                    text = text[wrapped.end() :]
+                if text.strip():
+                    return text.strip().splitlines()[0]
+    return ""
 
 
 def _answer(exchange: RecordedExchange) -> Message:
