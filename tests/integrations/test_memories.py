@@ -291,6 +291,17 @@ async def test_a_query_with_embeddings_finds_what_the_sdk_s_store_finds(client: 
     assert "1" not in [each.key for each in ours.search(ANN, query="zzz", limit=20)]
 
 
+def test_embeddings_of_another_model_are_not_compared(client: Sessionary) -> None:
+    short: Any = {"dims": 2, "embed": lambda texts: [[1.0, float(len(each))] for each in texts]}
+    SessionaryStore(client, index={"dims": 26, "embed": embed}).put(ANN, "old", {"text": "ab"})
+    store = SessionaryStore(client, index=short)
+    store.put(ANN, "new", {"text": "b"})
+
+    found = store.search(ANN, query="ab")
+
+    assert [(each.key, each.score is None) for each in found] == [("new", False), ("old", True)]
+
+
 async def test_items_expire_and_live_on_when_they_are_read(client: Sessionary) -> None:
     later = Later(client)
     store = SessionaryStore(later, ttl={"default_ttl": 10})

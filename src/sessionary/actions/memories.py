@@ -118,7 +118,12 @@ def _scored(tx: Tx, wanted: MemorySearch, *, profile: str, now: int) -> Iterator
     while page := list(islice(found, _SCORED_PAGE)):
         vectors = memories.vectors_of(tx, [each.row.no for each in page])
         for each in page:
-            scores = [_product(wanted.vector, vector) for vector in vectors.get(each.row.no, ())]
+            # One of another length was made by another model.
+            scores = [
+                _product(wanted.vector, vector)
+                for vector in vectors.get(each.row.no, ())
+                if len(vector) == len(wanted.vector)
+            ]
             yield each._replace(score=max(scores, default=None))
 
 
