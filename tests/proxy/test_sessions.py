@@ -3,6 +3,7 @@
 import asyncio
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -631,6 +632,22 @@ async def test_a_stream_that_does_not_say_what_it_used_counts_against_budgets_by
         assert status == 429
         # It is not in the record: nobody has counted it.
         assert world.heads()[0].usage.calls == 0
+
+
+@pytest.mark.parametrize(("limit", "status"), [("copy_bytes", 413), ("memory_bytes", 503)])
+async def test_what_is_too_long_to_be_checked_against_a_budget_is_not_passed_on(
+    file_store: Store, limit: str, status: int
+) -> None:
+    budgets = {"model:gpt-5": Budget(tokens=20)}
+    options: Any = {limit: 65_536}
+    async with running(file_store, budgets=budgets, **options) as world:
+        body = {"model": "gpt-5", "messages": [said("many words " * 20_000)]}
+
+        refused, _ = await world.post(CHAT, body)
+
+        assert (refused, world.upstream.requests) == (status, [])
+        world.upstream.will(chat("hi"))
+        await world.ask(said("few"))
 
 
 BUDGETS = {

@@ -5,7 +5,7 @@ is kept as it came, up to a limit.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
@@ -102,8 +102,8 @@ class _Facts(Struct, frozen=True):
     user: Any = None
     safety_identifier: Any = None
     metadata: Any = None
-    tools: Any = None
-    mcp_servers: Any = None
+    tools: msgspec.Raw = msgspec.Raw()
+    mcp_servers: msgspec.Raw = msgspec.Raw()
 
 
 def read_names(body: bytes) -> Names:
@@ -121,12 +121,15 @@ def read_names(body: bytes) -> Names:
         ),
         session=_bounded(coerce.first_name(metadata.get("session"), metadata.get("session_id"))),
         scope=_bounded(scope),
-        secrets=tuple(_secrets((*coerce.records(facts.tools), *coerce.records(facts.mcp_servers)))),
+        secrets=(*_secrets(bytes(facts.tools)), *_secrets(bytes(facts.mcp_servers))),
     )
 
 
-def _secrets(servers: Iterable[Json]) -> Iterator[bytes]:
-    for server in servers:
+def _secrets(given: bytes) -> Iterator[bytes]:
+    # Other tools, of which there may be many, have none.
+    if b'"mcp"' not in given and b'"authorization_token"' not in given:
+        return
+    for server in coerce.records(coerce.parse_json(given)):
         for name, value in (*server.items(), *coerce.record(server.get("headers")).items()):
             if isinstance(value, str) and SECRET_NAME.search(name.encode()):
                 yield value.encode()

@@ -563,8 +563,10 @@ class _Exchange:
         pieces = []
         async for piece in self._pieces():
             pieces.append(piece)
-            if copy.request.is_cut:
+            if copy.request.size > copy.request.limit:
                 raise Refused(413, "The request is too long to be checked against the budgets.")
+            if copy.request.is_cut:
+                raise Refused(503, "Too much passes to check this against the budgets; try again.")
         return b"".join(pieces)
 
     async def _upload(self) -> None:
