@@ -220,6 +220,9 @@ async def test_attachments_are_shown_as_far_as_a_model_can_see_them(
         Attachment("p", "image/png", "a.png"),
         Attachment("t", "text/csv", "b.csv"),
         Attachment("z", "application/zip", "c.zip"),
+        # Types that pydantic-ai does not know: it would raise an error in this turn and in each that follows.
+        Attachment("z", "audio/x-m4a", "d.m4a"),
+        Attachment("z", "image/heic", "e.heic"),
     )
     server.will(Reply("ok"))
 
@@ -228,7 +231,8 @@ async def test_attachments_are_shown_as_far_as_a_model_can_see_them(
     read = str(server.requests[0].messages)
     assert "iVBORw==" in read
     assert "tea, milk" in read
-    assert "c.zip (application/zip): cannot be shown" in read
+    for label in ("c.zip (application/zip)", "d.m4a (audio/x-m4a)", "e.heic (image/heic)"):
+        assert f"{label}: cannot be shown" in read
 
 
 async def test_the_next_turn_only_extends_what_the_model_read(

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
@@ -323,7 +324,10 @@ async def _user_content(piece: ChatText | ChatAttachment, blob: Blob) -> UserCon
     if len(data) > LARGEST_ATTACHMENT:
         return f"[attachment {label}: too large to show, {len(data)} bytes]"
     if media_type.startswith(_SEEN):
-        return BinaryContent(data, media_type=media_type)
+        shown = BinaryContent(data, media_type=media_type)
+        with suppress(ValueError):  # the library does not know the type, and could not send it
+            if shown.format:
+                return shown
     if media_type.startswith(_READ):
         return f"[attachment {label}]\n{data.decode(errors='replace')}"
     return f"[attachment {label}: cannot be shown to the model]"
