@@ -221,9 +221,30 @@ def test_rubbish_is_answered_with_an_error_and_the_connection_goes_on(raw: RawEd
     half = {"sessionId": "\ud83d", "prompt": [{"type": "text", "text": "\ud83d"}]}
     assert code({"id": 14, "method": "session/prompt", "params": half}) == (14, -32002)
     assert raw.answer(HELLO)["result"]["protocolVersion"] == 1
+    extra = {"cwd": "/", "mcpServers": [], "_meta": {"cwd": 5, "self": 6}}
+    assert raw.answer({"id": 16, "method": "session/new", "params": extra})["result"]["sessionId"]
     nothing_needed = {"id": 15, "method": "authenticate", "params": {"methodId": "any"}}
     assert raw.answer(nothing_needed)["result"] == {}
     assert raw.close() == 0
+
+
+def test_nothing_is_told_of_a_fork_before_the_editor_knows_its_id(raw: RawEditor) -> None:
+    place = {"cwd": "/", "mcpServers": []}
+    made = raw.answer({"id": 1, "method": "session/new", "params": place})["result"]["sessionId"]
+    prompt = {"sessionId": made, "prompt": [{"type": "text", "text": "hello"}]}
+    assert "result" in raw.answer({"id": 2, "method": "session/prompt", "params": prompt})
+    raw.send({"id": 3, "method": "session/fork", "params": {"sessionId": made, **place}})
+    before: list[Any] = []
+    while (found := json.loads(raw._stdout.readline())).get("id") != 3:
+        before.append(found)
+
+    fork = found["result"]["sessionId"]
+    assert fork not in json.dumps(before)
+    told = json.loads(raw._stdout.readline())["params"]
+    assert (told["sessionId"], told["update"]["sessionUpdate"]) == (
+        fork,
+        "available_commands_update",
+    )
 
 
 def test_a_line_that_is_too_long_is_refused_and_not_held(raw: RawEditor) -> None:

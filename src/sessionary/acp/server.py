@@ -142,6 +142,10 @@ class EditorServer:
         )
 
         async def handle(method: str, params: Any, is_notification: bool) -> Any:  # noqa: FBT001  # the library's
+            if isinstance(params, dict):
+                params.pop(
+                    "_meta", None
+                )  # the library would take its names for those of parameters
             try:
                 return await router(method, params, is_notification)
             except ValidationError as error:
@@ -292,8 +296,10 @@ class EditorServer:
                 edit.fork, id, profile=self._context.profile, moment=self._context.moment()
             )
             opened = await self._attach(head.id, cwd)
+        made: Json = {"sessionId": opened.id, **await self._choices_of(opened)}
+        # Last: what it begins to tell comes after the answer, from which the editor learns the id.
         await self._take_servers(opened, mcp_servers)
-        return {"sessionId": opened.id, **await self._choices_of(opened)}
+        return made
 
     async def close_session(self, session_id: str, **_: Any) -> Json:
         """Stop what the editor's prompts began in a session, and forget that it is open."""
