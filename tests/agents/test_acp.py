@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from sessionary.agents import registry
-from sessionary.agents.acp import AcpOptions, FileAccess
+from sessionary.agents.acp import AcpOptions, FileAccess, terminals
 from sessionary.agents.acp.files import Workspace
 from sessionary.agents.acp.runner import AcpRunner
 from sessionary.agents.model import ToolServer
@@ -382,6 +382,21 @@ async def test_a_question_of_an_agent_that_has_died_is_withdrawn(
     with pytest.raises(AgentFailed, match="ended with code -9 before the turn was over"):
         await task
     assert people.has_withdrawn
+
+
+async def test_a_question_that_the_agent_takes_back_is_withdrawn(
+    agent: MakeAgent, tmp_path: Path
+) -> None:
+    people = People(verdict=ToolDecision.ASK)
+    turn = asyncio.create_task(people.turn(agent(), "doubt"))
+    await people.has_asked.wait()
+    (tmp_path / "gate").touch()
+
+    found = messages(await turn)
+
+    assert people.has_withdrawn
+    assert found[-1].text == "never mind"
+    assert not [part for each in found for part in each.parts if isinstance(part, Unknown)]
 
 
 async def test_values_are_asked_for_as_a_question(agent: MakeAgent) -> None:
@@ -831,6 +846,45 @@ def is_alive(pid: int) -> bool:
     return state != "Z"
 
 
+async def test_what_an_agent_tells_between_turns_does_not_hold_up_the_next(
+    agent: MakeAgent, tmp_path: Path
+) -> None:
+    runner, people = agent(can="modes", start_seconds=20.0), People()
+    await people.turn(runner, "chatter")
+    (tmp_path / "gate").touch()
+    await until(lambda: bool(calls_of(tmp_path, "chattered")))
+
+    found = messages(await people.turn(runner, "hello", settings={"model": "large"}))
+
+    assert [each.text for each in found] == ["You said: hello"]
+    assert found[0].model == "large"
+    assert len(calls_of(tmp_path, "initialize")) == 1
+
+
+async def test_what_is_paid_is_kept_with_each_answer_of_a_turn(agent: MakeAgent) -> None:
+    """Else it would be in the ledger twice if the agent dies in the next answer."""
+    people = People(later=[Chat(role="user", content="die")])
+
+    with pytest.raises(AgentFailed, match="ended with code 3"):
+        await people.turn(agent(), "cost")
+
+    assert people.state is not None
+    assert people.state.data["cost"] == 0.25
+
+
+async def test_little_is_kept_of_terminals_that_were_released(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(terminals, "_MOST_SHOWN", 2)
+    made = terminals.Terminals()
+    for word in ("one", "two", "three"):
+        id = await made.create(ProgramOptions(command=("echo", word)))
+        await made.wait(id)
+        await made.end(id, forget=True)
+
+    assert made.shown() == {"terminal-2": "two\n", "terminal-3": "three\n"}
+
+
 async def test_a_process_is_not_used_if_another_one_took_a_turn_since(
     agent: MakeAgent, tmp_path: Path
 ) -> None:
@@ -942,6 +996,11 @@ def test_blocks_are_parts() -> None:
     rubbish: list[Any] = [{"type": "image", "data": "%"}, {"type": "hologram"}, None, [], {}]
     for broken in rubbish:
         assert isinstance(formats.part_of_block(broken)[0], Unknown)
+
+
+def test_a_change_of_too_many_lines_is_only_named() -> None:
+    change = formats.FileDiff("a.txt", "a\n" * 6_000, "b\n" * 6_000)
+    assert change.unified() == "[a.txt was changed; the change is too long to be shown]"
 
 
 def test_usage_is_counted_as_the_ledger_does() -> None:

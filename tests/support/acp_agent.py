@@ -275,6 +275,35 @@ class ExampleAgent:
         note("permission", outcome=outcome.model_dump(mode="json", by_alias=True))
         return outcome.outcome == "selected" and outcome.option_id in ("yes", "always")
 
+    async def _do_doubt(self, session: str, rest: str) -> PromptResponse:
+        """Ask for a permission, and take that back when the file `gate` is there."""
+        call = {
+            "toolCallId": "d1",
+            "title": "doubt",
+            "kind": "execute",
+            "rawInput": {"command": "d"},
+        }
+        options = [each.model_dump(mode="json", by_alias=True) for each in OPTIONS]
+        params = {"sessionId": session, "toolCall": call, "options": options}
+        asked = {"id": "doubt", "method": "session/request_permission", "params": params}
+        print(json.dumps({"jsonrpc": "2.0", **asked}), flush=True)
+        await gate_opened()
+        taken_back = {"method": "$/cancel_request", "params": {"requestId": "doubt"}}
+        print(json.dumps({"jsonrpc": "2.0", **taken_back}), flush=True)
+        return await self._say(session, "never mind")
+
+    async def _do_chatter(self, session: str, rest: str) -> PromptResponse:
+        """Answer, and go on to tell something when the turn is over."""
+
+        async def chatter() -> None:
+            await gate_opened()
+            for number in range(1_000):
+                await self._conn.session_update(session, update_agent_thought_text(f"{number}."))
+            note("chattered")
+
+        self._chatter = asyncio.create_task(chatter())
+        return await self._say(session, "for now")
+
     async def _do_work(self, session: str, rest: str) -> PromptResponse:
         """Work until the file `gate` is there; the call is in the history with its result, if it has one."""
         conn, id = self._conn, f"w-{uuid.uuid4().hex[:6]}"
@@ -401,6 +430,12 @@ def note(method: str, /, **facts: Any) -> None:
     """Note what was called."""
     with (HOME / "log.jsonl").open("a") as log:
         log.write(json.dumps({**facts, "method": method}) + "\n")
+
+
+async def gate_opened() -> None:
+    """Wait until a test makes the file `gate`."""
+    while not (HOME / "gate").exists():  # noqa: ASYNC110 - another process makes it
+        await asyncio.sleep(0.01)
 
 
 def read(uri: str) -> str:

@@ -27,6 +27,8 @@ LONGEST_OUTPUT = 100_000
 # What is kept of a value that nobody bounds: a title, a file that is shown as a diff.
 _LONGEST_TITLE = 500
 _LONGEST_DIFF = 200_000
+# The time of a comparison can grow with the square of the lines; these take a quarter of a second at most.
+_MOST_DIFF_LINES = 10_000
 _LONGEST_RAW = 20_000
 _TEXT_TYPES = ("application/json", "application/xml", "application/toml", "application/yaml")
 # Where tools of known adapters say their own names.
@@ -135,7 +137,8 @@ class FileDiff(Struct, frozen=True):
         """Return the change as a unified diff; of a file that is too long for that, only its name."""
         before, after = (self.old_text or "").splitlines(), self.new_text.splitlines()
         name = one_line(self.path, _LONGEST_TITLE)
-        if len(self.old_text or "") + len(self.new_text) > _LONGEST_DIFF:
+        length = len(self.old_text or "") + len(self.new_text)
+        if length > _LONGEST_DIFF or len(before) + len(after) > _MOST_DIFF_LINES:
             return f"[{name} was changed; the change is too long to be shown]"
         source = "/dev/null" if self.old_text is None else name
         return "\n".join(difflib.unified_diff(before, after, source, name, lineterm=""))
@@ -223,12 +226,6 @@ class ToolCallState:
             if isinstance(path, str):
                 found.append(path)
         return list(dict.fromkeys(found))
-
-    @property
-    def terminals(self) -> list[str]:
-        """The terminals that it shows."""
-        found = [each.get("terminalId") for each in self._content if each.get("type") == "terminal"]
-        return [each for each in found if isinstance(each, str)]
 
     @property
     def arguments(self) -> Json:

@@ -8,7 +8,7 @@ import asyncio
 import json
 import logging
 from collections import deque
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from typing import Any, Protocol, TypeVar
 
 from acp.client import ClientSideConnection
@@ -51,6 +51,8 @@ _AUTH_REQUIRED = -32000
 _MOST_WAITING = 256
 _LONGEST = 300
 _UPDATE = "session/update"
+_TAKE_BACK = "$/cancel_request"
+_TAKEN_BACK = -32800
 
 
 class Inbox:
@@ -87,6 +89,11 @@ class Inbox:
             self._has_room.set()
         return item
 
+    def clear(self) -> None:
+        """Forget what was not handled."""
+        self._items.clear()
+        self._has_room.set()
+
     async def changed(self, seconds: float | None) -> bool:
         """Wait until something has come; return whether it has before the time was over."""
         try:
@@ -100,13 +107,18 @@ class Inbox:
 class _Lines:
     """The messages of an agent, one on each line; a transport for the protocol's package."""
 
-    def __init__(self, program: Program, options: AcpOptions, inbox: Inbox) -> None:
+    def __init__(
+        self, program: Program, options: AcpOptions, inbox: Inbox, client: "_AcpClient"
+    ) -> None:
         self._program = program
         self._options = options
         self._inbox = inbox
+        self._client = client
         self._waiting = bytearray()
         self._lines: deque[bytes] = deque()
         self._unanswered = 0
+        # Whether a turn runs. What is told between turns is passed over: nobody would make room for more of it.
+        self.is_heard = False
         self.total = 0
         self.rubbish = 0
         self.example = ""
@@ -114,13 +126,18 @@ class _Lines:
         self.problem: str | None = None
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Write a message; wait until the agent reads it."""
-        if "method" not in message:
+        """Write a message, and wait until the agent reads it; raise `ConnectionError` if it takes no more requests."""
+        is_answer = "method" not in message
+        if is_answer:
             self._unanswered -= 1
-        if not self._program.is_listening:
-            raise ConnectionError("Connection closed")
-        self._program.stdin.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
-        await self._program.stdin.drain()
+        try:
+            if not self._program.is_listening:
+                raise ConnectionError("Connection closed")
+            self._program.stdin.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+            await self._program.stdin.drain()
+        except OSError:
+            if not is_answer:  # else nobody waits for it any more
+                raise
 
     async def receive(self) -> dict[str, Any] | None:
         """Return the next message that is no update; None when the agent has ended or was given up."""
@@ -128,11 +145,22 @@ class _Lines:
             message = self._read(line)
             if message is None:
                 continue
+            params = message.get("params")
+            if message.get("method") == _TAKE_BACK and isinstance(params, dict):
+                # When the package has begun to handle the requests before it.
+                asyncio.get_running_loop().call_soon(
+                    self._client.take_back, params.get("requestId")
+                )
+                continue
             if "id" not in message:
                 await self._inbox.room()
-                self._inbox.put(_notified(message))
+                if self.is_heard:
+                    self._inbox.put(_notified(message))
                 continue
             if "method" in message:
+                if isinstance(params, dict):
+                    # The package passes on what is in it as further arguments.
+                    params["_meta"] = {"request_id": message["id"]}
                 self._unanswered += 1
                 if self._unanswered > _MOST_WAITING:
                     self.problem = "asked too much at once"
@@ -233,9 +261,28 @@ class Requests(Protocol):
 class _AcpClient:
     """What the protocol's package calls when the agent asks something; between turns everything is refused."""
 
-    def __init__(self, inbox: Inbox) -> None:
+    def __init__(self) -> None:
         self.requests: Requests | None = None
-        self._inbox = inbox
+        # What people are asked, by the ids of the requests.
+        self._asked: dict[Any, asyncio.Task[Any]] = {}
+
+    def take_back(self, request_id: Any) -> None:
+        """Ask no more what the agent does not want to know any more."""
+        if isinstance(request_id, int | str) and request_id in self._asked:
+            self._asked.pop(request_id).cancel()
+
+    async def _ask(self, request_id: Any, work: Coroutine[Any, Any, T]) -> T:
+        """Return what people answer; raise `RequestError` if the agent takes its request back."""
+        task = asyncio.ensure_future(work)
+        self._asked[request_id] = task
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if request_id in self._asked:
+                raise
+            raise RequestError(_TAKEN_BACK, "The request was taken back.") from None
+        finally:
+            self._asked.pop(request_id, None)
 
     def _current(self) -> Requests:
         if self.requests is None:
@@ -243,20 +290,17 @@ class _AcpClient:
         return self.requests
 
     async def request_permission(
-        self, session_id: str, tool_call: Any, options: list[Any], **_: Any
+        self, session_id: str, tool_call: Any, options: list[Any], *, request_id: Any, **_: Any
     ) -> RequestPermissionResponse:
         """Ask whether a tool may be called."""
         selected = None
         if self.requests is not None:
-            selected = await self.requests.permission(_json(tool_call), [*map(_json, options)])
+            asked = self.requests.permission(_json(tool_call), [*map(_json, options)])
+            selected = await self._ask(request_id, asked)
         if selected is None:
             return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
         chosen = AllowedOutcome(outcome="selected", option_id=selected)
         return RequestPermissionResponse(outcome=chosen)
-
-    async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
-        """Take an update that was sent as a request."""
-        self._inbox.put({"sessionId": session_id, "update": _json(update)})
 
     async def read_text_file(
         self,
@@ -302,11 +346,13 @@ class _AcpClient:
         """End the program of a terminal, which is not needed any more."""
         await self._current().end_terminal(terminal_id, forget=True)
 
-    async def create_elicitation(self, message: str, mode: Any, **_: Any) -> Any:
+    async def create_elicitation(
+        self, message: str, mode: Any, *, request_id: Any, **_: Any
+    ) -> Any:
         """Ask people for values."""
         asked = getattr(mode, "requested_schema", None)
         schema = None if asked is None else _json(asked)
-        answer = await self._current().elicit(message, schema)
+        answer = await self._ask(request_id, self._current().elicit(message, schema))
         return _ELICITED.validate_python(answer)
 
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -341,8 +387,8 @@ class AgentConnection:
         self._program = program
         self._options = options
         self.inbox = Inbox()
-        self._lines = _Lines(program, options, self.inbox)
-        self._client = _AcpClient(self.inbox)
+        self._client = _AcpClient()
+        self._lines = _Lines(program, options, self.inbox, self._client)
         client: Any = self._client  # its values are checked by the protocol's package
         self.agent = ClientSideConnection(client, self._lines, use_unstable_protocol=True)
         self.info = InitializeResponse(protocol_version=PROTOCOL_VERSION)
@@ -407,7 +453,9 @@ class AgentConnection:
     def begin_turn(self, requests: Requests | None) -> None:
         """Answer the agent with these requests from now on, and count anew how much it writes."""
         self._client.requests = requests
+        self._lines.is_heard = requests is not None
         self._lines.total = 0
+        self.inbox.clear()
 
     async def call(self, work: Awaitable[T], what: str, *, seconds: float | None = None) -> T:
         """Return the answer to a request; translate whatever can go wrong into one line."""

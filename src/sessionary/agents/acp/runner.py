@@ -205,9 +205,9 @@ class _AcpTurn:
                 async with aclosing(self._prompt(blocks)) as events:
                     async for event in events:
                         yield event
+                if self._reader.cost != self._cost_kept:
+                    await self._keep_state()  # it is in the ledger: no later turn counts it again
                 blocks = await self._next_prompt()
-            if self._reader.cost != self._cost_kept:
-                await self._keep_state()
             self.is_clean = True
         finally:
             self._connection.begin_turn(None)

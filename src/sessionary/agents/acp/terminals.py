@@ -7,9 +7,13 @@ from typing import Any
 
 from sessionary.agents.program import READ_BYTES, Program, ProgramOptions, start_program
 from sessionary.errors import BadInput, NotFound
+from sessionary.formats.acp import LONGEST_OUTPUT
+from sessionary.model.transcript import cut_middle
 
 MOST_TERMINALS = 32
 _MOST_OUTPUT = 1024 * 1024
+# Of how many terminals that were released the output is kept.
+_MOST_SHOWN = 64
 
 
 @dataclass(eq=False, slots=True)
@@ -107,7 +111,10 @@ class Terminals:
             if terminal.reading is not None:
                 await asyncio.wait({terminal.reading}, timeout=1.0)
                 terminal.reading.cancel()
-        self._shown[id] = terminal.text
+        # All of it can be read until it is released; then only the result of its call shows it.
+        self._shown[id] = cut_middle(terminal.text, LONGEST_OUTPUT)
+        if len(self._shown) > _MOST_SHOWN:
+            del self._shown[next(iter(self._shown))]
 
     def _get(self, id: str) -> _Terminal:
         found = self._running.get(id)
