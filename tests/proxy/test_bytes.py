@@ -435,6 +435,23 @@ async def test_an_upstream_that_cannot_be_reached_is_a_bad_gateway(fast_world: P
     assert "cannot be reached" in json.loads(body)["error"]["message"]
 
 
+async def test_an_upstream_that_hangs_up_within_a_request_is_a_bad_gateway(
+    file_store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.transport.abort()
+
+    async with (
+        TcpServer(hang_up) as rude,
+        running(file_store, more={None: Upstream(None, f"http://127.0.0.1:{rude.port}")}) as world,
+    ):
+        status, _ = await world.post(CHAT, {"messages": [said("many words " * 500_000)]})
+
+    assert status == 502
+    assert caplog.text == ""  # nothing was written to a connection that is closed
+
+
 async def test_a_body_that_breaks_off_is_not_made_to_look_whole(fast_world: ProxyWorld) -> None:
     fast_world.upstream.will([b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", CUT])
 

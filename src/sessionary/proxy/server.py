@@ -574,6 +574,8 @@ class _Exchange:
         assert self._connection is not None
         writer = self._connection.writer
         async for piece in self._pieces():
+            if writer.is_closing():
+                raise ConnectionResetError("the upstream broke off within the request")
             writer.write(piece)
             if writer.transport.get_write_buffer_size() > _HIGH_WATER:
                 async with asyncio.timeout(self._server.idle_seconds):

@@ -12,6 +12,8 @@ from msgspec import Struct
 from sessionary.proxy.wire import MOST_HEAD_BYTES, Malformed, ResponseHead, parse_response
 
 CONNECT_SECONDS = 15.0
+# When the next of several addresses is tried too: IPv6 is often there and leads nowhere.
+_NEXT_ADDRESS_SECONDS = 0.25
 # Servers close connections that nobody uses; one that is closed at that moment would lose a request.
 _REUSED_SECONDS = 20.0
 _MOST_IDLE = 64
@@ -148,6 +150,7 @@ class ConnectionPool:
                 upstream.host,
                 upstream.port,
                 ssl=_tls() if upstream.is_tls else None,
+                happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS,
             )
         writer = asyncio.StreamWriter(transport, protocol, reader, loop)
         return Connection(reader, transport, writer)
