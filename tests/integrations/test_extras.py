@@ -68,9 +68,11 @@ def test_without_its_extra_an_integration_says_one_clear_line(module: str) -> No
 
 def test_every_integration_is_here_and_has_its_extra() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    loading = [file for file in PACKAGE.glob("*.py") if _needs_an_extra(file)]
+    loading = [file for file in PACKAGE.rglob("*.py") if _needs_an_extra(file)]
 
-    assert {file.stem for file in loading} == set(INTEGRATIONS)
+    # An integration is a module or a package.
+    names = {file.relative_to(PACKAGE).with_suffix("").parts[0] for file in loading}
+    assert names == set(INTEGRATIONS)
     assert {extra for _, extra in INTEGRATIONS.values()} <= set(project["optional-dependencies"])
 
 
