@@ -21,7 +21,8 @@ _VARIABLES = (("openai", "OPENAI_BASE_URL", "/v1"), ("anthropic", "ANTHROPIC_BAS
     "upstreams",
     multiple=True,
     metavar="[NAME=]URL",
-    help="Another API to pass requests on to: under /NAME/, or under / without a name.",
+    help="Another API to pass requests on to, under /NAME/; without a name, under every path that names no other, and "
+    "those of OpenAI and Anthropic are not there by themselves.",
 )
 @click.option("--host", metavar="HOST", help="The address to listen on; by default 127.0.0.1.")
 @click.option(
@@ -77,9 +78,11 @@ def _lines(found: Any, where: str) -> list[str]:
     lines = [f"The proxy records in {where} what passes to:"]
     width = max(map(len, found.bases.values()))
     lines += [f"  {base:<{width}}  {found.upstreams[name]}" for name, base in found.bases.items()]
+    # An upstream without a name has no path in its base.
+    plain = next((base for base in found.bases.values() if base.count("/") == 2), None)
     for name, variable, version in _VARIABLES:
-        if name in found.bases:
-            lines.append(f"export {variable}={found.bases[name]}{version}")
+        if base := found.bases.get(name, plain):
+            lines.append(f"export {variable}={base}{version}")
     if found.needs_token:
         lines.append("Every request needs a token: sessionary tokens add")
     return [*lines, "Press Ctrl-C to stop."]
