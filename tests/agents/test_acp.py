@@ -29,6 +29,7 @@ from sessionary.engine.ports import (
     NativeSession,
     NoServices,
     ProposedCall,
+    Step,
 )
 from sessionary.errors import AgentFailed, BadInput, NotAllowed, NotFound, SessionaryError
 from sessionary.formats import acp as formats
@@ -611,6 +612,32 @@ async def test_a_turn_goes_on_where_the_agent_can_go_on(agent: MakeAgent, tmp_pa
     assert text == "remember"
     with pytest.raises(AgentFailed, match="cannot go on with its session"):
         await told("", step)
+
+
+async def test_a_message_that_came_meanwhile_is_answered_when_the_turn_goes_on(
+    agent: MakeAgent, tmp_path: Path
+) -> None:
+    """The process was killed between the answer to the first message of the turn and that to the second."""
+    people = People()
+    (paid,) = steps_of(await people.turn(agent(can="load"), "cost"))
+    assert people.state is not None
+    answered = paid.message
+    context: list[Chat] = [*turn_request("cost").context, *chats_of(answered)]
+
+    async def go_on(*later: Chat) -> list[Step]:
+        request = turn_request(
+            *context, *later, turn_id="turn-1", services=people, resumed=1, steps=(answered,)
+        )
+        return steps_of(await events_of(agent(can="load"), request))
+
+    (again,) = await go_on({"role": "user", "content": "And now, cost"})
+    assert again.message.text == "You said: And now, cost"
+    (again,) = await go_on({"role": "user", "content": "cost again"})
+    assert again.message.text == "paid"
+    assert paid.usage is not None
+    assert again.usage is not None
+    assert paid.usage.call_id != again.usage.call_id
+    assert await go_on() == []  # only the end of the turn was not recorded
 
 
 async def test_the_mode_the_model_and_servers_are_set(agent: MakeAgent, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ class AcpRunner:
 
     async def run(self, request: TurnRequest) -> AsyncIterator[Event]:
         """Yield what the agent tells; a turn that has its answer already needs nothing more."""
-        if has_answer(request.steps):
+        if has_answer(request.steps) and not _prompts(request.context):
             return
         state = await request.services.kept_state()
         kept = await self._take_kept(request, state)
@@ -183,7 +183,12 @@ class _AcpTurn:
         # Whether the process can take another turn.
         self.is_clean = False
         cost = number(None if state is None else state.data.get("cost"))
-        self._reader = UpdateReader(request.turn_id, self._requests.terminals.shown, cost=cost)
+        self._reader = UpdateReader(
+            request.turn_id,
+            self._requests.terminals.shown,
+            cost=cost,
+            answers=sum(each.finish_reason is not None for each in request.steps),
+        )
         self._cost_kept = cost
         self._model_option: str | None = None
         self._files: Path | None = None
@@ -423,7 +428,8 @@ class _AcpTurn:
             if not self._has_loaded:
                 # Nobody knows whether the message of this turn has reached it.
                 return [*told, formats.text_block("The message was:"), *await self._blocks(prompts)]
-            if request.steps or self._has_reached(prompts):
+            is_begun = bool(request.steps) and not _prompts(request.context)
+            if is_begun or self._has_reached(prompts):
                 return told
             if self._replayed:
                 return await self._blocks(prompts)

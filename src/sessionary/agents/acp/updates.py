@@ -43,9 +43,12 @@ class UpdateReader:
     """
 
     def __init__(
-        self, turn_id: str, shown: Callable[[], Mapping[str, str]], *, cost: float
+        self, turn_id: str, shown: Callable[[], Mapping[str, str]], *, cost: float, answers: int
     ) -> None:
-        """`shown` says what each terminal shows; `cost` is what the session has cost before this turn."""
+        """`shown` says what each terminal shows; `cost` is what the session has cost so far.
+
+        `answers` is how many answers the turn has given in another process.
+        """
         self._turn_id = turn_id
         self._shown = shown
         self.session = ""
@@ -55,7 +58,7 @@ class UpdateReader:
         # What the session has cost so far, and how much of that is in the ledger.
         self.cost = self._cost_told = cost
         # The number of the answer: a turn has several if people write meanwhile.
-        self._answers = 0
+        self._answers = answers
         self._calls: dict[str, ToolCallState] = {}
         # The calls that are in the log, those that wait until more is known of them, and those that have a result.
         self._told: dict[str, ToolCall] = {}
