@@ -123,6 +123,35 @@ async def test_a_request_that_failed_is_continued_when_it_is_tried_again(
     assert world.unknown(world.messages(head)[1])[0]["message"] == "overloaded"
 
 
+async def test_names_and_texts_may_contain_anything(world: ProxyWorld) -> None:
+    odd = "a\x00b\u202e\U0001f469\u200d\U0001f52c\ud800"
+    answer = {"role": odd, "content": odd, "tool_calls": [{"id": odd, "function": {"name": odd}}]}
+    choice = {"message": answer, "finish_reason": odd}
+    world.upstream.answer = lambda _: whole(
+        json.dumps({"id": odd, "model": odd, "choices": [choice]}).encode()
+    )
+    part = {"type": odd, "text": odd, "name": odd}
+    body = {
+        "model": odd,
+        "user": odd * 100,
+        "metadata": {"session": odd * 100, odd: odd},
+        "messages": [{"role": odd, "content": odd}, {"role": "user", "content": [part, odd]}],
+        "tools": [{"type": odd, "function": {"name": odd, "parameters": odd}}],
+        odd: odd,
+    }
+
+    for text in (json.dumps(body), json.dumps(body).replace("\\ud800", "")):
+        for path in (CHAT, RESPONSES, MESSAGES):
+            status, _ = await world.post(
+                path, text.encode(), headers={"X-Session-Id": "\x80\xff\u00fc" * 200}
+            )
+            assert status == 200
+    await world.settle()
+
+    assert world.proxy.service.recorder.status.recorded == 6
+    assert world.proxy.service.recorder.status.failed == 0
+
+
 async def test_the_title_is_the_first_line_that_a_person_wrote(world: ProxyWorld) -> None:
     wrapped = "<system-reminder>Be brief.\n</system-reminder>\n"
     world.upstream.will(chat("hi"))

@@ -13,7 +13,7 @@ import pytest
 
 from sessionary.actions import credentials
 from sessionary.clock import Moment, RandomIds, SystemClock
-from sessionary.errors import StoreUnavailable
+from sessionary.errors import BadInput, StoreUnavailable
 from sessionary.model.access import Scope
 from sessionary.proxy.server import ServerOptions
 from sessionary.store.database import Store
@@ -117,16 +117,17 @@ async def test_a_store_that_is_away_loses_only_what_does_not_fit_into_memory(
         assert len(world.heads()) == 4
 
 
+@pytest.mark.parametrize("error", [MemoryError("no room"), BadInput("larger than a store takes")])
 async def test_what_cannot_be_stored_at_all_is_a_gap_in_the_record(
-    file_store: Store, monkeypatch: pytest.MonkeyPatch
+    file_store: Store, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def fails(_: bytes) -> bytes:
-        raise MemoryError("no room")
+    def fails(*_: object, **__: object) -> None:
+        raise error
 
     async with running(file_store) as world:
         world.upstream.answer = lambda _: chat("hi")
         with monkeypatch.context() as patch:
-            patch.setattr("sessionary.proxy.copy.pack", fails)
+            patch.setattr("sessionary.store.tables.exchanges.put", fails)
             await world.ask(said("lost"))
         await world.ask(said("kept"))
         await world.settle()

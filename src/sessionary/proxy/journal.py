@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sessionary.clock import Clock
-from sessionary.errors import SessionaryError
+from sessionary.errors import RetryLater, SessionaryError, StoreUnavailable
 from sessionary.proxy.copy import KEPT_BYTES, ExchangeCopy
 from sessionary.store.database import Store
 from sessionary.store.tables import exchanges
@@ -153,7 +153,7 @@ class Journal:
                 try:
                     await self._write(row)
                     break
-                except SessionaryError as error:
+                except (RetryLater, StoreUnavailable) as error:
                     self._note_gap(str(error))
                     if self._is_closed:
                         raise
