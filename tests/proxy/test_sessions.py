@@ -479,6 +479,22 @@ async def test_a_session_that_is_named_goes_on_whatever_is_sent_of_it(world: Pro
     )
 
 
+async def test_a_session_that_is_named_is_recognised_by_its_last_messages(
+    world: ProxyWorld,
+) -> None:
+    world.upstream.will(*map(chat, ("one", "two", "three", "four")))
+    talk = []
+
+    for number, answer in enumerate(("one", "two", "three", "four")):
+        talk.append(said(f"question {number}"))
+        await world.ask(*talk[-3:], headers={"X-Session-Id": "a long talk"})
+        talk.append(replied(answer))
+    await world.settle()
+
+    [head] = world.heads()
+    assert world.texts(head) == [message["content"] for message in talk]
+
+
 async def test_claude_codes_conversations_are_told_apart_by_its_session(world: ProxyWorld) -> None:
     def answered(text: str) -> bytes:
         content = [{"type": "text", "text": text}]

@@ -17,7 +17,7 @@ from sessionary.engine.turn import budgets
 from sessionary.engine.turn.budgets import Spending
 from sessionary.model import codec, transcript
 from sessionary.model.message import Message, Role, Text, Unknown
-from sessionary.model.prefix import prefix_digests
+from sessionary.model.prefix import message_digest, prefix_digests
 from sessionary.model.session import Opening, SessionHead
 from sessionary.model.source import Person, SessionKey, Source, key_for
 from sessionary.model.turn import TurnState
@@ -169,16 +169,19 @@ def _find_session(
     name = _session_key(exchange)
     if name is None or known is not None:
         return _continued(tx, known, exchange, moment)
-    # A session that is named goes on whatever is sent of it: some programs send only what is new.
+    # A session that is named goes on whatever is sent of it: some programs send only what is new, or the last messages.
     routing.lock_key(tx, name)
     current = routing.get_current(tx, name)
     if current is None:
         return None, 0
-    # All of its log, none of the messages that are sent.
-    head, _ = _continued(tx, KnownPrefix(current.no, current.last_seq, 0), exchange, moment)
+    whose = {"profile": exchange.profile, "client": exchange.client}
+    last = prefixes.find(tx, list(map(_answer_digest, exchange.request.messages)), **whose)
+    is_there = last is not None and (last.session_no, last.seq) == (current.no, current.last_seq)
+    known = last if is_there else KnownPrefix(current.no, current.last_seq, 0)
+    head, skipped = _continued(tx, known, exchange, moment)
     if head is not None and head.no != current.no:
         routing.bind(tx, name, head.no, moment=moment)
-    return head, 0
+    return head, skipped
 
 
 def _find_beginning(tx: Tx, exchange: RecordedExchange, digests: list[str]) -> KnownPrefix | None:
@@ -269,6 +272,8 @@ def _note_end(
         found.append(before)  # it asks the same again
     if exchange.response.message is not None:
         found += prefix_digests([answer], after=before)
+        if exchange.session is not None:
+            found.append(_answer_digest(answer))
     if exchange.response.id is not None:
         found.append(_digest_of("response", exchange.response.id))
     if exchange.request.conversation is not None:
@@ -282,6 +287,12 @@ def _link(request: RequestContent) -> str | None:
     if request.previous is not None:
         return _digest_of("response", request.previous)
     return request.conversation and _digest_of("conversation", request.conversation)
+
+
+def _answer_digest(message: Message) -> str:
+    """What names an answer by itself; nothing for other messages."""
+    is_answer = message.role is Role.ASSISTANT
+    return _digest_of("answer", message_digest(message)) if is_answer else ""
 
 
 def _digest_of(kind: str, id: str) -> str:
