@@ -823,6 +823,24 @@ async def test_a_channel_of_deltas_is_rebuilt_as_by_the_sdk(client: Sessionary) 
     assert noter(saver).get_state(where()).values == noter(reference).get_state(where()).values
 
 
+def test_what_follows_a_pruned_checkpoint_is_refused_if_it_would_be_rebuilt_from_that(
+    client: Sessionary,
+) -> None:
+    saver = SessionaryCheckpointer(client)
+    for number in range(5):
+        noter(saver).invoke({"notes": [f"given {number}"]}, where())
+    older = list(saver.list(where()))[-2]
+    assert "notes" not in older.checkpoint["channel_values"]
+    saver.prune(["alice"])
+    before = counts(client)
+    made: Any = {**older.checkpoint, "id": "z"}
+
+    with pytest.raises(Conflict, match="nothing was written"):
+        saver.put(older.config, made, older.metadata, {})
+
+    assert counts(client) == before
+
+
 def test_a_run_that_later_checkpoints_are_rebuilt_from_is_not_deleted(client: Sessionary) -> None:
     saver = SessionaryCheckpointer(client)
     for run in ("first", "second"):

@@ -9,7 +9,7 @@ from typing import Any, cast
 from sessionary.actions import checkpoints
 from sessionary.actions.checkpoints import NewCheckpoint, StoredCheckpoint, ThreadNamespace
 from sessionary.clock import Moment
-from sessionary.errors import BadInput
+from sessionary.errors import BadInput, Conflict
 from sessionary.integrations import thread
 from sessionary.integrations.base import SessionaryClient, require_extra, wait_for_write
 from sessionary.integrations.langgraph import recording
@@ -305,6 +305,11 @@ class SessionaryCheckpointer(BaseCheckpointSaver[str]):
         run_id, parent_id = told.get("run_id"), get_checkpoint_id(config)
 
         def inherited() -> list_of[tuple[str, Serialized]]:
+            if set(told.get("counters_since_delta_snapshot") or ()) - values.keys():
+                raise Conflict(
+                    "The checkpoint that this one follows was deleted, and a DeltaChannel is rebuilt from it; nothing "
+                    "was written. Run the graph again from the newest checkpoint."
+                )
             return [
                 (value_name(channel, version), self.serde.dumps_typed(values[channel]))
                 for channel, version in checkpoint["channel_versions"].items()
