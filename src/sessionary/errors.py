@@ -1,7 +1,7 @@
 """The whole error tree, named by what the caller can do about it."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 Committed = Literal["no", "unknown"]
 
@@ -20,6 +20,12 @@ class SessionaryError(Exception):
     def __init__(self, message: str, *, committed: Committed = "no") -> None:
         super().__init__(message)
         self.committed: Committed = committed
+
+    def __copy__(self) -> Self:
+        """Copy an error whatever its `__init__` requires: a store gives each caller a copy, and must not fail at it."""
+        made = type(self).__new__(type(self), *self.args)
+        made.__dict__.update(self.__dict__)
+        return made
 
 
 class BadInput(SessionaryError):

@@ -1,7 +1,8 @@
 """Users become persons, and turns that wait for people say so."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -10,6 +11,7 @@ import pytest
 from sessionary.actions.retention import erase
 from sessionary.actions.retention.erase import ErasureSubject
 from sessionary.actions.sessions import read
+from sessionary.clock import RandomIds, SystemClock
 from sessionary.engine import questions
 from sessionary.engine.ports import Ask, Event, Step, TurnRequest
 from sessionary.engine.questions import Answerer
@@ -18,10 +20,21 @@ from sessionary.model.question import Answer, Decision, NewQuestion, QuestionKin
 from sessionary.model.source import Person
 from sessionary.model.turn_options import TurnOptions
 from sessionary.store.database import Store
+from sessionary.store.open import open_store
 from sessionary.store.tables import blobs
 from sessionary.testing.fakes import ScriptedRunner
 from tests.support.model_server import ModelServer, Reply
 from tests.support.openai_world import OpenAIWorld, openai_world, session_of
+
+
+@pytest.fixture(params=("sqlite", "postgres"))
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    url = f"sqlite:///{tmp_path}/sessionary.db"
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres_url")
+    opened = open_store(url, create=True, clock=SystemClock(), ids=RandomIds())
+    yield opened
+    opened.close()
 
 
 def asking(request: TurnRequest) -> Sequence[Event]:
