@@ -51,7 +51,7 @@ def test_the_example_is_read_with_every_comment_taken_away(tmp_path: Path) -> No
     found = loaded(tmp_path, whole)
 
     assert {agent.kind for agent in found.agents.values()} == {
-        "script", "model", "command", "python",
+        "script", "model", "command", "python", "acp",
     }  # fmt: skip
     assert found.agent == "assistant"
     assert found.engine.compact_at_tokens == 100_000

@@ -41,7 +41,7 @@ class HasWindow(Protocol):
 
 
 @runtime_checkable
-class Checked(Protocol):
+class Checkable(Protocol):
     """A runner whose settings can be checked further than by their types, without starting anything."""
 
     def check(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from sessionary.agents.registry import Checked, catalog_of
+from sessionary.agents.registry import Checkable, catalog_of
 from sessionary.cli.console import Column, Console
 from sessionary.cli.tree import command, group, pass_console
 from sessionary.config import Config, environment, load
@@ -165,7 +165,7 @@ def check_config(console: Console) -> None:
     made = Agents(settings, folder=loaded.home)
     for name in settings.agents:
         runner = made.get(name).runner
-        if isinstance(runner, Checked):
+        if isinstance(runner, Checkable):
             runner.check()
     asyncio.run(_build_channels(settings))
     sqlite_path(loaded.database)

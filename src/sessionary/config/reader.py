@@ -383,7 +383,9 @@ def _refuse_unknown(
             )
         import difflib  # only a mistyped setting needs it
 
-        near = difflib.get_close_matches(name, known, n=1)
+        near = difflib.get_close_matches(name, known)
+        # Letters in another order are the likelier mistake: `modle` is `model`, not `mode`.
+        near.sort(key=lambda each: sorted(each) != sorted(name))
         hint = (
             f"Did you mean {near[0]!r}?"
             if near

@@ -41,7 +41,10 @@ class AcpOptions(ProgramOptions):
     ] = field(default_factory=dict)
     auth: Annotated[
         str | None,
-        Setting("the id of one of its ways to log in, used when it asks for a login"),
+        Setting(
+            "the id of one of its ways to log in, used when it asks for a login",
+            example="api-key",
+        ),
     ] = None
     send_prompt: Annotated[
         bool,
