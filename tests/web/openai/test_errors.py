@@ -48,6 +48,7 @@ async def test_a_wrong_token_a_weak_token_and_no_token_are_refused(server: OpenA
         ({"functions": [{"name": "f"}]}, "functions", "unsupported_parameter"),
         ({"temperature": "hot"}, "temperature", "invalid_type"),
         ({"temperature": 3}, "temperature", "invalid_value"),
+        ({"max_completion_tokens": 0}, "max_tokens", "invalid_value"),
         ({"reasoning_effort": "huge"}, "reasoning_effort", "invalid_value"),
         ({"response_format": {"type": "xml"}}, "response_format", "invalid_value"),
         ({"tools": [{"type": "web_search"}]}, "tools[0]", "invalid_value"),

@@ -189,7 +189,9 @@ def _options(body: ChatBody, instructions: str) -> TurnOptions:
         {
             "temperature": body.temperature,
             "top_p": body.top_p,
-            "max_tokens": body.max_completion_tokens or body.max_tokens,
+            "max_tokens": body.max_tokens
+            if body.max_completion_tokens is None
+            else body.max_completion_tokens,
             "seed": body.seed,
             "frequency_penalty": body.frequency_penalty,
             "presence_penalty": body.presence_penalty,
