@@ -139,10 +139,10 @@ class ExampleAgent:
         history(session_id)
         return ResumeSessionResponse(**self._offers())
 
-    async def fork_session(self, session_id: str, **_: Any) -> ForkSessionResponse:
+    async def fork_session(self, session_id: str, cwd: str, **_: Any) -> ForkSessionResponse:
         id = str(uuid.uuid4())
         save(id, history(session_id))
-        note("fork", session=session_id, fork=id)
+        note("fork", session=session_id, fork=id, cwd=cwd)
         return ForkSessionResponse(session_id=id, **self._offers())
 
     async def set_session_mode(self, mode_id: str, session_id: str, **_: Any) -> None:

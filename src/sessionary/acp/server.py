@@ -293,7 +293,11 @@ class EditorServer:
         else:
             id = session_id if before is None else before.session_id or session_id
             head = await self._context.store.write(
-                edit.fork, id, profile=self._context.profile, moment=self._context.moment()
+                edit.fork,
+                id,
+                profile=self._context.profile,
+                moment=self._context.moment(),
+                workspace=self._workspace(cwd),
             )
             opened = await self._attach(head.id, cwd)
         made: Json = {"sessionId": opened.id, **await self._choices_of(opened)}
@@ -492,9 +496,13 @@ class EditorServer:
         return Opening(
             self._context.profile,
             Source(WEB, extra={"editor": self._client}),
-            workspace={"path": opened.directory},
+            workspace=self._workspace(opened.directory),
             chosen=ChoiceChange(opened.chosen, self._person) if opened.chosen else None,
         )
+
+    def _workspace(self, directory: str) -> Mapping[str, Any]:
+        """What is stored of the directory that the editor has opened a session for: agents may work there."""
+        return {"path": directory, "editor": self._client}
 
     async def _cancel(self, opened: _OpenSession) -> None:
         """Stop the turns of the editor's prompts, and take back those that wait for one."""
@@ -666,7 +674,9 @@ def accept(
     head = before
     if head.read_only:
         is_copy = True
-        head = edit.fork(tx, session_id, profile=profile, moment=moment)
+        head = edit.fork(
+            tx, session_id, profile=profile, moment=moment, workspace=opening.workspace
+        )
         if opening.chosen is not None:
             head = choice.choose(
                 tx,

@@ -110,6 +110,9 @@ class TurnServices(Protocol):
         Raise `NotAllowed` if there is nobody to ask.
         """
 
+    async def directory(self) -> str | None:
+        """Return the directory that an editor has opened the session for; None for a session of no editor."""
+
     async def kept_state(self) -> KeptState | None:
         """Return what this agent has kept with the session, or with the one that it was forked from."""
 
@@ -168,6 +171,10 @@ class NoServices:
     async def ask_now(self, question: NewQuestion, *, seconds: float) -> Question:
         """Raise `NotAllowed`."""
         raise NotAllowed("There is nobody to ask outside a turn.")
+
+    async def directory(self) -> str | None:
+        """Return that no editor has opened the session."""
+        return None
 
     async def kept_state(self) -> KeptState | None:
         """Return that nothing was kept."""

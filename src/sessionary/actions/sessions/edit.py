@@ -69,8 +69,12 @@ def fork(
     moment: Moment,
     at_seq: int | None = None,
     title: str | None = None,
+    workspace: Mapping[str, Any] | None = None,
 ) -> SessionHead:
-    """Begin a session whose history is another's up to an entry. Nothing is copied."""
+    """Begin a session whose history is another's up to an entry. Nothing is copied.
+
+    It has the `workspace` of the other one unless it is given another.
+    """
     parent = log.lock_session(tx, id, profile=profile)
     through = parent.last_seq if at_seq is None else at_seq
     if not 1 <= through <= parent.last_seq:
@@ -88,7 +92,7 @@ def fork(
         model=settings.get("model") if is_changed else parent.model,
         # The settings that another tool used for its own model are not for ours.
         settings=None if "import" in more.extra else pins.settings_for_fork(settings, through),
-        workspace=more.workspace,
+        workspace=more.workspace if workspace is None else workspace,
         labels=parent.labels,
         system_prompt=None if more.prompt_hash is None else blobs.get_text(tx, more.prompt_hash),
     )

@@ -48,6 +48,13 @@ class SessionOrigin(Struct, frozen=True):
     imported: Mapping[str, Any] | None = None
 
 
+def get_editor_directory(tx: Tx, no: int) -> str | None:
+    """The directory that an editor has opened a session for; a session of another tool may have one too."""
+    workspace = sessions.details(tx, no).workspace
+    is_editors = isinstance(workspace, dict) and "editor" in workspace
+    return str(workspace["path"]) if is_editors else None
+
+
 def get_origin(tx: Tx, id: str, *, profile: str) -> SessionOrigin:
     """Where a session was held, as far as that is known."""
     found = sessions.details(tx, get_head(tx, id, profile=profile).no)

@@ -32,7 +32,10 @@ class AcpOptions(ProgramOptions):
 
     workspace: Annotated[
         str | None,
-        Setting("the directory in which the agent works; default: its folder", example="/src/app"),
+        Setting(
+            "the directory in which the agent works; default: that of the editor's project, or its folder",
+            example="/src/app",
+        ),
     ] = None
     mode: Annotated[str | None, Setting("one of the modes that it offers", example="plan")] = None
     model: Annotated[str | None, Setting("one of the models that it offers", example="opus")] = None

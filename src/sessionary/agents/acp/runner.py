@@ -15,6 +15,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -85,10 +86,11 @@ class AcpRunner:
         """Yield what the agent tells; a turn that has its answer already needs nothing more."""
         if has_answer(request.steps) and not _prompts(request.context):
             return
+        options = await self._options_for(request)
         state = await request.services.kept_state()
         kept = await self._take_kept(request, state)
-        connection = await AgentConnection.open(self._options) if kept is None else kept.connection
-        turn = _AcpTurn(request, self._options, connection, state, is_warm=kept is not None)
+        connection = await AgentConnection.open(options) if kept is None else kept.connection
+        turn = _AcpTurn(request, options, connection, state, is_warm=kept is not None)
         try:
             async with aclosing(turn.events()) as events:
                 async for event in events:
@@ -98,6 +100,18 @@ class AcpRunner:
                 self._keep(request, _Kept(connection, turn.session, request.turn_id))
             else:
                 await connection.close()
+
+    async def _options_for(self, request: TurnRequest) -> AcpOptions:
+        """Return the options with the directory in which the agent works in a session."""
+        if self._options.workspace is not None:
+            return self._options
+        directory = await request.services.directory()
+        if directory is not None and not await asyncio.to_thread(os.path.isdir, directory):
+            raise AgentFailed(
+                f"The directory {directory}, which an editor has opened this session for, is not on this machine. "
+                "Nothing was done."
+            )
+        return replace(self._options, workspace=directory)
 
     async def close(self) -> None:
         """End the processes that wait for a turn."""

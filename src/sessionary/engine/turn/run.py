@@ -1364,6 +1364,13 @@ class TurnRun:
         await record.add_decision(decided)
         return decided
 
+    async def directory(self) -> str | None:
+        """Return the directory that an editor has opened the session for."""
+        context, number = self._context, self._begun.lease.session_no
+        return await self._record.with_retries(
+            lambda: context.store.read(read.get_editor_directory, number)
+        )
+
     async def kept_state(self) -> KeptState | None:
         """Return what this agent has kept with the session, or with the one that it was forked from."""
         context, lease, agent = self._context, self._begun.lease, self._target.agent.name
