@@ -123,7 +123,7 @@ class Recorder:
         """Record an exchange; one that cannot be is kept as it came."""
         try:
             # Reading takes CPU time: in a thread, other streams go on meanwhile.
-            exchange = await asyncio.to_thread(read_exchange, row)
+            exchange = await asyncio.to_thread(self._read, row)
             await self._append(exchange)
         except (RetryLater, StoreUnavailable):
             raise
@@ -138,6 +138,10 @@ class Recorder:
                 facts = {**row.facts, "failure": str(failure)}
                 await self._store.write(exchanges.set_failed, row.id, facts)
                 self.status = replace(self.status, failed=self.status.failed + 1)
+
+    def _read(self, row: StoredExchange) -> RecordedExchange:
+        exchange = read_exchange(row)
+        return _with_estimate(exchange, row.facts) if self._budgets else exchange
 
     async def _append(self, exchange: RecordedExchange) -> None:
         done = await self._store.write(
@@ -225,21 +229,21 @@ def _recorded(
     )
     model = response.model or request.model
     used = reading.usage_of(Interface(facts["interface"]), response.usage, model=model)
-    if used is not None:
-        return replace(made, usage=_priced(used, made, facts))
-    if response.message is None:
-        return made
-    return replace(made, estimate=_priced(_estimated(made, model), made, facts))
+    return made if used is None else replace(made, usage=_priced(used, made, facts))
 
 
-def _estimated(exchange: RecordedExchange, model: str | None) -> Usage:
+def _with_estimate(exchange: RecordedExchange, facts: dict[str, Any]) -> RecordedExchange:
+    """The exchange with an estimate of what it used, if it was answered and does not say that."""
     request, answer = exchange.request, exchange.response.message
+    if exchange.usage is not None or answer is None:
+        return exchange
     sent = (request.system, request.tools, [body_to_json(each) for each in request.messages])
-    return Usage(
-        model=model,
+    used = Usage(
+        model=exchange.response.model or request.model,
         input_tokens=tokens.estimate(sent),
-        output_tokens=0 if answer is None else tokens.estimate(body_to_json(answer)),
+        output_tokens=tokens.estimate(body_to_json(answer)),
     )
+    return replace(exchange, estimate=_priced(used, exchange, facts))
 
 
 def _priced(used: Usage, exchange: RecordedExchange, facts: dict[str, Any]) -> Usage:
