@@ -31,7 +31,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 log = logging.getLogger(__name__)
 
 
-class Gap(Struct, frozen=True):
+class RecordingGap(Struct, frozen=True):
     """A time in which exchanges passed that were not durable when their clients saw them.
 
     `late` of them were recorded afterwards, `lost` were not. `until` is None as long as it lasts.
@@ -67,7 +67,7 @@ class JournalStatus(Struct, frozen=True):
     late: int = 0
     lost: int = 0
     waiting: int = 0
-    gap: Gap | None = None
+    gap: RecordingGap | None = None
 
 
 class Journal:
@@ -81,7 +81,7 @@ class Journal:
         holder: str,
         hold_seconds: float,
         on_durable: Callable[[], None],
-        on_gap: Callable[[Gap], None],
+        on_gap: Callable[[RecordingGap], None],
     ) -> None:
         """`on_durable` is called when an exchange can be recorded, `on_gap` when a gap begins, and when it ends."""
         self._store = store
@@ -95,7 +95,7 @@ class Journal:
         self._waiting_bytes = 0
         self._is_away = False
         self._is_closed = False
-        self._gap: Gap | None = None
+        self._gap: RecordingGap | None = None
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self.status = JournalStatus()
@@ -189,7 +189,7 @@ class Journal:
         self._is_away = is_away
         if self._gap is not None:
             return
-        self._gap = Gap(self._clock.now(), reason)
+        self._gap = RecordingGap(self._clock.now(), reason)
         self.status = replace(self.status, gap=self._gap)
         log.error("The proxy cannot record at the moment, traffic goes on: %s", reason)
         self._on_gap(self._gap)
@@ -210,7 +210,7 @@ class Journal:
         if self._gap is not None and not self._is_away and not self._ending:
             self._on_gap(self._end_gap(self._gap))
 
-    def _end_gap(self, gap: Gap) -> Gap:
+    def _end_gap(self, gap: RecordingGap) -> RecordingGap:
         gap, self._gap = replace(gap, until=self._clock.now()), None
         self.status = replace(self.status, gap=None)
         log.warning("%s", gap.text)
@@ -233,7 +233,7 @@ class Journal:
             except SessionaryError as error:
                 log.warning("The proxy could not tell the database that it runs: %s", error)
 
-    async def close(self, *, seconds: float) -> Gap | None:
+    async def close(self, *, seconds: float) -> RecordingGap | None:
         """Wait for what is being written; return the gap that has not ended by then."""
         self._is_closed = True
         if self._ending:

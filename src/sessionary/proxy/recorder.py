@@ -18,7 +18,7 @@ from sessionary.model.usage import Usage
 from sessionary.processes import has_ended
 from sessionary.proxy import reading, sessions
 from sessionary.proxy.copy import unpack
-from sessionary.proxy.journal import Gap
+from sessionary.proxy.journal import RecordingGap
 from sessionary.proxy.reading import Interface, RequestContent, ResponseContent
 from sessionary.proxy.sessions import PROCESS_DIED, RecordedExchange
 from sessionary.store.database import Store
@@ -63,14 +63,14 @@ class Recorder:
         self._ids = ids
         self._holder = holder
         self._wake = asyncio.Event()
-        self._gaps: list[Gap] = []
+        self._gaps: list[RecordingGap] = []
         self.status = RecorderStatus()
 
     def wake(self) -> None:
         """Say that there is something to record."""
         self._wake.set()
 
-    def note_gap(self, gap: Gap) -> None:
+    def note_gap(self, gap: RecordingGap) -> None:
         """Write into the record that a gap has ended, as soon as that can be."""
         if gap.until is not None:
             self._gaps.append(gap)

@@ -88,7 +88,7 @@ class ServerOptions(Struct, frozen=True, kw_only=True):
     idle_seconds: float = 600.0
 
 
-class Route(Struct, frozen=True):
+class UpstreamRoute(Struct, frozen=True):
     """Where a request goes, under which path there, and with which token of ours it came."""
 
     upstream: Upstream
@@ -110,11 +110,13 @@ class Recording:
         """Return the profile of a token; None if it is not valid."""
         return "" if token is None else None
 
-    def open(self, route: Route, head: RequestHead, profile: str) -> ExchangeCopy | None:
+    def open(self, route: UpstreamRoute, head: RequestHead, profile: str) -> ExchangeCopy | None:
         """Return a copy for an exchange that is to be recorded."""
         return None
 
-    async def admit(self, route: Route, copy: ExchangeCopy | None, *, is_whole: bool) -> None:
+    async def admit(
+        self, route: UpstreamRoute, copy: ExchangeCopy | None, *, is_whole: bool
+    ) -> None:
         """Raise `Refused` if a request may not be passed on: a budget is used up."""
 
     def begin(self, copy: ExchangeCopy) -> None:
@@ -287,7 +289,7 @@ class ProxyServer:
             )
         return profile
 
-    def _route(self, head: RequestHead) -> Route:
+    def _route(self, head: RequestHead) -> UpstreamRoute:
         """Find the upstream of a path, and the path there."""
         path, mark, query = head.target.partition(b"?")
         if b"#" in path or b"\\" in path or path.startswith(b"//"):
@@ -309,7 +311,7 @@ class ProxyServer:
         if upstream is None:
             names = ", ".join(sorted(f"/{name}/" for name in self._upstreams if name))
             raise Refused(404, f"The path names no upstream of this proxy; there are {names}.")
-        return Route(upstream, upstream.base_path + (path or b"/") + mark + query, token)
+        return UpstreamRoute(upstream, upstream.base_path + (path or b"/") + mark + query, token)
 
 
 def _interface_of_path(target: bytes) -> Interface | None:
@@ -418,7 +420,12 @@ class _Exchange:
     """One request and its response."""
 
     def __init__(
-        self, server: ProxyServer, client: _Client, head: RequestHead, route: Route, profile: str
+        self,
+        server: ProxyServer,
+        client: _Client,
+        head: RequestHead,
+        route: UpstreamRoute,
+        profile: str,
     ) -> None:
         self._server = server
         self._client = client

@@ -20,10 +20,10 @@ from sessionary.errors import SessionaryError
 from sessionary.model.access import BudgetStatus, Scope
 from sessionary.model.source import Source
 from sessionary.proxy.copy import BodyCopy, ExchangeCopy, Memory, secret_parts
-from sessionary.proxy.journal import Gap, Journal
+from sessionary.proxy.journal import Journal, RecordingGap
 from sessionary.proxy.reading import SECRET_NAME, Names, interface_of, read_names
 from sessionary.proxy.recorder import Recorder
-from sessionary.proxy.server import ProxyServer, Recording, Refused, Route, ServerOptions
+from sessionary.proxy.server import ProxyServer, Recording, Refused, ServerOptions, UpstreamRoute
 from sessionary.proxy.upstream import Upstream
 from sessionary.proxy.wire import RequestHead
 from sessionary.store.database import Store, Tx
@@ -98,7 +98,7 @@ class RecordingService(Recording):
     async def _wait_until_idle(self, seconds: float) -> None:
         await self.journal.wait_until_idle(seconds)
 
-    def _note_gap(self, gap: Gap) -> None:
+    def _note_gap(self, gap: RecordingGap) -> None:
         self.recorder.note_gap(gap)
         if gap.until is None:
             self._tell(f"Not recording since {gap.since:%H:%M:%S}, traffic goes on: {gap.reason}")
@@ -129,7 +129,7 @@ class RecordingService(Recording):
             self._tokens[name] = now + _TOKEN_SECONDS, profile
         return profile
 
-    def open(self, route: Route, head: RequestHead, profile: str) -> ExchangeCopy | None:
+    def open(self, route: UpstreamRoute, head: RequestHead, profile: str) -> ExchangeCopy | None:
         """Return a copy for a request that a model is to answer; None for any other."""
         interface = interface_of(head.method.decode(), route.path)
         if interface is None:
@@ -161,7 +161,9 @@ class RecordingService(Recording):
             secrets=_secrets(route, head),
         )
 
-    async def admit(self, route: Route, copy: ExchangeCopy | None, *, is_whole: bool) -> None:
+    async def admit(
+        self, route: UpstreamRoute, copy: ExchangeCopy | None, *, is_whole: bool
+    ) -> None:
         """Refuse what a model would answer if a budget is used up."""
         if copy is None or not self._options.budgets:
             return
@@ -246,7 +248,7 @@ def _hidden(name: str | None, copy: ExchangeCopy) -> str | None:
     return name
 
 
-def _secrets(route: Route, head: RequestHead) -> tuple[bytes, ...]:
+def _secrets(route: UpstreamRoute, head: RequestHead) -> tuple[bytes, ...]:
     """What no record may contain: keys in headers, in the query and in the path."""
     values = [value for name, value in head.headers if SECRET_NAME.search(name)]
     for item in route.target.partition(b"?")[2].split(b"&"):

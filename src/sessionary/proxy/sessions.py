@@ -22,7 +22,7 @@ from sessionary.model.session import Opening, SessionHead
 from sessionary.model.source import Person, SessionKey, Source, key_for
 from sessionary.model.turn import TurnState
 from sessionary.model.usage import Usage
-from sessionary.proxy.journal import Gap
+from sessionary.proxy.journal import RecordingGap
 from sessionary.proxy.reading import RequestContent, ResponseContent
 from sessionary.store.database import Tx
 from sessionary.store.tables import blobs, entries, exchanges, sessions
@@ -314,7 +314,7 @@ def _request_record(exchange: RecordedExchange) -> RequestRecord | None:
     return RequestRecord(blobs.hash_of_text(text), text)
 
 
-def record_gap(tx: Tx, gap: Gap, *, profile: str, holder: str, moment: Moment) -> None:
+def record_gap(tx: Tx, gap: RecordingGap, *, profile: str, holder: str, moment: Moment) -> None:
     """Note in the record when a proxy could not record."""
     source = Source(PLATFORM, GAPS, chat_name=_GAPS_TITLE)
     key = key_for(source, profile=profile)
