@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from sessionary.agents.model import ModelOptions, ModelRunner
+from sessionary.config.secret import Secret
 from sessionary.engine.ports import Runner
 from sessionary.model.message import (
     Attachment,
@@ -233,6 +235,34 @@ async def test_attachments_are_shown_as_far_as_a_model_can_see_them(
     assert "tea, milk" in read
     for label in ("c.zip (application/zip)", "d.m4a (audio/x-m4a)", "e.heic (image/heic)"):
         assert f"{label}: cannot be shown" in read
+
+
+@pytest.mark.parametrize(
+    ("provider", "sound"),
+    [("openai", {"audio/wav", "audio/mpeg"}), ("openai-responses", set()), ("anthropic", set())],
+)
+async def test_only_files_that_the_provider_s_interface_can_carry_are_sent(
+    provider: str, sound: set[str], server: ModelServer
+) -> None:
+    """A voice message would fail this turn, and every later one of its session."""
+    types = ("image/png", "application/pdf", "audio/wav", "audio/mpeg", "audio/ogg", "video/mp4")
+    files = tuple(Attachment("f", each, f"a {each}") for each in types)
+
+    async def blob(_: str) -> bytes:
+        return b"data"
+
+    server.will(Reply("ok"))
+    url = server.url if provider == "anthropic" else server.openai_url
+    runner = ModelRunner(ModelOptions(model="m", provider=provider, base_url=url, key=Secret(KEY)))
+    asked = turn_request(*chats(Message(Role.USER, (Text("look"), *files))), blob=blob)
+
+    steps = steps_of(await events_of(runner, asked))
+    await runner.close()
+
+    assert [each.message.text for each in steps] == ["ok"]
+    read = str(server.requests[0].body)
+    missing = {each for each in types if f"a {each} ({each}): cannot be shown" in read}
+    assert set(types) - missing == {"image/png", "application/pdf"} | sound
 
 
 async def test_the_next_turn_only_extends_what_the_model_read(

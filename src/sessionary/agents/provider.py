@@ -213,12 +213,36 @@ _NO_WORDS = "(no text)"
 # How the name of a file ends, where that is not the second part of its media type.
 _ENDINGS = {"jpeg": "jpg", "mpeg": "mp3", "plain": "txt", "markdown": "md", "octet-stream": "bin"}
 _LONGEST_ENDING = 12
-_SEEN = ("image/", "audio/", "video/", "application/pdf")
+# The files that the library can send to each kind of model. One that it cannot would fail this turn of its session and
+# every later one, because the file stays in the context.
+_SEEN = {
+    "OpenAIChatModel": ("image/", "application/pdf", "audio/wav", "audio/mpeg"),
+    "OpenAIResponsesModel": ("image/", "application/pdf"),
+    "AnthropicModel": ("image/", "application/pdf"),
+    "GoogleModel": ("image/", "application/pdf", "audio/", "video/"),
+    "BedrockConverseModel": ("image/", "application/pdf", "video/"),
+    "MistralModel": ("image/", "application/pdf"),
+    "XaiModel": ("image/", "application/pdf"),
+    "CohereModel": (),
+}
+_SEEN_BY_OTHERS = ("image/",)
 _READ = ("text/", "application/json", "application/xml", "application/yaml", "application/toml")
 Blob = Callable[[str], Awaitable[bytes]]
 
 
-async def history(system_prompt: str, context: Sequence[Chat], blob: Blob) -> list[ModelMessage]:
+def seen_by(model: Model) -> tuple[str, ...]:
+    """Return how the types of the files begin that can be shown to a model; texts are shown to every one."""
+    kinds = (kind.__name__ for kind in type(model).__mro__)
+    return next((_SEEN[kind] for kind in kinds if kind in _SEEN), _SEEN_BY_OTHERS)
+
+
+async def history(
+    system_prompt: str,
+    context: Sequence[Chat],
+    blob: Blob,
+    *,
+    seen: tuple[str, ...] = _SEEN_BY_OTHERS,
+) -> list[ModelMessage]:
     """Return the conversation in the library's form: requests and responses in alternation."""
     messages: list[ModelMessage] = []
     waiting: list[ModelRequestPart] = (
@@ -234,7 +258,7 @@ async def history(system_prompt: str, context: Sequence[Chat], blob: Blob) -> li
             names |= {call.tool_call_id: call.tool_name for call in response.tool_calls}
             messages.append(response)
         else:
-            waiting.append(await _request_part(chat, names, blob))
+            waiting.append(await _request_part(chat, names, blob, seen))
     if waiting:
         messages.append(ModelRequest(parts=waiting))
     return messages
@@ -294,7 +318,9 @@ def _reported_cost(cost: Decimal | None) -> dict[str, Any]:
     return {"cost_microusd": micros, "cost_status": CostStatus.REPORTED}
 
 
-async def _request_part(chat: Chat, names: dict[str, str], blob: Blob) -> ModelRequestPart:
+async def _request_part(
+    chat: Chat, names: dict[str, str], blob: Blob, seen: tuple[str, ...]
+) -> ModelRequestPart:
     match chat["role"]:
         case "system":
             return SystemPromptPart(sendable(chat_text(chat["content"])) or _NO_WORDS)
@@ -302,17 +328,21 @@ async def _request_part(chat: Chat, names: dict[str, str], blob: Blob) -> ModelR
             call_id = chat["tool_call_id"]
             name = names.get(call_id) or chat.get("tool_name") or "tool"
             text = sendable(chat_text(chat["content"]))
-            shown = [await _user_content(each, blob) for each in chat.get("attachments", ())]
+            shown = [await _user_content(each, blob, seen) for each in chat.get("attachments", ())]
             files = [each for each in shown if not isinstance(each, str)]
             text = "\n".join([text, *(each for each in shown if isinstance(each, str))])
             return ToolReturnPart(name, [text, *files] if files else text, call_id)
     content = chat["content"]
     if isinstance(content, str):
         return UserPromptPart(sendable(content) or _NO_WORDS)
-    return UserPromptPart([await _user_content(piece, blob) for piece in content] or _NO_WORDS)
+    return UserPromptPart(
+        [await _user_content(piece, blob, seen) for piece in content] or _NO_WORDS
+    )
 
 
-async def _user_content(piece: ChatText | ChatAttachment, blob: Blob) -> UserContent:
+async def _user_content(
+    piece: ChatText | ChatAttachment, blob: Blob, seen: tuple[str, ...]
+) -> UserContent:
     if piece["type"] != "attachment":
         return sendable(piece["text"]) or _NO_WORDS
     media_type = piece["media_type"]
@@ -323,7 +353,7 @@ async def _user_content(piece: ChatText | ChatAttachment, blob: Blob) -> UserCon
         return f"[attachment {label}: no longer kept]"
     if len(data) > LARGEST_ATTACHMENT:
         return f"[attachment {label}: too large to show, {len(data)} bytes]"
-    if media_type.startswith(_SEEN):
+    if media_type.startswith(seen):
         shown = BinaryContent(data, media_type=media_type)
         with suppress(ValueError):  # the library does not know the type, and could not send it
             if shown.format:
@@ -585,11 +615,13 @@ class Conversation:
 
     async def replace(self, context: Sequence[Chat]) -> None:
         """Go on with another context: the conversation was compacted."""
-        self.messages = await history(self.system_prompt, context, self.blob)
+        self.messages = await history(
+            self.system_prompt, context, self.blob, seen=seen_by(self.model)
+        )
 
     async def add(self, chats: Sequence[Chat]) -> None:
         """Add messages of people."""
-        for message in await history("", chats, self.blob):
+        for message in await history("", chats, self.blob, seen=seen_by(self.model)):
             last = self.messages[-1] if self.messages else None
             if isinstance(message, ModelRequest) and isinstance(last, ModelRequest):
                 self.messages[-1] = ModelRequest(parts=[*last.parts, *message.parts])
@@ -638,7 +670,7 @@ class Conversation:
         [chat, *_] = chats_of(answer.message)
         names = {call.tool_call_id: call.tool_name for call in answer.calls}
         parts = [
-            await _request_part(result, names, blob)
+            await _request_part(result, names, blob, seen_by(self.model))
             for step in results
             for result in chats_of(step.message)
         ]
@@ -671,10 +703,11 @@ class Provider:
         name = str(request.settings.get("model") or self._default).removeprefix(f"{self._kind}:")
         if name not in self._models:
             self._models[name] = _model(self._kind, name, self._library)
+        model = self._models[name]
         return Conversation(
-            self._models[name],
+            model,
             request.system_prompt,
-            await history(request.system_prompt, context, request.blob),
+            await history(request.system_prompt, context, request.blob, seen=seen_by(model)),
             self._settings(request.settings),
             request.blob,
             tools,
