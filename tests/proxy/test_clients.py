@@ -150,6 +150,61 @@ async def test_anthropics_client_streams_thinks_and_counts(clients: Clients) -> 
     assert (head.usage.cache_read_tokens, head.usage.cache_write_tokens) == (100, 7)
 
 
+async def test_anthropics_client_calls_tools_and_repeats_what_failed(clients: Clients) -> None:
+    look = Call("look", {"at": "Zürich"}, id="toolu_7")
+    slow = Refusal(529, "overloaded", retry_after=0.01)
+    clients.server.will(Reply("", calls=(look,)), slow, Reply("It rains there."), Refusal(401))
+    tools: list[Any] = [{"name": "look", "input_schema": {"type": "object", "properties": {}}}]
+    talk: list[Any] = [{"role": "user", "content": "weather?"}]
+    asked: dict[str, Any] = {"model": "claude-opus-4-1", "max_tokens": 100, "tools": tools}
+
+    async with clients.anthropic.messages.stream(messages=talk, **asked) as stream:
+        first = await stream.get_final_message()
+    [call] = [block for block in first.content if block.type == "tool_use"]
+    result = {"type": "tool_result", "tool_use_id": call.id, "content": "rain"}
+    talk += [
+        {"role": "assistant", "content": [each.model_dump() for each in first.content]},
+        {"role": "user", "content": [result]},
+    ]
+    second = await clients.anthropic.messages.create(messages=talk, **asked)
+    with pytest.raises(anthropic.AuthenticationError):
+        await clients.anthropic.messages.create(
+            model="claude-opus-4-1", max_tokens=9, messages=[{"role": "user", "content": "no"}]
+        )
+    await clients.world.settle()
+
+    assert call.input == {"at": "Zürich"}
+    assert [block.text for block in second.content if block.type == "text"] == ["It rains there."]
+    whole, refused = clients.world.heads()
+    messages = clients.world.messages(whole)
+    assert ToolCall("toolu_7", "look", {"at": "Zürich"}) in messages[1].parts
+    assert messages[-1].text == "It rains there."
+    states = [turn.state for turn in clients.world.turns(whole)]
+    assert states == [TurnState.DONE, TurnState.FAILED, TurnState.DONE]
+    assert [turn.state for turn in clients.world.turns(refused)] == [TurnState.FAILED]
+
+
+async def test_a_stream_that_anthropics_client_cancels_is_recorded_as_interrupted(
+    clients: Clients,
+) -> None:
+    clients.server.will(Reply("one two three four five six seven eight", pause=0.05))
+
+    async with clients.anthropic.messages.stream(
+        model="claude-opus-4-1", max_tokens=9, messages=[{"role": "user", "content": "count"}]
+    ) as stream:
+        async for text in stream.text_stream:
+            if "two" in text:
+                break
+    async with asyncio.timeout(30):
+        await clients.server.broken_off.wait()
+    await clients.world.settle()
+
+    [head] = clients.world.heads()
+    [turn] = clients.world.turns(head)
+    assert (turn.state, turn.reason) == (TurnState.INTERRUPTED, "the client broke off")
+    assert clients.world.texts(head)[1].startswith("one two")
+
+
 async def test_a_stream_that_a_client_cancels_is_recorded_as_interrupted(clients: Clients) -> None:
     clients.server.will(Reply("one two three four five six seven eight", pause=0.05))
     stream = await clients.openai.chat.completions.create(
@@ -203,6 +258,24 @@ const answer = await stream.finalMessage()
 talk.push({ role: 'assistant', content: answer.content }, { role: 'user', content: 'mehr' })
 const second = await anthropic.messages.create({ model: 'claude-opus-4-1', max_tokens: 50, messages: talk })
 found.push(await stream.finalText(), second.content[0].text)
+
+const tools = [{ name: 'look', input_schema: { type: 'object', properties: {} } }]
+const asked = { model: 'claude-opus-4-1', max_tokens: 50, tools }
+const weather = [{ role: 'user', content: 'Wetter?' }]
+const called = await anthropic.messages.create({ ...asked, messages: weather })
+const { id, input } = called.content.find((block) => block.type === 'tool_use')
+weather.push({ role: 'assistant', content: called.content })
+weather.push({ role: 'user', content: [{ type: 'tool_result', tool_use_id: id, content: 'Regen' }] })
+const told = await anthropic.messages.create({ ...asked, messages: weather }, { maxRetries: 1 })
+found.push(input, told.content[0].text)
+try {
+  await anthropic.messages.create({ ...asked, messages: [{ role: 'user', content: 'nein' }] }, { maxRetries: 0 })
+} catch (error) {
+  found.push([error instanceof Anthropic.AuthenticationError, error.status])
+}
+const endless = anthropic.messages.stream({ ...asked, messages: [{ role: 'user', content: 'zählen' }] })
+for await (const event of endless) if (event.type === 'content_block_delta') break
+endless.abort()
 console.log(JSON.stringify(found))
 """
 
@@ -218,6 +291,11 @@ async def test_the_clients_for_node_work_and_their_conversations_are_recorded(
         Refusal(400),
         Reply("fünf sechs"),
         Reply("sieben"),
+        Reply("", calls=(Call("look", {"at": "Bern"}, id="toolu_1"),)),
+        Refusal(529, "overloaded", retry_after=0.01),
+        Reply("Es regnet."),
+        Refusal(401),
+        Reply("und so weiter " * 200, pause=0.05),
     )
     clients.server.will(*answers)
 
@@ -230,13 +308,23 @@ async def test_the_clients_for_node_work_and_their_conversations_are_recorded(
         stderr=asyncio.subprocess.PIPE,
     )
     out, err = await process.communicate()
+    async with asyncio.timeout(30):
+        await clients.server.broken_off.wait()
     await clients.world.settle()
 
     assert process.returncode == 0, err.decode()
-    assert json.loads(out) == ["eins ✨", "zwei drei", "vier", 400, "fünf sechs", "sieben"]
-    assert [clients.world.texts(head) for head in clients.world.heads()] == [
+    assert json.loads(out) == [
+        "eins ✨", "zwei drei", "vier", 400, "fünf sechs", "sieben", {"at": "Bern"}, "Es regnet.", [True, 401],
+    ]  # fmt: skip
+    *heads, last = clients.world.heads()
+    assert [clients.world.texts(head) for head in heads] == [
         ["hi", "eins ✨", "more", "zwei drei"],
         ["a response", "vier"],
         ["no", ""],
         ["hallo", "fünf sechs", "mehr", "sieben"],
+        ["Wetter?", "", "", "", "Es regnet."],
+        ["nein", ""],
     ]
+    asked, told = clients.world.texts(last)
+    assert (asked, told.startswith("und so")) == ("zählen", True)
+    assert [turn.state for turn in clients.world.turns(last)] == [TurnState.INTERRUPTED]

@@ -74,6 +74,16 @@ const object = await generateText({ model, prompt: "a word", output, maxRetries:
 out.object = object.output
 out.failed = await generateText({ model: provider("none"), prompt: "x", maxRetries: 0 })
   .then(() => null, (error) => error.statusCode)
+out.retried = (await generateText({ model, prompt: "again", maxRetries: 1 })).text
+
+const aborter = new AbortController()
+const abortSignal = aborter.signal
+const endless = streamText({ model, prompt: "endless", abortSignal, maxRetries: 0 })
+out.ends = []
+for await (const part of endless.fullStream) {
+  if (part.type === "text-delta") aborter.abort()
+  if (part.type === "abort") out.ends.push(part.type)
+}
 console.log(JSON.stringify(out))
 """
 
@@ -111,6 +121,9 @@ async def test_the_ai_sdk_chats_with_a_compatible_server(
         Reply("Let me.", calls=(Call("look", {"at": "door"}, id="c1"),)),
         Reply("It is a door."),
         Reply('{"word":"tea"}'),
+        Refusal(400, "no"),
+        Reply("the second time"),
+        Reply("on and on and on " * 200, pause=0.01),
     )
 
     out = await ran(_AI, server)
@@ -119,4 +132,7 @@ async def test_the_ai_sdk_chats_with_a_compatible_server(
     assert (out["text"], out["steps"]) == ("Let me.It is a door.", 2)
     assert out["object"] == {"word": "tea"}
     assert out["failed"] == 404
-    assert await server.count() == 2
+    assert (out["retried"], out["ends"]) == ("the second time", ["abort"])
+    await server.world.settle(server.engine)  # nobody reads the last answer: its turn was stopped
+    # This client does not say that it repeats a request: what begins a conversation begins another.
+    assert await server.count() == 5
