@@ -16,6 +16,8 @@ KEPT_BYTES = 64 * 1024
 _SHORTEST_SECRET = 8
 _HIDDEN = b"[key]"
 _LEVEL = 1
+# Before a body that is not compressed; no compressed one begins like this.
+_PLAIN = b"\0"
 _LONGEST_MARK = 64
 _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LONGEST_END = 4
@@ -258,10 +260,14 @@ def secret_parts(values: Iterable[bytes]) -> tuple[bytes, ...]:
 
 
 def pack(body: bytes) -> bytes:
-    """Compress a body for the table."""
-    return zlib.compress(body, _LEVEL) if body else b""
+    """Return a body for the table, compressed if it is large: its row is there for a moment only."""
+    if len(body) < KEPT_BYTES:
+        return _PLAIN + body if body else b""
+    return zlib.compress(body, _LEVEL)
 
 
 def unpack(stored: bytes) -> bytes:
     """The inverse of `pack`."""
+    if stored.startswith(_PLAIN):
+        return stored[len(_PLAIN) :]
     return zlib.decompress(stored) if stored else b""

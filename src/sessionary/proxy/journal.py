@@ -24,6 +24,8 @@ from sessionary.store.tables.exchanges import StoredExchange
 # How long a process is believed to run that does not say so, and how often one says it.
 LEASE = timedelta(seconds=60)
 HEARTBEAT_SECONDS = 15.0
+# A request that is answered sooner is written once, with its response.
+BEGIN_SECONDS = 0.02
 # What waits in memory while the database is away.
 MOST_WAITING = 5_000
 MOST_WAITING_BYTES = 128 * 1024 * 1024
@@ -90,6 +92,7 @@ class Journal:
         self._hold_seconds = hold_seconds
         self._on_durable = on_durable
         self._on_gap = on_gap
+        self._waiting_to_begin: dict[str, asyncio.TimerHandle] = {}
         self._begun: dict[str, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._waiting_bytes = 0
@@ -101,11 +104,17 @@ class Journal:
         self.status = JournalStatus()
 
     def begin(self, copy: ExchangeCopy) -> None:
-        """Make a request durable while it is forwarded."""
+        """Make a request durable while it is forwarded, if it is not answered at once."""
         self.status = replace(self.status, passing=self.status.passing + 1)
         if not self._is_away:
-            self._begun[copy.id] = asyncio.create_task(self._begin(copy))
-            self._begun[copy.id].add_done_callback(lambda _: self._begun.pop(copy.id, None))
+            loop = asyncio.get_running_loop()
+            timer = loop.call_later(BEGIN_SECONDS, self._start_begin, copy)
+            self._waiting_to_begin[copy.id] = timer
+
+    def _start_begin(self, copy: ExchangeCopy) -> None:
+        del self._waiting_to_begin[copy.id]
+        self._begun[copy.id] = asyncio.create_task(self._begin(copy))
+        self._begun[copy.id].add_done_callback(lambda _: self._begun.pop(copy.id, None))
 
     async def _begin(self, copy: ExchangeCopy) -> None:
         try:
@@ -121,6 +130,9 @@ class Journal:
         """Make an exchange durable; return when it is, or when its client may not wait longer."""
         status = self.status
         self.status = replace(status, passing=status.passing - 1, passed=status.passed + 1)
+        timer = self._waiting_to_begin.pop(copy.id, None)
+        if timer is not None:
+            timer.cancel()
         # Not waited for: in whatever order the two are written, the row is what it is at the end.
         begun = self._begun.get(copy.id)
         if len(self._ending) >= MOST_WAITING or self._waiting_bytes > MOST_WAITING_BYTES:
@@ -238,6 +250,8 @@ class Journal:
         self._is_closed = True
         if self._ending:
             await asyncio.wait(self._ending, timeout=seconds)
+        for timer in self._waiting_to_begin.values():
+            timer.cancel()
         left = [*self._ending, *self._begun.values()]
         if self._ending:
             self._note_gap("the proxy was stopped before the database answered")

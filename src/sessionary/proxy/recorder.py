@@ -1,8 +1,10 @@
-"""The loop that reads durable exchanges and appends them to the log, one after the other, each exactly once."""
+"""The loop that reads durable exchanges and appends them to the log in their order, each exactly once."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 from msgspec import Struct
@@ -28,8 +30,12 @@ from sessionary.store.tables.exchanges import StoredExchange
 # How often it looks for what other processes have left.
 POLL_SECONDS = 5.0
 _MOST_OPEN = 1_000
-# How long it gives way to responses whose ends wait to be durable, before each exchange.
-_GIVE_WAY_SECONDS = 0.025
+# How long it waits for more, to record them with one commit.
+_GATHER_SECONDS = 0.03
+# How long it gives way to responses whose ends wait to be durable, before each transaction; and how far behind it may
+# be for that. A burst is recorded after it; in a flood that goes on, what passes shares the time with the record.
+_GIVE_WAY_SECONDS = 0.1
+_MOST_BEHIND = timedelta(seconds=5)
 log = logging.getLogger(__name__)
 
 
@@ -78,10 +84,13 @@ class Recorder:
 
     async def run(self) -> None:
         """Record until cancelled."""
+        next_sweep = 0.0
         while True:
             self._wake.clear()
             try:
-                await self.sweep()
+                if time.monotonic() >= next_sweep:
+                    await self.sweep()
+                    next_sweep = time.monotonic() + POLL_SECONDS
                 await self.drain()
             except (RetryLater, StoreUnavailable) as error:
                 log.warning("What passed the proxy is durable but not in the log yet: %s", error)
@@ -94,7 +103,8 @@ class Recorder:
                 async with asyncio.timeout(POLL_SECONDS):
                     await self._wake.wait()
             except TimeoutError:
-                pass
+                continue
+            await asyncio.sleep(_GATHER_SECONDS)
 
     async def sweep(self) -> None:
         """Let what ended processes have left be recorded as far as it came."""
@@ -115,22 +125,33 @@ class Recorder:
                 moment=self._moment(),
             )
             self._gaps = [each for each in self._gaps if each is not gap]
-        while (row := await self._store.read(exchanges.next_done)) is not None:
-            await self._urgent(_GIVE_WAY_SECONDS)
-            await self._record(row)
+        while rows := await self._store.read(exchanges.next_done):
+            if self._clock.now() - rows[0].done_at < _MOST_BEHIND:
+                await self._urgent(_GIVE_WAY_SECONDS)
+            try:
+                await self._record(rows)
+            except (RetryLater, StoreUnavailable):
+                raise
+            except Exception as error:
+                log.warning("An exchange could not be recorded as the others: %s", error)
+                for row in rows:
+                    await self._record_alone(row)
 
-    async def _record(self, row: StoredExchange) -> None:
+    async def _record(self, rows: Sequence[StoredExchange]) -> None:
+        """Record exchanges together, or none of them."""
+        # Reading takes CPU time: in a thread, other streams go on meanwhile.
+        await self._append(await asyncio.to_thread(lambda: [self._read(row) for row in rows]))
+
+    async def _record_alone(self, row: StoredExchange) -> None:
         """Record an exchange; one that cannot be is kept as it came."""
         try:
-            # Reading takes CPU time: in a thread, other streams go on meanwhile.
-            exchange = await asyncio.to_thread(self._read, row)
-            await self._append(exchange)
+            await self._record([row])
         except (RetryLater, StoreUnavailable):
             raise
         except Exception as error:
             log.exception("Exchange %s could not be read and is recorded as it came", row.id)
             try:
-                await self._append(as_it_came(row, error))
+                await self._append([as_it_came(row, error)])
             except (RetryLater, StoreUnavailable):
                 raise
             except Exception as failure:
@@ -143,12 +164,11 @@ class Recorder:
         exchange = read_exchange(row)
         return _with_estimate(exchange, row.facts) if self._budgets else exchange
 
-    async def _append(self, exchange: RecordedExchange) -> None:
-        done = await self._store.write(
-            sessions.record, exchange, known_budgets=self._budgets, moment=self._moment()
+    async def _append(self, found: Sequence[RecordedExchange]) -> None:
+        recorded = await self._store.write(
+            sessions.record, found, known_budgets=self._budgets, moment=self._moment()
         )
-        if done is not None:
-            self.status = replace(self.status, recorded=self.status.recorded + 1)
+        self.status = replace(self.status, recorded=self.status.recorded + recorded)
 
     def _moment(self) -> Moment:
         return Moment(self._clock.now(), self._ids)

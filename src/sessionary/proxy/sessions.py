@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Sequence
 from datetime import datetime
 
 from msgspec import Struct, field
@@ -83,20 +84,21 @@ class RecordedExchange(Struct, frozen=True):
 
 
 def record(
-    tx: Tx, exchange: RecordedExchange, *, known_budgets: Budgets, moment: Moment
-) -> str | None:
-    """Append what the log does not have yet of an exchange, and delete its row; return the session's id.
+    tx: Tx, found: Sequence[RecordedExchange], *, known_budgets: Budgets, moment: Moment
+) -> int:
+    """Append what the log does not have yet of exchanges, and delete their rows; return how many are new to it."""
+    return sum(_record(tx, each, known_budgets=known_budgets, moment=moment) for each in found)
 
-    None if it is recorded already.
-    """
+
+def _record(tx: Tx, exchange: RecordedExchange, *, known_budgets: Budgets, moment: Moment) -> bool:
     if exchanges.lock(tx, exchange.id) != exchanges.DONE:
-        return None
+        return False
     exchanges.delete(tx, exchange.id)
     profile = exchange.profile
     # The exchanges of a client are recorded one after the other: each continues what the one before has left.
     sessions.lock_key(tx, f"proxy/{exchange.client}", profile=profile)
     if any(entries.find_receipt(tx, each, profile=profile) for each in exchange.receipts):
-        return None
+        return False
     request, response = exchange.request, exchange.response
     link = _link(request)
     digests = prefix_digests(request.messages, after=link or "")
@@ -154,7 +156,7 @@ def record(
         )
         spending = Spending(scopes, moment.now, known_budgets)
         budgets.count_summary(tx, spent, spending, profile=profile, moment=moment)
-    return head.id
+    return True
 
 
 def _find_session(

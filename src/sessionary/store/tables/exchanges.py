@@ -15,10 +15,13 @@ PLATFORM = "proxy"
 OPEN = "open"
 DONE = "done"
 FAILED = "failed"
+# How many are read at once to be recorded in one transaction, for which those that pass have to wait.
+_MOST_AT_ONCE = 4
+_MOST_BYTES_AT_ONCE = 1024 * 1024
 
 
 class StoredExchange(Struct, frozen=True):
-    """A request and its response, as far as it came; both are compressed."""
+    """A request and its response, as far as it came; both as the proxy has packed them."""
 
     id: str
     profile: str
@@ -58,10 +61,15 @@ def put(tx: Tx, exchange: StoredExchange, *, expires_at: datetime) -> None:
     )
 
 
-def next_done(tx: Tx) -> StoredExchange | None:
-    """The exchange that is to be recorded next: the one that was done first."""
-    row = tx.one("next_exchange")
-    return None if row is None else _exchange(row)
+def next_done(tx: Tx) -> list[StoredExchange]:
+    """The exchanges that are to be recorded next: those that were done first, several if they are small."""
+    fitting = total = 0
+    for (size,) in tx.all("next_exchange_sizes", limit=_MOST_AT_ONCE):
+        total += size
+        if fitting and total > _MOST_BYTES_AT_ONCE:
+            break
+        fitting += 1
+    return [_exchange(row) for row in tx.all("next_exchanges", limit=fitting)] if fitting else []
 
 
 def lock(tx: Tx, id: str) -> str | None:

@@ -13,8 +13,11 @@ ON CONFLICT (id) DO UPDATE SET
     facts = excluded.facts, response = excluded.response
 WHERE proxy_exchanges.state = 'open' OR excluded.state = 'done';
 
--- name: next_exchange
-SELECT {{exchange_columns}} FROM proxy_exchanges WHERE state = 'done' ORDER BY done_at, id LIMIT 1;
+-- name: next_exchange_sizes
+SELECT LENGTH(request) + LENGTH(response) FROM proxy_exchanges WHERE state = 'done' ORDER BY done_at, id LIMIT :limit;
+
+-- name: next_exchanges
+SELECT {{exchange_columns}} FROM proxy_exchanges WHERE state = 'done' ORDER BY done_at, id LIMIT :limit;
 
 -- name: lock_exchange
 SELECT state FROM proxy_exchanges WHERE id = :id {{for_update}};
