@@ -149,7 +149,7 @@ async def recorded(store: Store) -> Counter[str]:
         clock=SystemClock(),
         ids=RandomIds(),
         holder=process_name(),
-        urgent=at_once,
+        give_way=at_once,
     )
     await recorder.sweep()
     await recorder.drain()

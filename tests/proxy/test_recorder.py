@@ -64,7 +64,7 @@ async def record(store: Store) -> Recorder:
         clock=SystemClock(),
         ids=RandomIds(),
         holder="the recorder",
-        urgent=at_once,
+        give_way=at_once,
     )
     await recorder.drain()
     return recorder

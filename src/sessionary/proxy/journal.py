@@ -7,8 +7,8 @@ memory for a while, later ones are not kept, and a note in the record says from 
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -29,6 +29,8 @@ BEGIN_SECONDS = 0.02
 # What waits in memory while the database is away.
 MOST_WAITING = 5_000
 MOST_WAITING_BYTES = 128 * 1024 * 1024
+# Many that pass at once end together, and the next begin at once.
+_QUIET_SECONDS = 0.01
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 log = logging.getLogger(__name__)
 
@@ -99,13 +101,13 @@ class Journal:
         self._is_away = False
         self._is_closed = False
         self._gap: RecordingGap | None = None
-        self._is_idle = asyncio.Event()
-        self._is_idle.set()
+        self._busy_at = 0.0
         self.status = JournalStatus()
 
     def begin(self, copy: ExchangeCopy) -> None:
         """Make a request durable while it is forwarded, if it is not answered at once."""
         self.status = replace(self.status, passing=self.status.passing + 1)
+        self._busy_at = time.monotonic()
         if not self._is_away:
             loop = asyncio.get_running_loop()
             timer = loop.call_later(BEGIN_SECONDS, self._start_begin, copy)
@@ -144,7 +146,6 @@ class Journal:
             return
         task = asyncio.create_task(self._end(copy))
         self._ending.add(task)
-        self._is_idle.clear()
         self.status = replace(self.status, waiting=len(self._ending))
         task.add_done_callback(self._ended)
         if not self._is_away:
@@ -216,8 +217,7 @@ class Journal:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         """End the gap when nothing waits any more."""
         self._ending.discard(task)
-        if not self._ending:
-            self._is_idle.set()
+        self._busy_at = time.monotonic()
         self.status = replace(self.status, waiting=len(self._ending))
         if self._gap is not None and not self._is_away and not self._ending:
             self._on_gap(self._end_gap(self._gap))
@@ -228,11 +228,14 @@ class Journal:
         log.warning("%s", gap.text)
         return gap
 
-    async def wait_until_idle(self, seconds: float) -> None:
-        """Wait until no finished exchange waits to be durable, but not longer than this."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._is_idle.wait()
+    async def wait_until_quiet(self, seconds: float) -> None:
+        """Wait until nothing has begun or ended for a moment, and nothing waits to be durable, but not for longer."""
+        until = time.monotonic() + seconds
+        while (now := time.monotonic()) < until:
+            quiet_at = (now if self._ending else self._busy_at) + _QUIET_SECONDS
+            if now >= quiet_at:
+                return
+            await asyncio.sleep(min(quiet_at, until) - now)
 
     async def keep_alive(self) -> None:
         """Say again and again that this process still awaits its responses."""

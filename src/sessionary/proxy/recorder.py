@@ -32,10 +32,11 @@ POLL_SECONDS = 5.0
 _MOST_OPEN = 1_000
 # How long it waits for more, to record them with one commit.
 _GATHER_SECONDS = 0.03
-# How long it gives way to responses whose ends wait to be durable, before each transaction; and how far behind it may
-# be for that. A burst is recorded after it; in a flood that goes on, what passes shares the time with the record.
+# How long it gives way to what passes, before each transaction: less the further it is behind, and not at all after a
+# minute. A burst is recorded after it; in a flood that goes on, what passes shares the
+# time with the record.
 _GIVE_WAY_SECONDS = 0.1
-_MOST_BEHIND = timedelta(seconds=5)
+_MOST_BEHIND = timedelta(minutes=1)
 log = logging.getLogger(__name__)
 
 
@@ -58,10 +59,10 @@ class Recorder:
         clock: Clock,
         ids: Ids,
         holder: str,
-        urgent: Callable[[float], Awaitable[None]],
+        give_way: Callable[[float], Awaitable[None]],
     ) -> None:
-        """`urgent` waits so many seconds at most until no response waits to be durable: they come first."""
-        self._urgent = urgent
+        """`give_way` waits so many seconds at most for what passes, which comes first."""
+        self._give_way = give_way
         self._store = store
         self._budgets = budgets
         self._profile = profile
@@ -126,8 +127,9 @@ class Recorder:
             )
             self._gaps = [each for each in self._gaps if each is not gap]
         while rows := await self._store.read(exchanges.next_done):
-            if self._clock.now() - rows[0].done_at < _MOST_BEHIND:
-                await self._urgent(_GIVE_WAY_SECONDS)
+            behind = (self._clock.now() - rows[0].done_at) / _MOST_BEHIND
+            if behind < 1:
+                await self._give_way(_GIVE_WAY_SECONDS * (1 - max(0, behind)))
             try:
                 await self._record(rows)
             except (RetryLater, StoreUnavailable):

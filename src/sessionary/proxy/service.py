@@ -84,7 +84,7 @@ class RecordingService(Recording):
             clock=clock,
             ids=ids,
             holder=holder,
-            urgent=self._wait_until_idle,
+            give_way=self._wait_until_quiet,
         )
         self.journal = Journal(
             store,
@@ -95,8 +95,8 @@ class RecordingService(Recording):
             on_gap=self._note_gap,
         )
 
-    async def _wait_until_idle(self, seconds: float) -> None:
-        await self.journal.wait_until_idle(seconds)
+    async def _wait_until_quiet(self, seconds: float) -> None:
+        await self.journal.wait_until_quiet(seconds)
 
     def _note_gap(self, gap: RecordingGap) -> None:
         self.recorder.note_gap(gap)
