@@ -41,7 +41,7 @@ ONLY_CHECKPOINTS = "sessionary, without the session"
 SHARED = "raw SQLite, one fsync for all"
 ALONE = "raw SQLite, one fsync each"
 READ = "raw SQLite, rows and JSON"
-# A thread of LangGraph begins again when it has so many messages: each checkpoint holds them all.
+# A thread of LangGraph begins again when it has this many messages: each checkpoint holds them all.
 THREAD_MESSAGES = 20
 # What else the state of a graph has: texts that it has read, and that stay the same.
 DOCUMENTS = [f"{number} {TEXT}" for number in range(100)]
@@ -104,7 +104,7 @@ class Graph:
         self._store(f"{self._name}-{thread}", step, at)
 
     def fill(self, number: int) -> None:
-        """Store so many checkpoints of one thread."""
+        """Store this many checkpoints of one thread."""
         for step in range(number):
             self._store(self._name, step % THREAD_MESSAGES, step, is_first=step == 0)
 

@@ -328,7 +328,7 @@ async def test_people_are_asked_with_the_change_and_their_answer_is_selected(
 async def test_an_approval_that_came_while_the_process_was_gone_is_used_once(
     agent: MakeAgent, tmp_path: Path
 ) -> None:
-    """Whoever goes on with the turn does not ask again; of a call that was begun, nobody knows whether it ran."""
+    """The process that goes on with the turn does not ask again; whether a call that was begun has run is unknown."""
     question = decided_question(
         NewQuestion(
             name="permission:1",
@@ -574,9 +574,9 @@ async def test_a_forked_session_is_forked_at_the_agent_too(
         await events_of(runner, request)
 
     (fork,) = calls_of(tmp_path, "fork")
-    first, inherited, anew = calls_of(tmp_path, "prompt")
+    first, inherited, new = calls_of(tmp_path, "prompt")
     assert (fork["session"], fork["fork"]) == (first["session"], inherited["session"])
-    assert anew["session"] not in (first["session"], inherited["session"])
+    assert new["session"] not in (first["session"], inherited["session"])
 
 
 async def test_a_turn_goes_on_where_the_agent_can_go_on(agent: MakeAgent, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ AGENT = ROOT / "tests" / "support" / "acp_agent.py"
 
 @dataclass
 class Coder:
-    """A world with the example agent, whose process can be started anew."""
+    """A world with the example agent, whose process can be started again."""
 
     world: EngineWorld
     home: Path

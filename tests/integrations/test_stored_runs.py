@@ -33,7 +33,7 @@ ANSWER = "The report says Faro: 21 degrees"
 
 @dataclass
 class Guide:
-    """An agent whose tool must be approved, as a program makes it anew each time."""
+    """An agent whose tool must be approved, as a program makes a new one each time."""
 
     model: OpenAIChatCompletionsModel
     cities: list[str] = field(default_factory=list)

@@ -134,7 +134,7 @@ async def ask(port: int, text: str, *, is_stream: bool) -> bool:
 
 
 async def until(asked: list[str], count: int, *, seconds: float) -> None:
-    """Wait until so many requests were sent, but not long."""
+    """Wait until this many requests were sent, but not long."""
     end = asyncio.get_running_loop().time() + seconds
     while len(asked) < count + AT_ONCE and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110
         await asyncio.sleep(0.001)

@@ -111,7 +111,7 @@ class RawUpstream:
                 else:
                     writer.write(piece)
                     await writer.drain()
-                    # Whoever reads gets it alone, if it is quick.
+                    # A reader gets it alone, if it is quick.
                     await asyncio.sleep(0)
             if b"connection: close" in b"".join(p for p in script if isinstance(p, bytes)).lower():
                 return

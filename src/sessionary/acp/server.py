@@ -134,7 +134,7 @@ class EditorServer:
         self.can_elicit = False
 
     async def serve(self, transport: StdioTransport) -> None:
-        """Answer until the editor has gone. What still runs is left to other processes by whoever stops the engine."""
+        """Answer until the editor has gone. What still runs is left to other processes when the engine is stopped."""
         # The library's routes lack the newest methods; those that it calls unstable are part of the protocol by now.
         router = build_agent_router(self, use_unstable_protocol=True)  # type: ignore[arg-type]
         router.route_request(
@@ -161,7 +161,7 @@ class EditorServer:
         try:
             await self._connection.main_loop()
         finally:
-            # Whoever still waits for an answer has gone. The turns go on until the engine is stopped.
+            # The editor, which still waits for answers, has gone. The turns go on until the engine is stopped.
             for each in list(self._open.values()):
                 if each.view is not None:
                     await each.view.close()
@@ -219,7 +219,7 @@ class EditorServer:
         }
 
     async def authenticate(self, method_id: str, **_: Any) -> Json:
-        """Nobody needs to log in: whoever runs this program may read the store."""
+        """Nobody needs to log in: the user who runs this program may read the store."""
         logger.info("the editor authenticates by %s; nothing is needed", one_line(method_id, 60))
         return {}
 

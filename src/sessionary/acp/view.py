@@ -205,7 +205,7 @@ class SessionView:
         await self._update(agent_text(text))
 
     async def _run(self) -> None:
-        with self._listening:  # whoever shows nothing more listens no more
+        with self._listening:  # a view that is closed listens no more
             await self._show_events()
 
     async def _show_events(self) -> None:

@@ -53,7 +53,7 @@ def read_elicitation(
 ) -> Elicitation:
     """Return the question of a server; raise `BadInput` if it asks for what no form can have.
 
-    `what` is the word for whoever asks.
+    `what` is the word for the one that asks.
     """
     required = schema.get("required") or ()
     properties = {

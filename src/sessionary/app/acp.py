@@ -15,8 +15,8 @@ from sessionary.version import __version__
 async def serve_editor(app: AppContext, *, agent: str | None) -> None:
     """Serve the editor that has started this process, until it goes or asks it to stop.
 
-    Turns that run then are left to other processes: a server on this store continues them, or whoever opens the
-    session next. `agent` answers in the sessions that the editor begins.
+    Turns that run then are left to other processes: a server on this store continues them, or the process that opens
+    the session next. `agent` answers in the sessions that the editor begins.
     """
     agents = Agents(read_engine(app.config), folder=app.config.home)
     if agent is not None:

@@ -364,7 +364,7 @@ def answer_by_text(
     It is one if it begins with the code of a question, if it replies to the message that asks one, or if it comes after
     the only open question of `turn_id`, the turn of its own session, was sent there. Only what the person has typed
     counts: a quote, a forwarded text or a file answers nothing. `was_told`: the question was in the answer to the last
-    request of whoever writes.
+    request of the person who writes.
     """
     text = typed_text(message)
     if text is None:

@@ -73,7 +73,7 @@ class AwaitedRequest(Struct, frozen=True, omit_defaults=True):
 
 
 def awaited(source: Source, request: AwaitedRequest) -> Source:
-    """Mark a source: whoever sent the message waits for the answer, so nothing is delivered to its channel."""
+    """Mark a source: the program that sent the message waits for the answer, so nothing is delivered to its channel."""
     return replace(source, extra={**source.extra, _AWAITED: msgspec.to_builtins(request)})
 
 

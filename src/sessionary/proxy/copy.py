@@ -66,7 +66,7 @@ class Memory:
         self._left = limit
 
     def take(self, size: int) -> bool:
-        """Take so many bytes; return False if they are not there."""
+        """Take this many bytes; return False if they are not there."""
         if size > self._left:
             return False
         self._left -= size

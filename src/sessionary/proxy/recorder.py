@@ -61,7 +61,7 @@ class Recorder:
         holder: str,
         give_way: Callable[[float], Awaitable[None]],
     ) -> None:
-        """`give_way` waits so many seconds at most for what passes, which comes first."""
+        """`give_way` waits at most this many seconds for what passes, which comes first."""
         self._give_way = give_way
         self._store = store
         self._budgets = budgets

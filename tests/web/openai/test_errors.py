@@ -1,4 +1,4 @@
-"""Errors reach OpenAI's clients in their own form, whoever has made them."""
+"""Errors reach OpenAI's clients in their own form, wherever they come from."""
 
 from typing import Any
 

@@ -144,7 +144,7 @@ async def test_what_a_user_has_written_is_erased_with_the_person(server: OpenAIW
 
     assert receipt.sessions == [session_of(first)]
     assert not await server.store.read(blobs.exists, name)
-    # The same conversation begins anew.
+    # The same conversation begins again.
     second = await client.chat.completions.create(
         model="assistant", messages=user("I am Ann", "hi", "again"), user="ann"
     )

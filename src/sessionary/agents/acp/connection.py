@@ -65,14 +65,14 @@ class Inbox:
         self._has_room.set()
 
     def put(self, item: Any) -> None:
-        """Add something, and wake whoever waits."""
+        """Add something, and wake the turn that waits."""
         self._items.append(item)
         if len(self._items) >= _MOST_WAITING:
             self._has_room.clear()
         self._changed.set()
 
     def wake(self, _: object = None) -> None:
-        """Let whoever waits look again whether it should."""
+        """Let the turn that waits check again whether it should."""
         self._changed.set()
 
     async def room(self) -> None:
@@ -169,7 +169,7 @@ class _Lines:
         return None
 
     async def close(self) -> None:
-        """Do nothing: the program is ended by whoever has started it."""
+        """Do nothing: the program is ended where it was started."""
 
     async def _next_line(self) -> bytes | None:
         options = self._options
@@ -451,7 +451,7 @@ class AgentConnection:
         return self._program.is_listening and self._lines.problem is None
 
     def begin_turn(self, requests: Requests | None) -> None:
-        """Answer the agent with these requests from now on, and count anew how much it writes."""
+        """Answer the agent with these requests from now on, and count from zero how much it writes."""
         self._client.requests = requests
         self._lines.is_heard = requests is not None
         self._lines.total = 0

@@ -260,7 +260,7 @@ class UpdateReader:
         elif response.field_meta is not None:
             given = formats.usage_of_meta(response.field_meta)
         cost = self.cost - self._cost_told
-        if cost < 0:  # the agent counts anew since its process was started
+        if cost < 0:  # the agent counts from zero since its process was started
             cost = self.cost
         self._cost_told = self.cost
         return formats.usage_of(

@@ -568,8 +568,8 @@ class Exchange:
             self._is_over = True
             raise ApiError(
                 502,
-                "The process that wrote this answer has ended, and another one has written it anew: what was sent so "
-                "far is not its beginning. Ask again with the same Idempotency-Key for all of it.",
+                "The process that wrote this answer has ended, and another one has written a different one: what was "
+                "sent so far is not its beginning. Ask again with the same Idempotency-Key for all of it.",
                 code="answer_restarted",
             )
         for event in rest:

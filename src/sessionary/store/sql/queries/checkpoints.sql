@@ -34,7 +34,7 @@ WHERE t.no > :after AND t.profile = :profile AND s.ended_at IS NULL ORDER BY t.n
 SELECT no, digest, name FROM checkpoint_namespaces WHERE thread_no = :thread_no ORDER BY no;
 
 -- name: lock_checkpoint_namespace
--- Hold a namespace until the transaction ends: whoever writes into it waits.
+-- Hold a namespace until the transaction ends: other writers into it wait.
 SELECT no FROM checkpoint_namespaces WHERE no = :no {{for_update}};
 
 -- name: checkpoint_columns
