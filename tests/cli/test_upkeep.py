@@ -85,6 +85,23 @@ def test_doctor_tells_of_turns_whose_lease_ran_out(filled: Program) -> None:
     assert "1 turn with an expired lease" in filled("doctor").out
 
 
+def test_doctor_tells_of_exchanges_of_the_proxy_that_are_not_in_the_log(filled: Program) -> None:
+    assert "proxy" not in filled("doctor").out
+    for id, state in (("a", "done"), ("b", "failed"), ("c", "failed")):
+        meddle(
+            filled,
+            "INSERT INTO proxy_exchanges"
+            " (id, profile, state, holder, expires_at, began_at, done_at, facts, request, response)"
+            f" VALUES ('{id}', 'main', '{state}', 'x', 1, 1, 1, '{{}}', x'', x'')",
+        )
+
+    told = filled("doctor")
+
+    assert told.code == 0
+    assert "ok    proxy: 1 exchange not in the log yet" in told.out
+    assert "warn  proxy: 2 exchanges could not be recorded" in told.out
+
+
 def test_prune_counts_first_and_never_takes_what_is_open_or_pinned(filled: Program) -> None:
     old = filled.append("new", "old")["session_id"]
     kept = filled.append("new", "kept")["session_id"]

@@ -1,5 +1,6 @@
 """Exchanges are recorded several at a time, in their order, and one that cannot be keeps no other from it."""
 
+import asyncio
 import json
 import random
 from datetime import UTC, datetime, timedelta
@@ -13,7 +14,7 @@ from sessionary.proxy.recorder import Recorder
 from sessionary.store.database import Store, Tx
 from sessionary.store.tables import exchanges, sessions
 from sessionary.store.tables.exchanges import StoredExchange
-from tests.proxy.conftest import said
+from tests.proxy.conftest import running, said
 
 BEGAN = datetime(2026, 11, 19, tzinfo=UTC)
 FACTS = {
@@ -89,6 +90,18 @@ async def test_what_cannot_be_recorded_stays_and_the_others_are_recorded(
     assert await store.read(exchanges.count) == {exchanges.FAILED: 1}
     assert await store.read(previews) == [f"question {number}" for number in (1, 2, 4, 5, 6)]
     assert "exchange-3" in caplog.text
+
+
+async def test_a_start_of_the_proxy_tries_again_what_could_not_be_recorded(store: Store) -> None:
+    await put(store, replace(exchange(1), state=exchanges.FAILED))
+
+    async with running(store) as world:
+        async with asyncio.timeout(30):
+            while await store.read(exchanges.count):  # noqa: ASYNC110 - nothing tells when it is done
+                await asyncio.sleep(0.005)
+
+        [head] = world.heads()
+        assert world.texts(head) == ["question 1", "answer 1"]
 
 
 async def test_few_large_exchanges_are_read_at_a_time(store: Store) -> None:

@@ -20,7 +20,7 @@ from sessionary.store import filesystem, migrations
 from sessionary.store.filesystem import BESIDE
 from sessionary.store.open import sqlite_path
 from sessionary.store.sqlite import db_file
-from sessionary.store.tables import upkeep
+from sessionary.store.tables import exchanges, upkeep
 
 if TYPE_CHECKING:
     from sessionary.app.context import AppContext
@@ -299,6 +299,15 @@ def _opened(app: "AppContext") -> Iterator[Finding]:
         verb = "waits" if len(asked.items) == 1 else "wait"
         what = f"{least}{count(len(asked.items), 'question')} {verb} for an answer"
         yield Finding("questions", "ok", what, "See `sessionary questions list`.")
+    passed = app.store.read(exchanges.count).result()
+    if waiting_exchanges := passed.get(exchanges.DONE, 0):
+        what = f"{count(waiting_exchanges, 'exchange')} not in the log yet"
+        do = "`sessionary proxy`, or a server with [proxy], adds them at its next start."
+        yield Finding("proxy", "ok", what, do)
+    if failed_exchanges := passed.get(exchanges.FAILED, 0):
+        what = f"{count(failed_exchanges, 'exchange')} could not be recorded"
+        do = "They are kept as they came, and tried again at the next start of the proxy; its log says why."
+        yield Finding("proxy", "warn", what, do)
     if found.abandoned_deliveries:
         what = f"{found.abandoned_deliveries:,} abandoned"
         yield Finding(

@@ -85,10 +85,14 @@ class Recorder:
 
     async def run(self) -> None:
         """Record until cancelled."""
-        next_sweep = 0.0
+        next_sweep, is_first = 0.0, True
         while True:
             self._wake.clear()
             try:
+                if is_first:
+                    # Perhaps this version can record what an earlier one could not.
+                    await self._store.write(exchanges.retry_failed)
+                    is_first = False
                 if time.monotonic() >= next_sweep:
                     await self.sweep()
                     next_sweep = time.monotonic() + POLL_SECONDS

@@ -475,6 +475,8 @@ class SqliteWriter:
         self._wal_pages = 0
         try:
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except (apsw.BusyError, apsw.LockedError) as error:
+            logger(__name__).debug("Another process is at the WAL of %s: %s", self._path, error)
         except apsw.Error as error:
             # The commits are safe in the WAL, and a later commit tries again.
             logger(__name__).warning("A checkpoint of %s failed: %s", self._path, error)

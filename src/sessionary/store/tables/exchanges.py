@@ -83,6 +83,11 @@ def set_failed(tx: Tx, id: str, facts: dict[str, Any]) -> None:
     tx.run("fail_exchange", id=id, facts=codec.encode(facts))
 
 
+def retry_failed(tx: Tx) -> None:
+    """Let what could not be recorded be tried again."""
+    tx.run("retry_failed_exchanges")
+
+
 def delete(tx: Tx, id: str) -> None:
     """Delete an exchange that is in the log now."""
     tx.run("delete_exchange", id=id)

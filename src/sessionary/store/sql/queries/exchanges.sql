@@ -25,6 +25,9 @@ SELECT state FROM proxy_exchanges WHERE id = :id {{for_update}};
 -- name: fail_exchange
 UPDATE proxy_exchanges SET state = 'failed', facts = :facts WHERE id = :id;
 
+-- name: retry_failed_exchanges
+UPDATE proxy_exchanges SET state = 'done' WHERE state = 'failed';
+
 -- name: delete_exchange
 DELETE FROM proxy_exchanges WHERE id = :id;
 
