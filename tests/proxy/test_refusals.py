@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sessionary.actions import credentials
 from sessionary.clock import Moment, RandomIds, SystemClock
 from sessionary.model.access import Scope
+from sessionary.proxy.reading import SECRET_NAME
 from sessionary.proxy.server import ServerOptions
 from sessionary.proxy.wire import Body, Framing, Malformed, chunk, parse_request
 from sessionary.store.database import Store
@@ -258,6 +259,45 @@ async def test_keys_are_passed_on_and_are_nowhere_else(
     )
     assert [value for value in values if value.encode() in everything] == []
     assert b"my key is [key], [key]" in everything
+
+
+async def test_what_codex_says_of_its_turn_in_headers_and_body_is_no_key(
+    fast_world: ProxyWorld,
+) -> None:
+    """Its body repeats a header of JSON: a key that consists of pieces of it would leave no JSON behind."""
+    turn = json.dumps({"session_id": "01a1f636-969f-7823", "thread_source": "user", "mode": "x"})
+    window = "01a1f636-969f-7823:0"
+    told = {"x-codex-turn-metadata": turn, "x-codex-window-id": window}
+    asked = {
+        "model": "gpt-5",
+        "prompt_cache_key": "01a1f636-969f-7823",
+        "input": "what is in the notes?",
+        "client_metadata": told,
+    }
+    answered = {"id": "resp_1", "model": "gpt-5", "status": "completed", "output": []}
+    fast_world.upstream.will(whole(json.dumps(answered).encode()))
+
+    await fast_world.post(
+        "/openai/v1/responses", asked, headers={**told, "X-Access-Token": turn, "Cookie": turn}
+    )
+    await fast_world.settle()
+
+    [head] = fast_world.heads()
+    assert fast_world.texts(head)[0] == "what is in the notes?"
+
+
+@pytest.mark.parametrize(
+    ("name", "is_secret"),
+    [
+        *((name, True) for name in ("Authorization", "X-Auth", "x-api-key", "apikey", "api_key")),
+        *((name, True) for name in ("X-Amz-Security-Token", "access_token", "Set-Cookie", "sig")),
+        *((name, True) for name in ("password", "X-Client-Secret", "code", "X-Goog-Api-Key")),
+        *((name, False) for name in ("x-codex-window-id", "X-Claude-Code-Session-Id", "author")),
+        *((name, False) for name in ("Idempotency-Key", "Content-Encoding", "keyboard", "signal")),
+    ],
+)
+def test_the_name_of_a_header_tells_whether_it_holds_a_key(name: str, is_secret: bool) -> None:
+    assert bool(SECRET_NAME.search(name.encode())) is is_secret
 
 
 async def test_many_connections_and_slow_heads_do_not_stop_the_others(file_store: Store) -> None:

@@ -12,8 +12,9 @@ from sessionary.store.tables.exchanges import DONE, OPEN, StoredExchange
 
 # What is kept of a body that is longer than a copy may be.
 KEPT_BYTES = 64 * 1024
-# Shorter values are no keys, and would be found everywhere.
-_SHORTEST_SECRET = 8
+# Shorter values are no keys, and would be found everywhere. With other characters they are no keys either: without a
+# piece of JSON, the body that has it could not be read.
+_SECRET = re.compile(rb"[^\s\"'\\{}\[\]<>]{8,}")
 _HIDDEN = b"[key]"
 _LEVEL = 1
 # Before a body that is not compressed; no compressed one begins like this.
@@ -251,12 +252,11 @@ def secret_parts(values: Iterable[bytes]) -> tuple[bytes, ...]:
         for item in (value, *re.split(rb"[;,]", value)):
             words = (item, item.rpartition(b" ")[2], item.partition(b"=")[2])
             found.update(each.strip(b' "') for each in words)
+    secrets = {each for each in found if _SECRET.fullmatch(each)}
     # Some write a slash in JSON with a backslash before it.
-    found.update([each.replace(b"/", rb"\/") for each in found])
+    secrets.update([each.replace(b"/", rb"\/") for each in secrets])
     # The longest first: one may be a part of another.
-    return tuple(
-        sorted((each for each in found if len(each) >= _SHORTEST_SECRET), key=len, reverse=True)
-    )
+    return tuple(sorted(secrets, key=len, reverse=True))
 
 
 def pack(body: bytes) -> bytes:

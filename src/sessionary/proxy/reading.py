@@ -21,8 +21,12 @@ from sessionary.formats.parts import Content
 from sessionary.model.message import Message, Role, from_json
 from sessionary.model.usage import MAX_COST_MICROUSD, CostStatus, Usage
 
-# Names of headers and parameters that hold secrets.
-SECRET_NAME = re.compile(rb"auth|cookie|key|passw|secret|sig|token|code", re.IGNORECASE)
+# Names of headers and parameters that hold secrets, by their words: `X-Codex-Window-Id` holds none.
+SECRET_NAME = re.compile(
+    rb"(?<![a-z])(?:auth|authori[sz]ation|authentication|credentials?|pass[a-z]*|sig|signature"
+    rb"|[a-z]*(?:cookies?|secrets?|tokens?)|(?<!idempotency-)[a-z]*keys?)(?![a-z])|^code$",
+    re.IGNORECASE,
+)
 # What is kept of a body that cannot be read.
 MOST_RAW_CHARACTERS = 64 * 1024
 _LONGEST_NAME = 256
