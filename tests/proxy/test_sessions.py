@@ -1,11 +1,15 @@
 """What passes is recorded as sessions: one for each conversation, with what it used, whatever comes of it."""
 
 import asyncio
+import gzip
 import json
+import zlib
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import zstandard
 
 from sessionary.actions import usage
 from sessionary.actions.budgets import budget_of
@@ -22,6 +26,7 @@ from sessionary.store.database import Store
 from sessionary.store.tables import exchanges
 from sessionary.store.tables.exchanges import StoredExchange
 from tests.proxy.conftest import (
+    KEY,
     ProxyWorld,
     chat,
     chat_events,
@@ -584,6 +589,54 @@ async def test_a_client_that_leaves_before_the_first_byte_is_recorded_too(
     [turn] = world.turns(head)
     assert turn.state is TurnState.INTERRUPTED
     assert world.texts(head)[0] == "tell"
+
+
+@pytest.mark.parametrize(
+    ("coding", "compress"),
+    [
+        ("zstd", zstandard.ZstdCompressor().compress),
+        ("gzip", gzip.compress),
+        ("Deflate", zlib.compress),
+        ("identity", bytes),
+    ],
+)
+async def test_a_request_that_is_compressed_is_read_and_passed_on_as_it_is(
+    coding: str, compress: Callable[[bytes], bytes], fast_world: ProxyWorld
+) -> None:
+    """Its key is hidden, too."""
+    world = fast_world
+    world.upstream.will(chat("hi"))
+    asked = {"model": "gpt-5", "user": "ann", "messages": [said(f"hello, I am {KEY}")]}
+    body = compress(json.dumps(asked).encode())
+
+    await world.post(CHAT, body, headers={"Content-Encoding": coding})
+    await world.settle()
+
+    assert world.upstream.requests[0].body == body
+    [head] = world.heads()
+    assert world.texts(head) == ["hello, I am [key]", "hi"]
+    assert head.source.user_id == "ann"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"rubbish", zstandard.ZstdCompressor().compress(b" " * 400_000)],
+    ids=["rubbish", "bomb"],
+)
+async def test_a_compressed_request_that_cannot_be_read_is_noted(
+    body: bytes, file_store: Store
+) -> None:
+    async with running(file_store, copy_bytes=100_000) as world:
+        world.upstream.will(chat("hi"))
+
+        await world.post(CHAT, body, headers={"Content-Encoding": "zstd"})
+        await world.settle()
+
+        assert world.upstream.requests[0].body == body
+        [head] = world.heads()
+        [answer] = world.messages(head)
+        assert answer.text == "hi"
+        assert "undecoded_request" in str(answer.parts)
 
 
 @pytest.mark.parametrize("is_stream", [False, True])

@@ -17,6 +17,8 @@ KEPT_BYTES = 64 * 1024
 _SECRET = re.compile(rb"[^\s\"'\\{}\[\]<>]{8,}")
 _HIDDEN = b"[key]"
 _LEVEL = 1
+# How far back compressed data may refer: more memory than any client needs.
+_LARGEST_WINDOW = 32 * 1024 * 1024
 # Before a body that is not compressed; no compressed one begins like this.
 _PLAIN = b"\0"
 _LONGEST_MARK = 64
@@ -104,6 +106,12 @@ class BodyCopy:
         self._taken += len(data)
         self._pieces.append(data)
 
+    def replace(self, data: bytes) -> None:
+        """Have these bytes in place of what there is."""
+        self.release()
+        self.size = 0
+        self.add(data)
+
     @property
     def held(self) -> int:
         """How many bytes it holds; of one that is too long, fewer than came."""
@@ -133,6 +141,8 @@ class ExchangeCopy:
     began_at: datetime
     request: BodyCopy
     response: BodyCopy
+    # The content coding of the request, until it is undone.
+    request_coding: bytes = b""
     # Values of the request's headers and query that are hidden wherever they stand.
     secrets: tuple[bytes, ...] = ()
     person: str | None = None
@@ -148,6 +158,19 @@ class ExchangeCopy:
     # Whether its request is complete; whether its client has its last bytes before it is durable.
     is_begun: bool = False
     is_released: bool = False
+
+    def decode_request(self) -> None:
+        """Undo the content coding of the whole request; what cannot be decoded is not kept."""
+        coding, self.request_coding = self.request_coding, b""
+        if not coding:
+            return
+        try:
+            if self.request.is_cut:
+                raise zlib.error("it is too long")
+            self.request.replace(_decoded(coding, self.request.bytes(), self.request.limit))
+        except zlib.error as error:
+            self.request.release()
+            self.facts["undecoded_request"] = f"{coding.decode('ascii', 'replace')}: {error}"
 
     def begin_response(self, status: int, media_type: bytes, codings: list[bytes]) -> None:
         """Note what the head of the response says."""
@@ -235,6 +258,23 @@ class ExchangeCopy:
         """Forget the bodies."""
         self.request.release()
         self.response.release()
+
+
+def _decoded(coding: bytes, data: bytes, limit: int) -> bytes:
+    """What a whole body contains; raises `zlib.error` if that is not known, or too much."""
+    if coding != b"zstd":
+        return Decoder(coding, data, limit).decode(data)
+    import zstandard  # few clients compress their requests
+
+    try:
+        unpacker = zstandard.ZstdDecompressor(max_window_size=_LARGEST_WINDOW)
+        with unpacker.stream_reader(data) as reader:
+            found = reader.read(limit + 1)
+    except zstandard.ZstdError as error:
+        raise zlib.error(str(error)) from error
+    if len(found) > limit:
+        raise zlib.error("it is too long")
+    return found
 
 
 def hide(body: bytes, secrets: Iterable[bytes]) -> bytes:

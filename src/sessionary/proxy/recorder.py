@@ -204,7 +204,7 @@ def read_exchange(row: StoredExchange) -> RecordedExchange:
 
 def _with_hints(response: ResponseContent, facts: dict[str, Any]) -> ResponseContent:
     """The response, with a note if it is not all there or could not be decoded."""
-    names = ("undecoded", "request_bytes", "response_bytes")
+    names = ("undecoded", "undecoded_request", "request_bytes", "response_bytes")
     noted: dict[str, Any] = {name: facts[name] for name in names if name in facts}
     if not noted:
         return response

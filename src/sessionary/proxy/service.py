@@ -158,6 +158,9 @@ class RecordingService(Recording):
             began_at=now,
             request=BodyCopy(self._memory, self._options.copy_bytes),
             response=BodyCopy(self._memory, self._options.copy_bytes),
+            request_coding=b",".join(
+                each for each in head.tokens(b"content-encoding") if each != b"identity"
+            ),
             secrets=_secrets(route, head),
         )
 
@@ -167,7 +170,10 @@ class RecordingService(Recording):
         """Refuse what a model would answer if a budget is used up."""
         if copy is None or not self._options.budgets:
             return
-        names = read_names(copy.request.bytes()) if is_whole else Names()
+        names = Names()
+        if is_whole:
+            copy.decode_request()
+            names = read_names(copy.request.bytes())
         person = _hidden(copy.facts.get("person") or names.person, copy)
         source = Source(PLATFORM, copy.facts.get("session") or names.session, user_id=person)
         scopes = [*scopes_of(source), budgets.scope_name("profile", copy.profile)]
@@ -192,6 +198,7 @@ class RecordingService(Recording):
 
     def begin(self, copy: ExchangeCopy) -> None:
         """Read what the request says of itself, and make it durable while it is answered."""
+        copy.decode_request()
         names = read_names(copy.request.bytes())
         if names.secrets:
             copy.secrets = secret_parts((*copy.secrets, *names.secrets))
