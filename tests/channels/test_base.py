@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from sessionary.channels import base
 from sessionary.channels.base import (
     Backoff,
     ChannelAdapter,
@@ -269,3 +270,27 @@ async def test_a_cancelled_stream_leaves_no_untracked_message() -> None:
 
     assert await finishing == "m1"
     assert platform.messages == {"m1": "Once upon a time"}
+
+
+async def test_a_task_that_loses_its_cancellation_is_cancelled_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(base, "CANCEL_AGAIN_SECONDS", 0.01)
+    lost: list[str] = []
+    has_begun = asyncio.Event()
+
+    async def ends() -> None:
+        await has_begun.wait()
+
+    async def goes_on() -> None:
+        has_begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            lost.append("as a library does")
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(30):
+        await base.until_first_ends(ends(), goes_on())
+
+    assert lost == ["as a library does"]

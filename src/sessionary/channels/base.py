@@ -59,6 +59,9 @@ from sessionary.model.turn import Delivery
 
 # How long to wait before trying an unavailable store again.
 STORE_WAIT_SECONDS = 1.0
+# A task that still runs is cancelled again: `asyncio.wait_for` loses a cancellation, on Python 3.11, if what it waits for
+# ends in the same moment. Discord's library waits so for a connection.
+CANCEL_AGAIN_SECONDS = 3.0
 # After a connection that lasted this long, connect again without a growing pause.
 STEADY_SECONDS = 60.0
 MAX_SEND_PAUSE_SECONDS = 300.0
@@ -613,8 +616,10 @@ async def until_first_ends(*coroutines: Coroutine[Any, Any, None]) -> None:
             if task.done():
                 task.result()
     finally:
-        for task in tasks:
-            task.cancel()
+        while running := [task for task in tasks if not task.done()]:
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running, timeout=CANCEL_AGAIN_SECONDS)
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
