@@ -59,8 +59,8 @@ from sessionary.model.turn import Delivery
 
 # How long to wait before trying an unavailable store again.
 STORE_WAIT_SECONDS = 1.0
-# A task that still runs is cancelled again: `asyncio.wait_for` loses a cancellation, on Python 3.11, if what it waits for
-# ends in the same moment. Discord's library waits so for a connection.
+# A task that still runs is cancelled again: on Python 3.11, `asyncio.wait_for` loses a cancellation if what it waits
+# for ends in the same moment. Discord's library waits so for a connection.
 CANCEL_AGAIN_SECONDS = 3.0
 # After a connection that lasted this long, connect again without a growing pause.
 STEADY_SECONDS = 60.0
