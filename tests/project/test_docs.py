@@ -1,5 +1,7 @@
 """Links lead somewhere, examples run, and generated parts of the pages are current."""
 
+import ast
+import importlib
 import re
 from pathlib import Path
 
@@ -23,7 +25,7 @@ from sessionary.store.open import open_store
 from sessionary.store.postgres.store import CONNECTIONS
 from sessionary.store.sqlite.store import WAIT_SECONDS
 from sessionary.store.tables import blobs, entries
-from tests.project.code import ROOT
+from tests.project.code import ROOT, Module, modules
 from tools import schema_page, settings_page
 
 DOCS = ROOT / "docs"
@@ -165,7 +167,22 @@ def test_every_page_is_in_an_index() -> None:
     assert set(DOCS.rglob("*.md")) - listed - {DOCS / "README.md"} == set()
 
 
+def _has_errors(module: Module) -> bool:
+    """Whether a module has classes below those of `errors`."""
+    bases = [
+        base.id
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ClassDef)
+        for base in node.bases
+        if isinstance(base, ast.Name)
+    ]
+    return any(hasattr(errors, base) for base in bases)
+
+
 def test_every_error_is_explained() -> None:
+    # Whatever other tests have loaded.
+    for module in filter(_has_errors, modules()):
+        importlib.import_module(module.name)
     direct = errors.SessionaryError.__subclasses__()
     below = [each for one in direct for each in one.__subclasses__()]
     # The benchmarks have errors of their own.
