@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from sessionary import Sessionary
+from sessionary.model.session import SessionHead
+from sessionary.store.database import Tx
+from sessionary.store.tables import sessions
 from tests.support import acp_examples
 from tests.support.acp_editor import (
     TIMEOUT_SECONDS,
@@ -114,6 +117,20 @@ def running_session(home: Path, database: str | None) -> str | None:
         return next((each.id for each in client.sessions() if each.running), None)
 
 
+def told_session(home: Path, name: str) -> str | None:
+    """The id of the session whose running turn has taken the process of the agent, and is about to prompt it."""
+
+    def kept_by(tx: Tx, head: SessionHead) -> object:
+        kept = sessions.details(tx, head.no).extra.get(sessions.AGENT_STATE, {})
+        return kept.get(name, {}).get("turn_id")
+
+    with Sessionary(home=str(home)) as client:
+        for head in client.sessions():
+            if head.running_turn and client.store.read(kept_by, head).result() == head.running_turn:
+                return head.id
+    return None
+
+
 def said(*prompts: str) -> list[str]:
     """What people and the example agent say: it repeats each prompt."""
     return [text for each in prompts for text in (each, f"Client sent:{each}")]
@@ -156,7 +173,7 @@ async def test_an_example_agent_that_is_killed_in_the_middle_fails_the_turn_whic
         await console.until("| Agent: hello\n> ")
         os.kill(pid(home, "agent"), signal.SIGSTOP)
         await console.write("go on")
-        id = await eventually(lambda: running_session(home, None))
+        id = await eventually(lambda: told_session(home, "example"))
         os.kill(pid(home, "agent"), signal.SIGKILL)
         await console.until("Prompt failed: The turn failed: The agent /bin/sh ended with code -9")
         await console.until("> ")

@@ -10,6 +10,7 @@ import pytest
 
 from sessionary.actions import questions, verify
 from sessionary.clock import SystemClock
+from sessionary.model.message import Role
 from sessionary.model.question import Question, QuestionState
 from sessionary.model.turn import TurnState
 from sessionary.store.database import Tx
@@ -112,7 +113,9 @@ async def test_a_tool_runs_once_after_its_approval_wherever_its_process_is_kille
     for chat, point in chats.items():
         found = await world.facts(chat)
         assert found.turn.state is TurnState.DONE, f"{point}: {found.turn}"
-        assert found.messages[-1].text == answer_of(chat), point
+        # A process may die between the last step and the end of the turn; then the next has nothing but to say so.
+        said = [each for each in found.messages if each.role is not Role.SYSTEM]
+        assert said[-1].text == answer_of(chat), point
         for tool in ONCE:
             is_unknown = point in [f"{tool} {at}" for at in UNKNOWN]
             assert found.is_unknown(tool) == is_unknown, f"{point}: {found.results[tool]}"

@@ -110,10 +110,10 @@ async def test_the_clients_own_retry_without_a_key_joins_the_first_turn(
         model="assistant", messages=HELLO, extra_headers={"X-Stainless-Retry-Count": "1"}
     )
     server.model.will(Reply("twice"))
-    again = await client.chat.completions.create(model="assistant", messages=HELLO)
+    another = await client.chat.completions.create(model="assistant", messages=HELLO)
 
     assert again.id == first.id
-    assert again.choices[0].message.content == "twice"
+    assert another.choices[0].message.content == "twice"
 
 
 async def test_a_retry_in_another_session_is_another_request(server: OpenAIWorld) -> None:
