@@ -237,10 +237,15 @@ def test_a_question_that_somebody_looks_at_is_not_shown(
     other = asks(subscriber.seen, asking, "mail to Bob")
     other.bring_to_front()
     eventually(other, "document.hasFocus()")
+    # Behind the listener of the page, which answers.
+    other.evaluate(
+        "navigator.serviceWorker.addEventListener('message', () => { window.wasAsked = true })"
+    )
 
     subscriber.deliver(1)
 
-    # It is delivered when the service worker has answered; a test after it is shown.
+    # The page must not go before it has told the service worker what it shows. A test after that is shown.
+    eventually(other, "window.wasAsked")
     other.goto(f"{asking.address}/questions")
     row = other.locator(".item-list li", has_text="this browser")
     row.get_by_role("button", name="Send a test to Chrome").click()
